@@ -1,0 +1,61 @@
+"""Every error this package raises on purpose.
+
+HeadroomError
+├── ConfigError     a flag, an environment variable or the configuration file is wrong
+├── AddressError    a stats address cannot be understood
+├── SourceError     a stats address could not be read (its `reason` says how)
+└── StatsError      what was read is not a document uWSGI writes (its `reason` says how)
+
+A message names what was tried, what was expected and what to do. It never holds any part of a document: a stats
+document carries request headers of whoever is being served.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+Reason = Literal[
+    "not_found",
+    "permission",
+    "refused",
+    "unreachable",
+    "timeout",
+    "too_large",
+    "truncated",
+    "empty",
+    "http",
+    "not_json",
+    "not_uwsgi",
+    "kernel",
+]
+"""Why a read failed: the closed set of values of the label `reason` of `uwsgi_exporter_read_errors_total`."""
+
+REASONS: tuple[Reason, ...] = get_args(Reason)
+
+
+class HeadroomError(Exception):
+    """Base of the errors a caller may want to catch."""
+
+
+class ConfigError(HeadroomError):
+    """A flag, an environment variable or a line of the configuration file is wrong."""
+
+
+class AddressError(HeadroomError):
+    """A stats address cannot be understood."""
+
+
+class ReadError(HeadroomError):
+    """A server could not be read this time; `reason` is one of `REASONS`."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason: Reason = reason
+
+
+class SourceError(ReadError):
+    """The stats address gave no bytes, or not all of them."""
+
+
+class StatsError(ReadError):
+    """The bytes are not a document that uWSGI writes."""
