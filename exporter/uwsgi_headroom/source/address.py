@@ -1,0 +1,128 @@
+"""Stats addresses: what a person may write, and the five kinds of place it can mean. No I/O here."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from uwsgi_headroom.errors import AddressError
+
+_UNIX_PATH_BYTES = 107  # sockaddr_un.sun_path holds 108 with its closing NUL (unix(7))
+_FORMS = "unix:///path, unix:@abstract, tcp://host:port, http://host:port or file:///path"
+
+
+@dataclass(frozen=True, slots=True)
+class Unix:
+    """A UNIX stream socket. An abstract name begins with `@`, as uWSGI writes it."""
+
+    path: str
+
+    @property
+    def sockaddr(self) -> str:
+        """The address as the kernel takes it: an abstract name begins with a NUL byte."""
+        return "\0" + self.path[1:] if self.path.startswith("@") else self.path
+
+    def __str__(self) -> str:
+        return f"unix:{self.path}" if self.path.startswith("@") else f"unix://{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tcp:
+    """A raw TCP stats server."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"tcp://{_netloc(self.host, self.port)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Http:
+    """A stats server with `stats-http`, or something that forwards to one. `tls` for https."""
+
+    host: str
+    port: int
+    target: str = "/"
+    tls: bool = False
+
+    @property
+    def netloc(self) -> str:
+        """Host and port as they stand in an address and in the Host header."""
+        return _netloc(self.host, self.port)
+
+    def __str__(self) -> str:
+        return f"{'https' if self.tls else 'http'}://{self.netloc}{'' if self.target == '/' else self.target}"
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A stats document in a file, to replay."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return f"file://{self.path}"
+
+
+Address = Unix | Tcp | Http | File
+
+
+def parse(text: str) -> Address:
+    """Understand an address: a URL of one of the five kinds, a bare path, `@abstract`, `host:port` or `:port`.
+
+    Raises AddressError, whose message says what would be right.
+    """
+    text = text.strip()
+    scheme, separator, rest = text.partition(":")
+    if separator and scheme in ("unix", "file"):
+        return _path(scheme, rest, text)
+    if separator and scheme in ("tcp", "http", "https") and rest.startswith("//"):
+        return _url(text)
+    if "://" in text:
+        raise AddressError(f"{text!r}: no such kind of address as {scheme}://; use {_FORMS}")
+    if text.startswith(("/", "@", "./", "../", "~")):
+        return _path("unix", text, text)
+    if re.fullmatch(r"(\[[^]]*\]|[^:/\s]*):\d+", text):
+        return _url(f"tcp://{text}")
+    raise AddressError(f"{text!r} is no stats address: use {_FORMS} (a bare /path and host:port are understood)")
+
+
+def _path(scheme: str, rest: str, text: str) -> Unix | File:
+    path = rest.removeprefix("//")
+    if path.startswith("~"):
+        raise AddressError(f"{text!r}: write the path out; ~ means another folder for every user")
+    if not path or path == "@":
+        raise AddressError(f"{text!r} names no path: write {scheme}:///path")
+    if "\0" in path:
+        raise AddressError(f"{text!r}: a path cannot hold a NUL byte")
+    if scheme == "file":
+        return File(path)
+    if len(path.encode("utf-8", "surrogateescape")) > _UNIX_PATH_BYTES:
+        raise AddressError(f"{text!r}: a UNIX socket's path is at most {_UNIX_PATH_BYTES} bytes long on Linux")
+    return Unix(path)
+
+
+def _url(text: str) -> Tcp | Http:
+    try:
+        url = urlsplit(text)
+        port = url.port
+    except ValueError as error:
+        raise AddressError(f"{text!r}: {error}; write {_FORMS}") from None
+    if url.username is not None:
+        raise AddressError("an address with a user or password in it would be shown on pages and in logs: refused")
+    host = url.hostname or "127.0.0.1"  # uWSGI's own short form ":1717" is reached on loopback
+    if url.scheme == "tcp":
+        if not port or url.path.strip("/") or url.query:
+            raise AddressError(f"{text!r}: write tcp://host:port")
+        return Tcp(host, port)
+    tls = url.scheme == "https"
+    target = (url.path or "/") + (f"?{url.query}" if url.query else "")
+    if not target.isascii() or not target.isprintable() or " " in target:
+        raise AddressError(f"{text!r}: the path has characters that HTTP cannot carry; percent-encode them")
+    return Http(host, port or (443 if tls else 80), target, tls)
+
+
+def _netloc(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,83 @@
+"""The parts of a server's document that need no arithmetic: decoded straight into what the rest of the program uses.
+
+A field is named in this project's words; `field(name=...)` gives uWSGI's key where it differs. Optional parts are
+absent from a uWSGI that does not use them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+"""A counter or size: uWSGI holds it unsigned; what does not fit is no count."""
+
+
+class App(Struct, frozen=True):
+    """An application loaded in one worker. `requests` counts at the *start* of a request and falls to 0 with
+    lazy-apps when the worker respawns."""
+
+    app_id: int = field(default=0, name="id")
+    mountpoint: str = ""
+    startup_seconds: Count | None = field(default=None, name="startup_time")
+    requests: Count | None = None
+    exceptions: Count | None = None
+
+
+class Cache(Struct, frozen=True):
+    """A uWSGI cache. Sizes in items; `full` counts refused insertions."""
+
+    name: str = ""
+    hits: Count | None = None
+    misses: Count | None = field(default=None, name="miss")
+    full: Count | None = None
+    items: Count | None = None
+    max_items: Count | None = None
+
+
+class Spooler(Struct, frozen=True):
+    """A spooler process. `running` is 1 while it works on a task."""
+
+    directory: str = field(default="", name="dir")
+    tasks: Count | None = None
+    respawns: Count | None = None
+    running: int | None = None
+
+
+class Cron(Struct, frozen=True):
+    """A cron line. Fields of the schedule are as in crontab, -1 for any, -N for every N. `pid` is -1 while idle
+    and `started_at` epoch seconds of the last start."""
+
+    minute: int = -1
+    hour: int = -1
+    day: int = -1
+    month: int = -1
+    week: int = -1
+    command: str = ""
+    pid: int = -1
+    started_at: int = 0
+
+
+class LegionMember(Struct, frozen=True):
+    """Another node of a legion; `last_seen` in epoch seconds."""
+
+    name: str = ""
+    last_seen: int | None = None
+
+
+class Legion(Struct, frozen=True):
+    """A legion this instance is a member of. `is_lord` is 1 on the node that holds the lord's role."""
+
+    name: str = field(default="", name="legion")
+    valor: int | None = None
+    quorum: int | None = None
+    is_lord: int | None = field(default=None, name="i_am_the_lord")
+    members: tuple[LegionMember, ...] = ()
+
+
+class CustomMetric(Struct, frozen=True):
+    """A metric of uWSGI's own metrics subsystem. `kind` is 0 for a counter, 1 gauge, 2 absolute, 3 alias."""
+
+    kind: int = field(default=1, name="type")
+    value: int | None = None

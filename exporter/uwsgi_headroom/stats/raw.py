@@ -1,0 +1,77 @@
+"""uWSGI's stats documents as it writes them: its key names, its units, every key optional.
+
+Only what is used is named; msgspec steps over the rest without building it.
+Source: `uwsgi_master_generate_stats` (core/master_utils.c), `emperor_send_stats` (core/emperor.c) and
+`corerouter_send_stats` (plugins/corerouter/corerouter.c) of uWSGI 2.0.18 to 2.0.31.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from uwsgi_headroom.stats.others import Blacklisted, StaticNode, Subscription, Vassal
+from uwsgi_headroom.stats.parts import App, Cache, Count, Cron, CustomMetric, Legion, Spooler
+
+# A wall clock set back during a request wraps running_time around 2**64; such a value is absent, not an error.
+Wrapping = Annotated[int, Meta(ge=0)]
+
+
+class RequestInfo(Struct, frozen=True):
+    request_start: int | None = None
+
+
+class Core(Struct, frozen=True):
+    requests: Count = 0
+    static_requests: Count = 0
+    in_request: int = 0
+    req_info: RequestInfo | None = None
+
+
+class RawWorker(Struct, frozen=True):
+    pid: int = 0
+    accepting: int | None = None
+    requests: Count | None = None
+    exceptions: Count | None = None
+    harakiri_count: Count | None = None
+    signals: Count | None = None
+    status: str = ""
+    rss: Count | None = None
+    running_time: Wrapping | None = None
+    last_spawn: Count | None = None
+    respawn_count: Count | None = None
+    tx: Count | None = None
+    apps: tuple[App, ...] = ()
+    cores: list[Core] | None = None
+
+
+class RawSocket(Struct, frozen=True):
+    name: str = ""
+    queue: Count | None = None
+    max_queue: Count | None = None
+
+
+class Document(Struct, frozen=True):
+    """Any of the three kinds of document; which one it is, is told by the keys that only that kind has."""
+
+    version: str | None = None
+    pid: int = 0
+    # a server
+    workers: list[RawWorker] | None = None
+    listen_queue: Count | None = None
+    signal_queue: int | None = None
+    sockets: list[RawSocket] = []
+    locks: list[dict[str, int]] | None = None
+    caches: tuple[Cache, ...] = ()
+    spoolers: tuple[Spooler, ...] = ()
+    crons: tuple[Cron, ...] = ()
+    legions: tuple[Legion, ...] = ()
+    metrics: dict[str, CustomMetric] = {}
+    # an emperor
+    vassals: tuple[Vassal, ...] | None = None
+    blacklist: tuple[Blacklisted, ...] = ()
+    # a router
+    active_sessions: Count | None = None
+    subscriptions: tuple[Subscription, ...] = ()
+    static_nodes: tuple[StaticNode, ...] = ()

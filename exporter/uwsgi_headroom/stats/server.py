@@ -1,0 +1,160 @@
+"""A server's snapshot: workers in this project's words and units, with the traps of uWSGI's figures taken out."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from msgspec import Struct
+
+from uwsgi_headroom.stats.parts import App, Cache, Cron, CustomMetric, Legion, Spooler
+from uwsgi_headroom.stats.raw import Document, RawSocket, RawWorker
+
+State = Literal["idle", "busy", "cheap", "pause", "signal", "starting", "gone", "never_spawned"]
+STATES: tuple[State, ...] = get_args(State)
+
+
+class Worker(Struct, frozen=True):
+    """One worker slot. Counters live as long as the master's memory: they outlast a worker, and a full reload zeroes them.
+
+    worker_id: its place in the stats list, from 1 (uWSGI's own id is 0 for every slot never spawned).
+    pid: its process in the master's PID namespace, None while there is none.
+    state: uWSGI's status where a process is behind it; `starting` until it accepts for the first time, `gone` between
+        a worker's end and the next spawn (uWSGI goes on saying "idle" there), `never_spawned` for cheaper's reserve.
+    threads, busy_threads: slots in which it can serve, and does; None with stats-no-cores. A process that is not
+        there or not yet accepting has none busy: a killed worker's flags stay up until its successor clears them.
+    requests: completed requests, the sum over its threads (each has one writer; the worker's own field is racy).
+    static_requests: those of them that add no running time.
+    running_time: seconds spent in completed requests, over all threads. None after the host's clock was set back in
+        the middle of a request, which wraps the field.
+    last_spawn, oldest_request_start: epoch seconds, whole.
+    """
+
+    worker_id: int
+    pid: int | None
+    state: State
+    accepting: bool
+    threads: int | None
+    busy_threads: int | None
+    requests: int | None
+    static_requests: int | None
+    running_time: float | None
+    exceptions: int | None
+    harakiris: int | None
+    respawns: int | None
+    signals: int | None
+    transmitted_bytes: int | None
+    resident_bytes: int | None
+    last_spawn: int | None
+    oldest_request_start: int | None
+    apps: tuple[App, ...]
+
+    @property
+    def available_threads(self) -> int | None:
+        """Threads that can take a request now or when their present one ends; 0 unless the worker is up and accepting."""
+        return self.threads if self.accepting else 0
+
+
+class Socket(Struct, frozen=True):
+    """A socket the server takes requests from. Lengths are uWSGI's own, a second old, and None where it writes the
+    0 of 0 that it always writes for UNIX sockets."""
+
+    name: str
+    queue: int | None
+    limit: int | None
+
+
+class Snapshot(Struct, frozen=True):
+    """One answer of a server's stats server. `listen_queue` is the longest queue of its TCP sockets; `locks` says
+    which process waits in or holds each lock, 0 for none; None for a part this uWSGI did not write."""
+
+    version: str
+    pid: int
+    listen_queue: int | None
+    signal_queue: int | None
+    workers: tuple[Worker, ...]
+    sockets: tuple[Socket, ...]
+    locks: dict[str, int] | None
+    caches: tuple[Cache, ...]
+    spoolers: tuple[Spooler, ...]
+    crons: tuple[Cron, ...]
+    legions: tuple[Legion, ...]
+    custom_metrics: dict[str, CustomMetric]
+
+    @property
+    def thunder_lock(self) -> bool | None:
+        """Whether `thunder-lock` is on: uWSGI has a lock of that name exactly then."""
+        return None if self.locks is None else "thunder" in self.locks
+
+
+def snapshot(document: Document) -> Snapshot:
+    """Turn a decoded document that has workers into a Snapshot."""
+    assert document.workers is not None
+    return Snapshot(
+        version=document.version or "",
+        pid=document.pid,
+        listen_queue=document.listen_queue,
+        signal_queue=document.signal_queue,
+        workers=tuple(_worker(place, raw) for place, raw in enumerate(document.workers, 1)),
+        sockets=_sockets(document.sockets),
+        locks=None if document.locks is None else {name: pid for lock in document.locks for name, pid in lock.items()},
+        caches=document.caches,
+        spoolers=document.spoolers,
+        crons=document.crons,
+        legions=document.legions,
+        custom_metrics=document.metrics,
+    )
+
+
+def _worker(worker_id: int, raw: RawWorker) -> Worker:
+    state = _state(raw)
+    up = state in ("idle", "busy", "cheap", "pause", "signal") and raw.pid > 0
+    cores = raw.cores
+    # `cores` is left out by stats-no-cores; a server without a single core cannot be.
+    busy = [core for core in cores if core.in_request] if cores and up else []
+    starts = [core.req_info.request_start for core in busy if core.req_info and core.req_info.request_start]
+    return Worker(
+        worker_id=worker_id,
+        pid=raw.pid if raw.pid > 0 else None,
+        state=state,
+        accepting=up and state not in ("cheap", "pause"),
+        threads=len(cores) if cores else None,
+        busy_threads=len(busy) if cores else None,
+        requests=sum([core.requests for core in cores]) if cores else raw.requests,
+        static_requests=sum([core.static_requests for core in cores]) if cores else None,
+        running_time=None if raw.running_time is None or raw.running_time >= 2**63 else raw.running_time / 1e6,
+        exceptions=raw.exceptions,
+        harakiris=raw.harakiri_count,
+        respawns=raw.respawn_count,
+        signals=raw.signals,
+        transmitted_bytes=raw.tx,
+        resident_bytes=raw.rss or None,
+        last_spawn=raw.last_spawn or None,
+        oldest_request_start=min(starts, default=None),
+        apps=raw.apps,
+    )
+
+
+def _state(raw: RawWorker) -> State:
+    """uWSGI knows no state for a dead, a starting or a never spawned worker; its pid, its spawns and `accepting` tell."""
+    if raw.pid <= 0:
+        if not raw.last_spawn and not raw.respawn_count:
+            return "never_spawned"
+        return "cheap" if raw.status == "cheap" else "gone"
+    if raw.accepting == 0:
+        return "starting"
+    if raw.status.startswith("sig"):
+        return "signal"
+    return raw.status if raw.status in ("busy", "cheap", "pause") else "idle"  # type: ignore[return-value]
+
+
+def _sockets(raw: list[RawSocket]) -> tuple[Socket, ...]:
+    """One Socket a name: uWSGI lists a socket again for each time it was given. The longest queue speaks for the name."""
+    longest: dict[str, RawSocket] = {}
+    for socket in raw:
+        seen = longest.get(socket.name)
+        if seen is None or (socket.queue or 0) > (seen.queue or 0):
+            longest[socket.name] = socket
+    return tuple(
+        Socket(name, socket.queue if socket.max_queue else None, socket.max_queue or None)
+        for name, socket in longest.items()
+    )
