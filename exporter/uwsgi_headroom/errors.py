@@ -26,7 +26,7 @@ Reason = Literal[
     "http",
     "not_json",
     "not_uwsgi",
-    "kernel",
+    "internal",
 ]
 """Why a read failed: the closed set of values of the label `reason` of `uwsgi_exporter_read_errors_total`."""
 

@@ -19,9 +19,13 @@ class Unix:
     path: str
 
     @property
-    def sockaddr(self) -> str:
-        """The address as the kernel takes it: an abstract name begins with a NUL byte."""
-        return "\0" + self.path[1:] if self.path.startswith("@") else self.path
+    def sockaddrs(self) -> tuple[str, ...]:
+        """The address as the kernel takes it, the likelier form first: an abstract name begins with a NUL byte, and
+        uWSGI counts the NUL at its end as a part of it."""
+        if not self.path.startswith("@"):
+            return (self.path,)
+        name = "\0" + self.path[1:]
+        return (name + "\0", name)
 
     def __str__(self) -> str:
         return f"unix:{self.path}" if self.path.startswith("@") else f"unix://{self.path}"

@@ -38,17 +38,23 @@ async def read_unix(address: Unix, size_cap: int) -> Answer:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
-        # asyncio takes the EAGAIN of a full backlog for a connection under way and would read from nothing.
-        while True:
-            try:
-                sock.connect(address.sockaddr)
-                break
-            except BlockingIOError:
-                await asyncio.sleep(_BACKLOG_FULL_RETRY_SECONDS)
+        try:
+            await _connect_unix(sock, address.sockaddrs[0])
+        except ConnectionRefusedError:
+            await _connect_unix(sock, address.sockaddrs[-1])
         peer_pid, _uid, _gid = struct.unpack("iII", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         return Answer(await receive(sock, size_cap), peer_pid=peer_pid)
     finally:
         sock.close()
+
+
+async def _connect_unix(sock: socket.socket, sockaddr: str) -> None:
+    # asyncio takes the EAGAIN of a full backlog for a connection under way, and would read from nothing.
+    while True:
+        try:
+            return sock.connect(sockaddr)
+        except BlockingIOError:
+            await asyncio.sleep(_BACKLOG_FULL_RETRY_SECONDS)
 
 
 async def read_tcp(address: Tcp, size_cap: int) -> Answer:
@@ -69,7 +75,9 @@ async def connect_tcp(host: str, port: int) -> socket.socket:
         sock = socket.socket(family, kind, protocol)
         try:
             sock.setblocking(False)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _TCP_RECEIVE_BUFFER)  # before connect: it sets the window
+            sock.setsockopt(
+                socket.SOL_SOCKET, socket.SO_RCVBUF, _TCP_RECEIVE_BUFFER
+            )  # before connect: it sets the window
             await loop.sock_connect(sock, sockaddr)
             return sock
         except OSError as error:
@@ -82,7 +90,12 @@ async def connect_tcp(host: str, port: int) -> socket.socket:
 
 
 async def receive(
-    sock: socket.socket, size_cap: int, *, send: bytes = b"", tls: ssl.SSLContext | None = None, host: str | None = None
+    sock: socket.socket,
+    size_cap: int,
+    *,
+    send: bytes = b"",
+    tls: ssl.SSLContext | None = None,
+    host: str | None = None,
 ) -> bytes:
     """Send `send`, if any, and receive to the end of the stream. Raises OSError, or SourceError past `size_cap`."""
     loop = asyncio.get_running_loop()
@@ -115,7 +128,10 @@ class _ToTheEnd(asyncio.Protocol):
         self._room -= len(data)
         if self._room < 0 and not self.received.done():
             self.received.set_exception(
-                SourceError("too_large", "the answer is larger than the cap: raise `size_cap`, or run uWSGI with stats-no-cores")
+                SourceError(
+                    "too_large",
+                    "the answer is larger than the cap: raise `size_cap`, or run uWSGI with stats-no-cores",
+                )
             )
             self._transport.abort()
 
@@ -138,7 +154,9 @@ def explain(error: OSError) -> SourceError:
         reason, advice = "not_found", "no such file: is uWSGI running, with `stats` set to this path?"
     elif isinstance(error, PermissionError):
         reason = "permission"
-        advice = "permission denied: run as uWSGI's user, or set its `chmod-socket` so that this user's group may connect"
+        advice = (
+            "permission denied: run as uWSGI's user, or set its `chmod-socket` so that this user's group may connect"
+        )
     elif isinstance(error, ConnectionRefusedError):
         reason = "refused"
         advice = "connection refused: nothing listens here (uWSGI is stopped, or still loading its application)"

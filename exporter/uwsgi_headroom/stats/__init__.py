@@ -21,6 +21,8 @@ from uwsgi_headroom.stats.others import EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.stats.raw import Document
 from uwsgi_headroom.stats.server import Snapshot, snapshot
 
+__all__ = ["AnySnapshot", "EmperorSnapshot", "RouterSnapshot", "Snapshot", "decode"]
+
 AnySnapshot = Snapshot | EmperorSnapshot | RouterSnapshot
 
 _decoder = msgspec.json.Decoder(Document)
@@ -32,6 +34,9 @@ _CONTROL_TO_SPACE = bytes(32 if byte < 32 and byte not in b"\t\n\r" else byte fo
 # string uWSGI escapes every quote, so this quote ends one.
 _TRAILING_COMMA = re.compile(rb'(?<!\\)",(?=\s*\])')
 
+# An abstract socket may be configured as `\0name`, which uWSGI writes as it stands: no escape that JSON knows.
+_ABSTRACT_NAME = (b'"name":"\\0', b'"name":"@')
+
 
 def decode(body: bytes) -> AnySnapshot:
     """Decode what a stats server answered: a uWSGI server's document, an emperor's or a router's.
@@ -40,7 +45,8 @@ def decode(body: bytes) -> AnySnapshot:
     """
     if not body.strip():
         raise StatsError(
-            "empty", "the answer was empty: uWSGI closes without a word when it is stopping, or waits for HTTP (stats-http)"
+            "empty",
+            "the answer was empty: uWSGI closes without a word when it is stopping, or waits for HTTP (stats-http)",
         )
     try:
         document = _decode(body)
@@ -54,7 +60,11 @@ def decode(body: bytes) -> AnySnapshot:
         return EmperorSnapshot(document.version or "", document.pid, document.vassals, document.blacklist)
     if document.active_sessions is not None:
         return RouterSnapshot(
-            document.version or "", document.pid, document.active_sessions, document.subscriptions, document.static_nodes
+            document.version or "",
+            document.pid,
+            document.active_sessions,
+            document.subscriptions,
+            document.static_nodes,
         )
     raise StatsError(
         "not_uwsgi", "this is JSON, but of no uWSGI: it has neither workers nor vassals nor router sessions"
@@ -68,6 +78,7 @@ def _decode(body: bytes) -> Document:
         raise  # well-formed: mending would not change what it says
     except (msgspec.DecodeError, UnicodeDecodeError):
         text = body.translate(_CONTROL_TO_SPACE).decode("utf-8", "replace").encode()
+        text = text.replace(*_ABSTRACT_NAME)
         return _decoder.decode(_TRAILING_COMMA.sub(b'"', text))
 
 

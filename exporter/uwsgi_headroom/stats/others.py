@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from msgspec import Struct, field
 
 
@@ -29,6 +31,8 @@ class Blacklisted(Struct, frozen=True):
 
 class EmperorSnapshot(Struct, frozen=True):
     """What an emperor says of its vassals."""
+
+    kind: ClassVar[str] = "emperor"
 
     version: str
     pid: int
@@ -66,6 +70,8 @@ class StaticNode(Struct, frozen=True):
 
 class RouterSnapshot(Struct, frozen=True):
     """What an http, fastrouter, rawrouter or sslrouter process says."""
+
+    kind: ClassVar[str] = "router"
 
     version: str
     pid: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from msgspec import Struct
 
@@ -14,7 +14,7 @@ STATES: tuple[State, ...] = get_args(State)
 
 
 class Worker(Struct, frozen=True):
-    """One worker slot. Counters live as long as the master's memory: they outlast a worker, and a full reload zeroes them.
+    """One worker slot. Counters live as long as the master's memory: longer than a worker, until a full reload.
 
     worker_id: its place in the stats list, from 1 (uWSGI's own id is 0 for every slot never spawned).
     pid: its process in the master's PID namespace, None while there is none.
@@ -50,7 +50,7 @@ class Worker(Struct, frozen=True):
 
     @property
     def available_threads(self) -> int | None:
-        """Threads that can take a request now or when their present one ends; 0 unless the worker is up and accepting."""
+        """Threads that can take a request, now or when their present one ends; 0 unless the worker is accepting."""
         return self.threads if self.accepting else 0
 
 
@@ -66,6 +66,8 @@ class Socket(Struct, frozen=True):
 class Snapshot(Struct, frozen=True):
     """One answer of a server's stats server. `listen_queue` is the longest queue of its TCP sockets; `locks` says
     which process waits in or holds each lock, 0 for none; None for a part this uWSGI did not write."""
+
+    kind: ClassVar[str] = "server"
 
     version: str
     pid: int
@@ -135,7 +137,7 @@ def _worker(worker_id: int, raw: RawWorker) -> Worker:
 
 
 def _state(raw: RawWorker) -> State:
-    """uWSGI knows no state for a dead, a starting or a never spawned worker; its pid, its spawns and `accepting` tell."""
+    """uWSGI has no state for a dead, a starting or a never spawned worker; its pid, spawns and `accepting` tell."""
     if raw.pid <= 0:
         if not raw.last_spawn and not raw.respawn_count:
             return "never_spawned"
@@ -148,7 +150,7 @@ def _state(raw: RawWorker) -> State:
 
 
 def _sockets(raw: list[RawSocket]) -> tuple[Socket, ...]:
-    """One Socket a name: uWSGI lists a socket again for each time it was given. The longest queue speaks for the name."""
+    """One Socket a name: uWSGI lists a socket again each time it was given. The longest queue speaks for the name."""
     longest: dict[str, RawSocket] = {}
     for socket in raw:
         seen = longest.get(socket.name)

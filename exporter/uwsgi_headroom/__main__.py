@@ -1,0 +1,5 @@
+"""`python -m uwsgi_headroom`."""
+
+from uwsgi_headroom.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,142 @@
+"""The configuration file: YAML, every mistake told with its line.
+
+servers:
+  - name: shop
+    stats: unix:///run/uwsgi/shop.stats
+    timeout: 5            # seconds for one read
+    size_cap: 16777216    # bytes of one document
+  - stats: /run/uwsgi/*.stats
+web:
+  listen_address: 127.0.0.1:9238
+log:
+  level: info
+  format: logfmt
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NoReturn
+
+import yaml
+
+from uwsgi_headroom import config
+from uwsgi_headroom.config import ServerConfig
+from uwsgi_headroom.errors import AddressError, ConfigError
+
+
+def load(path: Path) -> config.Config:
+    """Read a configuration file. Raises ConfigError, whose message has the line and what would be right."""
+    try:
+        with path.open("rb") as file:
+            root = yaml.compose(file, Loader=yaml.SafeLoader)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        raise ConfigError(f"{path}{line}: this is not YAML: {getattr(error, 'problem', None) or error}") from None
+    return _File(str(path)).config(root) if root else config.Config()
+
+
+class _File:
+    """Walks the nodes of one file; a node, unlike a plain value, knows its line."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def config(self, root: yaml.Node) -> config.Config:
+        top = self._mapping(root, ("servers", "web", "log"))
+        web = self._mapping(top.get("web"), ("listen_address",))
+        log = self._mapping(top.get("log"), ("level", "format"))
+        defaults = config.Config()
+        listen = [
+            config.listen_address(self._text(it), self._where(it))
+            for it in self._one_or_more(web.get("listen_address"))
+        ]
+        return config.Config(
+            servers=tuple(self._server(it) for it in self._list(top.get("servers"))),
+            listen=tuple(listen) or defaults.listen,
+            log_level=self._choice(log.get("level"), config.LOG_LEVELS, defaults.log_level),
+            log_format=self._choice(log.get("format"), ("logfmt", "json"), defaults.log_format),  # type: ignore[arg-type]
+        )
+
+    def _server(self, node: yaml.Node) -> ServerConfig:
+        if isinstance(node, yaml.ScalarNode):
+            return config.server_argument(self._text(node), self._where(node))
+        keys = self._mapping(node, ("name", "stats", "timeout", "size_cap"))
+        if "stats" not in keys:
+            self._fail(node, "a server needs `stats`, the address of its stats server")
+        defaults = ServerConfig("", None)
+        try:
+            return config.server(
+                self._text(keys["stats"]),
+                name=self._text(keys["name"]) if "name" in keys else "",
+                timeout=self._number(keys.get("timeout"), defaults.timeout, 0.1, 60),
+                size_cap=int(self._number(keys.get("size_cap"), defaults.size_cap, 4096, 2**30)),
+                where=self._where(node),
+            )
+        except AddressError as error:
+            self._fail(keys["stats"], str(error))
+
+    def _mapping(self, node: yaml.Node | None, known: tuple[str, ...]) -> dict[str, yaml.Node]:
+        if node is None or self._is_null(node):
+            return {}
+        if not isinstance(node, yaml.MappingNode):
+            self._fail(node, f"keys and values are wanted here: {', '.join(known)}")
+        keys: dict[str, yaml.Node] = {}
+        for key, value in node.value:
+            name = str(key.value)
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else f"; known here: {', '.join(known)}"
+                self._fail(key, f"unknown key {name!r}{hint}")
+            if name in keys:
+                self._fail(key, f"the key {name!r} is there twice")
+            keys[name] = value
+        return keys
+
+    def _list(self, node: yaml.Node | None) -> list[yaml.Node]:
+        if node is None or self._is_null(node):
+            return []
+        if not isinstance(node, yaml.SequenceNode):
+            self._fail(node, "a list is wanted here, each entry behind a dash")
+        return list(node.value)
+
+    def _one_or_more(self, node: yaml.Node | None) -> list[yaml.Node]:
+        return [node] if isinstance(node, yaml.ScalarNode) and not self._is_null(node) else self._list(node)
+
+    def _text(self, node: yaml.Node) -> str:
+        if not isinstance(node, yaml.ScalarNode) or not str(node.value).strip():
+            self._fail(node, "a text is wanted here")
+        return str(node.value)
+
+    def _number(self, node: yaml.Node | None, default: float, least: float, most: float) -> float:
+        if node is None:
+            return default
+        try:
+            number = float(self._text(node))
+        except ValueError:
+            number = float("nan")
+        if not least <= number <= most:
+            self._fail(node, f"a number from {least:g} to {most:g} is wanted here")
+        return number
+
+    def _choice(self, node: yaml.Node | None, known: Iterable[str], default: str) -> str:
+        if node is None:
+            return default
+        text = self._text(node)
+        if text not in known:
+            self._fail(node, f"{text!r} is none of {', '.join(known)}")
+        return text
+
+    def _is_null(self, node: yaml.Node) -> bool:
+        return bool(node.tag == "tag:yaml.org,2002:null")
+
+    def _where(self, node: yaml.Node) -> str:
+        return f"{self._path}:{node.start_mark.line + 1}"
+
+    def _fail(self, node: yaml.Node, message: str) -> NoReturn:
+        raise ConfigError(f"{self._where(node)}: {message}")

@@ -1,0 +1,142 @@
+"""Finding the stats servers of this machine without touching anything else that listens.
+
+A connection to a socket that is no stats server would hold one of its threads, so nothing is tried out. uWSGI's
+master waits on its stats socket in its own epoll, while application sockets are waited on by its workers; the kernel
+tells what an epoll holds (`/proc/<pid>/fdinfo`, proc(5)). Only what the master itself waits on is then read, once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psutil
+
+from uwsgi_headroom import source, stats
+from uwsgi_headroom.errors import AddressError, ReadError
+from uwsgi_headroom.kernel import sock_diag
+from uwsgi_headroom.source import Address, Http, Tcp
+
+_READ_SECONDS = 3.0
+_EPOLL_SOCKET = re.compile(r"^tfd:.*\bino:([0-9a-f]+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A uWSGI master, or an emperor. `address` is its stats server's, None if it has none that can be seen;
+    `trouble` says why it cannot be read, and what to do; `what` is what was read there."""
+
+    pid: int
+    user: str
+    address: Address | None = None
+    trouble: str = ""
+    what: str = ""
+
+
+async def find() -> list[Found]:
+    """Every uWSGI master of this PID namespace, each stats server read once."""
+    return [await _try(found) for found in _masters()]
+
+
+def report(found: list[Found]) -> str:
+    """What was found, for a person, with what to do where something is missing."""
+    if not found:
+        return (
+            "No uWSGI master runs here (in this PID namespace). Where it runs elsewhere, give its stats server's "
+            "address: uwsgi-headroom --stats tcp://HOST:PORT"
+        )
+    lines = []
+    for it in found:
+        lines.append(f"uWSGI master {it.pid} of user {it.user}" + (f": {it.what}" if it.what else ""))
+        if it.address and not it.trouble:
+            lines.append(f"  uwsgi-headroom --stats {it.address}")
+        elif it.trouble:
+            lines.append(f"  {it.address or 'stats server'}: {it.trouble}")
+        else:
+            lines.append("  It has no stats server. Turn it on in its configuration, and reload it:")
+            lines.append("      stats = /run/uwsgi/NAME.stats")
+    return "\n".join(lines)
+
+
+def _masters() -> Iterator[Found]:
+    processes = {
+        process.pid: process
+        for process in psutil.process_iter(["name", "ppid", "username"])
+        if process.info["name"].startswith("uwsgi")
+    }
+    parents = {process.info["ppid"] for process in processes.values()}
+    listening = _listening()
+    for pid, process in sorted(processes.items()):
+        if pid not in parents:
+            continue  # a worker, or a router, whose public port is none of our business
+        master = Found(pid, process.info["username"])
+        try:
+            inodes = _awaited(pid)
+        except PermissionError:
+            yield replace(
+                master,
+                trouble="this user may not look at its sockets: run as that user or as root, or give --stats",
+            )
+            continue
+        except OSError:
+            continue  # gone meanwhile
+        addresses = [listening[inode] for inode in sorted(inodes) if inode in listening]
+        if not addresses:
+            yield master
+        for address in addresses:
+            try:
+                yield replace(master, address=source.parse(address))
+            except AddressError as error:
+                yield replace(master, trouble=str(error))
+
+
+def _awaited(pid: int) -> set[int]:
+    """Inodes of what a process waits on in its epolls."""
+    inodes: set[int] = set()
+    for entry in Path(f"/proc/{pid}/fdinfo").iterdir():
+        inodes.update(int(inode, 16) for inode in _EPOLL_SOCKET.findall(entry.read_text()))
+    return inodes
+
+
+def _listening() -> dict[int, str]:
+    """Addresses, as `source.parse` takes them, of every listening socket of this network namespace, by inode."""
+    found: dict[int, str] = {}
+    for family in ("unix", "inet", "inet6"):
+        try:
+            listeners = sock_diag.listeners(family)
+        except OSError:
+            continue
+        for it in listeners:
+            name = it.name if family != "unix" or it.name.startswith("@") else f"unix://{it.name}"
+            found[it.inode] = name.replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:")
+    return found
+
+
+async def _try(found: Found) -> Found:
+    """Read it once. Over TCP as HTTP first: a raw server answers that as well, and is not held up by it, while a
+    stats-http server that is sent nothing holds up its master."""
+    if found.address is None or found.trouble:
+        return found
+    address = found.address
+    try:
+        if isinstance(address, Tcp):
+            web = Http(address.host, address.port)
+            try:
+                return replace(found, address=web, what=await _what(web))
+            except ReadError:
+                pass
+        return replace(found, what=await _what(address))
+    except ReadError as error:
+        return replace(found, trouble=str(error))
+
+
+async def _what(address: Address) -> str:
+    answer = await source.read(address, timeout=_READ_SECONDS)
+    snapshot = stats.decode(answer.body)
+    if isinstance(snapshot, stats.Snapshot):
+        threads = {worker.threads for worker in snapshot.workers}
+        each = f" of {threads.pop()} threads" if len(threads) == 1 and None not in threads else ""
+        return f"uWSGI {snapshot.version}, {len(snapshot.workers)} workers{each}"
+    return f"uWSGI {snapshot.version}, {snapshot.kind}"

@@ -1,0 +1,36 @@
+"""uWSGI's crons. A command may hold a secret, so a cron is known by its place in the list and its schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.metrics_core import Metric
+
+from uwsgi_headroom.metrics.family import gauge
+from uwsgi_headroom.metrics.subject import Scrape
+from uwsgi_headroom.stats.parts import Cron
+
+
+def families(scrape: Scrape) -> Iterator[Metric]:
+    """Families of this module, for every cron of the scrape."""
+    crons = [
+        (server.subject.labels(cron=str(place), schedule=schedule(cron)), cron)
+        for server in scrape.servers
+        for place, cron in enumerate(server.snapshot.crons, 1)
+    ]
+    yield gauge(
+        "uwsgi_cron_running",
+        "Whether the command is running.",
+        [(labels, it.pid > 0) for labels, it in crons],
+    )
+    yield gauge(
+        "uwsgi_cron_last_start_time_seconds",
+        "When the command was last started, in epoch seconds; absent before the first time.",
+        [(labels, it.started_at or None) for labels, it in crons],
+    )
+
+
+def schedule(cron: Cron) -> str:
+    """The schedule as crontab(5) writes it: uWSGI's -1 is `*`, and its -N is `*/N`."""
+    fields = (cron.minute, cron.hour, cron.day, cron.month, cron.week)
+    return " ".join(str(it) if it >= 0 else "*" if it == -1 else f"*/{-it}" for it in fields)

@@ -1,0 +1,38 @@
+"""Metrics an application or an operator defined in uWSGI's metrics subsystem.
+
+What the subsystem repeats of workers, sockets and totals is left out: it is said better elsewhere, and
+`core.overloaded` counts the reads of its stats.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from prometheus_client.metrics_core import Metric
+
+from uwsgi_headroom.metrics.family import counter, gauge
+from uwsgi_headroom.metrics.subject import Scrape
+
+_BUILT_IN = re.compile(r"(core|worker\.\d+|socket\.\d+)\.|(rss|vsz)_size$")
+_COUNTER = 0
+
+
+def families(scrape: Scrape) -> Iterator[Metric]:
+    """Families of this module, for every custom metric of the scrape."""
+    custom = [
+        (server.subject.labels(name=name), metric)
+        for server in scrape.servers
+        for name, metric in server.snapshot.custom_metrics.items()
+        if not _BUILT_IN.match(name)
+    ]
+    yield counter(
+        "uwsgi_custom_counter_total",
+        "A counter of uWSGI's metrics subsystem that is not one of its own.",
+        [(labels, it.value) for labels, it in custom if it.kind == _COUNTER],
+    )
+    yield gauge(
+        "uwsgi_custom_gauge",
+        "A gauge (or absolute value) of uWSGI's metrics subsystem that is not one of its own.",
+        [(labels, it.value) for labels, it in custom if it.kind != _COUNTER],
+    )

@@ -1,0 +1,35 @@
+"""The exporter itself."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+
+from prometheus_client.metrics_core import Metric
+from prometheus_client.process_collector import ProcessCollector
+
+from uwsgi_headroom import __version__
+from uwsgi_headroom.errors import REASONS
+from uwsgi_headroom.metrics.family import LabelSet, counter, gauge
+from uwsgi_headroom.metrics.subject import Scrape
+
+_process = ProcessCollector(registry=None)
+
+
+def families(scrape: Scrape) -> Iterator[Metric]:
+    """Families of this module: what the exporter is, what went wrong, and what it costs (`process_*`)."""
+    yield gauge(
+        "uwsgi_exporter_build_info",
+        "Version of the exporter and of the Python it runs on; always 1.",
+        [(LabelSet(version=__version__, python_version=platform.python_version()), 1.0)],
+    )
+    yield counter(
+        "uwsgi_exporter_read_errors_total",
+        "Reads of a stats server that failed, by reason.",
+        [
+            (subject.labels(reason=reason), subject.read_errors.get(reason, 0))
+            for subject in scrape.subjects
+            for reason in REASONS
+        ],
+    )
+    yield from _process.collect()

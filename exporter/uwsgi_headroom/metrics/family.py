@@ -1,0 +1,49 @@
+"""Building metric families: prometheus_client's own types, made fresh for every scrape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from prometheus_client.metrics_core import Metric
+from prometheus_client.samples import Sample
+
+
+class LabelSet(dict[str, str]):
+    """The labels of a sample, and their text. Built once for a worker and shared by all its samples, so that its
+    values are escaped once; never changed afterwards."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, **labels: str) -> None:
+        super().__init__(labels)
+        pairs = [f'{name}="{_escape(value)}"' for name, value in sorted(labels.items())]
+        self.text = f"{{{','.join(pairs)}}}" if pairs else ""
+
+
+Samples = Iterable[tuple[LabelSet, float | None]]
+"""Labels and values of one family; a value of None is absent from the output."""
+
+
+def gauge(name: str, documentation: str, samples: Samples) -> Metric:
+    """A value that goes up and down."""
+    return _metric(name, name, documentation, "gauge", samples)
+
+
+def counter(name: str, documentation: str, samples: Samples) -> Metric:
+    """A value that only grows, until a reset. `name` ends in `_total`."""
+    return _metric(name, name.removesuffix("_total"), documentation, "counter", samples)
+
+
+def _metric(
+    sample_name: str, name: str, documentation: str, kind: Literal["gauge", "counter"], samples: Samples
+) -> Metric:
+    metric = Metric(name, documentation, kind)
+    metric.samples = [Sample(sample_name, labels, value) for labels, value in samples if value is not None]
+    return metric
+
+
+def _escape(value: str) -> str:
+    # A name or path may hold bytes that are no UTF-8 (surrogates, in Python); the exposition format cannot.
+    value = value.encode("utf-8", "replace").decode()
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

@@ -1,0 +1,35 @@
+"""Legions: who of several nodes is the lord."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.metrics_core import Metric
+
+from uwsgi_headroom.metrics.family import gauge
+from uwsgi_headroom.metrics.subject import Scrape
+
+
+def families(scrape: Scrape) -> Iterator[Metric]:
+    """Families of this module, for every legion of the scrape."""
+    legions = [
+        (server.subject.labels(legion=legion.name), legion)
+        for server in scrape.servers
+        for legion in server.snapshot.legions
+    ]
+    yield gauge(
+        "uwsgi_legion_lord",
+        "Whether this node is the lord.",
+        [(labels, it.is_lord) for labels, it in legions],
+    )
+    yield gauge("uwsgi_legion_valor", "This node's valor.", [(labels, it.valor) for labels, it in legions])
+    yield gauge(
+        "uwsgi_legion_quorum",
+        "Votes needed to elect a lord.",
+        [(labels, it.quorum) for labels, it in legions],
+    )
+    yield gauge(
+        "uwsgi_legion_members",
+        "Other nodes this one knows of.",
+        [(labels, len(it.members)) for labels, it in legions],
+    )

@@ -1,0 +1,23 @@
+"""uWSGI's locks between its processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.metrics_core import Metric
+
+from uwsgi_headroom.metrics.family import gauge
+from uwsgi_headroom.metrics.subject import Scrape
+
+
+def families(scrape: Scrape) -> Iterator[Metric]:
+    """Families of this module, for every lock of the scrape."""
+    yield gauge(
+        "uwsgi_lock_held",
+        "Whether a process held the lock at the moment of the read (of thunder, waited in it for a connection).",
+        [
+            (server.subject.labels(lock=name), pid > 0)
+            for server in scrape.servers
+            for name, pid in (server.snapshot.locks or {}).items()
+        ],
+    )

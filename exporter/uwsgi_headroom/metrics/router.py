@@ -1,0 +1,62 @@
+"""Routers (http, fastrouter, rawrouter, sslrouter) and the backends they send requests to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.metrics_core import Metric
+
+from uwsgi_headroom.metrics.family import counter, gauge
+from uwsgi_headroom.metrics.subject import Scrape
+
+
+def families(scrape: Scrape) -> Iterator[Metric]:
+    """Families of this module, for every router of the scrape."""
+    keys = [(subject, key) for subject, router in scrape.routers for key in router.subscriptions]
+    nodes = [(subject.labels(key=key.key, node=node.name), node) for subject, key in keys for node in key.nodes]
+    yield gauge(
+        "uwsgi_router_active_sessions",
+        "Connections the router is serving.",
+        [(subject.labels(), router.active_sessions) for subject, router in scrape.routers],
+    )
+    yield counter(
+        "uwsgi_router_subscription_hits_total",
+        "Requests for a subscribed key.",
+        [(subject.labels(key=key.key), key.hits) for subject, key in keys],
+    )
+    yield counter(
+        "uwsgi_router_node_requests_total",
+        "Requests sent to the backend.",
+        [(labels, it.requests) for labels, it in nodes],
+    )
+    yield counter(
+        "uwsgi_router_node_transmitted_bytes_total",
+        "Bytes sent to the backend.",
+        [(labels, it.tx) for labels, it in nodes],
+    )
+    yield counter(
+        "uwsgi_router_node_received_bytes_total",
+        "Bytes received from the backend.",
+        [(labels, it.rx) for labels, it in nodes],
+    )
+    yield gauge("uwsgi_router_node_load", "Load the backend reports.", [(labels, it.load) for labels, it in nodes])
+    yield gauge("uwsgi_router_node_weight", "Weight of the backend.", [(labels, it.weight) for labels, it in nodes])
+    yield counter(
+        "uwsgi_router_node_failures_total",
+        "Failed attempts to reach the backend.",
+        [(labels, it.failures) for labels, it in nodes],
+    )
+    yield gauge(
+        "uwsgi_router_node_dead",
+        "Whether the router has given the backend up.",
+        [(labels, it.death_mark) for labels, it in nodes],
+    )
+    yield counter(
+        "uwsgi_router_static_node_hits_total",
+        "Requests sent to a backend named in the router's configuration.",
+        [
+            (subject.labels(node=node.name), node.hits)
+            for subject, router in scrape.routers
+            for node in router.static_nodes
+        ],
+    )

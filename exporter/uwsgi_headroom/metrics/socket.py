@@ -1,0 +1,67 @@
+"""Listen queues: connections that wait for a worker before uWSGI has seen them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.metrics_core import Metric
+
+from uwsgi_headroom.kernel.backlogs import Backlog
+from uwsgi_headroom.metrics.family import counter, gauge
+from uwsgi_headroom.metrics.subject import Scrape, Server
+
+
+def families(scrape: Scrape) -> Iterator[Metric]:
+    """Families of this module, for every socket of the scrape. A queue that cannot be measured is absent, never 0."""
+    queues = [
+        (server.subject.labels(socket=name), backlog)
+        for server in scrape.servers
+        for name, backlog in listen_queues(server).items()
+    ]
+    yield gauge(
+        "uwsgi_socket_queue_length",
+        "Connections waiting in the listen queue. Asked of the kernel; uWSGI's own second-old figure for TCP sockets "
+        "elsewhere.",
+        [(labels, backlog.queue) for labels, backlog in queues],
+    )
+    yield gauge(
+        "uwsgi_socket_max_queue_length",
+        "Length at which the listen queue is full: the `listen` option, capped by net.core.somaxconn.",
+        [(labels, backlog.limit) for labels, backlog in queues],
+    )
+    yield gauge(
+        "uwsgi_socket_queue_measurable",
+        "Whether the socket's listen queue can be measured from here; where 0, the exporter's page says why.",
+        [(labels, backlog.queue is not None) for labels, backlog in queues],
+    )
+    yield gauge(
+        "uwsgi_listen_queue_length",
+        "The longest of the server's listen queues that can be measured.",
+        [
+            (server.labels, max(lengths))
+            for server in scrape.servers
+            if (lengths := [it.queue for it in listen_queues(server).values() if it.queue is not None])
+        ],
+    )
+    overflows = [(server.labels, it) for server in scrape.servers if (it := server.reading.host.overflows)]
+    yield counter(
+        "uwsgi_listen_overflows_total",
+        "Connections that found a TCP listen queue full, in the server's whole network namespace.",
+        [(labels, it.overflows) for labels, it in overflows],
+    )
+    yield counter(
+        "uwsgi_listen_drops_total",
+        "Connections dropped at TCP listeners for any reason, in the server's whole network namespace.",
+        [(labels, it.drops) for labels, it in overflows],
+    )
+
+
+def listen_queues(server: Server) -> dict[str, Backlog]:
+    """Each socket's queue: the kernel's word, else uWSGI's own where it has one (TCP), else none."""
+    queues: dict[str, Backlog] = {}
+    for socket in server.snapshot.sockets:
+        backlog = server.reading.host.backlogs.get(socket.name) or Backlog(None, None, "not asked")
+        if backlog.queue is None and socket.queue is not None:
+            backlog = Backlog(socket.queue, socket.limit, None)
+        queues[socket.name] = backlog
+    return queues

@@ -1,0 +1,81 @@
+"""One server as the metric modules see it: its latest reading, with the labels of its parts made once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from uwsgi_headroom.errors import ReadError, Reason
+from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.metrics.family import LabelSet
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.stats import AnySnapshot
+from uwsgi_headroom.stats.others import EmperorSnapshot, RouterSnapshot
+from uwsgi_headroom.stats.server import Snapshot, Worker
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What came of reading one server: `outcome` is a reading or the reason why there is none."""
+
+    name: str
+    outcome: Reading | ReadError
+    read_errors: Mapping[Reason, int]
+
+    @property
+    def reading(self) -> Reading | None:
+        return self.outcome if isinstance(self.outcome, Reading) else None
+
+    def labels(self, **more: str) -> LabelSet:
+        """The labels of one of its samples."""
+        return LabelSet(server=self.name, **more)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A subject whose document is a uWSGI server's."""
+
+    subject: Subject
+    reading: Reading
+    snapshot: Snapshot
+    labels: LabelSet
+    workers: list[tuple[LabelSet, Worker]]
+    processes: list[tuple[LabelSet, WorkerProcess]]
+
+
+@dataclass(frozen=True)
+class Scrape:
+    """All subjects of one scrape, sorted by the kind of document they gave."""
+
+    subjects: list[Subject]
+    servers: list[Server]
+    emperors: list[tuple[Subject, EmperorSnapshot]]
+    routers: list[tuple[Subject, RouterSnapshot]]
+
+
+def scrape(subjects: list[Subject]) -> Scrape:
+    """Sort subjects by what they turned out to be."""
+    read: list[tuple[Subject, Reading, AnySnapshot]] = [
+        (subject, subject.reading, subject.reading.snapshot) for subject in subjects if subject.reading
+    ]
+    return Scrape(
+        subjects=subjects,
+        servers=[_server(subject, reading, it) for subject, reading, it in read if isinstance(it, Snapshot)],
+        emperors=[(subject, it) for subject, _, it in read if isinstance(it, EmperorSnapshot)],
+        routers=[(subject, it) for subject, _, it in read if isinstance(it, RouterSnapshot)],
+    )
+
+
+def _server(subject: Subject, reading: Reading, snapshot: Snapshot) -> Server:
+    workers = [(subject.labels(worker_id=str(worker.worker_id)), worker) for worker in snapshot.workers]
+    processes = reading.host.processes
+    return Server(
+        subject=subject,
+        reading=reading,
+        snapshot=snapshot,
+        labels=subject.labels(),
+        workers=workers,
+        processes=[
+            (labels, processes[worker.pid]) for labels, worker in workers if worker.pid and worker.pid in processes
+        ],
+    )

