@@ -100,7 +100,7 @@ def _look(names: Sequence[str], master_pid: int, held: frozenset[int] | None) ->
         try:
             dumps[family] = sock_diag.listeners(family, held)
         except OSError as error:
-            dumps[family] = error.strerror
+            dumps[family] = str(error)
     return {name: _measure(name, addresses[name], dumps, master_pid, held) for name in addresses}
 
 
@@ -134,7 +134,7 @@ def _measure(
 
 
 def _doubt_network(master_pid: int) -> str | None:
-    """Why the dump, which is of our own network namespace, does not hold the master's sockets; None if it does."""
+    """Why a dump, which is of our own network namespace, lacks the master's sockets; None if it has them."""
     same = same_network(master_pid)
     if same is None:
         return f"process {master_pid} cannot be seen: it is gone, or /proc hides it (mount option hidepid)"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 
-WHO_MAY_KNOW = "give the exporter CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE, or uWSGI's user if uWSGI was started by that user"
-"""What to do, as the end of a sentence."""
+WHO_MAY_KNOW = "give the exporter CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE, or the user who started uWSGI"
+"""What to do about it, as the end of a sentence."""
 
 
 def socket_inodes(pid: int) -> frozenset[int] | None:

@@ -72,7 +72,7 @@ def _doubt_listener(document_pid: int, host: str, port: int) -> str | None:
     try:
         found = sock_diag.listeners("inet") + sock_diag.listeners("inet6")
     except OSError as error:
-        return error.strerror
+        return str(error)
     inodes = {listener.inode for listener in found if listener.name in names}
     if not inodes:
         return (
@@ -82,13 +82,13 @@ def _doubt_listener(document_pid: int, host: str, port: int) -> str | None:
     held = socket_inodes(document_pid)
     if held is None and os.path.exists(f"/proc/{document_pid}"):
         return (
-            f"whether process {document_pid} is the stats server is hidden from this user: let uWSGI serve its "
-            f"stats on a UNIX socket, which needs no privilege, or {WHO_MAY_KNOW}"
+            f"whether process {document_pid} is the stats server is hidden from this user: let uWSGI serve "
+            f"its stats on a UNIX socket, which needs no privilege, or {WHO_MAY_KNOW}"
         )
     if held is None or inodes.isdisjoint(held):
         return (
-            f"the stats are of a process {document_pid}, and here that is not who listens on port {port}: uWSGI "
-            "runs behind a proxy, or in another PID namespace (share it, or run the exporter in it)"
+            f"the stats are of a process {document_pid}, and here that is not who listens on port {port}: "
+            "uWSGI is behind a proxy, or in another PID namespace (share it, or run the exporter in it)"
         )
     return None
 
@@ -122,7 +122,7 @@ def _doubt_numbering(pid: int) -> str | None:
         )
     if numbers != (pid,):
         return (
-            f"process {pid} runs in another PID namespace, where it is {numbers[-1]}, so it is not the uWSGI that "
-            f"calls itself {pid}: share the PID namespace or run the exporter in it"
+            f"process {pid} runs in another PID namespace, where it is {numbers[-1]}, so it is not the uWSGI "
+            f"that calls itself {pid}: share the PID namespace or run the exporter in it"
         )
     return None

@@ -5,7 +5,7 @@ sock_diag.h, unix_diag.h and inet_diag.h; constants keep the names they have the
 For a listening socket the kernel gives the connections waiting to be accepted as `rqueue` and the limit as
 `wqueue`; the limit is the backlog that was asked for or net.core.somaxconn, whichever is less.
 
-What fails is an `OSError` whose `strerror` is a sentence for operators. The caller shows it; it is nobody's
+What fails is an `OSError` whose text is a sentence for operators. The caller shows it; it is nobody's
 bug.
 """
 
@@ -119,7 +119,7 @@ def _ask(request: bytes) -> tuple[list[bytes], bool]:
                         return payloads, interrupted
                     payloads.append(payload)
     except OSError as error:
-        raise OSError(error.errno or errno.ETIMEDOUT, _sentence(error)) from error
+        raise OSError(_sentence(error)) from error
 
 
 def _messages(datagram: bytes) -> Iterator[tuple[int, int, bytes]]:
