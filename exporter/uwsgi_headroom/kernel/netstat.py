@@ -12,8 +12,9 @@ PROC = Path("/proc")
 class ListenOverflows:
     """Since the network namespace began, over all its TCP listeners; UNIX sockets are not counted.
 
-    `overflows`: connections that were complete and found the queue full (TcpExt ListenOverflows). `drops`:
-    all that a listener dropped, those included (ListenDrops).
+    `overflows`: how often a handshake, at its first or its last packet, found the queue full (TcpExt
+    ListenOverflows); a client that tries again counts again. `drops`: all that listeners dropped, those
+    included (ListenDrops).
     """
 
     overflows: int

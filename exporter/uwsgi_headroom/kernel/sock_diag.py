@@ -46,12 +46,16 @@ def listeners(family: Family, inodes: Container[int] | None = None) -> list[List
     All of them, or those with the given inodes, which spares most of the work on a host with hundreds.
     """
     request, decode = _FAMILIES[family]
-    payloads, interrupted = _ask(request)
-    if interrupted:
-        # Sockets came and went while the kernel listed them: one may be missing. Once more, and no further:
-        # each entry is true by itself, and on a host that busy a third dump would be no better.
-        payloads, _ = _ask(request)
-    return [listener for payload in payloads if (listener := decode(payload, inodes))]
+    try:
+        payloads, interrupted = _ask(request)
+        if interrupted:
+            # Sockets came and went while the kernel listed them: one may be missing. Once more, and no
+            # further: each entry is true by itself, and on a host that busy a third dump would be no
+            # better.
+            payloads, _ = _ask(request)
+        return [listener for payload in payloads if (listener := decode(payload, inodes))]
+    except (OSError, struct.error) as error:
+        raise OSError(_sentence(error)) from error
 
 
 def inet_name(host: str, port: int) -> str | None:
@@ -89,9 +93,8 @@ _unix_diag_rqlen = struct.Struct("=II")
 
 # linux/inet_diag.h. A sockid is ports (big endian), source, destination, interface, cookie: 48 bytes
 _inet_diag_req_v2 = struct.Struct("=BBBBI48x")  # family, protocol, extensions, pad, states, sockid
-_inet_diag_msg = struct.Struct(
-    "=BBBB2s2x16s16x12xIIIII"
-)  # 4 states, sockid, expires, rqueue, wqueue, uid, inode
+# The message: family, state, timer, retransmits, sockid, expires, rqueue, wqueue, uid, inode
+_inet_diag_msg = struct.Struct("=BBBB2s2x16s16x12xIIIII")
 
 RECEIVE_BYTES = 32 << 10  # NLMSG_GOODSIZE for dumps: the kernel never makes a larger part (af_netlink.c)
 TIMEOUT_SECONDS = 0.2  # a dump is made inside our own system calls; this is for kernels that are not Linux
@@ -104,22 +107,19 @@ def _ask(request: bytes) -> tuple[list[bytes], bool]:
     )
     payloads: list[bytes] = []
     interrupted = False
-    try:
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
-            kernel.settimeout(TIMEOUT_SECONDS)
-            kernel.send(header + request)
-            while True:
-                datagram, _, flags, _ = kernel.recvmsg(RECEIVE_BYTES)
-                if flags & socket.MSG_TRUNC:
-                    raise OSError(errno.EMSGSIZE, "part of the answer was cut off")
-                for kind, kind_flags, payload in _messages(datagram):
-                    interrupted = interrupted or bool(kind_flags & NLM_F_DUMP_INTR)
-                    if kind in (NLMSG_ERROR, NLMSG_DONE):
-                        _raise_if_failed(payload)
-                        return payloads, interrupted
-                    payloads.append(payload)
-    except OSError as error:
-        raise OSError(_sentence(error)) from error
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
+        kernel.settimeout(TIMEOUT_SECONDS)
+        kernel.send(header + request)
+        while True:
+            datagram, _, flags, _ = kernel.recvmsg(RECEIVE_BYTES)
+            if flags & socket.MSG_TRUNC:
+                raise OSError(errno.EMSGSIZE, "a part of the answer was cut off")
+            for kind, kind_flags, payload in _messages(datagram):
+                interrupted = interrupted or bool(kind_flags & NLM_F_DUMP_INTR)
+                if kind in (NLMSG_ERROR, NLMSG_DONE):
+                    _raise_if_failed(payload)
+                    return payloads, interrupted
+                payloads.append(payload)
 
 
 def _messages(datagram: bytes) -> Iterator[tuple[int, int, bytes]]:
@@ -128,7 +128,7 @@ def _messages(datagram: bytes) -> Iterator[tuple[int, int, bytes]]:
     while offset + _nlmsghdr.size <= len(datagram):
         length, kind, flags, _, _ = _nlmsghdr.unpack_from(datagram, offset)
         if not _nlmsghdr.size <= length <= len(datagram) - offset:
-            raise OSError(errno.EBADMSG, "part of the answer was cut off")
+            raise OSError(errno.EBADMSG, "a part of the answer was cut off")
         yield kind, flags, datagram[offset + _nlmsghdr.size : offset + length]
         offset += _aligned(length)
 
@@ -140,21 +140,16 @@ def _raise_if_failed(payload: bytes) -> None:
         raise OSError(-code, os.strerror(-code))
 
 
-def _sentence(error: OSError) -> str:
+def _sentence(error: OSError | struct.error) -> str:
     """What an operator can do about it."""
-    if error.errno == errno.EAFNOSUPPORT:
-        return (
-            "netlink is forbidden to the exporter: under systemd, add AF_NETLINK to RestrictAddressFamilies="
-        )
-    if error.errno in (errno.EPERM, errno.EACCES):
-        return (
-            "a security policy (seccomp, SELinux, AppArmor) forbids netlink to the exporter: allow AF_NETLINK"
-        )
-    if error.errno in (errno.ENOENT, errno.EPROTONOSUPPORT, errno.EINVAL):
+    code = error.errno if isinstance(error, OSError) else None
+    if code == errno.EAFNOSUPPORT:
+        return "netlink is forbidden to the exporter: in systemd, add AF_NETLINK to RestrictAddressFamilies="
+    if code in (errno.EPERM, errno.EACCES):
+        return "a security policy (seccomp, SELinux, AppArmor) forbids the exporter netlink: allow AF_NETLINK"
+    if code in (errno.ENOENT, errno.EPROTONOSUPPORT, errno.EINVAL):
         return "this kernel cannot list listening sockets: load the modules unix_diag, inet_diag and tcp_diag"
-    if isinstance(error, TimeoutError):
-        return f"the kernel did not answer sock_diag within {TIMEOUT_SECONDS:g} s"
-    return f"sock_diag failed: {error.strerror or error}"
+    return f"sock_diag of this kernel failed: {error}"
 
 
 def _unix(payload: bytes, inodes: Container[int] | None) -> Listener | None:
