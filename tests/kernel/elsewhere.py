@@ -6,26 +6,37 @@ import ctypes
 import os
 import pickle
 import platform
+import socket
 import struct
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65534
 
+IPV6 = True
+try:
+    with socket.socket(socket.AF_INET6) as _probe:
+        _probe.bind(("::1", 0))
+except OSError:
+    IPV6 = False
+
+over_ipv6 = pytest.mark.skipif(not IPV6, reason="this machine has no IPv6 loopback")
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change its user and its namespaces")
 
 
 def in_child(ask: Callable[[], T]) -> T:
-    """What `ask` returns in a forked child, which may change its user or its namespaces without harm to the tests."""
+    """What `ask` returns in a forked child, which may change its user or namespaces and harm no test."""
     readable, writable = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -41,7 +52,8 @@ def in_child(ask: Callable[[], T]) -> T:
     with open(readable, "rb") as pipe:
         answer = pipe.read()
     assert os.waitpid(pid, 0)[1] == 0, "see the child's traceback above"
-    return pickle.loads(answer)
+    found: T = pickle.loads(answer)
+    return found
 
 
 def as_nobody(ask: Callable[[], T], before: Callable[[], object] = lambda: None) -> T:
@@ -85,12 +97,13 @@ _SYS_SOCKET = {"x86_64": 41, "aarch64": 198}
 AF_NETLINK = 16
 
 knows_socket_call = pytest.mark.skipif(
-    platform.machine() not in _SYS_SOCKET, reason=f"the number of socket(2) on {platform.machine()} is not known here"
+    platform.machine() not in _SYS_SOCKET,
+    reason=f"the number of socket(2) on {platform.machine()} is not known here",
 )
 
 
 def forbid_netlink(code: int) -> None:
-    """From now on socket(AF_NETLINK) fails with errno `code`, as seccomp profiles and systemd make it fail."""
+    """From now on socket(AF_NETLINK) fails with errno `code`, as systemd and seccomp profiles make it."""
     program = b"".join(
         struct.pack("=HBBI", *instruction)
         for instruction in (

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -94,7 +95,9 @@ def test_gone_between_readings(sleeper: subprocess.Popen[str]) -> None:
 
 
 @as_root
-@pytest.mark.skipif(not os.access(LAST_PID, os.W_OK), reason="this kernel does not let one choose the next pid")
+@pytest.mark.skipif(
+    not os.access(LAST_PID, os.W_OK), reason="this kernel does not let one choose the next pid"
+)
 def test_reused_pid_of_a_stranger() -> None:
     """A worker's pid that meanwhile belongs to somebody else's process is not read."""
     processes = Processes()
@@ -116,15 +119,21 @@ def test_reused_pid_of_a_stranger() -> None:
     pytest.skip("other programs took the pid fifty times")
 
 
+def passed(instant: float) -> bool:
+    return time.monotonic() > instant
+
+
 @as_root
-@pytest.mark.skipif(not os.access(LAST_PID, os.W_OK), reason="this kernel does not let one choose the next pid")
+@pytest.mark.skipif(
+    not os.access(LAST_PID, os.W_OK), reason="this kernel does not let one choose the next pid"
+)
 def test_reused_pid_of_a_sibling() -> None:
     """A worker that got the pid of an earlier one is read as itself, never with its predecessor's start."""
     processes = Processes()
     for _ in range(50):
         first = start("sleep", "60")
         earlier = processes.read(os.getpid(), [first.pid])[first.pid]
-        wait_until(lambda before=time.time(): time.time() - before > 0.03, what="the clock's next tick")
+        wait_until(partial(passed, time.monotonic() + 0.03), what="a later start, counted in hundredths")
         end(first)
         LAST_PID.write_text(str(first.pid - 1))
         second = start("sleep", "60")

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.kernel.elsewhere import as_nobody, as_root, python_in, wrapped
-from tests.real import free_port, uwsgi, uwsgi_binary, wait_until
+from tests.kernel.elsewhere import as_nobody, as_root, over_ipv6, python_in, wrapped
+from tests.real import accepts, free_port, uwsgi, uwsgi_binary, wait_until
 from uwsgi_headroom.kernel.namespaces import pid_numbers, same_network
 from uwsgi_headroom.kernel.proof import Proof, prove
 
@@ -71,8 +71,8 @@ def test_nested_pid_namespace(tmp_path: Path) -> None:
         assert pid_numbers(seen) == (seen, 1)
         assert prove(1, peer_pid=seen, listener=None) == Proof(
             None,
-            f"uWSGI runs in another PID namespace (its master calls itself 1, here it is {seen}): share the PID "
-            "namespace or run the exporter in it",
+            f"uWSGI runs in another PID namespace (its master calls itself 1, here it is {seen}): "
+            "share the PID namespace or run the exporter in it",
         )
 
 
@@ -106,12 +106,14 @@ client.connect({path!r})
 pid = struct.unpack("iII", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
 print(pid, prove({os.getpid()}, peer_pid=pid, listener=None).reason)
 """
-        assert python_in("--pid --mount-proc", code).startswith("0 uWSGI runs in a PID namespace that the exporter")
+        assert python_in("--pid --mount-proc", code).startswith(
+            "0 uWSGI runs in a PID namespace that the exporter"
+        )
 
 
 @as_root
 def test_procfs_of_another_namespace() -> None:
-    """Where /proc counts in another PID namespace than the exporter, nothing is proven: its pids are others."""
+    """Where /proc counts in another PID namespace than the exporter, nothing is proven."""
     code = """
 import os
 from uwsgi_headroom.kernel.proof import prove
@@ -133,7 +135,8 @@ def test_hidden_process() -> None:
 
     proof = as_nobody(lambda: prove(pid, peer_pid=pid, listener=None), before=hide)
     assert proof == Proof(
-        None, f"/proc hides process {pid} from this user: give the exporter the group of its mount option gid="
+        None,
+        f"/proc hides process {pid} from this user: give the exporter the group of its mount option gid=",
     )
 
 
@@ -154,13 +157,15 @@ def test_no_socket() -> None:
 @pytest.mark.integration
 def test_tcp_source() -> None:
     """Over TCP on this machine the master is proven by the listening socket that it holds."""
-    address = f"127.0.0.1:{free_port()}"
-    host, port = address.split(":")
-    with uwsgi("--stats", address, stats=False) as server:
-        assert prove(server.pid, peer_pid=None, listener=(host, int(port))) == Proof(server.pid, None)
+    address = ("127.0.0.1", free_port())
+    with uwsgi("--stats", f"{address[0]}:{address[1]}", stats=False) as server:
+        wait_until(lambda: accepts(address), what="the stats server")
+        assert prove(server.pid, peer_pid=None, listener=address) == Proof(server.pid, None)
 
 
-@pytest.mark.parametrize("bound", ["127.0.0.1", "0.0.0.0", "::1", "::"])
+@pytest.mark.parametrize(
+    "bound", ["127.0.0.1", "0.0.0.0", *(pytest.param(host, marks=over_ipv6) for host in ("::1", "::"))]
+)
 def test_tcp_listener_on_any_address(bound: str) -> None:
     """A listener on every address is the one behind each of them, IPv4 behind IPv6's too."""
     with socket.socket(socket.AF_INET6 if ":" in bound else socket.AF_INET) as server:
@@ -216,7 +221,9 @@ def test_same_network_for_another_user() -> None:
             ours = os.readlink("/proc/self/ns/net")
             wait_until(lambda: os.readlink(f"/proc/{away.pid}/ns/net") != ours)
             pid = os.getpid()
-            assert as_nobody(lambda: (same_network(pid), same_network(away.pid), same_network(2**22 + 1))) == (
+            assert as_nobody(
+                lambda: (same_network(pid), same_network(away.pid), same_network(2**22 + 1))
+            ) == (
                 True,
                 False,
                 None,
