@@ -1,0 +1,36 @@
+"""Connections that found a listen queue full, counted by the kernel for each network namespace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class ListenOverflows:
+    """Since the network namespace began, over all its TCP listeners; UNIX sockets are not counted.
+
+    `overflows`: how often a handshake, at its first or its last packet, found the queue full (TcpExt
+    ListenOverflows); a client that tries again counts again. `drops`: all that listeners dropped, those
+    included (ListenDrops).
+    """
+
+    overflows: int
+    drops: int
+
+
+def listen_overflows(pid: int | None = None, *, proc: Path = PROC) -> ListenOverflows | None:
+    """The counts in the network namespace of a process, or in this one's own; None if they cannot be read."""
+    try:
+        lines = (proc / (str(pid) if pid else "self") / "net" / "netstat").read_text().splitlines()
+    except OSError:
+        return None
+    # Pairs of lines: "TcpExt: Name ..." and "TcpExt: number ...".
+    for names, numbers in zip(lines[::2], lines[1::2], strict=False):
+        if names.startswith("TcpExt:"):
+            counts = dict(zip(names.split(), numbers.split(), strict=False))
+            if "ListenOverflows" in counts and "ListenDrops" in counts:
+                return ListenOverflows(int(counts["ListenOverflows"]), int(counts["ListenDrops"]))
+    return None

@@ -1,0 +1,98 @@
+"""What the kernel knows about each worker process: CPU, memory, switches, descriptors, CPUs.
+
+Only children of the proven master are read. A pid from the stats document may be reused by the time it is
+read here; a process whose parent is the master is a worker of it, whichever.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import psutil
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerProcess:
+    """One worker process at one instant.
+
+    CPU in seconds since it started, its threads together. Switches since it started, of its main thread
+    only (the kernel keeps them per thread); `last_cpu` too is where the main thread ran last. `start_time`
+    is in seconds since the epoch, to a hundredth. None: this user may not know. `open_fds` needs a
+    privilege (see `descriptors`), the others none.
+    """
+
+    pid: int
+    cpu_user_seconds: float | None
+    cpu_system_seconds: float | None
+    resident_bytes: int | None
+    voluntary_context_switches: int | None
+    involuntary_context_switches: int | None
+    open_fds: int | None
+    affinity: tuple[int, ...] | None
+    last_cpu: int | None
+    start_time: float | None
+
+
+class Processes:
+    """Reads workers, again and again: psutil's objects are kept, for they notice that a pid was reused."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, psutil.Process] = {}
+
+    def read(self, master_pid: int, pids: Sequence[int]) -> dict[int, WorkerProcess]:
+        """Those of `pids` that are alive and children of `master_pid`; the others are not in the answer."""
+        known: dict[int, psutil.Process] = {}
+        workers: dict[int, WorkerProcess] = {}
+        for pid in pids:
+            try:
+                process = self._known.get(pid) or psutil.Process(pid)
+                worker = _read(process, master_pid)
+            except psutil.NoSuchProcess:
+                # Gone, or the pid has a new owner: that one is looked at from scratch at the next reading.
+                continue
+            except (psutil.Error, OSError, ValueError):
+                continue
+            known[pid] = process
+            if worker is not None:
+                workers[pid] = worker
+        self._known = known
+        return workers
+
+
+def _read(process: psutil.Process, master_pid: int) -> WorkerProcess | None:
+    """None if it is not a living child of the master. Raises NoSuchProcess; asks /proc for each file once."""
+    with process.oneshot():
+        if process.ppid() != master_pid or process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        cpu = _permitted(process.cpu_times)
+        memory = _permitted(process.memory_info)
+        switches = _permitted(process.num_ctx_switches)
+        affinity = _permitted(process.cpu_affinity)
+        return WorkerProcess(
+            pid=process.pid,
+            cpu_user_seconds=cpu and cpu.user,
+            cpu_system_seconds=cpu and cpu.system,
+            resident_bytes=memory and memory.rss,
+            voluntary_context_switches=switches and switches.voluntary,
+            involuntary_context_switches=switches and switches.involuntary,
+            open_fds=_permitted(process.num_fds),
+            affinity=tuple(affinity) if affinity else None,
+            last_cpu=_permitted(process.cpu_num),
+            start_time=_permitted(process.create_time),
+        )
+
+
+def _permitted(ask: Callable[[], T]) -> T | None:
+    """The answer, or None where this user may not have it."""
+    try:
+        return ask()
+    except psutil.NoSuchProcess:
+        raise
+    except (psutil.Error, OSError, NotImplementedError):
+        return None

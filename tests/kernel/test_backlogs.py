@@ -1,0 +1,295 @@
+"""The listen queues of real uWSGI, compared with the connections made here."""
+
+import contextlib
+import errno
+import os
+import signal
+import socket
+import sys
+import urllib.request
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from threading import Thread
+
+import msgspec
+import pytest
+
+from tests.kernel.elsewhere import (
+    IPV6,
+    as_nobody,
+    as_root,
+    forbid_netlink,
+    in_child,
+    knows_socket_call,
+    wrapped,
+)
+from tests.real import Uwsgi, free_port, uwsgi, uwsgi_binary, wait_until
+from uwsgi_headroom.kernel.backlogs import Backlog, Backlogs
+
+SOMAXCONN = int(Path("/proc/sys/net/core/somaxconn").read_text())
+
+
+def names(server: Uwsgi) -> list[str]:
+    """The sockets' names in the stats document; a backslash stands there unescaped, which is not JSON."""
+    document = server.document().replace(b"\\", b"\\\\")
+    return [each["name"] for each in msgspec.json.decode(document)["sockets"]]
+
+
+def reason(backlog: Backlog) -> str:
+    assert (backlog.queue, backlog.limit) == (None, None)
+    assert backlog.reason
+    return backlog.reason
+
+
+@contextlib.contextmanager
+def busy(server: Uwsgi) -> Iterator[None]:
+    """The one worker sleeps in a request, so that nothing is accepted."""
+    url = f"http://127.0.0.1:{server.http}/?io_ms=1500"
+    request = Thread(target=lambda: urllib.request.urlopen(url, timeout=10).read())
+    request.start()
+    wait_until(lambda: b'"in_request":1' in server.document(), what="the request to be in service")
+    yield
+    request.join()
+
+
+def connect(address: str | tuple[str, int], count: int) -> list[socket.socket]:
+    """Clients that wait; over TCP they say something, for uWSGI defers accepting silent ones."""
+    clients = []
+    for _ in range(count):
+        client = socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET)
+        client.connect(address)
+        if not isinstance(address, str):
+            client.send(b"G")
+        clients.append(client)
+    return clients
+
+
+@pytest.mark.integration
+def test_exact_queues_of_a_busy_server() -> None:
+    """Every unaccepted connection is counted, for UNIX and TCP, against the limit that `listen` set."""
+    with uwsgi("--listen", "24", "--stats-minified") as server:
+        http = f"127.0.0.1:{server.http}"
+        backlogs = Backlogs()
+        assert backlogs.read(server.pid, names(server)) == {
+            server.socket: Backlog(0, 24, None),
+            http: Backlog(0, 24, None),
+        }
+        with busy(server):
+            waiting = connect(server.socket, 7) + connect(("127.0.0.1", server.http), 5)
+            wait_until(lambda: backlogs.read(server.pid, [http])[http].queue == 5, what="the handshakes")
+            assert backlogs.read(server.pid, names(server)) == {
+                server.socket: Backlog(7, 24, None),
+                http: Backlog(5, 24, None),
+            }
+            for client in waiting:
+                client.close()
+        wait_until(lambda: backlogs.read(server.pid, [server.socket])[server.socket].queue == 0)
+
+
+@as_root
+@pytest.mark.integration
+def test_exact_queue_for_another_user() -> None:
+    """A user without privileges reads the same figures, by the sockets' names alone."""
+    with uwsgi("--listen", "24", "--stats-minified") as server, busy(server):
+        waiting = connect(server.socket, 3)
+        expected = {server.socket: Backlog(len(waiting), 24, None)}
+        assert as_nobody(lambda: Backlogs().read(server.pid, [server.socket])) == expected
+
+
+@pytest.mark.integration
+def test_listen_above_somaxconn() -> None:
+    """uWSGI refuses to start with a `listen` above net.core.somaxconn: the limit is what was configured."""
+    with pytest.raises(AssertionError, match=r"net\.core\.somaxconn"), uwsgi("--listen", str(SOMAXCONN + 1)):
+        pass
+
+
+@pytest.mark.integration
+def test_every_kind_of_name() -> None:
+    """Whatever uWSGI calls its sockets, before and after a reload, their queues are found."""
+    ports = [free_port() for _ in range(6)]
+    options = ["relative.sock", "./dot.sock", "@abstract", "\\0zero", "127.0.0.1:0"]
+    options += [f":{ports[0]}", f"0.0.0.0:{ports[1]}", f"127.1:{ports[2]}", f"localhost:{ports[3]}"]
+    options += [f"[::1]:{ports[4]}", f"[::]:{ports[5]}"] if IPV6 else []
+    arguments = [part for name in options for part in ("--socket", name)]
+    with uwsgi("--listen", "17", *arguments) as server:
+        backlogs = Backlogs()
+        for _ in range(2):
+            found = names(server)
+            assert len(set(found)) == len(options) + 2
+            assert {*options} - {"127.0.0.1:0"} < {*found}
+            assert set(backlogs.read(server.pid, found).values()) == {Backlog(0, 17, None)}
+            assert set(Backlogs().read(server.pid, found).values()) == {Backlog(0, 17, None)}
+            before = worker_pids(server)
+            server.process.send_signal(signal.SIGHUP)
+            wait_until(partial(reloaded, server, before), what="the reload")
+
+
+def reloaded(server: Uwsgi, before: set[int]) -> bool:
+    return before.isdisjoint(worker_pids(server) or before)
+
+
+def worker_pids(server: Uwsgi) -> set[int]:
+    """Empty while the stats server does not answer."""
+    try:
+        document = server.document().replace(b"\\", b"\\\\")
+    except OSError:
+        return set()
+    return {worker["pid"] for worker in msgspec.json.decode(document)["workers"]} - {0}
+
+
+@pytest.mark.integration
+def test_socket_named_twice() -> None:
+    """A socket that was configured twice stands twice in the document, and is one."""
+    with uwsgi("--socket", "twice.sock", "--socket", "twice.sock", "--listen", "17") as server:
+        assert names(server).count("twice.sock") == 2
+        assert Backlogs().read(server.pid, ["twice.sock", "twice.sock"]) == {
+            "twice.sock": Backlog(0, 17, None)
+        }
+
+
+@pytest.mark.integration
+def test_socket_mapped_to_one_worker() -> None:
+    """With `map-socket` the master still holds every socket, whichever worker accepts from it."""
+    options = ["--processes", "2", "--map-socket", "0:1", "--map-socket", "1:2"]
+    with uwsgi(*options) as server:
+        assert set(Backlogs().read(server.pid, names(server)).values()) == {Backlog(0, 100, None)}
+
+
+SOCKET_ACTIVATION = """
+import os, socket, sys
+listening = socket.socket({family})
+listening.bind({bound!r})
+listening.listen(9)
+os.dup2(listening.fileno(), 19)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("bound", "name"),
+    [(b"\0inherited", "inherited"), (b"inherited.sock", "inherited.sock"), (("127.0.0.1", 0), "127.0.0.1:")],
+)
+def test_inherited_socket(bound: bytes | tuple[str, int], name: str, tmp_path: Path) -> None:
+    """An inherited descriptor has the name getsockname gives, an abstract one perhaps without its @."""
+    activation = tmp_path / "activation.py"
+    family = int(socket.AF_UNIX if isinstance(bound, bytes) else socket.AF_INET)
+    activation.write_text(SOCKET_ACTIVATION.format(family=family, bound=bound))
+    binary = wrapped(tmp_path, uwsgi_binary(), f"{sys.executable} {activation}")
+    with uwsgi("--socket", "fd://19", binary=binary) as server:
+        (inherited,) = set(names(server)) - {server.socket, f"127.0.0.1:{server.http}"}
+        assert inherited.lstrip("@").startswith(name)
+        assert Backlogs().read(server.pid, [inherited]) == {inherited: Backlog(0, 9, None)}
+
+
+@pytest.mark.integration
+def test_router() -> None:
+    """Behind the http router only the socket between router and workers is uWSGI's to name."""
+    public = f"127.0.0.1:{free_port()}"
+    with uwsgi("--http", public) as server:
+        assert public not in names(server)
+        assert all(backlog.reason is None for backlog in Backlogs().read(server.pid, names(server)).values())
+
+
+@as_root
+@pytest.mark.integration
+def test_another_network_namespace(tmp_path: Path) -> None:
+    """In another network namespace queues are not measurable, whether or not the descriptors may be read."""
+    with uwsgi(binary=wrapped(tmp_path, uwsgi_binary(), "unshare --net"), stats=True) as server:
+        for backlogs in (
+            Backlogs().read(server.pid, [server.socket, ":80"]),
+            as_nobody(lambda: Backlogs().read(server.pid, [server.socket, ":80"])),
+        ):
+            assert {reason(backlog) for backlog in backlogs.values()} == {
+                "uWSGI runs in another network namespace: run the exporter in it (same container or pod)"
+            }
+
+
+def test_unproven_master() -> None:
+    """Without a proven master every queue is unmeasurable, never 0."""
+    assert "not proven" in reason(Backlogs().read(None, ["/tmp/app.sock"])["/tmp/app.sock"])
+
+
+def test_process_that_is_gone() -> None:
+    """A master that ended meanwhile has no queues."""
+    assert "gone" in reason(Backlogs().read(2**22 + 1, [":80"])[":80"])
+
+
+@pytest.mark.parametrize(
+    "name", ["", "/nowhere.sock", "@nowhere", ":1", "[::1]:1", "[no]:1", "localhost:1", "no:no"]
+)
+def test_name_that_is_nowhere(name: str) -> None:
+    """A name without a listener is unmeasurable, never 0."""
+    assert "no listening socket" in reason(Backlogs().read(os.getpid(), [name])[name])
+
+
+def test_same_name_of_another_process(tmp_path: Path) -> None:
+    """Of two listeners with one name, as when a path was bound to anew, only the master's counts."""
+    path = str(tmp_path / "a.sock")
+    with socket.socket(socket.AF_UNIX) as ours, socket.socket(socket.AF_UNIX) as older:
+        older.bind(path)
+        older.listen(3)
+        waiting = connect(path, 2)
+        assert len(waiting) == 2
+        Path(path).unlink()
+
+        def only_ours() -> dict[str, Backlog]:
+            older.close()
+            ours.bind(path)
+            ours.listen(5)
+            return Backlogs().read(os.getpid(), [path])
+
+        assert in_child(only_ours) == {path: Backlog(0, 5, None)}
+
+
+@as_root
+def test_ambiguous_name_for_another_user(tmp_path: Path) -> None:
+    """Where two listeners have the name and whose they are is hidden, neither is taken."""
+    path = str(tmp_path / "a.sock")
+    with socket.socket(socket.AF_UNIX) as first, socket.socket(socket.AF_UNIX) as second:
+        first.bind(path)
+        first.listen(3)
+        Path(path).unlink()
+        second.bind(path)
+        second.listen(5)
+        pid = os.getpid()
+        backlog = as_nobody(lambda: Backlogs().read(pid, [path]))[path]
+        assert reason(backlog).startswith(f"2 sockets listen on {path}, and which is uWSGI's is hidden")
+
+
+def test_one_name_held_twice() -> None:
+    """Two sockets of the master that share an address share its clients: what waits is their sum."""
+    with socket.socket() as first, socket.socket() as second:
+        for each in (first, second):
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            each.bind(("127.0.0.1", 0) if each is first else first.getsockname())
+            each.listen(20)
+        name = f"127.0.0.1:{first.getsockname()[1]}"
+        waiting = connect(first.getsockname(), 6)
+        wait_until(lambda: Backlogs().read(os.getpid(), [name])[name] == Backlog(len(waiting), 40, None))
+
+
+def test_socket_opened_later(tmp_path: Path) -> None:
+    """Descriptors are listed again when a name is not among the known ones, and only then."""
+    backlogs = Backlogs()
+    path = str(tmp_path / "a.sock")
+    assert "no listening socket" in reason(backlogs.read(os.getpid(), [path])[path])
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen(3)
+        assert backlogs.read(os.getpid(), [path])[path] == Backlog(0, 3, None)
+        held = backlogs._held
+        assert backlogs.read(os.getpid(), [path])[path] == Backlog(0, 3, None)
+        assert backlogs._held is held
+
+
+@knows_socket_call
+def test_forbidden_netlink() -> None:
+    """Where netlink is forbidden every queue is unmeasurable, and the reason says what to allow."""
+
+    def ask() -> dict[str, Backlog]:
+        forbid_netlink(errno.EAFNOSUPPORT)
+        return Backlogs().read(os.getpid(), ["/tmp/app.sock", ":80"])
+
+    assert all("RestrictAddressFamilies" in reason(backlog) for backlog in in_child(ask).values())

@@ -1,0 +1,95 @@
+"""Usable CPUs: from trees of `/proc` and `/sys` (see fixtures/README.md), and from this machine."""
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kernel.elsewhere import as_root
+from uwsgi_headroom.kernel.cpus import UsableCpus, usable_cpus
+
+FIXTURES = Path(__file__).with_name("fixtures")
+CPU_CONTROLLER = Path("/sys/fs/cgroup/cpu")  # cgroup version 1
+
+
+@pytest.mark.parametrize(
+    ("tree", "expected"),
+    [
+        ("hybrid_quota", UsableCpus(1.2, "quota", host=2, affinity=8, quota=1.2)),
+        ("hybrid_no_quota", UsableCpus(2, "host", host=2, affinity=8, quota=None)),
+        ("v1_quota", UsableCpus(1.2, "quota", host=2, affinity=8, quota=1.2)),
+        ("v1_container", UsableCpus(1.2, "quota", host=2, affinity=8, quota=1.2)),
+        ("v2_quota", UsableCpus(2.5, "quota", host=8, affinity=8, quota=2.5)),
+        ("v2_no_quota", UsableCpus(8, "host", host=8, affinity=8, quota=None)),
+        ("v2_container", UsableCpus(0.5, "quota", host=8, affinity=8, quota=0.5)),
+        ("v2_host_mount", UsableCpus(3, "quota", host=8, affinity=8, quota=3)),
+    ],
+)
+def test_tightest_quota(tree: str, expected: UsableCpus) -> None:
+    """The tightest quota on the path from the process up to what is mounted here is the one that counts."""
+    assert usable_cpus(4242, affinity=range(8), root=FIXTURES / tree) == expected
+
+
+@pytest.mark.parametrize("tree", ["v1_neighbour", "v2_neighbour"])
+def test_neighbouring_container(tree: str) -> None:
+    """The quota of a cgroup that is not mounted here is unknown, which is not the same as none."""
+    assert usable_cpus(4242, affinity=range(8), root=FIXTURES / tree) is None
+
+
+def test_affinity_below_the_quota() -> None:
+    """Fewer CPUs to run on than the quota allows are the limit."""
+    found = usable_cpus(4242, affinity={0, 5}, root=FIXTURES / "v2_quota")
+    assert found == UsableCpus(2, "affinity", host=8, affinity=2, quota=2.5)
+
+
+def test_here() -> None:
+    """Pinned to one CPU, a process of this machine can use one at most."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        os.sched_setaffinity(process.pid, {min(os.sched_getaffinity(0))})
+        found = usable_cpus(process.pid)
+        process.kill()
+    assert found is not None
+    assert found.affinity == 1
+    assert found.host == os.sysconf("SC_NPROCESSORS_ONLN")
+    assert found.count <= 1
+
+
+def test_gone() -> None:
+    """Of a process that ended nothing is known."""
+    assert usable_cpus(2**22 + 1) is None
+
+
+@contextlib.contextmanager
+def cgroup(name: str, quota: int) -> Iterator[Path]:
+    """A real cgroup, removed at the end."""
+    folder = CPU_CONTROLLER / name
+    folder.mkdir()
+    try:
+        (folder / "cpu.cfs_quota_us").write_text(str(quota))
+        yield folder
+    finally:
+        folder.rmdir()
+
+
+@as_root
+@pytest.mark.skipif(
+    not (CPU_CONTROLLER / "cpu.cfs_quota_us").parent.joinpath("cgroup.procs").exists(),
+    reason="the cpu controller of this machine is not in cgroup version 1",
+)
+def test_real_quota() -> None:
+    """A quota set on a cgroup's parent counts for a process in it."""
+    name = f"headroom-{os.getpid()}"
+    with (
+        cgroup(name, 70_000),
+        cgroup(f"{name}/inner", -1) as inner,
+        subprocess.Popen(["sleep", "60"]) as process,
+    ):
+        (inner / "cgroup.procs").write_text(str(process.pid))
+        found = usable_cpus(process.pid)
+        process.kill()
+        process.wait()
+    assert found is not None
+    assert (found.count, found.limited_by) == (0.7, "quota")

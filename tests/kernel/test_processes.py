@@ -1,0 +1,176 @@
+"""Worker processes, read from real processes; this test's own process is the master."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.kernel.elsewhere import as_nobody, as_root
+from tests.real import uwsgi, wait_until
+from uwsgi_headroom.kernel.processes import Processes
+
+LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
+
+
+def start(*command: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[str]]:
+    process = start("sleep", "60")
+    yield process
+    end(process)
+
+
+def test_child_of_the_master() -> None:
+    """A child of the master has its CPU time, memory, switches, descriptors, CPUs and start."""
+    burn = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True); time.sleep(60)"
+    before = time.time()
+    process = start(sys.executable, "-c", burn)
+    try:
+        assert process.stdout
+        process.stdout.readline()
+        worker = Processes().read(os.getpid(), [process.pid])[process.pid]
+        assert worker.cpu_user_seconds is not None
+        assert worker.cpu_system_seconds is not None
+        assert worker.start_time is not None
+        assert worker.pid == process.pid
+        assert worker.cpu_user_seconds + worker.cpu_system_seconds == pytest.approx(0.2, abs=0.05)
+        assert worker.resident_bytes == pytest.approx(10 << 20, rel=0.9)
+        assert worker.open_fds == 3
+        assert worker.affinity == tuple(sorted(os.sched_getaffinity(process.pid)))
+        assert worker.last_cpu in worker.affinity
+        assert worker.start_time == pytest.approx(before, abs=1)
+        assert worker.voluntary_context_switches is not None
+        assert worker.involuntary_context_switches is not None
+    finally:
+        end(process)
+
+
+def test_pinned_child(sleeper: subprocess.Popen[str]) -> None:
+    """A pinned process has only the CPUs it is pinned to."""
+    cpu = min(os.sched_getaffinity(sleeper.pid))
+    os.sched_setaffinity(sleeper.pid, {cpu})
+    assert Processes().read(os.getpid(), [sleeper.pid])[sleeper.pid].affinity == (cpu,)
+
+
+def test_not_a_child(sleeper: subprocess.Popen[str]) -> None:
+    """A process whose parent is not the master is not a worker, and pid 0 is nobody."""
+    processes = Processes()
+    assert processes.read(os.getpid(), [os.getpid(), os.getppid(), 1, 0, -1, 2**40]) == {}
+    assert processes.read(os.getppid(), [sleeper.pid]) == {}
+    assert processes.read(os.getpid(), [sleeper.pid]).keys() == {sleeper.pid}
+
+
+def test_zombie() -> None:
+    """A worker that ended and was not yet waited for is not read."""
+    process = start("true")
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert Processes().read(os.getpid(), [process.pid]) == {}
+    end(process)
+
+
+def test_gone_between_readings(sleeper: subprocess.Popen[str]) -> None:
+    """A worker that ended since the last reading is not in the next, and the others are."""
+    other = start("sleep", "60")
+    processes = Processes()
+    pids = [sleeper.pid, other.pid]
+    assert list(processes.read(os.getpid(), pids)) == pids
+    end(other)
+    assert list(processes.read(os.getpid(), pids)) == [sleeper.pid]
+    assert processes.read(os.getpid(), []) == {}
+    assert not processes._known
+
+
+@as_root
+@pytest.mark.skipif(
+    not os.access(LAST_PID, os.W_OK), reason="this kernel does not let one choose the next pid"
+)
+def test_reused_pid_of_a_stranger() -> None:
+    """A worker's pid that meanwhile belongs to somebody else's process is not read."""
+    processes = Processes()
+    for _ in range(50):
+        worker = start("sleep", "60")
+        assert worker.pid in processes.read(os.getpid(), [worker.pid])
+        end(worker)
+        stranger = start("sh", "-c", f"echo {worker.pid - 1} >{LAST_PID}; sleep 60 & echo $!; wait")
+        assert stranger.stdout
+        reused = int(stranger.stdout.readline())
+        try:
+            if reused == worker.pid:
+                assert processes.read(os.getpid(), [worker.pid]) == {}
+                assert processes.read(stranger.pid, [worker.pid]).keys() == {worker.pid}
+                return
+        finally:
+            os.kill(reused, 9)
+            end(stranger)
+    pytest.skip("other programs took the pid fifty times")
+
+
+def passed(instant: float) -> bool:
+    return time.monotonic() > instant
+
+
+@as_root
+@pytest.mark.skipif(
+    not os.access(LAST_PID, os.W_OK), reason="this kernel does not let one choose the next pid"
+)
+def test_reused_pid_of_a_sibling() -> None:
+    """A worker that got the pid of an earlier one is read as itself, never with its predecessor's start."""
+    processes = Processes()
+    for _ in range(50):
+        first = start("sleep", "60")
+        earlier = processes.read(os.getpid(), [first.pid])[first.pid]
+        wait_until(partial(passed, time.monotonic() + 0.03), what="a later start, counted in hundredths")
+        end(first)
+        LAST_PID.write_text(str(first.pid - 1))
+        second = start("sleep", "60")
+        try:
+            if second.pid == first.pid:
+                processes.read(os.getpid(), [second.pid])
+                later = processes.read(os.getpid(), [second.pid])[second.pid]
+                assert (later.start_time or 0) > (earlier.start_time or 0)
+                return
+        finally:
+            end(second)
+    pytest.skip("other programs took the pid fifty times")
+
+
+@as_root
+def test_another_user(sleeper: subprocess.Popen[str]) -> None:
+    """Another user without privileges has every fact but the open descriptors."""
+    master = os.getpid()
+    privileged = Processes().read(master, [sleeper.pid])[sleeper.pid]
+    worker = as_nobody(lambda: Processes().read(master, [sleeper.pid]))[sleeper.pid]
+    assert privileged.open_fds is not None
+    assert worker.open_fds is None
+    assert (worker.resident_bytes, worker.affinity, worker.start_time) == (
+        privileged.resident_bytes,
+        privileged.affinity,
+        privileged.start_time,
+    )
+    assert worker.cpu_user_seconds is not None
+    assert worker.voluntary_context_switches is not None
+    assert worker.last_cpu is not None
+
+
+@pytest.mark.integration
+def test_real_workers() -> None:
+    """uWSGI's workers are children of its master; the master itself is none."""
+    with uwsgi("--processes", "3") as server:
+        pids = [worker["pid"] for worker in msgspec.json.decode(server.document())["workers"]]
+        workers = Processes().read(server.pid, [*pids, server.pid])
+        assert list(workers) == pids
+        assert all(worker.open_fds for worker in workers.values())

@@ -1,0 +1,232 @@
+"""Which pids are proven, seen from the same namespace, from others, and by users without privileges."""
+
+import os
+import socket
+import struct
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.kernel.elsewhere import as_nobody, as_root, over_ipv6, python_in, wrapped
+from tests.real import accepts, free_port, uwsgi, uwsgi_binary, wait_until
+from uwsgi_headroom.kernel.namespaces import pid_numbers, same_network
+from uwsgi_headroom.kernel.proof import Proof, prove
+
+
+def peer_pid(path: str) -> int:
+    """The pid of SO_PEERCRED: who called listen(2), in this process's PID namespace."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(path)
+        pid, _, _ = struct.unpack("iII", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        return int(pid)
+
+
+@pytest.fixture
+def listening() -> Iterator[tuple[str, int]]:
+    """A TCP address this process listens on."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        yield server.getsockname()
+
+
+@pytest.mark.integration
+def test_unix_source() -> None:
+    """Over a UNIX socket the master's pid is proven, for the kernel names the same one."""
+    with uwsgi() as server:
+        document_pid = msgspec.json.decode(server.document())["pid"]
+        assert document_pid == server.pid
+        assert prove(document_pid, peer_pid=peer_pid(server.stats), listener=None) == Proof(server.pid, None)
+
+
+@as_root
+@pytest.mark.integration
+def test_unix_source_for_another_user() -> None:
+    """Over a UNIX socket no privilege is needed."""
+    with uwsgi("--chmod-socket=666") as server:
+        server.directory.chmod(0o755)
+        proof = as_nobody(lambda: prove(server.pid, peer_pid=peer_pid(server.stats), listener=None))
+        assert proof == Proof(server.pid, None)
+
+
+def test_unix_source_of_another_process() -> None:
+    """A document of one process behind the socket of another, as through a proxy, proves nothing."""
+    proof = prove(os.getppid(), peer_pid=os.getpid(), listener=None)
+    assert proof.pid is None
+    assert f"on their socket listens process {os.getpid()}" in (proof.reason or "")
+
+
+@as_root
+@pytest.mark.integration
+def test_nested_pid_namespace(tmp_path: Path) -> None:
+    """A master in a PID namespace of its own calls itself 1; the reason says so and what it is here."""
+    binary = wrapped(tmp_path, uwsgi_binary(), "unshare --pid --fork --kill-child")
+    with uwsgi(binary=binary) as server:
+        document_pid = msgspec.json.decode(server.document())["pid"]
+        seen = peer_pid(server.stats)
+        assert document_pid == 1
+        assert pid_numbers(seen) == (seen, 1)
+        assert prove(1, peer_pid=seen, listener=None) == Proof(
+            None,
+            f"uWSGI runs in another PID namespace (its master calls itself 1, here it is {seen}): "
+            "share the PID namespace or run the exporter in it",
+        )
+
+
+@as_root
+def test_equal_by_chance() -> None:
+    """A pid that is equal and counted in another namespace is not proven."""
+    with subprocess.Popen(["unshare", "--pid", "--fork", "--kill-child", "sleep", "60"]) as nested:
+        children = Path(f"/proc/{nested.pid}/task/{nested.pid}/children")
+        try:
+            wait_until(lambda: children.read_text() and len(pid_numbers(int(children.read_text()))) == 2)
+            pid = int(children.read_text())
+            reason = prove(pid, peer_pid=pid, listener=None).reason
+            assert reason
+            assert f"process {pid} runs in another PID namespace, where it is 1" in reason
+        finally:
+            nested.kill()
+
+
+@as_root
+def test_master_outside_of_the_exporters_namespace(tmp_path: Path) -> None:
+    """From inside a PID namespace a process outside of it has no pid at all."""
+    path = str(tmp_path / "stats")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen()
+        code = f"""
+import socket, struct
+from uwsgi_headroom.kernel.proof import prove
+client = socket.socket(socket.AF_UNIX)
+client.connect({path!r})
+pid = struct.unpack("iII", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+print(pid, prove({os.getpid()}, peer_pid=pid, listener=None).reason)
+"""
+        assert python_in("--pid --mount-proc", code).startswith(
+            "0 uWSGI runs in a PID namespace that the exporter"
+        )
+
+
+@as_root
+def test_procfs_of_another_namespace() -> None:
+    """Where /proc counts in another PID namespace than the exporter, nothing is proven."""
+    code = """
+import os
+from uwsgi_headroom.kernel.proof import prove
+print(prove(os.getpid(), peer_pid=os.getpid(), listener=None).reason)
+"""
+    assert python_in("--pid", code).startswith("/proc here belongs to another PID namespace")
+    assert python_in("--pid --mount-proc", code) == "None"
+
+
+@as_root
+def test_hidden_process() -> None:
+    """A process that procfs hides from this user is not proven; the reason names the mount option."""
+    pid = os.getpid()
+
+    def hide() -> None:
+        os.environ["PATH"] += ":/sbin:/usr/sbin"
+        unshare_mounts()
+        subprocess.run(["mount", "-t", "proc", "-o", "hidepid=2", "proc", "/proc"], check=True)
+
+    proof = as_nobody(lambda: prove(pid, peer_pid=pid, listener=None), before=hide)
+    assert proof == Proof(
+        None,
+        f"/proc hides process {pid} from this user: give the exporter the group of its mount option gid=",
+    )
+
+
+def unshare_mounts() -> None:
+    """Mounts made from now on are this process's own (os.unshare comes with Python 3.12)."""
+    import ctypes  # noqa: PLC0415  # only here
+
+    clone_newns = 0x00020000
+    assert ctypes.CDLL(None).unshare(clone_newns) == 0
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+
+
+def test_no_socket() -> None:
+    """Stats that were not read from a socket prove nothing."""
+    assert prove(os.getpid(), peer_pid=None, listener=None).pid is None
+
+
+@pytest.mark.integration
+def test_tcp_source() -> None:
+    """Over TCP on this machine the master is proven by the listening socket that it holds."""
+    address = ("127.0.0.1", free_port())
+    with uwsgi("--stats", f"{address[0]}:{address[1]}", stats=False) as server:
+        wait_until(lambda: accepts(address), what="the stats server")
+        assert prove(server.pid, peer_pid=None, listener=address) == Proof(server.pid, None)
+
+
+@pytest.mark.parametrize(
+    "bound", ["127.0.0.1", "0.0.0.0", *(pytest.param(host, marks=over_ipv6) for host in ("::1", "::"))]
+)
+def test_tcp_listener_on_any_address(bound: str) -> None:
+    """A listener on every address is the one behind each of them, IPv4 behind IPv6's too."""
+    with socket.socket(socket.AF_INET6 if ":" in bound else socket.AF_INET) as server:
+        server.bind((bound, 0))
+        server.listen()
+        reached = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1"}.get(bound, bound)
+        proof = prove(os.getpid(), peer_pid=None, listener=(reached, server.getsockname()[1]))
+        assert proof == Proof(os.getpid(), None)
+
+
+def test_tcp_source_of_another_process(listening: tuple[str, int]) -> None:
+    """A document of a process that does not listen there is not proven."""
+    reason = prove(os.getppid(), peer_pid=None, listener=listening).reason
+    assert reason
+    assert f"here that is not who listens on port {listening[1]}" in reason
+
+
+def test_tcp_source_of_no_process(listening: tuple[str, int]) -> None:
+    """A document of a process that is not here is not proven."""
+    assert prove(2**22 + 1, peer_pid=None, listener=listening).pid is None
+
+
+def test_nothing_listens_here() -> None:
+    """A local address that answers and has no listener is answered from another network namespace."""
+    reason = prove(os.getpid(), peer_pid=None, listener=("127.0.0.1", free_port())).reason
+    assert reason
+    assert "in this network namespace" in reason
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1", "fe80::1%lo", "not-an-address"])
+def test_another_host(host: str) -> None:
+    """An address that is not this machine's says so."""
+    reason = prove(os.getpid(), peer_pid=None, listener=(host, 1717)).reason
+    assert reason
+    assert reason.startswith("the stats server is on another host")
+
+
+@as_root
+def test_tcp_source_for_another_user(listening: tuple[str, int]) -> None:
+    """Over TCP another user may not see who listens; the reason names both ways out."""
+    pid = os.getpid()
+    reason = as_nobody(lambda: prove(pid, peer_pid=None, listener=listening)).reason
+    assert reason
+    assert "UNIX socket, which needs no privilege" in reason
+    assert "CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE" in reason
+
+
+@as_root
+def test_same_network_for_another_user() -> None:
+    """Any user may know whether a process shares the network namespace; of one that is gone nobody can."""
+    with subprocess.Popen(["unshare", "--net", "sleep", "60"]) as away:
+        try:
+            ours = os.readlink("/proc/self/ns/net")
+            wait_until(lambda: os.readlink(f"/proc/{away.pid}/ns/net") != ours)
+            pid = os.getpid()
+            assert as_nobody(
+                lambda: (same_network(pid), same_network(away.pid), same_network(2**22 + 1))
+            ) == (
+                True,
+                False,
+                None,
+            )
+        finally:
+            away.kill()
