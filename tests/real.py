@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,31 +93,75 @@ def uwsgi(*options: str, app: Path = APP, stats: bool = True, binary: str | None
     workers), with its stats on a UNIX socket unless `stats` is false.
     """
     directory = Path(tempfile.mkdtemp(prefix="headroom-"))  # short: a UNIX path holds 107 bytes
-    running = Uwsgi(
-        process=None,  # type: ignore[arg-type]  # set two lines below; frozen for everybody else
+    running = _unstarted(directory)
+    command = [binary or uwsgi_binary(), "--master", "--need-app", "--die-on-term", "--enable-threads"]
+    command += [
+        "--wsgi-file",
+        str(app),
+        "--socket",
+        running.socket,
+        "--http-socket",
+        f"127.0.0.1:{running.http}",
+    ]
+    command += ["--stats", running.stats] if stats else []
+    ready = running.stats if stats else ("127.0.0.1", running.http)
+    with _started(running, [*command, *options], ready):
+        yield running
+
+
+@contextlib.contextmanager
+def bare(*options: str, files: Mapping[str, str] | None = None, binary: str | None = None) -> Iterator[Uwsgi]:
+    """Run uWSGI with `options` and nothing else until the block ends: an emperor, a router.
+
+    It runs in a directory that holds `files` (name to text) and must serve some statistics on the socket `stats`
+    there. `{directory}` in an option is that directory.
+    """
+    directory = Path(tempfile.mkdtemp(prefix="headroom-"))
+    for name, text in (files or {}).items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(text)
+    running = _unstarted(directory)
+    command = [
+        binary or uwsgi_binary(),
+        "--die-on-term",
+        *(option.replace("{directory}", str(directory)) for option in options),
+    ]
+    with _started(running, command, running.stats):
+        yield running
+
+
+def _unstarted(directory: Path) -> Uwsgi:
+    return Uwsgi(
+        process=None,  # type: ignore[arg-type]  # set by _started; frozen for everybody else
         directory=directory,
         stats=str(directory / "stats"),
         socket=str(directory / "app"),
         http=free_port(),
         log=directory / "log",
     )
-    command = [binary or uwsgi_binary(), "--master", "--need-app", "--die-on-term", "--enable-threads"]
-    command += ["--wsgi-file", str(app), "--socket", running.socket, "--http-socket", f"127.0.0.1:{running.http}"]
-    command += ["--stats", running.stats] if stats else []
+
+
+@contextlib.contextmanager
+def _started(running: Uwsgi, command: list[str], ready: str | tuple[str, int]) -> Iterator[None]:
+    """Run `command` until the block ends, which begins when something listens at `ready`."""
     with running.log.open("wb") as log:
         process = subprocess.Popen(
-            [*command, *options], cwd=directory, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+            command,
+            cwd=running.directory,
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
         )
     object.__setattr__(running, "process", process)
     try:
-        ready = running.stats if stats else ("127.0.0.1", running.http)
         wait_until(lambda: process.poll() is not None or accepts(ready), what="uWSGI to start")
         if process.poll() is not None:
             raise AssertionError(f"uWSGI ended with {process.returncode}:\n{running.log.read_text()[-2000:]}")
-        yield running
+        yield
     finally:
         _end(process)
-        shutil.rmtree(directory, ignore_errors=True)
+        shutil.rmtree(running.directory, ignore_errors=True)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

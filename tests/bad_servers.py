@@ -1,0 +1,186 @@
+"""Stats servers that misbehave, for tests of a reader: real listeners, on a UNIX path or on loopback TCP.
+
+Each is a context manager that takes where to listen ("unix" or "tcp"), yields its address (a path or host:port),
+and has ended when the block ends, whatever its client does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+Where = Literal["unix", "tcp"]
+Behaviour = Callable[[socket.socket, threading.Event], None]
+Address = contextlib.AbstractContextManager[str]
+
+
+@contextlib.contextmanager
+def _listening(where: Where, backlog: int = 16) -> Iterator[tuple[socket.socket, str]]:
+    with contextlib.ExitStack() as stack:
+        if where == "unix":
+            address = str(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bad-"))) / "stats")
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            listener.bind(address)
+        else:
+            listener = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            listener.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{listener.getsockname()[1]}"
+        listener.listen(backlog)
+        yield listener, address
+
+
+@contextlib.contextmanager
+def serving(where: Where, behave: Behaviour) -> Iterator[str]:
+    """Do `behave(connection, ended)` to every client, one at a time as uWSGI does, until the block ends."""
+    ended = threading.Event()
+    with _listening(where) as (listener, address):
+        listener.settimeout(0.05)
+
+        def loop() -> None:
+            while not ended.is_set():
+                with contextlib.suppress(OSError):  # nobody came; or the client left, which is its right
+                    connection, _ = listener.accept()
+                    with connection:
+                        connection.settimeout(0.2)
+                        behave(connection, ended)
+
+        thread = threading.Thread(target=loop, name="bad server")
+        thread.start()
+        try:
+            yield address
+        finally:
+            ended.set()
+            thread.join(5)
+            assert not thread.is_alive(), "a bad server did not end"
+
+
+def _write(connection: socket.socket, ended: threading.Event, data: bytes) -> None:
+    """Write all of `data`, for as long as the block runs and the client reads."""
+    rest = memoryview(data)
+    while rest and not ended.is_set():
+        with contextlib.suppress(TimeoutError):
+            rest = rest[connection.send(rest) :]
+
+
+def answers(where: Where, document: bytes) -> Address:
+    """The one that behaves: all of `document` at once, then the end."""
+    return serving(where, lambda connection, ended: _write(connection, ended, document))
+
+
+def answers_nothing(where: Where) -> Address:
+    """An empty body: what uWSGI sends when it could not generate the document."""
+    return answers(where, b"")
+
+
+def closes_half_way(where: Where, document: bytes) -> Address:
+    """The first half of `document`: what a signal to the master in the middle of its write leaves."""
+    return answers(where, document[: len(document) // 2])
+
+
+def accepts_and_never_writes(where: Where) -> Address:
+    """Accepts, and holds the connection until the block ends or the client goes."""
+
+    def behave(connection: socket.socket, ended: threading.Event) -> None:
+        while not ended.is_set():
+            with contextlib.suppress(TimeoutError):
+                if not connection.recv(4096):
+                    return
+
+    return serving(where, behave)
+
+
+def drips(where: Where, document: bytes, interval: float = 1.0) -> Address:
+    """A byte of `document` every `interval` seconds: never silent for long, never done."""
+
+    def behave(connection: socket.socket, ended: threading.Event) -> None:
+        for index in range(len(document)):
+            if ended.wait(interval):
+                return
+            connection.send(document[index : index + 1])
+
+    return serving(where, behave)
+
+
+def endless(where: Where, limit: int = 1 << 28) -> Address:
+    """A document that does not end: up to `limit` bytes of an opened list."""
+
+    def behave(connection: socket.socket, ended: threading.Event) -> None:
+        _write(connection, ended, b'{"version":"2.0.31","workers":[')
+        for _ in range(limit >> 16):
+            if ended.is_set():
+                return
+            _write(connection, ended, b'{"id":0},' * (0x10000 // 9))
+
+    return serving(where, behave)
+
+
+def resets(where: Where, document: bytes) -> Address:
+    """All of `document`, then a reset instead of an end: what a client sees that sent uWSGI something.
+
+    On UNIX the kernel resets only a client that did send something.
+    """
+
+    def behave(connection: socket.socket, ended: threading.Event) -> None:
+        _write(connection, ended, document)
+        if where == "tcp":
+            ended.wait(0.1)  # a reset throws away what the client has not received yet
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        else:
+            ended.wait(0.1)  # what the client sent lies unread: closing now resets a UNIX stream
+
+    return serving(where, behave)
+
+
+Framing = Literal["until_close", "length", "chunked"]
+
+
+def answers_http(
+    where: Where,
+    document: bytes,
+    status: str = "200 OK",
+    framing: Framing = "until_close",
+    headers: tuple[str, ...] = (),
+) -> Address:
+    """HTTP: `until_close` is as `--stats-http` does it; a 404 or a redirect by `status` and `headers`."""
+    lines = [f"HTTP/1.{int(framing != 'until_close')} {status}", "Connection: close", *headers]
+    body = document
+    if framing == "until_close":
+        lines += ["Access-Control-Allow-Origin: *", "Content-Type: application/json"]
+    elif framing == "length":
+        lines += [f"Content-Length: {len(document)}", "Content-Type: application/json"]
+    else:
+        lines += ["Transfer-Encoding: chunked", "Content-Type: application/json"]
+        pieces = [document[start : start + 1000] for start in range(0, len(document), 1000)]
+        body = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in [*pieces, b""])
+    answer = "\r\n".join([*lines, "", ""]).encode() + body
+
+    def behave(connection: socket.socket, ended: threading.Event) -> None:
+        request = b""
+        while b"\r\n\r\n" not in request and not ended.is_set():
+            with contextlib.suppress(TimeoutError):
+                received = connection.recv(4096)
+                if not received:
+                    return
+                request += received
+        _write(connection, ended, answer)
+
+    return serving(where, behave)
+
+
+@contextlib.contextmanager
+def never_accepts(where: Where) -> Iterator[str]:
+    """A listener whose queue is full: on UNIX connecting blocks, on TCP it gets no answer."""
+    with _listening(where, backlog=0) as (listener, address), contextlib.ExitStack() as stack:
+        family = listener.family
+        for _ in range(8):
+            client = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            client.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                client.connect(listener.getsockname())
+        yield address
