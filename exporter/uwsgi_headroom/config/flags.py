@@ -22,8 +22,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="[NAME=]ADDRESS",
         help="a stats server: unix:///path, unix:@abstract, tcp://host:port, http://host:port, file:///path, "
-        "a bare path or host:port, or a glob of UNIX sockets; repeatable. Without any, local uWSGI masters are looked for"
-        + _also("stats", "separated by spaces"),
+        "a bare path or host:port, or a glob of UNIX sockets; repeatable. Without any, local uWSGI masters are "
+        "looked for" + _also("stats", "separated by spaces"),
     )
     parser.add_argument("--config", metavar="FILE", help="a configuration file (YAML)" + _also("config"))
     parser.add_argument(

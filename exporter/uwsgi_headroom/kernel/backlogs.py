@@ -41,9 +41,7 @@ class Backlog:
     reason: str | None
 
 
-_UNPROVEN = (
-    "it is not proven that uWSGI runs here as the process it says it is, and so whose sockets to look at"
-)
+_UNPROVEN = "it is not proven that uWSGI runs here as the process it says it is, and so whose sockets to look at"
 
 
 class Backlogs:

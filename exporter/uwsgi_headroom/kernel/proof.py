@@ -117,9 +117,7 @@ def _doubt_numbering(pid: int) -> str | None:
         return "/proc here belongs to another PID namespace than the exporter: mount its own procfs on /proc"
     numbers = pid_numbers(pid)
     if not numbers:
-        return (
-            f"/proc hides process {pid} from this user: give the exporter the group of its mount option gid="
-        )
+        return f"/proc hides process {pid} from this user: give the exporter the group of its mount option gid="
     if numbers != (pid,):
         return (
             f"process {pid} runs in another PID namespace, where it is {numbers[-1]}, so it is not the uWSGI "

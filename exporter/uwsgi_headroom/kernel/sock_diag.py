@@ -102,9 +102,7 @@ TIMEOUT_SECONDS = 0.2  # a dump is made inside our own system calls; this is for
 
 def _ask(request: bytes) -> tuple[list[bytes], bool]:
     """The payloads one dump request is answered with, and whether the kernel calls the dump inconsistent."""
-    header = _nlmsghdr.pack(
-        _nlmsghdr.size + len(request), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_DUMP, 1, 0
-    )
+    header = _nlmsghdr.pack(_nlmsghdr.size + len(request), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_DUMP, 1, 0)
     payloads: list[bytes] = []
     interrupted = False
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
@@ -195,9 +193,7 @@ def _aligned(length: int) -> int:
 
 
 def _unix_request() -> bytes:
-    return _unix_diag_req.pack(
-        socket.AF_UNIX, 0, 0, 1 << TCP_LISTEN, 0, UDIAG_SHOW_NAME | UDIAG_SHOW_RQLEN, 0
-    )
+    return _unix_diag_req.pack(socket.AF_UNIX, 0, 0, 1 << TCP_LISTEN, 0, UDIAG_SHOW_NAME | UDIAG_SHOW_RQLEN, 0)
 
 
 def _inet_request(family: int) -> bytes:
