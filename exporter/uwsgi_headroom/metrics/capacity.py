@@ -26,7 +26,10 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield gauge(
         "uwsgi_threads_busy",
         "Threads serving a request at the moment of the read.",
-        [(server.labels, total(worker.busy_threads for worker in server.snapshot.workers)) for server in servers],
+        [
+            (server.labels, total(server.reading.busy_threads(worker) for worker in server.snapshot.workers))
+            for server in servers
+        ],
     )
 
 

@@ -8,7 +8,6 @@ from html import escape
 from uwsgi_headroom import __version__
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.metrics import capacity
-from uwsgi_headroom.metrics.socket import listen_queues
 from uwsgi_headroom.metrics.subject import Subject, scrape
 from uwsgi_headroom.reader import Reader
 from uwsgi_headroom.reading import Reading
@@ -92,7 +91,7 @@ def _notes(subject: Subject) -> list[str]:
             notes.append(f"No process facts: {server.reading.host.off}")
         notes += [
             f"The queue of {name} cannot be measured: {backlog.reason}"
-            for name, backlog in listen_queues(server).items()
+            for name, backlog in server.reading.listen_queues().items()
             if backlog.queue is None
         ]
         if capacity.total(worker.threads for worker in server.snapshot.workers) is None:
