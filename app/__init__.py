@@ -1,7 +1,7 @@
 """The demo application, its uWSGI configuration and what runs them; used from a checkout, never installed.
 
-This file is read before any other of the folder, and on whatever Python is at hand. So the one thing it does is to
-refuse a Python that is too old in words: the others would answer with a syntax error.
+This file is read before any other of the folder, and on whatever Python is at hand. So the one thing it does
+is to refuse a Python that is too old in words: the others would answer with a syntax error.
 """
 
 import sys

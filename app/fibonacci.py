@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def beyond(number: int) -> list[int]:
-    """The Fibonacci sequence from 0 to the first value above `number`: 22 values for 9000, the last is 10946."""
+    """The Fibonacci sequence to the first value above `number`: for 9000, 22 values from 0 to 10946."""
     values = [0, 1]
     while values[-1] <= number:
         values.append(values[-2] + values[-1])

@@ -1,8 +1,8 @@
 """A gentle load for the demo application: clients that ask, read the answer, think, and ask again.
 
-Their number breathes between two bounds, so that the figures move. The load is closed-loop (no client asks before
-its last answer is there), so it can never swamp a server, and it ends by itself: when its time is over, or when the
-server has gone. For measurements use a real load generator; this one is for looking at figures.
+Their number breathes between two bounds, so that the figures move. The load is closed-loop (no client asks
+before its last answer is there), so it can never swamp a server. It ends by itself: when its time is over, or
+when the server has gone. For measurements use a real load generator; this one is for looking at figures.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-FEWEST, MOST = 2, 10  # clients: at most a third of the demo's 32 threads, so nothing but the peak of a figure moves
+FEWEST, MOST = 2, 10  # clients: at most a third of the demo's 32 threads
 PERIOD = 60.0  # seconds a breath takes: several fit into a five-minute window
 THINK = 0.06  # mean seconds between an answer and the next request
 PATIENCE = 5.0  # seconds a server may refuse connections (a reload takes one or two) before it counts as gone
@@ -25,7 +25,7 @@ PATIENCE = 5.0  # seconds a server may refuse connections (a reload takes one or
 
 @dataclass
 class Tally:
-    """What has happened so far. A request that ends without an answer is what an exception looks like from here."""
+    """What has happened so far. An exception looks like no answer from here."""
 
     answered: int = 0
     unanswered: int = 0
@@ -43,7 +43,7 @@ def clients_at(seconds: float) -> int:
 
 
 def choose(rng: random.Random) -> str:
-    """The next request. A mean of 5 ms of CPU and 0.2 s in service: ten clients need a quarter of one CPU."""
+    """The next request. A mean of 5 ms of CPU and 0.2 s in service: ten clients take a quarter of one CPU."""
     dice = rng.random()
     if dice < 0.80:
         return f"/mixed?cpu_ms={rng.uniform(2, 10):.1f}&io_ms={rng.uniform(80, 350):.0f}"
@@ -94,7 +94,7 @@ async def _count(tally: Tally, request: Callable[[], Awaitable[bool]]) -> None:
 
 def main(argv: list[str] | None = None) -> str | None:
     """Run from the command line; what is returned is for `sys.exit`: nothing, or why the load ended early."""
-    parser = argparse.ArgumentParser(prog="python -m app.load", description="a gentle load for the demo application")
+    parser = argparse.ArgumentParser(prog="python -m app.load", description=__doc__)
     parser.add_argument("port", type=int, help="where the application listens on 127.0.0.1")
     parser.add_argument("--seconds", type=float, default=3600, help="how long (default: %(default)g)")
     chosen = parser.parse_args(argv)
