@@ -1,4 +1,4 @@
-# A target makes what it needs (.venv and the like), and again when it no longer fits: see app/environments.py.
+# A target makes what it needs (.venv and the like), and anew when it no longer fits: app/environments.py.
 PYTHON ?= python3
 PORT ?= 9238
 

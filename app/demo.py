@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import http.client
 import re
+import shutil
 import signal
 import socket
 import sys
@@ -101,8 +102,8 @@ def figures(metrics: str) -> str | None:
     )
     if not served or busy is None or available is None:
         return None
-    shares = "   ".join(f"{id_}: {value:.0f} ({value / served:.0%})" for id_, value in requests.items())
-    return f"requests per worker   {shares}   busy threads {busy:.0f} of {available:.0f}"
+    shares = ", ".join(f"{value:.0f} ({value / served:.0%})" for value in requests.values())
+    return f"requests by worker {shares}; {busy:.0f} of {available:.0f} threads busy"
 
 
 def _values(metrics: str, name: str) -> list[tuple[str, float]]:
@@ -117,10 +118,11 @@ def _values(metrics: str, name: str) -> list[tuple[str, float]]:
 
 def _watch(port: int, check: Callable[[], None]) -> None:
     """Print a line of figures every few seconds, on a terminal over the one before."""
-    start, end = ("\r\x1b[K  ", "") if sys.stdout.isatty() else ("  ", "\n")
+    start, end = ("\r\x1b[K", "") if sys.stdout.isatty() else ("", "\n")
     while True:
-        line = figures(get(port, "/metrics") or "")
-        print(f"{start}{line or 'waiting for the first figures'}", end=end, flush=True)
+        line = "  " + (figures(get(port, "/metrics") or "") or "waiting for the first figures")
+        width = shutil.get_terminal_size().columns - 1 if start else None  # a wrapped line cannot be overwritten
+        print(start + line[:width], end=end, flush=True)
         until = time.monotonic() + EVERY
         while time.monotonic() < until:
             check()

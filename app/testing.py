@@ -12,7 +12,7 @@ EXTRAS = "demo,lint,test"
 
 
 def main(argv: list[str]) -> str | None:
-    """Prepare for `lint` (the project, its tools) or `test` (uWSGI, promtool, too). Returns what is missing."""
+    """Prepare for `lint` (project and tools) or `test` (uWSGI and promtool, too); returns what is missing."""
     try:
         project = environments.project(EXTRAS)
         if argv == ["test"]:
