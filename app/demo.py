@@ -57,7 +57,7 @@ def show(port: int, uwsgi: Path, exporter: Path, directory: Path) -> None:
         print(
             f"\n  metrics      http://{address(port)}/metrics"
             f"\n  application  http://{address(app_port)}/"
-            "\n  Ctrl-C ends everything.\n"
+            "\n  Ctrl-C ends everything. Below: requests of each worker since the start, and their share.\n"
         )
         _watch(port, check)
 
@@ -102,8 +102,8 @@ def figures(metrics: str) -> str | None:
     )
     if not served or busy is None or available is None:
         return None
-    shares = ", ".join(f"{value:.0f} ({value / served:.0%})" for value in requests.values())
-    return f"requests by worker {shares}; {busy:.0f} of {available:.0f} threads busy"
+    shares = ", ".join(f"{value:.0f} {value / served:.0%}" for value in requests.values())
+    return f"requests {shares}; {busy:.0f} of {available:.0f} threads busy"
 
 
 def _values(metrics: str, name: str) -> list[tuple[str, float]]:
@@ -118,11 +118,13 @@ def _values(metrics: str, name: str) -> list[tuple[str, float]]:
 
 def _watch(port: int, check: Callable[[], None]) -> None:
     """Print a line of figures every few seconds, on a terminal over the one before."""
-    start, end = ("\r\x1b[K", "") if sys.stdout.isatty() else ("", "\n")
+    terminal = sys.stdout.isatty()
     while True:
         line = "  " + (figures(get(port, "/metrics") or "") or "waiting for the first figures")
-        width = shutil.get_terminal_size().columns - 1 if start else None  # a wrapped line cannot be overwritten
-        print(start + line[:width], end=end, flush=True)
+        if terminal:  # cut to its width, because a wrapped line cannot be overwritten
+            print("\r\x1b[K" + line[: shutil.get_terminal_size().columns - 1], end="", flush=True)
+        else:
+            print(line, flush=True)
         until = time.monotonic() + EVERY
         while time.monotonic() < until:
             check()
