@@ -151,7 +151,7 @@ def refuse_taken(port: int) -> None:
             probe.bind(("127.0.0.1", port))
         except (OSError, OverflowError) as error:
             raise SetupError(
-                f"port {port} on 127.0.0.1 cannot be used: {error}.\nChoose another one: make demo PORT=9300"
+                f"port {port} on 127.0.0.1 cannot be used ({error}).\nChoose another one: make demo PORT=9300"
             ) from error
 
 
