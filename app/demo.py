@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
         exporter = environments.project("demo").program("uwsgi-headroom")
         uwsgi = environments.uwsgi_for_demo()
         # A short name: the path of a UNIX socket holds 107 bytes.
-        with tempfile.TemporaryDirectory(prefix="demo-") as directory:
+        with tempfile.TemporaryDirectory(prefix="headroom-demo-") as directory:
             show(port, uwsgi, exporter, Path(directory))
     except (SetupError, CommandError, ProgramError) as error:
         print(f"\nmake demo: {error}", file=sys.stderr)
