@@ -92,7 +92,7 @@ def cannot_build() -> str | None:
     header = Path(sysconfig.get_paths()["include"]) / "Python.h"
     missing = [] if shutil.which(compiler) else [f"a C compiler ({compiler})"]
     missing += [] if header.is_file() else [f"the headers of {PYTHON} ({header})"]
-    return " and ".join(missing) + " missing" if missing else None
+    return "this machine lacks " + " and ".join(missing) if missing else None
 
 
 def project(extras: str, root: Path = ROOT) -> Environment:

@@ -122,7 +122,7 @@ def test_neither_wheel_nor_compiler_is_told(checkout, monkeypatch):
     (checkout / ".venv" / "bin" / "refused").write_text("pyuwsgi")
     with pytest.raises(SetupError) as missing:
         environments.uwsgi_for_demo(checkout)
-    assert "a C compiler (no-such-compiler)" in str(missing.value)
+    assert "this machine lacks a C compiler (no-such-compiler)" in str(missing.value)
     assert str(missing.value).endswith("apt-get install gcc python3-dev")
 
 
