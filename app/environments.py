@@ -44,7 +44,13 @@ class Environment:
         return self.path / "bin" / name
 
     def fits(self) -> bool:
-        """Whether its Python runs, is of our version and has pip: an upgraded Python leaves dead ones."""
+        """Whether its Python runs, is of our version and has pip: an upgraded Python leaves dead ones.
+
+        One that has moved with its checkout does not fit either: its programs name the place they were made for.
+        """
+        place = self._stamp("place")
+        if place.is_file() and place.read_text() != str(self.path):
+            return False
         question = "import pip, sys; print(*sys.version_info[:2], sep='.')"
         command = [str(self.program("python")), "-c", question]
         try:
@@ -60,6 +66,7 @@ class Environment:
         refuse_without_venv()
         with step(f"making {self.path.name} {'anew ' if self.path.exists() else ''}with {PYTHON}"):
             commands.run([sys.executable, "-m", "venv", "--clear", self.path])
+            self._stamp("place").write_text(str(self.path))
 
     def holds(self, what: str, of: str) -> bool:
         """Whether `what` was installed to the end, and in the state that `of` stands for."""

@@ -67,7 +67,7 @@ def test_failed_installation_is_tried_again(checkout):
 
 
 def test_environment_of_a_python_that_has_gone_is_made_anew(tmp_path):
-    """An upgrade of the system's Python leaves a link to nothing."""
+    """An upgrade of the system's Python leaves a link to nothing. A new one fits, where it was made."""
     environment = Environment(tmp_path / ".venv")
     environment.program("python").parent.mkdir(parents=True)
     environment.program("python").symlink_to("/nonexistent/python3.9")
@@ -75,6 +75,8 @@ def test_environment_of_a_python_that_has_gone_is_made_anew(tmp_path):
     environment.ensure()
     assert environment.fits()
     assert not environment.holds("demo", "what is gone")
+    moved = environment.path.rename(tmp_path / "moved")
+    assert not Environment(moved).fits()
 
 
 def test_environment_of_another_python_does_not_fit(checkout):
