@@ -46,7 +46,7 @@ class Environment:
     def fits(self) -> bool:
         """Whether its Python runs, is of our version and has pip: an upgraded Python leaves dead ones.
 
-        One that has moved with its checkout does not fit either: its programs name the place they were made for.
+        One that has moved with its checkout does not fit either: its programs name the place they came from.
         """
         place = self._stamp("place")
         if place.is_file() and place.read_text() != str(self.path):
