@@ -157,11 +157,8 @@ def test_another_user(sleeper: subprocess.Popen[str]) -> None:
     worker = as_nobody(lambda: Processes().read(master, [sleeper.pid]))[sleeper.pid]
     assert privileged.open_fds is not None
     assert worker.open_fds is None
-    assert (worker.resident_bytes, worker.affinity, worker.start_time) == (
-        privileged.resident_bytes,
-        privileged.affinity,
-        privileged.start_time,
-    )
+    assert (worker.affinity, worker.start_time) == (privileged.affinity, privileged.start_time)
+    assert worker.resident_bytes
     assert worker.cpu_user_seconds is not None
     assert worker.voluntary_context_switches is not None
     assert worker.last_cpu is not None
