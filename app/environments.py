@@ -119,9 +119,7 @@ def built_uwsgi(root: Path = ROOT) -> Path:
     if not (environment.fits() and environment.holds("uwsgi", of)):
         reason = cannot_build()
         if reason:
-            raise SetupError(
-                f"uWSGI cannot be built: {reason}.\nOn Debian and Ubuntu: apt-get install gcc python3-dev"
-            )
+            raise SetupError(f"uWSGI cannot be built: {reason}.\nOn Debian and Ubuntu: apt-get install gcc python3-dev")
         environment.ensure()
         with step("building uWSGI from source (a minute or two)"):
             # Not from pip's cache, which may hold a build linked to another Python of the same version.

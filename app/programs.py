@@ -91,9 +91,7 @@ def _wait_until_ready(starting: _Running, check: Callable[[], None]) -> None:
     while not starting.program.ready():
         check()
         if time.monotonic() > end:
-            raise ProgramError(
-                f"{starting.program.name} is not ready after {START_SECONDS:g} s{starting.last_words()}"
-            )
+            raise ProgramError(f"{starting.program.name} is not ready after {START_SECONDS:g} s{starting.last_words()}")
         time.sleep(0.05)
     check()  # something else may have answered in its place
 

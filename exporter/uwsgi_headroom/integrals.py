@@ -97,7 +97,7 @@ class Integrals:
             then = earlier[index] if index < len(earlier) else None
             _count(total, then, now, reloaded)
             _add_process(total, before, then, reading, now)
-            _add_levels(total, before, then, reading, now, step)
+            _add_levels(total, _levels(before, then), _levels(reading, now), step)
         if before and bridged:
             totals.observed_seconds += step
             totals.full_seconds += step * (_is_full(before) + _is_full(reading)) / 2
@@ -146,15 +146,17 @@ def is_reload(before: tuple[Worker, ...], now: tuple[Worker, ...]) -> bool:
 
 def _count(total: WorkerTotals, then: Worker | None, now: Worker, reloaded: bool) -> None:
     """uWSGI's own counters. After a reload what they hold is what came since."""
-    total.requests += int(_grown(then and then.requests, now.requests, reloaded))
-    total.static_requests += int(_grown(then and then.static_requests, now.static_requests, reloaded))
-    total.exceptions += int(_grown(then and then.exceptions, now.exceptions, reloaded))
-    total.harakiris += int(_grown(then and then.harakiris, now.harakiris, reloaded))
-    total.respawns += int(_grown(then and then.respawns, now.respawns, reloaded))
     if now.running_time is not None:
-        total.running_time = (total.running_time or 0.0) + _grown(
-            then and then.running_time, now.running_time, reloaded
-        )
+        total.running_time = total.running_time or 0.0
+    if then is None:
+        return
+    total.requests += int(_grown(then.requests, now.requests, reloaded))
+    total.static_requests += int(_grown(then.static_requests, now.static_requests, reloaded))
+    total.exceptions += int(_grown(then.exceptions, now.exceptions, reloaded))
+    total.harakiris += int(_grown(then.harakiris, now.harakiris, reloaded))
+    total.respawns += int(_grown(then.respawns, now.respawns, reloaded))
+    if total.running_time is not None:
+        total.running_time += _grown(then.running_time, now.running_time, reloaded)
 
 
 def _grown(then: float | None, now: float | None, reloaded: bool) -> float:
@@ -188,15 +190,19 @@ def _cpu_seconds(process: WorkerProcess) -> float | None:
     return None if user is None or system is None else user + system
 
 
-def _add_levels(
-    total: WorkerTotals, before: Reading | None, then: Worker | None, reading: Reading, now: Worker, step: float
-) -> None:
-    busy = reading.busy_threads(now)
+def _add_levels(total: WorkerTotals, then: tuple[int | None, bool], now: tuple[int | None, bool], step: float) -> None:
+    """Join two samples of (busy threads, accepting) that are `step` seconds apart."""
+    (busy_then, up_then), (busy, up) = then, now
     if busy is not None:
-        earlier = before.busy_threads(then) if before and then else None
-        total.busy_seconds = (total.busy_seconds or 0.0) + (step * (earlier + busy) / 2 if earlier is not None else 0.0)
-    if then is not None:
-        total.up_seconds += step * (then.accepting + now.accepting) / 2
+        area = step * (busy_then + busy) / 2 if busy_then is not None else 0.0
+        total.busy_seconds = (total.busy_seconds or 0.0) + area
+    total.up_seconds += step * (up_then + up) / 2
+
+
+def _levels(reading: Reading | None, worker: Worker | None) -> tuple[int | None, bool]:
+    if reading is None or worker is None:
+        return None, False
+    return reading.busy_threads(worker), worker.accepting
 
 
 def _occupied(reading: Reading) -> tuple[int, int]:

@@ -111,9 +111,7 @@ def _demo(port: int, uwsgi: Path | None = None) -> Iterator[tuple[subprocess.Pop
     with tempfile.TemporaryDirectory() as name:
         temporary, output, exporter = (Path(name) / each for each in ("t", "output", "exporter"))
         temporary.mkdir()
-        exporter.write_text(
-            f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).with_name("stand_in.py")}" "$@"\n'
-        )
+        exporter.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).with_name("stand_in.py")}" "$@"\n')
         exporter.chmod(0o755)
         with output.open("wb") as writing:
             process = subprocess.Popen(

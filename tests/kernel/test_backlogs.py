@@ -143,9 +143,7 @@ def test_socket_named_twice() -> None:
     """A socket that was configured twice stands twice in the document, and is one."""
     with accepting("--socket", "twice.sock", "--socket", "twice.sock", "--listen", "17") as server:
         assert names(server).count("twice.sock") == 2
-        assert Backlogs().read(server.pid, ["twice.sock", "twice.sock"]) == {
-            "twice.sock": Backlog(0, 17, None)
-        }
+        assert Backlogs().read(server.pid, ["twice.sock", "twice.sock"]) == {"twice.sock": Backlog(0, 17, None)}
 
 
 @pytest.mark.integration
@@ -216,9 +214,7 @@ def test_process_that_is_gone() -> None:
     assert "gone" in reason(Backlogs().read(2**22 + 1, [":80"])[":80"])
 
 
-@pytest.mark.parametrize(
-    "name", ["", "/nowhere.sock", "@nowhere", ":1", "[::1]:1", "[no]:1", "localhost:1", "no:no"]
-)
+@pytest.mark.parametrize("name", ["", "/nowhere.sock", "@nowhere", ":1", "[::1]:1", "[no]:1", "localhost:1", "no:no"])
 def test_name_that_is_nowhere(name: str) -> None:
     """A name without a listener is unmeasurable, never 0."""
     assert "no listening socket" in reason(Backlogs().read(os.getpid(), [name])[name])

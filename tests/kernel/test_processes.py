@@ -96,9 +96,7 @@ def test_gone_between_readings(sleeper: subprocess.Popen[str]) -> None:
 
 
 @as_root
-@pytest.mark.skipif(
-    not os.access(LAST_PID, os.W_OK), reason="this kernel does not let one choose the next pid"
-)
+@pytest.mark.skipif(not os.access(LAST_PID, os.W_OK), reason="this kernel does not let one choose the next pid")
 def test_reused_pid_of_a_stranger() -> None:
     """A worker's pid that meanwhile belongs to somebody else's process is not read."""
     processes = Processes()
@@ -125,9 +123,7 @@ def passed(instant: float) -> bool:
 
 
 @as_root
-@pytest.mark.skipif(
-    not os.access(LAST_PID, os.W_OK), reason="this kernel does not let one choose the next pid"
-)
+@pytest.mark.skipif(not os.access(LAST_PID, os.W_OK), reason="this kernel does not let one choose the next pid")
 def test_reused_pid_of_a_sibling() -> None:
     """A worker that got the pid of an earlier one is read as itself, never with its predecessor's start."""
     processes = Processes()

@@ -116,9 +116,7 @@ client.connect({path!r})
 pid = struct.unpack("iII", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
 print(pid, prove({os.getpid()}, peer_pid=pid, listener=None).reason)
 """
-        assert python_in("--pid --mount-proc", code).startswith(
-            "0 uWSGI runs in a PID namespace that the exporter"
-        )
+        assert python_in("--pid --mount-proc", code).startswith("0 uWSGI runs in a PID namespace that the exporter")
 
 
 @as_root
@@ -233,9 +231,7 @@ def test_same_network_for_another_user() -> None:
             ours = os.readlink("/proc/self/ns/net")
             wait_until(lambda: os.readlink(f"/proc/{away.pid}/ns/net") != ours)
             pid = os.getpid()
-            assert as_nobody(
-                lambda: (same_network(pid), same_network(away.pid), same_network(2**22 + 1))
-            ) == (
+            assert as_nobody(lambda: (same_network(pid), same_network(away.pid), same_network(2**22 + 1))) == (
                 True,
                 False,
                 None,

@@ -52,12 +52,12 @@ def headroom(flow: Flow, balance: Balance, available_threads: int | None, usable
         "threads": _factor(available_threads, concurrency),
         "cpu": _factor(usable_cpus, sum(loads)),
     }
-    known = {limit: factor for limit, factor in factors.items() if factor is not None}
-    ceilings = [limit for limit in known if limit != "hottest_interpreter"]
+    known = sorted((factor, limit) for limit, factor in factors.items() if factor is not None)
+    ceilings = [limit for _, limit in known if limit != "hottest_interpreter"]
     return Headroom(
-        by_limit=known,
-        first=min(known, key=lambda limit: known[limit], default=None),
-        ceiling=min(ceilings, key=lambda limit: known[limit], default=None),
+        by_limit={limit: factor for factor, limit in known},
+        first=known[0][1] if known else None,
+        ceiling=ceilings[0] if ceilings else None,
     )
 
 
