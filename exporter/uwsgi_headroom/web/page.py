@@ -7,7 +7,7 @@ from html import escape
 
 from uwsgi_headroom import __version__
 from uwsgi_headroom.errors import ReadError
-from uwsgi_headroom.metrics import capacity
+from uwsgi_headroom.analysis.figures import total
 from uwsgi_headroom.metrics.subject import Subject, scrape
 from uwsgi_headroom.reader import Reader
 from uwsgi_headroom.reading import Reading
@@ -73,8 +73,8 @@ def _what(reading: Reading) -> str:
     snapshot = reading.snapshot
     match snapshot:
         case Snapshot():
-            threads = capacity.total(worker.threads for worker in snapshot.workers)
-            busy = capacity.total(worker.busy_threads for worker in snapshot.workers)
+            threads = total([worker.threads for worker in snapshot.workers])
+            busy = total([reading.busy_threads(worker) for worker in snapshot.workers])
             of = f", {busy} of {threads} threads busy" if threads is not None else ""
             return f"uWSGI {snapshot.version}: {len(snapshot.workers)} workers{of}"
         case EmperorSnapshot():
@@ -94,6 +94,6 @@ def _notes(subject: Subject) -> list[str]:
             for name, backlog in server.reading.listen_queues().items()
             if backlog.queue is None
         ]
-        if capacity.total(worker.threads for worker in server.snapshot.workers) is None:
+        if total([worker.threads for worker in server.snapshot.workers]) is None:
             notes.append("No threads: uWSGI runs with stats-no-cores, so busy threads and capacity are unknown")
     return notes
