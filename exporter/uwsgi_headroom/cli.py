@@ -85,7 +85,7 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 async def _run(settings: config.Config, sockets: list[socket.socket]) -> None:
-    fleet = Fleet(settings.servers)
+    fleet = Fleet(settings.servers, settings.settings)
     server = uvicorn.Server(
         uvicorn.Config(
             application(fleet),
@@ -101,8 +101,9 @@ async def _run(settings: config.Config, sockets: list[socket.socket]) -> None:
         )
     )
     try:
-        await fleet.look()  # the first line of the log says which servers can be read, before anybody asks
+        sampling = asyncio.create_task(fleet.run(), name="sampling")
         await server.serve(sockets=sockets)
+        sampling.cancel()
     finally:
         await fleet.close()
 

@@ -35,7 +35,7 @@ class Pace:
     def __init__(self, samples_a_second: float = SAMPLES_A_SECOND, chance: Callable[[], float] = random.random) -> None:
         self._wanted = 1 / samples_a_second
         self._chance = chance
-        self._reads: deque[float] = deque([0.0], maxlen=_READS_REMEMBERED)
+        self._reads: deque[float] = deque([0.0] * _READS_REMEMBERED, maxlen=_READS_REMEMBERED)
         self._failures = 0
 
     @property
@@ -71,5 +71,5 @@ class Pace:
 
 async def sample(reader: Reader, pace: Pace) -> None:
     """Read a server again and again, until cancelled. What is read goes where the reader sends it."""
-    while True:
+    while True:  # noqa: ASYNC110 - there is no event to wait for but the time
         await asyncio.sleep(pace.pause(await reader.read()))

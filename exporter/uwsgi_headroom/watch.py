@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from uwsgi_headroom.analysis.figures import Figures, figures
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.integrals import Integrals
-from uwsgi_headroom.reader import Clock, Reader
+from uwsgi_headroom.reader import TIMEOUT_SECONDS, Clock, Reader
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.sampler import SAMPLES_A_SECOND, Pace, sample
 from uwsgi_headroom.source import SIZE_CAP, Address
-from uwsgi_headroom.reader import TIMEOUT_SECONDS
 from uwsgi_headroom.window import History
 
 

@@ -22,7 +22,10 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield gauge(
         "uwsgi_threads_available",
         "Available capacity: threads of workers that are up and accepting.",
-        [(server.labels, total([worker.available_threads for worker in server.snapshot.workers])) for server in servers],
+        [
+            (server.labels, total([worker.available_threads for worker in server.snapshot.workers]))
+            for server in servers
+        ],
     )
     yield gauge(
         "uwsgi_threads_busy",
@@ -32,4 +35,3 @@ def families(scrape: Scrape) -> Iterator[Metric]:
             for server in servers
         ],
     )
-

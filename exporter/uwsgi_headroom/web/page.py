@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from html import escape
 
 from uwsgi_headroom import __version__
-from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.analysis.figures import total
+from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.metrics.subject import Subject, scrape
-from uwsgi_headroom.reader import Reader
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.others import EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.stats.server import Snapshot
@@ -38,10 +37,9 @@ code { font-size: .9em; overflow-wrap: anywhere } .dim { opacity: .75 }
 """
 
 
-def render(readers: Sequence[Reader], subjects: Sequence[Subject]) -> str:
+def render(subjects: Sequence[Subject]) -> str:
     """The whole page."""
-    addresses = {reader.name: str(reader.address) for reader in readers}
-    rows = "".join(_row(subject, addresses.get(subject.name, "")) for subject in subjects)
+    rows = "".join(_row(subject) for subject in subjects)
     down = sum(isinstance(subject.outcome, ReadError) for subject in subjects)
     state = f"{len(subjects)} server{'s' if len(subjects) != 1 else ''}, {down} that cannot be read"
     table = f"<table><thead><tr><th>Server<th>State<th>What is there<th>Notes</tr></thead><tbody>{rows}</tbody></table>"
@@ -57,14 +55,14 @@ def render(readers: Sequence[Reader], subjects: Sequence[Subject]) -> str:
 """
 
 
-def _row(subject: Subject, address: str) -> str:
+def _row(subject: Subject) -> str:
     if isinstance(subject.outcome, ReadError):
         state, what, notes = '<span class="down">✗ down</span>', "", [str(subject.outcome)]
     else:
         state, what, notes = '<span class="up">✓ up</span>', _what(subject.outcome), _notes(subject)
     items = "".join(f"<li>{escape(note)}" for note in notes)
     return (
-        f'<tr><td><b>{escape(subject.name)}</b><br><code class="dim">{escape(address)}</code>'
+        f'<tr><td><b>{escape(subject.name)}</b><br><code class="dim">{escape(subject.address)}</code>'
         f"<td>{state}<td>{escape(what)}<td><ul>{items}</ul></tr>"
     )
 
