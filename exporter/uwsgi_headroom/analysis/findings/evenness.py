@@ -101,8 +101,8 @@ def _even_out(figures: Figures) -> str:
     if threads < 2:
         return f"Let every worker take requests from the same sockets: {pinned}. Then measure again."
     return (
-        f"Go from {active}x{threads} to more processes and fewer threads, such as {2 * active}x{threads // 2}; {pinned}. "
-        "Then measure again, one change at a time."
+        f"Go from {active}x{threads} to more processes and fewer threads, such as {2 * active}x{threads // 2}; "
+        f"{pinned}. Then measure again, one change at a time."
     )
 
 
