@@ -1,4 +1,4 @@
-"""What is no document of uWSGI's is refused in one way: StatsError, with a reason and without a word of the document."""
+"""What is no document of uWSGI's is refused in one way: StatsError, with a reason and no word of the document."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.documents import NAMES, document
 from uwsgi_headroom import stats
-from uwsgi_headroom.errors import REASONS, Reason, StatsError
+from uwsgi_headroom.errors import Reason, StatsError
 from uwsgi_headroom.stats import AnySnapshot, Snapshot
 
 SMALL = "router_http"
@@ -31,7 +31,6 @@ def decoded_or_refused(body: bytes) -> AnySnapshot | StatsError:
     try:
         return stats.decode(body)
     except StatsError as error:
-        assert error.reason in REASONS
         return error
 
 
@@ -50,7 +49,6 @@ def worker(**keys: object) -> bytes:
         pytest.param(b" \n\t\r\n ", "empty", id="whitespace"),
         pytest.param(b"\xef\xbb\xbf" + server(), "not_json", id="byte order mark"),
         pytest.param(server().decode().encode("utf-16"), "not_json", id="utf-16"),
-        pytest.param(b"\0" * 100, "not_json", id="zeros"),
         pytest.param(b"uwsgi\n", "not_json", id="text"),
         pytest.param(b"HTTP/1.0 200 OK\r\n\r\n" + server(), "not_json", id="http"),
         pytest.param(server() + server(), "not_json", id="two documents"),
