@@ -71,7 +71,8 @@ class LegionMember(Struct, frozen=True):
 
 
 class Legion(Struct, frozen=True):
-    """A legion this instance is a member of. `is_lord` is 1 on the node that holds the lord's role."""
+    """A legion this instance is a member of. `is_lord` is 0, or the epoch second since when this node
+    holds the lord's role."""
 
     name: str = field(default="", name="legion")
     valor: Whole | None = None
