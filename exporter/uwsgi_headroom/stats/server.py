@@ -50,8 +50,9 @@ class Worker(Struct, frozen=True):
 
     @property
     def available_threads(self) -> int | None:
-        """Threads that can take a request, now or when their present one ends; 0 unless the worker is accepting."""
-        return self.threads if self.accepting else 0
+        """Threads that can take a request, now or when their present one ends; 0 unless the worker is accepting,
+        None where threads are unknown."""
+        return self.threads if self.accepting or self.threads is None else 0
 
 
 class Socket(Struct, frozen=True):
