@@ -40,9 +40,7 @@ def watched(subject: Subject) -> Subject:
         history.add(at, integrals.totals)
     window = history.window(60.0)
     assert window is not None
-    return Subject(
-        subject.name, subject.address, now, {}, integrals.totals, subject.pace, [figures(window, now)]
-    )
+    return Subject(subject.name, subject.address, now, {}, integrals.totals, subject.pace, [figures(window, now)])
 
 
 def everything() -> list[Subject]:
