@@ -93,7 +93,7 @@ def test_demo_runs_until_a_signal_and_leaves_nothing(signals):
         assert process.wait(20) == 0
         said = output.read_text()
         assert f"http://127.0.0.1:{port}/metrics" in said
-        assert "requests 30 75%, 10 25%; 3 of 32 threads busy" in said
+        assert "shares 75%/25%; concurrency 3.0 of 32 threads" in said
         assert said.endswith("\nstopped\n")
         assert _processes_with(temporary) == []
         assert list(temporary.iterdir()) == []
