@@ -6,10 +6,10 @@
 import time
 from urllib.parse import parse_qs
 
-import uwsgi  # made by uWSGI itself, in its workers
+import uwsgi  # type: ignore[import-untyped]  # made by uWSGI itself, in its workers
 
 
-def application(environ, start_response):
+def application(environ, start_response):  # type: ignore[no-untyped-def]
     enter = time.monotonic_ns()
     query = parse_qs(environ.get("QUERY_STRING", ""))
     end = time.thread_time() + float(query.get("cpu_ms", ["0"])[0]) / 1000

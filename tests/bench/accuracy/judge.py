@@ -117,4 +117,3 @@ def gauges(case: Measured) -> Iterator[Line]:
     verdict = "worst: " + worst[1] if worst[1] else "all equal"
     note = "misses: " + ", ".join(misses) if misses else verdict
     yield Line("windowed gauges", f"{count} gauges", "their rules", f"{worst[0]:.2%}", "1%", not misses, note)
-

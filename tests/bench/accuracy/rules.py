@@ -58,7 +58,9 @@ def _one(compute: Callable[[Span], float]) -> Callable[[Span], Values]:
 def _each(numerator: str, denominator: Callable[[Span], Mapping[int, float]]) -> Callable[[Span], Values]:
     def compute(span: Span) -> Values:
         below = denominator(span)
-        return {str(worker): part / below[worker] for worker, part in span.by_worker(numerator).items() if below[worker]}
+        return {
+            str(worker): part / below[worker] for worker, part in span.by_worker(numerator).items() if below[worker]
+        }
 
     return compute
 

@@ -34,7 +34,7 @@ def lines(case: str, compared: Iterable[Line]) -> str:
 
 
 def mark(met: bool | None) -> str:
-    return "–" if met is None else "✓" if met else "✗"
+    return "-" if met is None else "✓" if met else "✗"
 
 
 def within(
@@ -47,7 +47,7 @@ def within(
         f"{ours * scale:.4g}{unit}",
         f"{truth * scale:.4g}{unit}",
         f"{error:+.2%}",
-        f"{target:.0%}" if target is not None else "–",
+        f"{target:.0%}" if target is not None else "-",
         abs(error) <= target if target is not None else None,
         note,
     )
