@@ -15,6 +15,8 @@ from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix
 
 LISTEN_ADDRESS = "127.0.0.1:9238"
 LOG_LEVELS = ("debug", "info", "warning", "error")
+SAMPLES_PER_SECOND = (0.1, 20.0)
+"""The fewest and the most. Below, windows say little; above, uWSGI's master would notice, and figures gain nothing."""
 
 _GLOB = re.compile(r"[*?[]")
 _NAMED = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)

@@ -6,6 +6,8 @@ servers:
     timeout: 5            # seconds for one read
     size_cap: 16777216    # bytes of one document
   - stats: /run/uwsgi/*.stats
+sampling:
+  samples_per_second: 5   # between scrapes, of each server
 web:
   listen_address: 127.0.0.1:9238
 log:
@@ -48,7 +50,8 @@ class _File:
         self._path = path
 
     def config(self, root: yaml.Node) -> config.Config:
-        top = self._mapping(root, ("servers", "web", "log"))
+        top = self._mapping(root, ("servers", "sampling", "web", "log"))
+        sampling = self._mapping(top.get("sampling"), ("samples_per_second",))
         web = self._mapping(top.get("web"), ("listen_address",))
         log = self._mapping(top.get("log"), ("level", "format"))
         defaults = config.Config()
@@ -59,6 +62,13 @@ class _File:
         return config.Config(
             servers=tuple(self._server(it) for it in self._list(top.get("servers"))),
             listen=tuple(listen) or defaults.listen,
+            settings=config.Settings(
+                samples_a_second=self._number(
+                    sampling.get("samples_per_second"),
+                    defaults.settings.samples_a_second,
+                    *config.SAMPLES_PER_SECOND,
+                )
+            ),
             log_level=self._choice(log.get("level"), config.LOG_LEVELS, defaults.log_level),
             log_format=self._choice(log.get("format"), ("logfmt", "json"), defaults.log_format),  # type: ignore[arg-type]
         )
