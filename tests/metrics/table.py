@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -31,11 +32,13 @@ def watched(subject: Subject) -> Subject:
         msgspec.structs.replace(it, requests=(it.requests or 0) + 1000, running_time=(it.running_time or 0.0) + 100.0)
         for it in reading.snapshot.workers
     )
+    # With CPU residency, which is opt-in: each worker with a thread that stays on CPU 0.
+    host = replace(reading.host, threads={pid: {pid: (0, 1.0)} for pid in reading.host.processes})
     later = msgspec.structs.replace(reading.snapshot, workers=workers)
     integrals, history = Integrals(), History()
     for place in range(61):
         at = reading.at + place
-        now = Reading(at, reading.time + place, 0.001, 1, later if place else reading.snapshot, reading.host)
+        now = Reading(at, reading.time + place, 0.001, 1, later if place else reading.snapshot, host)
         integrals.add(now, longest_step=2.0)
         history.add(at, integrals.totals)
     window = history.window(60.0)

@@ -26,6 +26,16 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         ],
     )
     yield counter(
+        "uwsgi_worker_cpu_residency_seconds_total",
+        "CPU time of the worker's threads by the CPU they ran on. Opt-in (cpu-residency): workers x CPUs series.",
+        [
+            (LabelSet(**labels, cpu=str(cpu)), seconds)
+            for server, its in totals
+            for (labels, _), total in zip(server.workers, its.workers, strict=False)
+            for cpu, seconds in sorted(total.residency.items())
+        ],
+    )
+    yield counter(
         "uwsgi_socket_queue_seconds_total",
         "Integral of the listen queue's length over time, from samples. Over requests, it is the mean wait of one.",
         [
