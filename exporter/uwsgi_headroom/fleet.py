@@ -9,7 +9,7 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from uwsgi_headroom.config import ServerConfig
+from uwsgi_headroom.config import ServerConfig, default_name, printable
 from uwsgi_headroom.metrics.subject import Subject
 from uwsgi_headroom.reader import Clock, Reader
 from uwsgi_headroom.source import Unix
@@ -58,8 +58,11 @@ class Fleet:
         await asyncio.gather(*(reader.close() for reader in self.readers()))
 
     def _look_up(self, now: float) -> None:
+        told = {reader.address for reader in self._named}
         for entry in self._globs:
-            for path in glob.glob(entry.pattern):
+            for path in sorted(glob.glob(entry.pattern)):
+                if Unix(path) in told:
+                    continue  # it has a name, and a reader, already
                 if path in self._found:
                     self._found[path].seen = now
                 elif _is_socket(path):
@@ -69,15 +72,9 @@ class Fleet:
 
     def _name(self, path: str) -> str:
         """After its file, without the ending (`/run/uwsgi/shop.stats` is `shop`); after its path if that is taken."""
-        name = server_name(path)
+        name = default_name(Unix(path))
         taken = {reader.name for reader in self._named} | {found.reader.name for found in self._found.values()}
-        return path if name in taken else name
-
-
-def server_name(path: str) -> str:
-    """The name of a server that was given none: its stats socket's file name without the ending."""
-    stem, _ending = os.path.splitext(os.path.basename(path))
-    return stem or path
+        return printable(path) if name in taken else name
 
 
 def _is_socket(path: str) -> bool:
