@@ -211,7 +211,7 @@ def test_a_name_that_is_no_utf8(tmp_path: Path) -> None:
     Path(path).write_bytes(document("minified"))
     with serving(config.server(f"file://{path}"), config.server("/nowhere/\udcff")) as port:
         assert get(port, "/")[0] == 200
-        assert b'uwsgi_up{server="caf?"} 1.0' in get(port)[2]
+        assert rb'uwsgi_up{server="caf\\udce9"} 1.0' in get(port)[2]
         assert get(port, headers={"Accept": OPENMETRICS})[0] == 200
 
 
