@@ -9,6 +9,7 @@ import logging
 import signal
 import socket
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -163,8 +164,17 @@ async def _run(settings: config.Config, sockets: list[socket.socket]) -> None:
 def _discovered() -> tuple[config.ServerConfig, ...]:
     """Servers for an exporter that was told of none. Raises HeadroomError with advice where none can be read."""
     found = asyncio.run(discover.find())
+    readable = {it.address: it for it in found if it.address and not it.trouble}
+    names = {address: config.default_name(address) for address in readable}
+    taken = Counter(names.values())
     servers = [
-        config.server(str(it.address), where=f"uWSGI master {it.pid}") for it in found if it.address and not it.trouble
+        # Sockets of one file name in several folders are told apart by their paths.
+        config.ServerConfig(
+            names[address] if taken[names[address]] == 1 else str(address).removeprefix("unix://"),
+            address,
+            where=f"uWSGI master {it.pid}",
+        )
+        for address, it in readable.items()
     ]
     if not servers:
         raise HeadroomError(f"no --stats given, and none found.\n{discover.report(found)}")

@@ -11,6 +11,7 @@ from uwsgi_headroom.reader import TIMEOUT_SECONDS, Clock, Reader
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.sampler import SAMPLES_A_SECOND, Pace, sample
 from uwsgi_headroom.source import SIZE_CAP, Address
+from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.window import History
 
 
@@ -49,6 +50,8 @@ class Watch:
 
     def figures(self, reading: Reading, windows: Sequence[float]) -> list[Figures]:
         """The figures of the last so many seconds, for each window that the history has two rows of."""
+        if not isinstance(reading.snapshot, Snapshot):
+            return []
         found = (self.history.window(seconds) for seconds in windows)
         return [figures(window, reading) for window in found if window]
 
@@ -56,5 +59,6 @@ class Watch:
         if isinstance(outcome, ReadError):
             self.integrals.miss(at)
             return
-        self.integrals.add(outcome, self.pace.longest_step)
-        self.history.add(outcome.at, self.integrals.totals)
+        if isinstance(outcome.snapshot, Snapshot):
+            self.integrals.add(outcome, self.pace.longest_step)
+            self.history.add(outcome.at, self.integrals.totals)
