@@ -10,8 +10,9 @@ import signal
 import socket
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
+from types import FrameType
 
 import uvicorn
 
@@ -139,7 +140,13 @@ def _serve(options: argparse.Namespace) -> int:
 
 async def _run(settings: config.Config, sockets: list[socket.socket]) -> None:
     fleet = Fleet(settings.servers, settings.settings)
-    server = uvicorn.Server(
+    sampling = asyncio.create_task(fleet.run(), name="sampling")
+
+    async def stop_reading() -> None:
+        sampling.cancel()
+        await fleet.close()
+
+    server = _Server(
         uvicorn.Config(
             application(fleet),
             loop="asyncio",
@@ -151,14 +158,29 @@ async def _run(settings: config.Config, sockets: list[socket.socket]) -> None:
             server_header=False,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
-        )
+        ),
+        stop_reading,
     )
     try:
-        sampling = asyncio.create_task(fleet.run(), name="sampling")
         await server.serve(sockets=sockets)
-        sampling.cancel()
     finally:
-        await fleet.close()
+        await stop_reading()
+
+
+class _Server(uvicorn.Server):
+    """Ends the reads in flight when it is told to end: a scrape that waits for a server would hold it up."""
+
+    def __init__(self, config: uvicorn.Config, stop_reading: Callable[[], Coroutine[None, None, None]]) -> None:
+        super().__init__(config)
+        self._stop_reading = stop_reading
+        self._loop = asyncio.get_running_loop()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        self._loop.call_soon_threadsafe(self._stop)
+
+    def _stop(self) -> None:
+        self._stopping = self._loop.create_task(self._stop_reading())
 
 
 def _discovered() -> tuple[config.ServerConfig, ...]:
