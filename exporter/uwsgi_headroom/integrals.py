@@ -47,7 +47,7 @@ class WorkerTotals:
 
 @dataclass(slots=True)
 class Totals:
-    """One server since the exporter's first sample of it.
+    """One server since the exporter's first attempt to read it.
 
     observed_seconds is covered by samples and gap_seconds is not; together they are all the time since. full_seconds:
     every available thread was busy. occupancy counts samples by `OCCUPANCY_BOUNDS`, the last one those above all.
@@ -110,9 +110,10 @@ class Integrals:
         self._before, self._broken = reading, False
 
     def _gap_to(self, at: float) -> None:
-        if self._until is not None:
-            self.totals.gap_seconds += max(0.0, at - self._until)
-        self._until = at
+        if self._until is None:
+            self._until = at
+        self.totals.gap_seconds += max(0.0, at - self._until)
+        self._until = max(at, self._until)
 
     def _add_queues(self, before: Reading | None, reading: Reading, step: float) -> None:
         earlier = before.listen_queues() if before else {}
