@@ -8,7 +8,8 @@ any interval, take rates of them. Rules that live here:
 * A stretch without samples (a failed read, a pause longer than `longest_step`, a full reload) is a gap: it is counted
   as one and adds to no level's integral. uWSGI's own counters survive a gap; a level does not.
 * uWSGI's counters go back to zero in a full reload only, and that shows: a worker was spawned and its count of spawns
-  did not grow. Any other fall is one of its races (two threads, one unlocked ++) and adds nothing.
+  did not grow, or there are more or fewer slots, whose number a master never changes. Any other fall is one of its
+  races (two threads, one unlocked ++) and adds nothing, unless it is larger than those can be.
 * CPU time is a process's own: it begins again with each new process.
 """
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
+from typing import Literal, TypeVar
 
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading
@@ -23,6 +25,11 @@ from uwsgi_headroom.stats.server import Snapshot, Worker
 
 OCCUPANCY_BOUNDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1.0)
 """Upper bounds of the histogram of busy / available threads; 0.99 sets "all of them" apart from "nearly all"."""
+
+LARGEST_RACE = 16
+"""Requests by which a worker's own count may fall for want of a lock; one or two are what has been thought possible."""
+
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(slots=True)
@@ -135,35 +142,42 @@ class Integrals:
 
 def is_reload(before: tuple[Worker, ...], now: tuple[Worker, ...]) -> bool:
     """Whether uWSGI's master began anew in between: every spawn adds to a worker's respawns, unless that began anew."""
-    return any(
-        then.respawns is not None
-        and later.respawns is not None
-        and (
-            later.respawns < then.respawns or (later.respawns == then.respawns and later.last_spawn != then.last_spawn)
-        )
-        for then, later in zip(before, now, strict=False)
-    )
+    if not before:
+        return False
+    return len(before) != len(now) or any(_began_anew(then, later) for then, later in zip(before, now, strict=True))
+
+
+def _began_anew(then: Worker, now: Worker) -> bool:
+    if then.requests is not None and now.requests is not None and now.requests < then.requests - LARGEST_RACE:
+        return True
+    if then.respawns is None or now.respawns is None:
+        return False
+    # Dates are whole seconds, so a second spawn in the same one shows in the pid alone.
+    spawned = now.last_spawn != then.last_spawn or (then.pid and now.pid and now.pid != then.pid)
+    return now.respawns < then.respawns or (now.respawns == then.respawns and bool(spawned))
 
 
 def _count(total: WorkerTotals, then: Worker | None, now: Worker, reloaded: bool) -> None:
-    """uWSGI's own counters. After a reload what they hold is what came since."""
+    """uWSGI's own counters. After a reload what they hold is what came since, in slots that it added as well."""
     if now.running_time is not None:
         total.running_time = total.running_time or 0.0
-    if then is None:
+    if reloaded:
+        then = None
+    elif then is None:
         return
-    total.requests += int(_grown(then.requests, now.requests, reloaded))
-    total.static_requests += int(_grown(then.static_requests, now.static_requests, reloaded))
-    total.exceptions += int(_grown(then.exceptions, now.exceptions, reloaded))
-    total.harakiris += int(_grown(then.harakiris, now.harakiris, reloaded))
-    total.respawns += int(_grown(then.respawns, now.respawns, reloaded))
+    total.requests += _grown(then and then.requests, now.requests, reloaded)
+    total.static_requests += _grown(then and then.static_requests, now.static_requests, reloaded)
+    total.exceptions += _grown(then and then.exceptions, now.exceptions, reloaded)
+    total.harakiris += _grown(then and then.harakiris, now.harakiris, reloaded)
+    total.respawns += _grown(then and then.respawns, now.respawns, reloaded)
     if total.running_time is not None:
-        total.running_time += _grown(then.running_time, now.running_time, reloaded)
+        total.running_time += _grown(then and then.running_time, now.running_time, reloaded)
 
 
-def _grown(then: float | None, now: float | None, reloaded: bool) -> float:
-    if then is None or now is None:
+def _grown(then: Number | None, now: Number | None, reloaded: bool) -> Number | Literal[0]:
+    if now is None or (then is None and not reloaded):
         return 0
-    return now if reloaded else max(0, now - then)
+    return now if then is None else max(0, now - then)
 
 
 def _add_process(
