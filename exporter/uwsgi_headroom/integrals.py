@@ -190,13 +190,14 @@ def _add_process(
     seconds = _cpu_seconds(process)
     if seconds is None:
         return
-    earlier = before.host.processes.get(then.pid or 0) if before and then else None
     if before is None:
         used = 0.0
-    elif earlier and earlier.pid == process.pid and earlier.start_time == process.start_time:
-        used = max(0.0, seconds - (_cpu_seconds(earlier) or 0.0))
+    elif then is None or now.pid != then.pid or now.last_spawn != then.last_spawn:
+        used = seconds  # a new process
     else:
-        used = seconds if now.last_spawn and then and now.last_spawn != then.last_spawn else 0.0
+        earlier = before.host.processes.get(process.pid)
+        known = None if earlier is None else _cpu_seconds(earlier)
+        used = 0.0 if known is None else max(0.0, seconds - known)
     total.cpu_seconds = (total.cpu_seconds or 0.0) + used
 
 
