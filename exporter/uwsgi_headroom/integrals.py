@@ -57,7 +57,7 @@ class Totals:
     """One server since the exporter's first attempt to read it.
 
     observed_seconds is covered by samples and gap_seconds is not; together they are all the time since. full_seconds:
-    every available thread was busy. occupancy counts samples by `OCCUPANCY_BOUNDS`, the last one those above all.
+    every available thread was busy. workers and sockets are those uWSGI lists now. occupancy counts samples by `OCCUPANCY_BOUNDS`, the last one those above all.
     """
 
     samples: int = 0
@@ -96,11 +96,12 @@ class Integrals:
             before.snapshot.workers if before and isinstance(before.snapshot, Snapshot) else ()
         )
         totals.workers += [WorkerTotals() for _ in range(len(snapshot.workers) - len(totals.workers))]
+        del totals.workers[len(snapshot.workers) :]
         reloaded = is_reload(earlier, snapshot.workers)
         totals.reloads += reloaded
         bridged = before is not None and not self._broken and not reloaded and reading.at - before.at <= longest_step
         step = reading.at - before.at if before and bridged else 0.0
-        for index, (total, now) in enumerate(zip(totals.workers, snapshot.workers, strict=False)):
+        for index, (total, now) in enumerate(zip(totals.workers, snapshot.workers, strict=True)):
             then = earlier[index] if index < len(earlier) else None
             _count(total, then, now, reloaded)
             _add_process(total, before, then, reading, now)
@@ -124,7 +125,10 @@ class Integrals:
 
     def _add_queues(self, before: Reading | None, reading: Reading, step: float) -> None:
         earlier = before.listen_queues() if before else {}
-        for name, backlog in reading.listen_queues().items():
+        queues = reading.listen_queues()
+        for gone in self.totals.queue_seconds.keys() - queues.keys():
+            del self.totals.queue_seconds[gone]
+        for name, backlog in queues.items():
             if backlog.queue is None:
                 continue
             then = earlier.get(name)
