@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
 
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading
@@ -28,8 +27,6 @@ OCCUPANCY_BOUNDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1.0)
 
 LARGEST_RACE = 16
 """Requests by which a worker's own count may fall for want of a lock; one or two are what has been thought possible."""
-
-Number = TypeVar("Number", int, float)
 
 
 @dataclass(slots=True)
@@ -57,7 +54,8 @@ class Totals:
     """One server since the exporter's first attempt to read it.
 
     observed_seconds is covered by samples and gap_seconds is not; together they are all the time since. full_seconds:
-    every available thread was busy. workers and sockets are those uWSGI lists now. occupancy counts samples by `OCCUPANCY_BOUNDS`, the last one those above all.
+    every available thread was busy. workers and sockets are those that uWSGI lists now. occupancy counts samples by
+    `OCCUPANCY_BOUNDS`, the last one those above all.
     """
 
     samples: int = 0
@@ -165,23 +163,25 @@ def _count(total: WorkerTotals, then: Worker | None, now: Worker, reloaded: bool
     """uWSGI's own counters. After a reload what they hold is what came since, in slots that it added as well."""
     if now.running_time is not None:
         total.running_time = total.running_time or 0.0
-    if reloaded:
-        then = None
-    elif then is None:
-        return
-    total.requests += _grown(then and then.requests, now.requests, reloaded)
-    total.static_requests += _grown(then and then.static_requests, now.static_requests, reloaded)
-    total.exceptions += _grown(then and then.exceptions, now.exceptions, reloaded)
-    total.harakiris += _grown(then and then.harakiris, now.harakiris, reloaded)
-    total.respawns += _grown(then and then.respawns, now.respawns, reloaded)
+    if then is None:
+        if not reloaded:
+            return
+        then = now
+    total.requests += int(_grown(then.requests, now.requests, reloaded))
+    total.static_requests += int(_grown(then.static_requests, now.static_requests, reloaded))
+    total.exceptions += int(_grown(then.exceptions, now.exceptions, reloaded))
+    total.harakiris += int(_grown(then.harakiris, now.harakiris, reloaded))
+    total.respawns += int(_grown(then.respawns, now.respawns, reloaded))
     if total.running_time is not None:
-        total.running_time += _grown(then and then.running_time, now.running_time, reloaded)
+        total.running_time += _grown(then.running_time, now.running_time, reloaded)
 
 
-def _grown(then: Number | None, now: Number | None, reloaded: bool) -> Number | Literal[0]:
-    if now is None or (then is None and not reloaded):
+def _grown(then: float | None, now: float | None, reloaded: bool) -> float:
+    if now is None:
         return 0
-    return now if then is None else max(0, now - then)
+    if reloaded:
+        return now
+    return 0 if then is None else max(0, now - then)
 
 
 def _add_process(
