@@ -32,7 +32,7 @@ class WorkerFigures:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """hot_ratio: workers x largest share, 1 is even; noise_floor: below it unevenness is chance; fairness: Jain's, 1 is
+    """hot_ratio: workers x largest share, 1 is even, of the active workers alone; noise_floor: below it unevenness is chance; fairness: Jain's, 1 is
     even; calm_response_time: of the half of the workers with the lower interpreter load; cost: the part of the mean
     response time that evening out could remove, 0 to 1. hottest: the worker with the largest share."""
 
@@ -55,12 +55,12 @@ def balance(window: Window) -> Balance:
     response_time = _response_time(window.workers)
     return Balance(
         workers=figures,
-        hot_ratio=ratio(len(active) * max(counts, default=0), requests) if counts else None,
-        noise_floor=noise_floor(len(active), requests),
+        hot_ratio=ratio(len(active) * max(counts, default=0), sum(counts)),
+        noise_floor=noise_floor(len(active), sum(counts)),
         fairness=fairness(counts),
         calm_response_time=calm,
         cost=max(0.0, 1 - calm / response_time) if calm is not None and response_time else None,
-        hottest=max(active, key=lambda it: it.requests) if requests and active else None,
+        hottest=max(active, key=lambda it: it.requests) if any(counts) else None,
     )
 
 
