@@ -8,7 +8,7 @@ takes 28 bytes a worker: 101 kB a worker for the hour.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from dataclasses import dataclass
 
@@ -46,7 +46,8 @@ class WorkerWindow:
 class Window:
     """What a server did between two rows of its history.
 
-    asked: the length that was wanted, in seconds; seconds: the length it has, less while the history is younger.
+    asked: the length that was wanted, in seconds; seconds: the length it has, less while the history is younger or
+    where an outage is at its start.
     observed_seconds of it are covered by samples, full_seconds of them with every available thread busy.
     queue_seconds: by socket, the integral of the listen queue's length.
     """
@@ -87,13 +88,16 @@ class History:
         self._rows.append(row)
 
     def window(self, seconds: float, until: float | None = None) -> Window | None:
-        """The last `seconds` before the latest row, or before the row at `until`; None with fewer than two rows."""
+        """The last `seconds` before the latest row, or before the row at `until`; None with fewer than two rows. It
+        begins with the row nearest to so long ago."""
         last = len(self._times) - 1 if until is None else bisect_right(self._times, until) - 1
         if last < 1:
             return None
-        # Rows are a second apart and a little: the row nearest to the wanted start, not always the one before it.
-        first = bisect_right(self._times, self._times[last] - seconds + ROW_SECONDS / 2, 0, last) - 1
-        return self._between(max(first, 0), last, seconds)
+        start = self._times[last] - seconds
+        after = bisect_left(self._times, start, 0, last - 1)
+        # Rows are a second apart and a little, or far apart around an outage, which no short window may span.
+        first = after if after == 0 or self._times[after] - start < start - self._times[after - 1] else after - 1
+        return self._between(first, last, seconds)
 
     def _between(self, first: int, last: int, asked: float) -> Window:
         start, end = self._rows[first], self._rows[last]
