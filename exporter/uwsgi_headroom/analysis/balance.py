@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import sqrt
 
-from uwsgi_headroom.analysis.littles_law import ratio
+from uwsgi_headroom.analysis.littles_law import ratio, response_time
 from uwsgi_headroom.window import Window, WorkerWindow
 
 ENOUGH_REQUESTS = 100
@@ -52,14 +52,14 @@ def balance(window: Window) -> Balance:
     active = [it for it in figures if it.active]
     counts = [it.requests for it in active]
     calm = _calm(window, active)
-    response_time = _response_time(window.workers)
+    mean = response_time(window.workers)
     return Balance(
         workers=figures,
         hot_ratio=ratio(len(active) * max(counts, default=0), sum(counts)),
         noise_floor=noise_floor(len(active), sum(counts)),
         fairness=fairness(counts),
         calm_response_time=calm,
-        cost=max(0.0, 1 - calm / response_time) if calm is not None and response_time else None,
+        cost=max(0.0, 1 - calm / mean) if calm is not None and mean else None,
         hottest=max(active, key=lambda it: it.requests) if any(counts) else None,
     )
 
@@ -86,17 +86,11 @@ def _figures(window: Window, worker: WorkerWindow, requests: int) -> WorkerFigur
         worker_id=worker.worker_id,
         requests=worker.requests,
         share=ratio(worker.requests, requests),
-        response_time=_response_time((worker,)),
+        response_time=response_time((worker,)),
         interpreter_load=None if cpu is None else ratio(cpu, window.seconds),
         concurrency=None if busy is None else ratio(busy, window.observed_seconds),
         active=worker.up_seconds >= window.observed_seconds / 2 > 0,
     )
-
-
-def _response_time(workers: tuple[WorkerWindow, ...]) -> float | None:
-    running = [worker.running_time for worker in workers if worker.running_time is not None]
-    timed = sum(worker.requests - worker.static_requests for worker in workers)
-    return ratio(sum(running), timed) if running else None
 
 
 def _calm(window: Window, active: list[WorkerFigures]) -> float | None:
@@ -105,4 +99,4 @@ def _calm(window: Window, active: list[WorkerFigures]) -> float | None:
     calm = {worker_id for _, worker_id in loaded[: len(loaded) // 2]}
     workers = tuple(worker for worker in window.workers if worker.worker_id in calm)
     enough = sum(worker.requests - worker.static_requests for worker in workers) >= ENOUGH_REQUESTS
-    return _response_time(workers) if enough else None
+    return response_time(workers) if enough else None
