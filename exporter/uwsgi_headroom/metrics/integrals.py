@@ -36,8 +36,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield counter(
         "uwsgi_full_occupancy_seconds_total",
-        "Time in which every available thread was busy.",
-        [(server.labels, its.full_seconds) for server, its in totals],
+        "Time in which every available thread was busy. Absent with stats-no-cores, which hides the threads.",
+        [(server.labels, its.full_seconds) for server, its in totals if any(its.occupancy)],
     )
     yield _occupancy(scrape)
     yield counter(
@@ -71,6 +71,8 @@ def _occupancy(scrape: Scrape) -> Metric:
     )
     for server in scrape.servers:
         totals = server.subject.totals
+        if not any(totals.occupancy):
+            continue
         bounds = [str(bound) for bound in OCCUPANCY_BOUNDS] + ["+Inf"]
         counts = list(accumulate(totals.occupancy))
         metric.samples += [
