@@ -88,16 +88,16 @@ class History:
         self._rows.append(row)
 
     def window(self, seconds: float, until: float | None = None) -> Window | None:
-        """The last `seconds` before the latest row, or before the row at `until`; None with fewer than two rows. It
-        begins with the row nearest to so long ago."""
+        """The last `seconds` before the latest row, or before the row at `until`. It begins with the row nearest to
+        so long ago; None where that is the same row."""
         last = len(self._times) - 1 if until is None else bisect_right(self._times, until) - 1
         if last < 1:
             return None
         start = self._times[last] - seconds
-        after = bisect_left(self._times, start, 0, last - 1)
+        after = bisect_left(self._times, start, 0, last)
         # Rows are a second apart and a little, or far apart around an outage, which no short window may span.
         first = after if after == 0 or self._times[after] - start < start - self._times[after - 1] else after - 1
-        return self._between(first, last, seconds)
+        return self._between(first, last, seconds) if first < last else None
 
     def _between(self, first: int, last: int, asked: float) -> Window:
         start, end = self._rows[first], self._rows[last]

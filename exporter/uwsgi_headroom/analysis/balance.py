@@ -32,9 +32,10 @@ class WorkerFigures:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """hot_ratio: workers x largest share, 1 is even, of the active workers alone; noise_floor: below it unevenness is chance; fairness: Jain's, 1 is
-    even; calm_response_time: of the half of the workers with the lower interpreter load; cost: the part of the mean
-    response time that evening out could remove, 0 to 1. hottest: the worker with the largest share."""
+    """hot_ratio: workers x largest share, 1 is even, of the active workers alone; noise_floor: below it unevenness is
+    chance; fairness: Jain's, 1 is even; calm_response_time: of the half of the workers with the lower interpreter load;
+    cost: the part of the mean response time that evening out could remove, 0 to 1. hottest: the worker with the largest
+    share."""
 
     workers: tuple[WorkerFigures, ...]
     hot_ratio: float | None
