@@ -162,13 +162,15 @@ class TestDifferences:
     @pytest.mark.parametrize("before", [0.0, 429_496.7, 12_345_678.9, 1e9])
     def test_times_are_exact_to_a_tick_across_the_wrap(self, before: float) -> None:
         """A difference of times is exact to 0.1 ms wherever the totals stand."""
-        window = history_of(
-            (0.0, Totals(workers=[WorkerTotals(running_time=before)], queue_seconds={"a": before})),
-            (1.0, Totals(workers=[WorkerTotals(running_time=before + 1.2345)], queue_seconds={"a": before + 0.5})),
-        ).window(60)
+
+        def totals(grown: float) -> Totals:
+            worker = WorkerTotals(running_time=before + grown, running_time_since=0.0)
+            return Totals(workers=[worker], queue_seconds={"a": before + grown}, queue_since={"a": 0.0})
+
+        window = history_of((0.0, totals(0)), (1.0, totals(1.2345))).window(60)
         assert window is not None
         assert window.workers[0].running_time == pytest.approx(1.2345, abs=1.01e-4)
-        assert window.queue_seconds["a"] == pytest.approx(0.5, abs=1.01e-4)
+        assert window.queue_seconds["a"] == pytest.approx(1.2345, abs=1.01e-4)
 
     def test_119_hours_of_thread_time_fit(self) -> None:
         """As the module says of its ticks: a window holds 119 hours of one worker's thread time, and 32 threads busy

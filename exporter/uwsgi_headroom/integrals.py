@@ -34,7 +34,8 @@ class WorkerTotals:
     """One worker slot since the exporter's first sample of it. Counts, and times in seconds.
 
     busy_seconds: over all its threads; up_seconds: time it accepted requests; resident_bytes alone is a level, the
-    latest. None where uWSGI or the kernel never said.
+    latest. None where uWSGI or the kernel never said. running_time_since and cpu_since: the monotonic instants from
+    which on they have always said; None while they do not.
     """
 
     requests: int = 0
@@ -44,6 +45,8 @@ class WorkerTotals:
     up_seconds: float = 0.0
     cpu_seconds: float | None = None
     resident_bytes: int | None = None
+    running_time_since: float | None = None
+    cpu_since: float | None = None
     exceptions: int = 0
     harakiris: int = 0
     respawns: int = 0
@@ -55,7 +58,7 @@ class Totals:
 
     observed_seconds is covered by samples and gap_seconds is not; together they are all the time since. full_seconds:
     every available thread was busy. workers and sockets are those that uWSGI lists now. occupancy counts samples by
-    `OCCUPANCY_BOUNDS`, the last one those above all.
+    `OCCUPANCY_BOUNDS`, the last one those above all. queue_since: from when on a queue has always been measured.
     """
 
     samples: int = 0
@@ -67,6 +70,7 @@ class Totals:
     occupancy_sum: float = 0.0
     workers: list[WorkerTotals] = field(default_factory=list)
     queue_seconds: dict[str, float] = field(default_factory=dict)
+    queue_since: dict[str, float] = field(default_factory=dict)
 
 
 class Integrals:
@@ -103,6 +107,7 @@ class Integrals:
             then = earlier[index] if index < len(earlier) else None
             _count(total, then, now, reloaded)
             _add_process(total, before, then, reading, now)
+            _know(total, reading, now)
             _add_levels(total, _levels(before, then), _levels(reading, now), step)
         if before and bridged:
             totals.observed_seconds += step
@@ -126,9 +131,12 @@ class Integrals:
         queues = reading.listen_queues()
         for gone in self.totals.queue_seconds.keys() - queues.keys():
             del self.totals.queue_seconds[gone]
+            self.totals.queue_since.pop(gone, None)
         for name, backlog in queues.items():
             if backlog.queue is None:
+                self.totals.queue_since.pop(name, None)
                 continue
+            self.totals.queue_since.setdefault(name, reading.at)
             then = earlier.get(name)
             area = step * (then.queue + backlog.queue) / 2 if then and then.queue is not None else 0.0
             self.totals.queue_seconds[name] = self.totals.queue_seconds.get(name, 0.0) + area
@@ -203,6 +211,20 @@ def _add_process(
         known = None if earlier is None else _cpu_seconds(earlier)
         used = 0.0 if known is None else max(0.0, seconds - known)
     total.cpu_seconds = (total.cpu_seconds or 0.0) + used
+
+
+def _know(total: WorkerTotals, reading: Reading, now: Worker) -> None:
+    """Note since when times are known. A slot without a process, or with a dead one, is known to use nothing."""
+    process = reading.host.processes.get(now.pid or 0)
+    cpu = reading.host.off is None and (process is None or _cpu_seconds(process) is not None)
+    total.cpu_since = _since(total.cpu_since, cpu, reading.at)
+    total.running_time_since = _since(total.running_time_since, now.running_time is not None, reading.at)
+
+
+def _since(since: float | None, known: bool, at: float) -> float | None:
+    if not known:
+        return None
+    return at if since is None else since
 
 
 def _cpu_seconds(process: WorkerProcess) -> float | None:

@@ -26,7 +26,7 @@ _WORKER_COLUMNS = 7
 
 @dataclass(frozen=True, slots=True)
 class WorkerWindow:
-    """What one worker did in a window: counts, and times in seconds; None where it is not known.
+    """What one worker did in a window: counts, and times in seconds; None where it is not known for all of the window.
 
     resident_bytes at the window's end, and by how much they grew (negative: shrank) since its start.
     """
@@ -49,7 +49,7 @@ class Window:
     asked: the length that was wanted, in seconds; seconds: the length it has, less while the history is younger or
     where an outage is at its start.
     observed_seconds of it are covered by samples, full_seconds of them with every available thread busy.
-    queue_seconds: by socket, the integral of the listen queue's length.
+    queue_seconds: by socket, the integral of the listen queue's length; only sockets measured for all of the window.
     """
 
     asked: float
@@ -100,18 +100,19 @@ class History:
         return self._between(first, last, seconds) if first < last else None
 
     def _between(self, first: int, last: int, asked: float) -> Window:
-        start, end = self._rows[first], self._rows[last]
+        start, end, at = self._rows[first], self._rows[last], self._times[first]
         grown = [(late - early) % _MODULO for early, late in zip(start, end, strict=True)]
         observed, full, gap, reloads, exceptions, harakiris, respawns = grown[:_SERVER_COLUMNS]
         workers_from = _SERVER_COLUMNS + len(self._sockets)
         queues = zip(self._sockets, grown[_SERVER_COLUMNS:workers_from], strict=True)
         workers = []
         for index, totals in enumerate(self._latest.workers):
-            at = workers_from + index * _WORKER_COLUMNS
-            workers.append(_worker(index + 1, totals, grown[at : at + _WORKER_COLUMNS], start[at + 6], end[at + 6]))
+            column = workers_from + index * _WORKER_COLUMNS
+            columns = grown[column : column + _WORKER_COLUMNS]
+            workers.append(_worker(index + 1, at, totals, columns, start[column + 6], end[column + 6]))
         return Window(
             asked=asked,
-            seconds=self._times[last] - self._times[first],
+            seconds=self._times[last] - at,
             observed_seconds=observed / _TICKS,
             full_seconds=full / _TICKS,
             gap_seconds=gap / _TICKS,
@@ -120,7 +121,9 @@ class History:
             harakiris=harakiris,
             respawns=respawns,
             workers=tuple(workers),
-            queue_seconds={name: area / _TICKS for name, area in queues},
+            queue_seconds={
+                name: area / _TICKS for name, area in queues if _covers(self._latest.queue_since.get(name), at)
+            },
         )
 
 
@@ -148,17 +151,23 @@ def _columns(totals: Totals) -> list[int]:
     return columns
 
 
-def _worker(worker_id: int, totals: WorkerTotals, grown: list[int], early: int, late: int) -> WorkerWindow:
-    """A total that is known now was 0 while it was not known yet, so its growth needs no flag of its own."""
+def _covers(since: float | None, start: float) -> bool:
+    """Whether what is known since then is known since the start of a window."""
+    return since is not None and since <= start
+
+
+def _worker(
+    worker_id: int, start: float, totals: WorkerTotals, grown: list[int], early: int, late: int
+) -> WorkerWindow:
     requests, static_requests, running, busy, up, cpu, _ = grown
     return WorkerWindow(
         worker_id=worker_id,
         requests=requests,
         static_requests=static_requests,
-        running_time=None if totals.running_time is None else running / _TICKS,
+        running_time=running / _TICKS if _covers(totals.running_time_since, start) else None,
         busy_seconds=None if totals.busy_seconds is None else busy / _TICKS,
         up_seconds=up / _TICKS,
-        cpu_seconds=None if totals.cpu_seconds is None else cpu / _TICKS,
+        cpu_seconds=None if totals.cpu_seconds is None or not _covers(totals.cpu_since, start) else cpu / _TICKS,
         resident_bytes=late * _PAGE or None,
         resident_growth=(late - early) * _PAGE if early and late else None,
     )
