@@ -7,7 +7,7 @@ nature. What tells harm from chance is the response time of each worker beside t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
+from math import log, sqrt
 
 from uwsgi_headroom.analysis.littles_law import ratio, response_time
 from uwsgi_headroom.window import Window, WorkerWindow
@@ -66,11 +66,19 @@ def balance(window: Window) -> Balance:
 
 
 def noise_floor(workers: int, requests: int) -> float | None:
-    """The hot ratio that even odds exceed once in several hundred windows.
+    """The hot ratio that even odds exceed once in several hundred windows, at any number of workers.
 
-    A worker's count is binomial with p = 1/N; three standard deviations over its mean R/N is 1 + 3 sqrt((N-1)/R).
+    A worker's count is binomial with p = 1/N, mean R/N and standard deviation sqrt(R (N-1)) / N. The largest of N
+    counts is beyond z of them as rarely as that of two is beyond three if z² = 9 + 2 ln(N/2). The last term is for the
+    skew of small counts: E. A. Cornish, R. A. Fisher, "Moments and Cumulants in the Specification of Distributions",
+    Revue de l'Institut International de Statistique 5 (4), 1938.
     """
-    return 1 + 3 * sqrt((workers - 1) / requests) if workers > 0 and requests > 0 else None
+    if workers < 1 or requests < 1:
+        return None
+    if workers == 1:
+        return 1.0
+    z_squared = 9 + 2 * log(workers / 2)
+    return 1 + sqrt(z_squared * (workers - 1) / requests) + (z_squared - 1) / 6 * workers / requests
 
 
 def fairness(counts: list[int]) -> float | None:
