@@ -8,10 +8,13 @@ sampling sees both, so the difference of the two is work in flight, or stuck.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from uwsgi_headroom.window import Window, WorkerWindow
+
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +34,14 @@ class Flow:
 def flow(window: Window) -> Flow:
     """The flow of requests through a server in a window."""
     requests = sum(worker.requests for worker in window.workers)
-    running = [worker.running_time for worker in window.workers if worker.running_time is not None]
-    busy = [worker.busy_seconds for worker in window.workers if worker.busy_seconds is not None]
+    running = total([worker.running_time for worker in window.workers])
+    busy = total([worker.busy_seconds for worker in window.workers])
     return Flow(
         requests=requests,
         throughput=ratio(requests, window.seconds),
         response_time=response_time(window.workers),
-        littles_law=ratio(sum(running), window.seconds) if running else None,
-        observed=ratio(sum(busy), window.observed_seconds) if busy else None,
+        littles_law=None if running is None else ratio(running, window.seconds),
+        observed=None if busy is None else ratio(busy, window.observed_seconds),
         queue_wait=queue_wait(window, requests),
     )
 
@@ -62,6 +65,12 @@ def queue_wait(window: Window, requests: int) -> float | None:
         return None
     length = sum(window.queue_seconds.values()) / window.observed_seconds
     return ratio(length, requests / window.seconds)
+
+
+def total(values: Sequence[Number | None]) -> Number | None:
+    """The sum, or None if there is nothing to sum or a part of it is unknown."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
 
 
 def ratio(part: float, whole: float) -> float | None:
