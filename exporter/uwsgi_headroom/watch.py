@@ -49,7 +49,8 @@ class Watch:
         await sample(self.reader, self.pace)
 
     def figures(self, reading: Reading, windows: Sequence[float]) -> list[Figures]:
-        """The figures of the last so many seconds, for each window that the history has two rows of."""
+        """The figures of the last so many seconds, for each window that the history has two rows of. An emperor or a
+        router has none."""
         if not isinstance(reading.snapshot, Snapshot):
             return []
         found = (self.history.window(seconds) for seconds in windows)
@@ -59,6 +60,7 @@ class Watch:
         if isinstance(outcome, ReadError):
             self.integrals.miss(at)
             return
-        if isinstance(outcome.snapshot, Snapshot):
-            self.integrals.add(outcome, self.pace.longest_step)
-            self.history.add(outcome.at, self.integrals.totals)
+        if not isinstance(outcome.snapshot, Snapshot):
+            return
+        self.integrals.add(outcome, self.pace.longest_step)
+        self.history.add(outcome.at, self.integrals.totals)
