@@ -69,7 +69,7 @@ def _figures(verdict: Verdict) -> Iterator[str]:
     if room.first and room.factor is not None:
         yield f"  headroom     {factor(room.factor)}, then {_LIMITS[room.first]}"
         others = [f"{limit.replace('_', ' ')} {factor(value)}" for limit, value in room.by_limit.items()]
-        yield f"               {', '.join(others)}"
+        yield from _wrap(", ".join(others), indent=(" " * 15, " " * 15))
     for name, backlog in verdict.reading.listen_queues().items():
         area = figures.window.queue_seconds.get(name)
         if backlog.queue is not None and area is not None and figures.window.observed_seconds:
