@@ -50,7 +50,7 @@ def test_one_saturated_worker_behind_a_mapped_socket_is_costly() -> None:
     options = ["--processes", "2", "--threads", "8", "--map-socket", "2:1", "--map-socket", "3:2"]
     options += ["--http-socket", f"127.0.0.1:{hot}", "--http-socket", f"127.0.0.1:{calm}"]
     with uwsgi(*options) as server, clients(*[hot] * 7, *[calm] * 2, path="/?cpu_ms=30&io_ms=100"):
-        ran = run("check", f"shop={server.stats}", "--seconds", "10")
+        ran = run("check", f"shop={server.stats}", "--seconds", "12")
     assert ran.returncode in (1, 2), ran.stdout
     assert "Worker 1 takes" in ran.stdout
     assert "off the mean response time" in ran.stdout
