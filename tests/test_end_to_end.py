@@ -223,6 +223,7 @@ def test_a_server_that_vanishes_and_returns(tmp_path: Path) -> None:
         running = stack.enter_context(exporter("--stats", f"shop={stats}"))
         assert running.scrape()['uwsgi_up{server="shop"}'] == 1
         first.close()
+        wait_until(lambda: running.scrape()['uwsgi_up{server="shop"}'] == 0)
         for _ in range(3):
             assert running.scrape()['uwsgi_up{server="shop"}'] == 0
         stack.enter_context(uwsgi("--stats", stats, stats=False))

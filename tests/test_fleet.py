@@ -29,19 +29,19 @@ def listening(path: Path) -> Iterator[None]:
 
 
 def names(fleet: Fleet) -> list[str]:
-    return [reader.name for reader in fleet.readers()]
+    return [reader.name for reader in fleet.watches()]
 
 
 def globbing(pattern: str, *more: str, hands: Hands | None = None) -> Fleet:
     servers = [config.server_argument(it, "test") for it in (pattern, *more)]
-    return Fleet(servers, (hands or Hands()).clock)
+    return Fleet(servers, clock=(hands or Hands()).clock)
 
 
 def test_named_servers_in_their_order() -> None:
     """Servers come in the order of the configuration, the same reader each time."""
     fleet = globbing("b=/run/b", "a=tcp://localhost:1")
     assert names(fleet) == ["b", "a"]
-    assert fleet.readers()[0] is fleet.readers()[0]
+    assert fleet.watches()[0] is fleet.watches()[0]
 
 
 def test_sockets_found_are_named_after_their_files(tmp_path: Path) -> None:
@@ -63,9 +63,9 @@ def test_sockets_are_looked_for_now_and_then(tmp_path: Path) -> None:
         assert names(fleet) == []
         hands.move(GLOB_SECONDS * 0.2)
         assert names(fleet) == ["shop"]
-        first = fleet.readers()[0]
+        first = fleet.watches()[0]
         hands.move(GLOB_SECONDS * 2)
-        assert fleet.readers()[0] is first
+        assert fleet.watches()[0] is first
 
 
 def test_a_socket_that_is_gone_is_down_and_then_forgotten(tmp_path: Path) -> None:
@@ -90,14 +90,14 @@ def test_a_socket_that_returns_is_the_server_it_was(tmp_path: Path) -> None:
     hands = Hands()
     fleet = globbing(f"{tmp_path}/*.stats", hands=hands)
     with listening(tmp_path / "shop.stats"):
-        first = fleet.readers()
+        first = fleet.watches()
     hands.move(FORGET_SECONDS / 2)
-    assert fleet.readers() == first
+    assert fleet.watches() == first
     with listening(tmp_path / "shop.stats"):
         hands.move(FORGET_SECONDS * 0.9)
-        assert fleet.readers() == first
+        assert fleet.watches() == first
         hands.move(FORGET_SECONDS * 0.9)
-        assert fleet.readers() == first
+        assert fleet.watches() == first
 
 
 def test_two_sockets_of_one_file_name(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_two_sockets_of_one_file_name(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
     with listening(tmp_path / "b" / "stats"), listening(tmp_path / "a" / "stats"):
         for _ in range(3):
-            told = {reader.name: str(reader.address) for reader in globbing(f"{tmp_path}/*/stats").readers()}
+            told = {watch.name: str(watch.address) for watch in globbing(f"{tmp_path}/*/stats").watches()}
             assert told == {
                 "stats": f"unix://{tmp_path}/a/stats",
                 f"{tmp_path}/b/stats": f"unix://{tmp_path}/b/stats",

@@ -16,7 +16,7 @@ from tests import bad_servers
 from tests.clock import Hands
 from tests.documents import document
 from tests.real import wait_until
-from uwsgi_headroom.errors import ReadError
+from uwsgi_headroom.errors import ReadError, SourceError
 from uwsgi_headroom.reader import FRESH_SECONDS, Clock, Reader
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Unix, parse
@@ -259,7 +259,7 @@ def test_a_fault_of_our_own_is_contained(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_closing_closes_the_connection() -> None:
-    """Closing ends the read in flight, and the server sees its client leave."""
+    """Closing ends the read in flight: the server sees its client leave, and who waited for it is told why."""
     with counted(answering=False) as server:
 
         async def look() -> None:
@@ -268,8 +268,9 @@ def test_closing_closes_the_connection() -> None:
             await asyncio.to_thread(wait_until, lambda: server.clients)
             await reader.close()
             assert await asyncio.to_thread(server.left.wait, 5)
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
+            outcome = await waiting
+            assert isinstance(outcome, SourceError)
+            assert "stopping" in str(outcome)
 
         asyncio.run(look())
 

@@ -36,7 +36,8 @@ class Reader:
     """Reads one server, with at most one read in flight however many ask (uWSGI's master serves its stats itself).
 
     `outcome` is what the last finished read brought, None before the first; `errors` counts failed reads by reason.
-    A change from readable to not, or from one reason to another, is logged; the same failure again is not.
+    Each outcome goes to `record` once, with its monotonic instant, whoever asked for it. A change from readable to not,
+    or from one reason to another, is logged; the same failure again is not.
     """
 
     def __init__(
@@ -47,6 +48,8 @@ class Reader:
         timeout: float = TIMEOUT_SECONDS,
         size_cap: int = source.SIZE_CAP,
         clock: Clock | None = None,
+        cpu_residency: bool = False,
+        record: Callable[[float, Reading | ReadError], None] = lambda _at, _outcome: None,
     ) -> None:
         self.name = name
         self.address = address
@@ -55,7 +58,8 @@ class Reader:
         self._timeout = timeout
         self._size_cap = size_cap
         self._clock = clock or Clock()
-        self._host = Host()
+        self._record = record
+        self._host = Host(cpu_residency)
         self._in_flight: asyncio.Task[Reading | ReadError] | None = None
 
     async def read(self, *, timeout: float | None = None) -> Reading | ReadError:
@@ -71,6 +75,8 @@ class Reader:
         done, _ = await asyncio.wait({task}, timeout=timeout)
         if not done:
             return SourceError("timeout", f"no answer yet after the {timeout:g} s that the scrape leaves")
+        if task.cancelled():
+            return SourceError("unreachable", "the exporter is stopping")
         return task.result()
 
     async def close(self) -> None:
@@ -91,6 +97,7 @@ class Reader:
         finally:
             self._in_flight = None
         self._note(outcome)
+        self._record(self._clock.monotonic(), outcome)
         self.outcome = outcome
         return outcome
 

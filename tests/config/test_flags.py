@@ -39,6 +39,9 @@ SAMPLES = {
     "stats": ("/a", lambda it: [server.address for server in it.servers], [Unix("/a")]),
     "config": ("{file}", lambda it: it.log_level, "error"),
     "web_listen_address": ("[::1]:1", lambda it: it.listen, (("::1", 1),)),
+    "samples_per_second": ("2", lambda it: it.settings.samples_a_second, 2.0),
+    "window": ("10m", lambda it: len(it.settings.windows), 1),
+    "cpu_residency": ("true", lambda it: it.settings.cpu_residency, True),
     "log_level": ("warning", lambda it: it.log_level, "warning"),
     "log_format": ("json", lambda it: it.log_format, "json"),
 }
@@ -55,7 +58,7 @@ def test_every_flag_has_its_variable(tmp_path: Path) -> None:
         value = text.format(file=path) if "{" in text else text
         name = action.dest.upper()
         assert f"[UWSGI_HEADROOM_{name}" in (action.help or "")
-        assert action.option_strings == [f"--{action.dest.replace('_', '.', 1).replace('_', '-')}"]
+        assert action.option_strings[0].lstrip("-").replace(".", "_").replace("-", "_") == action.dest
         assert look(resolved(**{name: value})) == expected
         assert look(resolved(action.option_strings[0], value)) == expected
 

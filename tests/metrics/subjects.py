@@ -6,7 +6,8 @@ from prometheus_client.metrics_core import Metric
 
 from tests.documents import document
 from uwsgi_headroom import stats
-from uwsgi_headroom.errors import SourceError
+from uwsgi_headroom.errors import ReadError, Reason, SourceError
+from uwsgi_headroom.integrals import Integrals
 from uwsgi_headroom.kernel.backlogs import Backlog
 from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.netstat import ListenOverflows
@@ -15,6 +16,7 @@ from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.subject import Subject
 from uwsgi_headroom.metrics.text import render
 from uwsgi_headroom.reading import HostFacts, Reading
+from uwsgi_headroom.sampler import Pace
 from uwsgi_headroom.stats import Snapshot
 
 WHEN = 1795250100.25
@@ -34,14 +36,23 @@ def reading(body: bytes, host: HostFacts = UNPROVEN) -> Reading:
     )
 
 
+def _subject(name: str, outcome: Reading | ReadError, errors: dict[Reason, int]) -> Subject:
+    """A server at the first sample of it: its totals are there, and no window yet."""
+    integrals = Integrals()
+    if isinstance(outcome, Reading):
+        integrals.add(outcome, longest_step=1.0)
+    address = f"unix:///run/uwsgi/{name}.stats"
+    return Subject(name, address, outcome, errors, integrals.totals, Pace(), [])
+
+
 def up(name: str, body: bytes | None = None, host: HostFacts = UNPROVEN) -> Subject:
     """A server that answered with a captured document, by default the one of its name."""
-    return Subject(name, reading(document(name) if body is None else body, host), {})
+    return _subject(name, reading(document(name) if body is None else body, host), {})
 
 
 def down(name: str) -> Subject:
     """A server that did not answer."""
-    return Subject(name, SourceError("refused", "connection refused"), {"refused": 3})
+    return _subject(name, SourceError("refused", "connection refused"), {"refused": 3})
 
 
 def proven(name: str, called: str = "") -> Subject:

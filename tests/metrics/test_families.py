@@ -35,7 +35,7 @@ GOLDENS = {
         json.dumps(
             json.loads(document("metrics"))
             | {key: json.loads(document(key))[key] for key in ("caches", "spoolers", "crons")}
-            | {"legions": json.loads(document("legion"))["legions"]}
+            | {"legions": json.loads(document("legion_lord"))["legions"]}
         ).encode(),
     ),
     "emperor": up("emperor"),
@@ -152,9 +152,9 @@ def test_the_age_of_the_oldest_request() -> None:
 
 def test_a_lord_is_one() -> None:
     """uWSGI says since when a node is the lord; the metric says whether."""
-    assert series(up("legion"))['uwsgi_legion_lord{legion="demo",server="legion"}'] == 1
-    other = document("legion").replace(b'"i_am_the_lord":1795249657', b'"i_am_the_lord":0')
-    assert series(up("legion", other))['uwsgi_legion_lord{legion="demo",server="legion"}'] == 0
+    assert series(up("legion_lord"))['uwsgi_legion_lord{legion="demo",server="legion_lord"}'] == 1
+    other = document("legion_lord").replace(b'"i_am_the_lord":1795250932', b'"i_am_the_lord":0')
+    assert series(up("legion_lord", other))['uwsgi_legion_lord{legion="demo",server="legion_lord"}'] == 0
 
 
 def test_spoolers_of_one_folder_are_one_series() -> None:

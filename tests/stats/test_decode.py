@@ -151,7 +151,7 @@ def test_the_oldest_request_is_of_busy_threads_only() -> None:
     ]
     snapshot = stats.decode(worker(cores=cores))
     assert isinstance(snapshot, Snapshot)
-    assert (snapshot.workers[0].busy_threads, snapshot.workers[0].oldest_request_start) == (2, 9)
+    assert (snapshot.workers[0].busy_threads, snapshot.workers[0].request_starts) == (2, (9,))
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_no_cores_is_unknown_and_not_zero() -> None:
     """With stats-no-cores threads, busy threads and static requests are unknown; requests are the worker's own."""
     for worker in server("no_cores").workers:
         assert (worker.threads, worker.busy_threads, worker.static_requests) == (None, None, None)
-        assert (worker.available_threads, worker.oldest_request_start) == (None, None)
+        assert (worker.available_threads, worker.request_starts) == (None, ())
         assert worker.requests == 5
 
 
@@ -218,16 +218,16 @@ def test_spoolers() -> None:
 def test_crons() -> None:
     """Crons keep their schedule's signs; a running one has a process."""
     crons = server("crons").crons
-    assert len(crons) == 6
-    assert [cron.pid > 0 for cron in crons] == [True, False, False, True, False, False]
+    assert len(crons) == 7
+    assert [cron.pid > 0 for cron in crons] == [True, False, False, True, False, False, False]
     assert (crons[1].minute, crons[1].hour, crons[1].week) == (-5, -2, 1)
 
 
 def test_legion() -> None:
     """The lord of a legion knows it: uWSGI writes since when."""
-    (legion,) = server("legion").legions
+    (legion,) = server("legion_lord").legions
     assert (legion.name, legion.valor, len(legion.members)) == ("demo", 100, 1)
-    assert legion.is_lord
+    assert legion.lord_since
 
 
 def test_thunder_lock() -> None:
@@ -254,7 +254,7 @@ def test_threads_busy() -> None:
     workers = server("threads_4x8_busy").workers
     assert [worker.threads for worker in workers] == [8] * 4
     assert [worker.busy_threads for worker in workers] == [4, 4, 2, 1]
-    assert {worker.oldest_request_start for worker in workers} == {1795249581}
+    assert {min(worker.request_starts) for worker in workers} == {1795249581}
     assert workers[0].running_time == 0.244394
 
 

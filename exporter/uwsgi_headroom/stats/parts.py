@@ -50,8 +50,8 @@ class Spooler(Struct, frozen=True):
 
 
 class Cron(Struct, frozen=True):
-    """A cron line. Fields of the schedule are as in crontab, -1 for any, -N for every N. `pid` is -1 while idle
-    and `started_at` epoch seconds of the last start."""
+    """A cron line. Fields of the schedule are as in crontab, -1 for any, -N for every N. `pid` is -1 while idle;
+    `started_at` is in epoch seconds while the command runs, and 0 again when it has ended."""
 
     minute: Whole = -1
     hour: Whole = -1
@@ -71,13 +71,13 @@ class LegionMember(Struct, frozen=True):
 
 
 class Legion(Struct, frozen=True):
-    """A legion this instance is a member of. `is_lord` is 0, or the epoch second since when this node
-    holds the lord's role."""
+    """A legion this instance is a member of. `lord_since` is the epoch second since when it
+    is the lord, 0 while it is not; `members` are the others."""
 
     name: str = field(default="", name="legion")
     valor: Whole | None = None
     quorum: Whole | None = None
-    is_lord: Whole | None = field(default=None, name="i_am_the_lord")
+    lord_since: Whole | None = field(default=None, name="i_am_the_lord")
     members: tuple[LegionMember, ...] = ()
 
 

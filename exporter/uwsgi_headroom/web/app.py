@@ -36,8 +36,7 @@ def application(fleet: Fleet) -> Starlette:
         return Response(body, headers=headers)
 
     async def index(_request: Request) -> Response:
-        readers = fleet.readers()
-        html = page.render(readers, await fleet.look(timeout=SCRAPE_TIMEOUT_SECONDS))
+        html = page.render(await fleet.look(timeout=SCRAPE_TIMEOUT_SECONDS))
         # A socket's name may hold bytes that are no UTF-8.
         return HTMLResponse(html.encode("utf-8", "replace"), headers=page.HEADERS)
 
