@@ -80,12 +80,12 @@ def _serve(options: argparse.Namespace) -> int:
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
         _log.info("listening", extra={"fields": {"url": url, "version": __version__}})
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_run(settings, sockets))
+        asyncio.run(run(Fleet(settings.servers), sockets))
     return 0
 
 
-async def _run(settings: config.Config, sockets: list[socket.socket]) -> None:
-    fleet = Fleet(settings.servers)
+async def run(fleet: Fleet, sockets: list[socket.socket]) -> None:
+    """Serve a fleet on sockets that listen, until a signal ends it."""
     server = uvicorn.Server(
         uvicorn.Config(
             application(fleet),
