@@ -1,6 +1,6 @@
 """Stats servers that misbehave, for tests of a reader: real listeners, on a UNIX path or on loopback TCP.
 
-Each is a context manager that takes where to listen ("unix" or "tcp"), yields its address (a path or host:port),
+Each is a context manager that takes where to listen ("unix" or "tcp"), yields its address (path, host:port)
 and has ended when the block ends, whatever its client does.
 """
 

@@ -113,7 +113,7 @@ def uwsgi(*options: str, app: Path = APP, stats: bool = True, binary: str | None
 def bare(*options: str, files: Mapping[str, str] | None = None, binary: str | None = None) -> Iterator[Uwsgi]:
     """Run uWSGI with `options` and nothing else until the block ends: an emperor, a router.
 
-    It runs in a directory that holds `files` (name to text) and must serve some statistics on the socket `stats`
+    It runs in a directory that holds `files` (name to text) and must serve statistics on the socket `stats`
     there. `{directory}` in an option is that directory.
     """
     directory = Path(tempfile.mkdtemp(prefix="headroom-"))

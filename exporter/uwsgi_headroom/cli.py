@@ -80,7 +80,7 @@ def _serve(options: argparse.Namespace) -> int:
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
         _log.info("listening", extra={"fields": {"url": url, "version": __version__}})
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(run(Fleet(settings.servers), sockets))
+        asyncio.run(run(Fleet(settings.servers, settings.settings), sockets))
     return 0
 
 
@@ -101,8 +101,9 @@ async def run(fleet: Fleet, sockets: list[socket.socket]) -> None:
         )
     )
     try:
-        await fleet.look()  # the first line of the log says which servers can be read, before anybody asks
+        sampling = asyncio.create_task(fleet.run(), name="sampling")
         await server.serve(sockets=sockets)
+        sampling.cancel()
     finally:
         await fleet.close()
 

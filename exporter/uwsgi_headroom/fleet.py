@@ -9,10 +9,12 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from uwsgi_headroom.config import ServerConfig
+from uwsgi_headroom.config import SETTINGS, ServerConfig, Settings, default_name
 from uwsgi_headroom.metrics.subject import Subject
-from uwsgi_headroom.reader import Clock, Reader
-from uwsgi_headroom.source import Unix
+from uwsgi_headroom.reader import Clock
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.source import Address, Unix
+from uwsgi_headroom.watch import Watch
 
 GLOB_SECONDS = 5.0
 """How often globs are looked up again, at most."""
@@ -23,64 +25,96 @@ FORGET_SECONDS = 600.0
 
 @dataclass
 class _Found:
-    reader: Reader
+    watch: Watch
     seen: float
 
 
 class Fleet:
-    """The readers of every server, made once and kept."""
+    """The watches of every server, made once and kept."""
 
-    def __init__(self, servers: Sequence[ServerConfig], clock: Clock | None = None) -> None:
+    def __init__(
+        self, servers: Sequence[ServerConfig], settings: Settings = SETTINGS, clock: Clock | None = None
+    ) -> None:
         self._clock = clock or Clock()
-        self._named = [
-            Reader(it.name, it.address, timeout=it.timeout, size_cap=it.size_cap) for it in servers if it.address
-        ]
+        self._settings = settings
+        self._named = [self._watch(it.name, it.address, it) for it in servers if it.address]
         self._globs = [it for it in servers if it.address is None]
         self._found: dict[str, _Found] = {}
         self._globbed_at = float("-inf")
 
-    def readers(self) -> list[Reader]:
-        """Every server's reader, in the order of the configuration; globs are looked up again now and then."""
+    def watches(self) -> list[Watch]:
+        """Every server, in the order of the configuration; globs are looked up again now and then."""
         now = self._clock.monotonic()
         if self._globs and now - self._globbed_at >= GLOB_SECONDS:
             self._globbed_at = now
             self._look_up(now)
-        return self._named + [found.reader for _, found in sorted(self._found.items())]
+        return self._named + [found.watch for _, found in sorted(self._found.items())]
 
     async def look(self, timeout: float | None = None) -> list[Subject]:
         """Read every server, all at once, each within `timeout` seconds."""
-        readers = self.readers()
-        outcomes = await asyncio.gather(*(reader.read(timeout=timeout) for reader in readers))
-        return [Subject(reader.name, outcome, reader.errors) for reader, outcome in zip(readers, outcomes, strict=True)]
+        watches = self.watches()
+        outcomes = await asyncio.gather(*(watch.reader.read(timeout=timeout) for watch in watches))
+        return [
+            Subject(
+                name=watch.name,
+                address=str(watch.address),
+                outcome=outcome,
+                read_errors=watch.reader.errors,
+                totals=watch.integrals.totals,
+                pace=watch.pace,
+                figures=watch.figures(outcome, self._settings.windows) if isinstance(outcome, Reading) else [],
+            )
+            for watch, outcome in zip(watches, outcomes, strict=True)
+        ]
+
+    async def run(self) -> None:
+        """Sample every server on its own timer until cancelled, those that globs find later included."""
+        tasks: dict[Watch, asyncio.Task[None]] = {}
+        try:
+            while True:
+                watches = self.watches()
+                for watch in watches:
+                    if watch not in tasks or tasks[watch].done():
+                        tasks[watch] = asyncio.create_task(watch.sample(), name=f"sample {watch.name}")
+                for forgotten in tasks.keys() - set(watches):
+                    tasks.pop(forgotten).cancel()
+                await asyncio.sleep(GLOB_SECONDS)
+        finally:
+            for task in tasks.values():
+                task.cancel()
 
     async def close(self) -> None:
         """End reads in flight."""
-        await asyncio.gather(*(reader.close() for reader in self.readers()))
+        await asyncio.gather(*(watch.reader.close() for watch in self.watches()))
+
+    def _watch(self, name: str, address: Address, config: ServerConfig) -> Watch:
+        return Watch(
+            name,
+            address,
+            timeout=config.timeout,
+            size_cap=config.size_cap,
+            samples_a_second=self._settings.samples_a_second,
+            clock=self._clock,
+        )
 
     def _look_up(self, now: float) -> None:
+        named = {str(watch.address) for watch in self._named}
         for entry in self._globs:
             for path in glob.glob(entry.pattern):
                 if path in self._found:
                     self._found[path].seen = now
-                elif _is_socket(path):
-                    reader = Reader(self._name(path), Unix(path), timeout=entry.timeout, size_cap=entry.size_cap)
-                    self._found[path] = _Found(reader, now)
+                elif is_socket(path) and str(Unix(path)) not in named:
+                    self._found[path] = _Found(self._watch(self._name(path), Unix(path), entry), now)
         self._found = {path: it for path, it in self._found.items() if now - it.seen < FORGET_SECONDS}
 
     def _name(self, path: str) -> str:
         """After its file, without the ending (`/run/uwsgi/shop.stats` is `shop`); after its path if that is taken."""
-        name = server_name(path)
-        taken = {reader.name for reader in self._named} | {found.reader.name for found in self._found.values()}
+        name = default_name(Unix(path))
+        taken = {watch.name for watch in self._named} | {found.watch.name for found in self._found.values()}
         return path if name in taken else name
 
 
-def server_name(path: str) -> str:
-    """The name of a server that was given none: its stats socket's file name without the ending."""
-    stem, _ending = os.path.splitext(os.path.basename(path))
-    return stem or path
-
-
-def _is_socket(path: str) -> bool:
+def is_socket(path: str) -> bool:
     try:
         return stat.S_ISSOCK(os.stat(path).st_mode)
     except OSError:

@@ -36,7 +36,8 @@ class Reader:
     """Reads one server, with at most one read in flight however many ask (uWSGI's master serves its stats itself).
 
     `outcome` is what the last finished read brought, None before the first; `errors` counts failed reads by reason.
-    A change from readable to not, or from one reason to another, is logged; the same failure again is not.
+    Each outcome goes to `record` once, with its monotonic instant, whoever asked for it. A change from readable to not,
+    or from one reason to another, is logged; the same failure again is not.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Reader:
         timeout: float = TIMEOUT_SECONDS,
         size_cap: int = source.SIZE_CAP,
         clock: Clock | None = None,
+        record: Callable[[float, Reading | ReadError], None] = lambda _at, _outcome: None,
     ) -> None:
         self.name = name
         self.address = address
@@ -55,6 +57,7 @@ class Reader:
         self._timeout = timeout
         self._size_cap = size_cap
         self._clock = clock or Clock()
+        self._record = record
         self._host = Host()
         self._in_flight: asyncio.Task[Reading | ReadError] | None = None
 
@@ -91,6 +94,7 @@ class Reader:
         finally:
             self._in_flight = None
         self._note(outcome)
+        self._record(self._clock.monotonic(), outcome)
         self.outcome = outcome
         return outcome
 

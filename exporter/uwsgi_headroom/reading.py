@@ -9,7 +9,8 @@ from uwsgi_headroom.kernel.backlogs import Backlog
 from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.netstat import ListenOverflows
 from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.stats import AnySnapshot
+from uwsgi_headroom.stats import AnySnapshot, Snapshot
+from uwsgi_headroom.stats.server import Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +44,23 @@ class Reading:
     document_bytes: int
     snapshot: AnySnapshot
     host: HostFacts
+
+    def listen_queues(self) -> dict[str, Backlog]:
+        """Each socket's queue: the kernel's word, else uWSGI's own where it has one (TCP), else None and the reason."""
+        if not isinstance(self.snapshot, Snapshot):
+            return {}
+        queues: dict[str, Backlog] = {}
+        for socket in self.snapshot.sockets:
+            backlog = self.host.backlogs.get(socket.name) or Backlog(None, None, "the kernel was not asked")
+            if backlog.queue is None and socket.queue is not None:
+                backlog = Backlog(socket.queue, socket.limit, None)
+            queues[socket.name] = backlog
+        return queues
+
+    def is_ghost(self, worker: Worker) -> bool:
+        """Whether a worker's process is gone although uWSGI's master has not noticed: what it had in hand is lost."""
+        return worker.pid is not None and self.host.off is None and worker.pid not in self.host.processes
+
+    def busy_threads(self, worker: Worker) -> int | None:
+        """Threads of a worker that really serve a request: a ghost's flags stand until its successor clears them."""
+        return 0 if worker.busy_threads and self.is_ghost(worker) else worker.busy_threads

@@ -1,7 +1,8 @@
 """Measuring exporters side by side against one real uWSGI.
 
 Exporters take turns, in an order shuffled anew each round, so that whatever else the machine does falls on all of them.
-CPU time is the whole process's, between the beginning and the end of a round, less what it uses when nobody asks.
+CPU time is the whole process's. A round begins with a stretch in which nobody asks, and what an exporter uses there (our
+sampling) is taken off what it uses in the stretch of scrapes.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests import real
@@ -19,7 +20,7 @@ from tests.bench.exporters import Exporter
 FRESH_SECONDS = 0.12
 """Between two scrapes of one exporter, at least: ours answers from its last reading for 0.1 s."""
 
-_REST_SECONDS = 3.0
+_REST_SECONDS = 2.0
 _WATCHED_SCRAPES = 40
 
 
@@ -38,10 +39,11 @@ class Scenario:
 
 @dataclass
 class Figures:
-    """What was measured of one exporter. Seconds and bytes; `cpu` has one value a round, `scrape` one a scrape."""
+    """What was measured of one exporter. Seconds and bytes; one value a round of `cpu` (a scrape) and `rest` (a second
+    in which nobody asks), one a scrape of `scrape` and `master_cpu`."""
 
     cpu: list[float] = field(default_factory=list)
-    rest: float = 0.0
+    rest: list[float] = field(default_factory=list)
     scrape: list[float] = field(default_factory=list)
     master_cpu: list[float] = field(default_factory=list)
     occupation: master.Occupation = field(default_factory=lambda: master.Occupation(0, 0))
@@ -78,11 +80,8 @@ def measure(
 
 
 def _figures(running: list[Exporter], uwsgi: real.Uwsgi, rounds: int, turns: int) -> dict[str, Figures]:
+    _round(running, uwsgi.pid, {exporter.name: Figures() for exporter in running}, turns)  # to warm up
     figures = {exporter.name: Figures() for exporter in running}
-    _round(running, uwsgi.pid, figures, turns)  # to warm up: thrown away below
-    for name in figures:
-        figures[name] = Figures()
-    _rest(running, figures)
     for _ in range(rounds):
         _round(running, uwsgi.pid, figures, turns)
     for exporter in running:
@@ -93,27 +92,31 @@ def _figures(running: list[Exporter], uwsgi: real.Uwsgi, rounds: int, turns: int
     return figures
 
 
-def _rest(running: list[Exporter], figures: dict[str, Figures]) -> None:
-    """CPU each uses when nobody asks, in seconds a second."""
-    before = [exporter.cpu_seconds() for exporter in running]
-    time.sleep(_REST_SECONDS)
-    for exporter, start in zip(running, before, strict=True):
-        figures[exporter.name].rest = (exporter.cpu_seconds() - start) / _REST_SECONDS
-
-
 def _round(running: list[Exporter], master_pid: int, figures: dict[str, Figures], turns: int) -> None:
-    pause = FRESH_SECONDS / len(running)
-    order = random.sample(running, len(running))
+    quiet = _used(running, lambda: time.sleep(_REST_SECONDS))
     start = time.perf_counter()
+    busy = _used(running, lambda: _scrapes(running, master_pid, figures, turns))
+    seconds = time.perf_counter() - start
+    for exporter in running:
+        mine = figures[exporter.name]
+        mine.rest.append(quiet[exporter.name] / _REST_SECONDS)
+        mine.cpu.append((busy[exporter.name] - mine.rest[-1] * seconds) / turns)
+
+
+def _used(running: list[Exporter], stretch: Callable[[], None]) -> dict[str, float]:
+    """CPU seconds each exporter uses meanwhile."""
     before = [exporter.cpu_seconds() for exporter in running]
+    stretch()
+    return {exporter.name: exporter.cpu_seconds() - cpu for exporter, cpu in zip(running, before, strict=True)}
+
+
+def _scrapes(running: list[Exporter], master_pid: int, figures: dict[str, Figures], turns: int) -> None:
+    order = random.sample(running, len(running))
     for _ in range(turns):
         for exporter in order:
-            time.sleep(pause)
-            master_before = exporters.cpu_seconds(master_pid)
-            figures[exporter.name].scrape.append(exporter.scraper.scrape().seconds)
-            figures[exporter.name].master_cpu.append(exporters.cpu_seconds(master_pid) - master_before)
+            time.sleep(FRESH_SECONDS / len(running))
+            mine = figures[exporter.name]
+            before = exporters.cpu_seconds(master_pid)
+            mine.scrape.append(exporter.scraper.scrape().seconds)
+            mine.master_cpu.append(exporters.cpu_seconds(master_pid) - before)
     time.sleep(FRESH_SECONDS)  # what an exporter does after its answer (collecting garbage) is its own as well
-    seconds = time.perf_counter() - start
-    for exporter, cpu in zip(running, before, strict=True):
-        mine = figures[exporter.name]
-        mine.cpu.append((exporter.cpu_seconds() - cpu - mine.rest * seconds) / turns)

@@ -37,11 +37,11 @@ def write(path: Path, text: str) -> None:
 
 def _measured(results: Sequence[Result]) -> str:
     return _table(
-        "server | exporter | CPU a scrape, ms | scrape, ms | resident, MB | series | answer, kB | "
+        "server | exporter | CPU a scrape, ms | CPU at rest, ms/s | scrape, ms | resident, MB | series | answer, kB | "
         "master's CPU, ms | master occupied, ms | held up, ms",
         [
-            f"{result.scenario}, {result.document / 1e3:.0f} kB | {name} | {_spread(it.cpu)} | {_spread(it.scrape)} | "
-            f"{it.resident / 1e6:.1f} | {it.series} | {it.sent / 1e3:.1f} | "
+            f"{result.scenario}, {result.document / 1e3:.0f} kB | {name} | {_spread(it.cpu)} | "
+            f"{statistics.median(it.rest) * 1e3:.1f} | {_spread(it.scrape)} | {it.resident / 1e6:.1f} | {it.series} | {it.sent / 1e3:.1f} | "
             f"{statistics.median(it.master_cpu) * 1e3:.2f} | {it.occupation.occupied * 1e3:.2f} | "
             f"{it.occupation.held_up * 1e3:.2f}"
             for result in results

@@ -116,9 +116,7 @@ def forbid_netlink(code: int) -> None:
         )
     )
     instructions = ctypes.create_string_buffer(program)
-    sock_fprog = ctypes.create_string_buffer(
-        struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))
-    )
+    sock_fprog = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions)))
     libc = ctypes.CDLL(None, use_errno=True)
     assert libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
     assert libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, sock_fprog) == 0, ctypes.get_errno()

@@ -8,7 +8,6 @@ import socket
 import sys
 import urllib.request
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from threading import Thread
 
@@ -24,6 +23,7 @@ from tests.kernel.elsewhere import (
     knows_socket_call,
     wrapped,
 )
+from tests.kernel.servers import accepting
 from tests.real import Uwsgi, free_port, uwsgi, uwsgi_binary, wait_until
 from uwsgi_headroom.kernel.backlogs import Backlog, Backlogs
 
@@ -68,7 +68,7 @@ def connect(address: str | tuple[str, int], count: int) -> list[socket.socket]:
 @pytest.mark.integration
 def test_exact_queues_of_a_busy_server() -> None:
     """Every unaccepted connection is counted, for UNIX and TCP, against the limit that `listen` set."""
-    with uwsgi("--listen", "24", "--stats-minified") as server:
+    with accepting("--listen", "24", "--stats-minified") as server:
         http = f"127.0.0.1:{server.http}"
         backlogs = Backlogs()
         assert backlogs.read(server.pid, names(server)) == {
@@ -91,7 +91,7 @@ def test_exact_queues_of_a_busy_server() -> None:
 @pytest.mark.integration
 def test_exact_queue_for_another_user() -> None:
     """A user without privileges reads the same figures, by the sockets' names alone."""
-    with uwsgi("--listen", "24", "--stats-minified") as server, busy(server):
+    with accepting("--listen", "24", "--stats-minified") as server, busy(server):
         waiting = connect(server.socket, 3)
         expected = {server.socket: Backlog(len(waiting), 24, None)}
         assert as_nobody(lambda: Backlogs().read(server.pid, [server.socket])) == expected
@@ -112,47 +112,45 @@ def test_every_kind_of_name() -> None:
     options += [f":{ports[0]}", f"0.0.0.0:{ports[1]}", f"127.1:{ports[2]}", f"localhost:{ports[3]}"]
     options += [f"[::1]:{ports[4]}", f"[::]:{ports[5]}"] if IPV6 else []
     arguments = [part for name in options for part in ("--socket", name)]
-    with uwsgi("--listen", "17", *arguments) as server:
+    with accepting("--listen", "17", *arguments) as server:
         backlogs = Backlogs()
-        for _ in range(2):
-            found = names(server)
-            assert len(set(found)) == len(options) + 2
-            assert {*options} - {"127.0.0.1:0"} < {*found}
-            assert set(backlogs.read(server.pid, found).values()) == {Backlog(0, 17, None)}
-            assert set(Backlogs().read(server.pid, found).values()) == {Backlog(0, 17, None)}
-            before = worker_pids(server)
-            server.process.send_signal(signal.SIGHUP)
-            wait_until(partial(reloaded, server, before), what="the reload")
+        check_names(server, backlogs, options)
+        before = worker_pids(server)
+        server.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: before.isdisjoint(worker_pids(server) or before), what="the reload")
+        check_names(server, backlogs, options)
 
 
-def reloaded(server: Uwsgi, before: set[int]) -> bool:
-    return before.isdisjoint(worker_pids(server) or before)
+def check_names(server: Uwsgi, backlogs: Backlogs, options: list[str]) -> None:
+    found = names(server)
+    assert len(set(found)) == len(options) + 2
+    assert {*options} - {"127.0.0.1:0"} < {*found}
+    for knowing in (backlogs, Backlogs()):
+        assert set(knowing.read(server.pid, found).values()) == {Backlog(0, 17, None)}
 
 
 def worker_pids(server: Uwsgi) -> set[int]:
-    """Empty while the stats server does not answer."""
+    """The workers that accept; none while the stats server does not answer."""
     try:
         document = server.document().replace(b"\\", b"\\\\")
     except OSError:
         return set()
-    return {worker["pid"] for worker in msgspec.json.decode(document)["workers"]} - {0}
+    return {worker["pid"] for worker in msgspec.json.decode(document)["workers"] if worker["accepting"]} - {0}
 
 
 @pytest.mark.integration
 def test_socket_named_twice() -> None:
     """A socket that was configured twice stands twice in the document, and is one."""
-    with uwsgi("--socket", "twice.sock", "--socket", "twice.sock", "--listen", "17") as server:
+    with accepting("--socket", "twice.sock", "--socket", "twice.sock", "--listen", "17") as server:
         assert names(server).count("twice.sock") == 2
-        assert Backlogs().read(server.pid, ["twice.sock", "twice.sock"]) == {
-            "twice.sock": Backlog(0, 17, None)
-        }
+        assert Backlogs().read(server.pid, ["twice.sock", "twice.sock"]) == {"twice.sock": Backlog(0, 17, None)}
 
 
 @pytest.mark.integration
 def test_socket_mapped_to_one_worker() -> None:
     """With `map-socket` the master still holds every socket, whichever worker accepts from it."""
     options = ["--processes", "2", "--map-socket", "0:1", "--map-socket", "1:2"]
-    with uwsgi(*options) as server:
+    with accepting(*options) as server:
         assert set(Backlogs().read(server.pid, names(server)).values()) == {Backlog(0, 100, None)}
 
 
@@ -177,7 +175,7 @@ def test_inherited_socket(bound: bytes | tuple[str, int], name: str, tmp_path: P
     family = int(socket.AF_UNIX if isinstance(bound, bytes) else socket.AF_INET)
     activation.write_text(SOCKET_ACTIVATION.format(family=family, bound=bound))
     binary = wrapped(tmp_path, uwsgi_binary(), f"{sys.executable} {activation}")
-    with uwsgi("--socket", "fd://19", binary=binary) as server:
+    with accepting("--socket", "fd://19", binary=binary) as server:
         (inherited,) = set(names(server)) - {server.socket, f"127.0.0.1:{server.http}"}
         assert inherited.lstrip("@").startswith(name)
         assert Backlogs().read(server.pid, [inherited]) == {inherited: Backlog(0, 9, None)}
@@ -187,7 +185,7 @@ def test_inherited_socket(bound: bytes | tuple[str, int], name: str, tmp_path: P
 def test_router() -> None:
     """Behind the http router only the socket between router and workers is uWSGI's to name."""
     public = f"127.0.0.1:{free_port()}"
-    with uwsgi("--http", public) as server:
+    with accepting("--http", public) as server:
         assert public not in names(server)
         assert all(backlog.reason is None for backlog in Backlogs().read(server.pid, names(server)).values())
 
@@ -196,7 +194,7 @@ def test_router() -> None:
 @pytest.mark.integration
 def test_another_network_namespace(tmp_path: Path) -> None:
     """In another network namespace queues are not measurable, whether or not the descriptors may be read."""
-    with uwsgi(binary=wrapped(tmp_path, uwsgi_binary(), "unshare --net"), stats=True) as server:
+    with accepting(binary=wrapped(tmp_path, uwsgi_binary(), "unshare --net")) as server:
         for backlogs in (
             Backlogs().read(server.pid, [server.socket, ":80"]),
             as_nobody(lambda: Backlogs().read(server.pid, [server.socket, ":80"])),
@@ -216,9 +214,7 @@ def test_process_that_is_gone() -> None:
     assert "gone" in reason(Backlogs().read(2**22 + 1, [":80"])[":80"])
 
 
-@pytest.mark.parametrize(
-    "name", ["", "/nowhere.sock", "@nowhere", ":1", "[::1]:1", "[no]:1", "localhost:1", "no:no"]
-)
+@pytest.mark.parametrize("name", ["", "/nowhere.sock", "@nowhere", ":1", "[::1]:1", "[no]:1", "localhost:1", "no:no"])
 def test_name_that_is_nowhere(name: str) -> None:
     """A name without a listener is unmeasurable, never 0."""
     assert "no listening socket" in reason(Backlogs().read(os.getpid(), [name])[name])

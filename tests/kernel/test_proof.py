@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from tests.kernel.elsewhere import as_nobody, as_root, over_ipv6, python_in, wrapped
-from tests.real import accepts, free_port, uwsgi, uwsgi_binary, wait_until
+from tests.kernel.servers import accepting
+from tests.real import free_port, uwsgi, uwsgi_binary, wait_until
 from uwsgi_headroom.kernel.namespaces import pid_numbers, same_network
 from uwsgi_headroom.kernel.proof import Proof, prove
 
@@ -22,6 +23,15 @@ def peer_pid(path: str) -> int:
         client.connect(path)
         pid, _, _ = struct.unpack("iII", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         return int(pid)
+
+
+def document(address: tuple[str, int]) -> bytes:
+    """What a stats server on TCP says; nothing while it does not listen."""
+    try:
+        with socket.create_connection(address, timeout=5) as client:
+            return b"".join(iter(lambda: client.recv(1 << 18), b""))
+    except OSError:
+        return b""
 
 
 @pytest.fixture
@@ -36,7 +46,7 @@ def listening() -> Iterator[tuple[str, int]]:
 @pytest.mark.integration
 def test_unix_source() -> None:
     """Over a UNIX socket the master's pid is proven, for the kernel names the same one."""
-    with uwsgi() as server:
+    with accepting() as server:
         document_pid = msgspec.json.decode(server.document())["pid"]
         assert document_pid == server.pid
         assert prove(document_pid, peer_pid=peer_pid(server.stats), listener=None) == Proof(server.pid, None)
@@ -46,7 +56,7 @@ def test_unix_source() -> None:
 @pytest.mark.integration
 def test_unix_source_for_another_user() -> None:
     """Over a UNIX socket no privilege is needed."""
-    with uwsgi("--chmod-socket=666") as server:
+    with accepting("--chmod-socket=666") as server:
         server.directory.chmod(0o755)
         proof = as_nobody(lambda: prove(server.pid, peer_pid=peer_pid(server.stats), listener=None))
         assert proof == Proof(server.pid, None)
@@ -64,7 +74,7 @@ def test_unix_source_of_another_process() -> None:
 def test_nested_pid_namespace(tmp_path: Path) -> None:
     """A master in a PID namespace of its own calls itself 1; the reason says so and what it is here."""
     binary = wrapped(tmp_path, uwsgi_binary(), "unshare --pid --fork --kill-child")
-    with uwsgi(binary=binary) as server:
+    with accepting(binary=binary) as server:
         document_pid = msgspec.json.decode(server.document())["pid"]
         seen = peer_pid(server.stats)
         assert document_pid == 1
@@ -106,9 +116,7 @@ client.connect({path!r})
 pid = struct.unpack("iII", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
 print(pid, prove({os.getpid()}, peer_pid=pid, listener=None).reason)
 """
-        assert python_in("--pid --mount-proc", code).startswith(
-            "0 uWSGI runs in a PID namespace that the exporter"
-        )
+        assert python_in("--pid --mount-proc", code).startswith("0 uWSGI runs in a PID namespace that the exporter")
 
 
 @as_root
@@ -159,7 +167,7 @@ def test_tcp_source() -> None:
     """Over TCP on this machine the master is proven by the listening socket that it holds."""
     address = ("127.0.0.1", free_port())
     with uwsgi("--stats", f"{address[0]}:{address[1]}", stats=False) as server:
-        wait_until(lambda: accepts(address), what="the stats server")
+        wait_until(lambda: b'"accepting":1' in document(address), what="the worker to accept")
         assert prove(server.pid, peer_pid=None, listener=address) == Proof(server.pid, None)
 
 
@@ -178,7 +186,9 @@ def test_tcp_listener_on_any_address(bound: str) -> None:
 
 def test_tcp_source_of_another_process(listening: tuple[str, int]) -> None:
     """A document of a process that does not listen there is not proven."""
-    reason = prove(os.getppid(), peer_pid=None, listener=listening).reason
+    with subprocess.Popen(["sleep", "60"]) as other:
+        reason = prove(other.pid, peer_pid=None, listener=listening).reason
+        other.kill()
     assert reason
     assert f"here that is not who listens on port {listening[1]}" in reason
 
@@ -221,9 +231,7 @@ def test_same_network_for_another_user() -> None:
             ours = os.readlink("/proc/self/ns/net")
             wait_until(lambda: os.readlink(f"/proc/{away.pid}/ns/net") != ours)
             pid = os.getpid()
-            assert as_nobody(
-                lambda: (same_network(pid), same_network(away.pid), same_network(2**22 + 1))
-            ) == (
+            assert as_nobody(lambda: (same_network(pid), same_network(away.pid), same_network(2**22 + 1))) == (
                 True,
                 False,
                 None,

@@ -92,9 +92,7 @@ def test_tcp_queue(family: sock_diag.Family, host: str, spelled: str) -> None:
         waiting = clients(listening, 5)
         wait_until(lambda: find(family, listening).queue == len(waiting), what="the handshakes")
         port = listening.getsockname()[1]
-        assert find(family, listening) == sock_diag.Listener(
-            inode(listening), family, f"{spelled}:{port}", 5, 37
-        )
+        assert find(family, listening) == sock_diag.Listener(inode(listening), family, f"{spelled}:{port}", 5, 37)
         assert sock_diag.inet_name(host, port) == f"{spelled}:{port}"
 
 

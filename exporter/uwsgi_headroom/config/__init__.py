@@ -10,6 +10,7 @@ from uwsgi_headroom import source
 from uwsgi_headroom.errors import AddressError, ConfigError
 from uwsgi_headroom.logs import Format
 from uwsgi_headroom.reader import TIMEOUT_SECONDS
+from uwsgi_headroom.sampler import SAMPLES_A_SECOND
 from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix
 
 LISTEN_ADDRESS = "127.0.0.1:9238"
@@ -35,11 +36,23 @@ class ServerConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class Settings:
+    """How every server is watched. windows: lengths in seconds, ascending; figures of single workers for the last."""
+
+    samples_a_second: float = SAMPLES_A_SECOND
+    windows: tuple[float, ...] = (60.0, 300.0)
+
+
+SETTINGS = Settings()
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """Everything `serve` needs to know."""
 
     servers: tuple[ServerConfig, ...] = ()
     listen: tuple[tuple[str, int], ...] = field(default_factory=lambda: (listen_address(LISTEN_ADDRESS),))
+    settings: Settings = SETTINGS
     log_level: str = "info"
     log_format: Format = "logfmt"
 

@@ -29,9 +29,12 @@ class Host:
         if proof.pid is None:
             return HostFacts(off=proof.reason, backlogs=backlogs)
         pids = [worker.pid for worker in snapshot.workers if worker.pid]
+        processes = self._processes.read(proof.pid, pids)
+        # uWSGI's cpu-affinity pins its workers one by one, and its master not at all.
+        allowed = {cpu for process in processes.values() for cpu in process.affinity or ()}
         return HostFacts(
-            processes=self._processes.read(proof.pid, pids),
+            processes=processes,
             backlogs=backlogs,
-            cpus=usable_cpus(proof.pid),
+            cpus=usable_cpus(proof.pid, affinity=allowed or None),
             overflows=listen_overflows(proof.pid),
         )

@@ -5,8 +5,7 @@ sock_diag.h, unix_diag.h and inet_diag.h; constants keep the names they have the
 For a listening socket the kernel gives the connections waiting to be accepted as `rqueue` and the limit as
 `wqueue`; the limit is the backlog that was asked for or net.core.somaxconn, whichever is less.
 
-What fails is an `OSError` whose text is a sentence for operators. The caller shows it; it is nobody's
-bug.
+What fails is an `OSError` whose text is a sentence for operators, to be shown as the reason.
 """
 
 from __future__ import annotations
@@ -61,8 +60,7 @@ def listeners(family: Family, inodes: Container[int] | None = None) -> list[List
 def inet_name(host: str, port: int) -> str | None:
     """The `Listener.name` of a TCP socket bound to a numeric address; None if `host` is not one.
 
-    As lenient as inet_addr(3), through which uWSGI binds: `127.1` is 127.0.0.1, and nothing at all is
-    0.0.0.0.
+    As lenient as inet_addr(3), through which uWSGI binds: `127.1` is 127.0.0.1. No host at all is 0.0.0.0.
     """
     try:
         if ":" in host:

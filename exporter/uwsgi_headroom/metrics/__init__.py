@@ -15,6 +15,7 @@ from uwsgi_headroom.metrics import (
     custom,
     emperor,
     exporter,
+    integrals,
     legion,
     lock,
     process,
@@ -22,6 +23,7 @@ from uwsgi_headroom.metrics import (
     server,
     socket,
     spooler,
+    window,
     worker,
 )
 from uwsgi_headroom.metrics.subject import Scrape, Subject, scrape
@@ -33,6 +35,8 @@ MODULES: tuple[Callable[[Scrape], Iterator[Metric]], ...] = (
     process.families,
     affinity.families,
     socket.families,
+    integrals.families,
+    window.families,
     app.families,
     cache.families,
     spooler.families,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
+from uwsgi_headroom.analysis.figures import total
 from uwsgi_headroom.metrics.family import gauge
 from uwsgi_headroom.metrics.subject import Scrape
 
@@ -16,21 +17,21 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield gauge(
         "uwsgi_threads_configured",
         "Configured capacity: threads over all worker slots, never spawned ones of cheaper mode included.",
-        [(server.labels, total(worker.threads for worker in server.snapshot.workers)) for server in servers],
+        [(server.labels, total([worker.threads for worker in server.snapshot.workers])) for server in servers],
     )
     yield gauge(
         "uwsgi_threads_available",
         "Available capacity: threads of workers that are up and accepting.",
-        [(server.labels, total(worker.available_threads for worker in server.snapshot.workers)) for server in servers],
+        [
+            (server.labels, total([worker.available_threads for worker in server.snapshot.workers]))
+            for server in servers
+        ],
     )
     yield gauge(
         "uwsgi_threads_busy",
         "Threads serving a request at the moment of the read.",
-        [(server.labels, total(worker.busy_threads for worker in server.snapshot.workers)) for server in servers],
+        [
+            (server.labels, total([server.reading.busy_threads(worker) for worker in server.snapshot.workers]))
+            for server in servers
+        ],
     )
-
-
-def total(values: Iterable[int | None]) -> int | None:
-    """The sum, or None if there is nothing to sum or a part of it is unknown."""
-    known = list(values)
-    return None if not known else sum(value for value in known if value is not None) if None not in known else None

@@ -24,8 +24,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         [(labels, it.pid > 0) for labels, it in crons],
     )
     yield gauge(
-        "uwsgi_cron_last_start_time_seconds",
-        "When the command was last started, in epoch seconds; absent before the first time.",
+        "uwsgi_cron_start_time_seconds",
+        "When the command that is running was started, in epoch seconds; absent while it is not running.",
         [(labels, it.started_at or None) for labels, it in crons],
     )
 

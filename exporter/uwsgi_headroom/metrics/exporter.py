@@ -32,4 +32,14 @@ def families(scrape: Scrape) -> Iterator[Metric]:
             for reason in REASONS
         ],
     )
+    yield gauge(
+        "uwsgi_exporter_sampling_duty_ratio",
+        "Part of the time that reading the server takes; the interval stretches to keep it under 0.01.",
+        [(subject.labels(), subject.pace.duty) for subject in scrape.subjects],
+    )
+    yield gauge(
+        "uwsgi_exporter_sampling_interval_seconds",
+        "Mean time from one sample to the next, as wanted or as the budget allows.",
+        [(subject.labels(), subject.pace.interval) for subject in scrape.subjects],
+    )
     yield from _process.collect()

@@ -20,7 +20,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield gauge(
         "uwsgi_legion_lord",
         "Whether this node is the lord.",
-        [(labels, it.is_lord) for labels, it in legions],
+        [(labels, None if it.lord_since is None else it.lord_since > 0) for labels, it in legions],
     )
     yield gauge("uwsgi_legion_valor", "This node's valor.", [(labels, it.valor) for labels, it in legions])
     yield gauge(

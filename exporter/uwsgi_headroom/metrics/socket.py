@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.kernel.backlogs import Backlog
 from uwsgi_headroom.metrics.family import counter, gauge
-from uwsgi_headroom.metrics.subject import Scrape, Server
+from uwsgi_headroom.metrics.subject import Scrape
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
@@ -16,7 +15,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     queues = [
         (server.subject.labels(socket=name), backlog)
         for server in scrape.servers
-        for name, backlog in listen_queues(server).items()
+        for name, backlog in server.reading.listen_queues().items()
     ]
     yield gauge(
         "uwsgi_socket_queue_length",
@@ -40,7 +39,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         [
             (server.labels, max(lengths))
             for server in scrape.servers
-            if (lengths := [it.queue for it in listen_queues(server).values() if it.queue is not None])
+            if (lengths := [it.queue for it in server.reading.listen_queues().values() if it.queue is not None])
         ],
     )
     overflows = [(server.labels, it) for server in scrape.servers if (it := server.reading.host.overflows)]
@@ -54,14 +53,3 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "Connections dropped at TCP listeners for any reason, in the server's whole network namespace.",
         [(labels, it.drops) for labels, it in overflows],
     )
-
-
-def listen_queues(server: Server) -> dict[str, Backlog]:
-    """Each socket's queue: the kernel's word, else uWSGI's own where it has one (TCP), else none."""
-    queues: dict[str, Backlog] = {}
-    for socket in server.snapshot.sockets:
-        backlog = server.reading.host.backlogs.get(socket.name) or Backlog(None, None, "not asked")
-        if backlog.queue is None and socket.queue is not None:
-            backlog = Backlog(socket.queue, socket.limit, None)
-        queues[socket.name] = backlog
-    return queues

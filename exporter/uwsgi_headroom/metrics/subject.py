@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.errors import ReadError, Reason
+from uwsgi_headroom.integrals import Totals
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics.family import LabelSet
 from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.sampler import Pace
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.others import EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker
@@ -16,11 +19,16 @@ from uwsgi_headroom.stats.server import Snapshot, Worker
 
 @dataclass(frozen=True)
 class Subject:
-    """What came of reading one server: `outcome` is a reading or the reason why there is none."""
+    """What came of reading one server: `outcome` is a reading or the reason why there is none, `figures` those of each
+    window that the history reaches into, the longest last."""
 
     name: str
+    address: str
     outcome: Reading | ReadError
     read_errors: Mapping[Reason, int]
+    totals: Totals
+    pace: Pace
+    figures: Sequence[Figures]
 
     @property
     def reading(self) -> Reading | None:

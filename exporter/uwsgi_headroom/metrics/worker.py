@@ -32,7 +32,11 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield gauge(
         "uwsgi_worker_busy_threads",
         "Threads serving a request at the moment of the read.",
-        [(labels, worker.busy_threads) for labels, worker in workers],
+        [
+            (labels, server.reading.busy_threads(worker))
+            for server in scrape.servers
+            for labels, worker in server.workers
+        ],
     )
     yield gauge(
         "uwsgi_worker_threads",
@@ -79,9 +83,9 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "uwsgi_worker_oldest_request_age_seconds",
         "Age of the oldest request in service, to about a second; absent while there is none.",
         [
-            (labels, max(0.0, server.reading.time - worker.oldest_request_start))
+            (labels, max(0.0, server.reading.time - min(worker.request_starts)))
             for server in scrape.servers
             for labels, worker in server.workers
-            if worker.oldest_request_start is not None
+            if worker.request_starts and not server.reading.is_ghost(worker)
         ],
     )

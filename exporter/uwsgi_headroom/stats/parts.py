@@ -46,8 +46,8 @@ class Spooler(Struct, frozen=True):
 
 
 class Cron(Struct, frozen=True):
-    """A cron line. Fields of the schedule are as in crontab, -1 for any, -N for every N. `pid` is -1 while idle
-    and `started_at` epoch seconds of the last start."""
+    """A cron line. Fields of the schedule are as in crontab, -1 for any, -N for every N. `pid` is -1 while idle;
+    `started_at` is in epoch seconds while the command runs, and 0 again when it has ended."""
 
     minute: int = -1
     hour: int = -1
@@ -67,12 +67,13 @@ class LegionMember(Struct, frozen=True):
 
 
 class Legion(Struct, frozen=True):
-    """A legion this instance is a member of. `is_lord` is 1 on the node that holds the lord's role."""
+    """A legion this instance is a member of. `lord_since` is the epoch second since when it
+    is the lord, 0 while it is not; `members` are the others."""
 
     name: str = field(default="", name="legion")
     valor: int | None = None
     quorum: int | None = None
-    is_lord: int | None = field(default=None, name="i_am_the_lord")
+    lord_since: int | None = field(default=None, name="i_am_the_lord")
     members: tuple[LegionMember, ...] = ()
 
 

@@ -26,7 +26,7 @@ class Worker(Struct, frozen=True):
     static_requests: those of them that add no running time.
     running_time: seconds spent in completed requests, over all threads. None after the host's clock was set back in
         the middle of a request, which wraps the field.
-    last_spawn, oldest_request_start: epoch seconds, whole.
+    last_spawn and request_starts (of the requests in service): epoch seconds, whole.
     """
 
     worker_id: int
@@ -45,7 +45,7 @@ class Worker(Struct, frozen=True):
     transmitted_bytes: int | None
     resident_bytes: int | None
     last_spawn: int | None
-    oldest_request_start: int | None
+    request_starts: tuple[int, ...]
     apps: tuple[App, ...]
 
     @property
@@ -131,7 +131,7 @@ def _worker(worker_id: int, raw: RawWorker) -> Worker:
         transmitted_bytes=raw.tx,
         resident_bytes=raw.rss or None,
         last_spawn=raw.last_spawn or None,
-        oldest_request_start=min(starts, default=None),
+        request_starts=tuple(starts),
         apps=raw.apps,
     )
 

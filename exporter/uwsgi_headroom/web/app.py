@@ -37,10 +37,8 @@ def application(fleet: Fleet) -> Starlette:
         return Response(body, headers=headers)
 
     async def index(_request: Request) -> Response:
-        readers = fleet.readers()
-        return HTMLResponse(
-            page.render(readers, await fleet.look(timeout=SCRAPE_TIMEOUT_SECONDS)), headers=page.HEADERS
-        )
+        subjects = await fleet.look(timeout=SCRAPE_TIMEOUT_SECONDS)
+        return HTMLResponse(page.render(subjects), headers=page.HEADERS)
 
     async def alive(_request: Request) -> Response:
         return PlainTextResponse("uwsgi-headroom is up\n")

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from html import escape
 
 from uwsgi_headroom import __version__
+from uwsgi_headroom.analysis.figures import total
 from uwsgi_headroom.errors import ReadError
-from uwsgi_headroom.metrics import capacity
-from uwsgi_headroom.metrics.socket import listen_queues
 from uwsgi_headroom.metrics.subject import Subject, scrape
-from uwsgi_headroom.reader import Reader
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.others import EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.stats.server import Snapshot
@@ -39,10 +37,9 @@ code { font-size: .9em; overflow-wrap: anywhere } .dim { opacity: .75 }
 """
 
 
-def render(readers: Sequence[Reader], subjects: Sequence[Subject]) -> str:
+def render(subjects: Sequence[Subject]) -> str:
     """The whole page."""
-    addresses = {reader.name: str(reader.address) for reader in readers}
-    rows = "".join(_row(subject, addresses.get(subject.name, "")) for subject in subjects)
+    rows = "".join(_row(subject) for subject in subjects)
     down = sum(isinstance(subject.outcome, ReadError) for subject in subjects)
     state = f"{len(subjects)} server{'s' if len(subjects) != 1 else ''}, {down} that cannot be read"
     table = f"<table><thead><tr><th>Server<th>State<th>What is there<th>Notes</tr></thead><tbody>{rows}</tbody></table>"
@@ -58,14 +55,14 @@ def render(readers: Sequence[Reader], subjects: Sequence[Subject]) -> str:
 """
 
 
-def _row(subject: Subject, address: str) -> str:
+def _row(subject: Subject) -> str:
     if isinstance(subject.outcome, ReadError):
         state, what, notes = '<span class="down">✗ down</span>', "", [str(subject.outcome)]
     else:
         state, what, notes = '<span class="up">✓ up</span>', _what(subject.outcome), _notes(subject)
     items = "".join(f"<li>{escape(note)}" for note in notes)
     return (
-        f'<tr><td><b>{escape(subject.name)}</b><br><code class="dim">{escape(address)}</code>'
+        f'<tr><td><b>{escape(subject.name)}</b><br><code class="dim">{escape(subject.address)}</code>'
         f"<td>{state}<td>{escape(what)}<td><ul>{items}</ul></tr>"
     )
 
@@ -74,8 +71,8 @@ def _what(reading: Reading) -> str:
     snapshot = reading.snapshot
     match snapshot:
         case Snapshot():
-            threads = capacity.total(worker.threads for worker in snapshot.workers)
-            busy = capacity.total(worker.busy_threads for worker in snapshot.workers)
+            threads = total([worker.threads for worker in snapshot.workers])
+            busy = total([reading.busy_threads(worker) for worker in snapshot.workers])
             of = f", {busy} of {threads} threads busy" if threads is not None else ""
             return f"uWSGI {snapshot.version}: {len(snapshot.workers)} workers{of}"
         case EmperorSnapshot():
@@ -92,9 +89,9 @@ def _notes(subject: Subject) -> list[str]:
             notes.append(f"No process facts: {server.reading.host.off}")
         notes += [
             f"The queue of {name} cannot be measured: {backlog.reason}"
-            for name, backlog in listen_queues(server).items()
+            for name, backlog in server.reading.listen_queues().items()
             if backlog.queue is None
         ]
-        if capacity.total(worker.threads for worker in server.snapshot.workers) is None:
+        if total([worker.threads for worker in server.snapshot.workers]) is None:
             notes.append("No threads: uWSGI runs with stats-no-cores, so busy threads and capacity are unknown")
     return notes

@@ -1,0 +1,27 @@
+# A target makes what it needs (.venv and the like), and anew when it no longer fits: app/environments.py.
+PYTHON ?= python3
+PORT ?= 9238
+
+.PHONY: help demo test lint clean
+.DEFAULT_GOAL := help
+
+help:  ## print this list
+	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST))
+
+demo:  ## see it: a loaded uWSGI and the exporter beside it, until Ctrl-C (PORT=9238, PYTHON=python3)
+	@exec $(PYTHON) -m app.demo --port $(PORT)
+
+# promtool may have been put into .venv/bin, and tests look for it on PATH.
+test:  ## run all tests, the ones with real servers included
+	@$(PYTHON) -m app.testing test
+	@PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python -m pytest $(ARGS)
+
+lint:  ## check style, formatting and types
+	@$(PYTHON) -m app.testing lint
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy -p uwsgi_headroom -p app
+
+clean:  ## remove the environments and everything generated
+	rm -rf .venv .venv-uwsgi .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist exporter/*.egg-info
+	find app exporter tests -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,108 @@
+"""How evenly the workers share the requests, and what unevenness costs.
+
+Shares alone say nothing: workers of one socket take requests as the kernel wakes them, and an idle uWSGI is uneven by
+nature. What tells harm from chance is the response time of each worker beside the load of its interpreter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+from uwsgi_headroom.analysis.littles_law import ratio
+from uwsgi_headroom.window import Window, WorkerWindow
+
+ENOUGH_REQUESTS = 100
+"""Fewer than these, in the calm workers together, support no comparison of response times."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFigures:
+    """share: its part of the requests; response_time: seconds; interpreter_load: CPU seconds a second, of the one CPU
+    that one CPython interpreter can use; concurrency: mean busy threads."""
+
+    worker_id: int
+    requests: int
+    share: float | None
+    response_time: float | None
+    interpreter_load: float | None
+    concurrency: float | None
+    active: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """hot_ratio: workers x largest share, 1 is even; noise_floor: below it unevenness is chance; fairness: Jain's, 1 is
+    even; calm_response_time: of the half of the workers with the lower interpreter load; cost: the part of the mean
+    response time that evening out could remove, 0 to 1. hottest: the worker with the largest share."""
+
+    workers: tuple[WorkerFigures, ...]
+    hot_ratio: float | None
+    noise_floor: float | None
+    fairness: float | None
+    calm_response_time: float | None
+    cost: float | None
+    hottest: WorkerFigures | None
+
+
+def balance(window: Window) -> Balance:
+    """Compare the workers of a window. Only those that accepted requests for half of it count as active."""
+    requests = sum(worker.requests for worker in window.workers)
+    figures = tuple(_figures(window, worker, requests) for worker in window.workers)
+    active = [it for it in figures if it.active]
+    counts = [it.requests for it in active]
+    calm = _calm(window, active)
+    response_time = _response_time(window.workers)
+    return Balance(
+        workers=figures,
+        hot_ratio=ratio(len(active) * max(counts, default=0), requests) if counts else None,
+        noise_floor=noise_floor(len(active), requests),
+        fairness=fairness(counts),
+        calm_response_time=calm,
+        cost=max(0.0, 1 - calm / response_time) if calm is not None and response_time else None,
+        hottest=max(active, key=lambda it: it.requests) if requests and active else None,
+    )
+
+
+def noise_floor(workers: int, requests: int) -> float | None:
+    """The hot ratio that even odds exceed once in several hundred windows.
+
+    A worker's count is binomial with p = 1/N; three standard deviations over its mean R/N is 1 + 3 sqrt((N-1)/R).
+    """
+    return 1 + 3 * sqrt((workers - 1) / requests) if workers > 0 and requests > 0 else None
+
+
+def fairness(counts: list[int]) -> float | None:
+    """Jain's index: (Σx)² / (n Σx²), 1 for all alike and 1/n for one taking everything.
+
+    R. Jain, D. Chiu, W. Hawe, DEC Research Report TR-301, 1984.
+    """
+    return ratio(sum(counts) ** 2, len(counts) * sum(count * count for count in counts))
+
+
+def _figures(window: Window, worker: WorkerWindow, requests: int) -> WorkerFigures:
+    cpu, busy = worker.cpu_seconds, worker.busy_seconds
+    return WorkerFigures(
+        worker_id=worker.worker_id,
+        requests=worker.requests,
+        share=ratio(worker.requests, requests),
+        response_time=_response_time((worker,)),
+        interpreter_load=None if cpu is None else ratio(cpu, window.seconds),
+        concurrency=None if busy is None else ratio(busy, window.observed_seconds),
+        active=worker.up_seconds >= window.observed_seconds / 2 > 0,
+    )
+
+
+def _response_time(workers: tuple[WorkerWindow, ...]) -> float | None:
+    running = [worker.running_time for worker in workers if worker.running_time is not None]
+    timed = sum(worker.requests - worker.static_requests for worker in workers)
+    return ratio(sum(running), timed) if running else None
+
+
+def _calm(window: Window, active: list[WorkerFigures]) -> float | None:
+    """Response time over the half of the active workers with the lower interpreter load, if it served enough."""
+    loaded = sorted((it.interpreter_load, it.worker_id) for it in active if it.interpreter_load is not None)
+    calm = {worker_id for _, worker_id in loaded[: len(loaded) // 2]}
+    workers = tuple(worker for worker in window.workers if worker.worker_id in calm)
+    enough = sum(worker.requests - worker.static_requests for worker in workers) >= ENOUGH_REQUESTS
+    return _response_time(workers) if enough else None

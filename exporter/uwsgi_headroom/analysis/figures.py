@@ -1,0 +1,47 @@
+"""All figures of one window together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from uwsgi_headroom.analysis.balance import Balance, balance
+from uwsgi_headroom.analysis.capacity import Headroom, headroom
+from uwsgi_headroom.analysis.littles_law import Flow, flow
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.window import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a window says. configured and available: threads, None where uWSGI names none."""
+
+    window: Window
+    flow: Flow
+    balance: Balance
+    headroom: Headroom
+    configured: int | None
+    available: int | None
+
+
+def figures(window: Window, reading: Reading) -> Figures:
+    """The figures of a window that ends with this reading of a server."""
+    assert isinstance(reading.snapshot, Snapshot)
+    workers = reading.snapshot.workers
+    available = total([worker.available_threads for worker in workers])
+    rates, shares = flow(window), balance(window)
+    cpus = reading.host.cpus
+    return Figures(
+        window=window,
+        flow=rates,
+        balance=shares,
+        headroom=headroom(rates, shares, available, cpus.count if cpus else None),
+        configured=total([worker.threads for worker in workers]),
+        available=available,
+    )
+
+
+def total(values: list[int | None]) -> int | None:
+    """The sum, or None if there is nothing to sum or a part of it is unknown."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None

@@ -1,0 +1,217 @@
+"""Readings to totals that only grow: what Prometheus calls counters, made from samples.
+
+What happens between two scrapes cannot be had otherwise. Totals still aggregate: any number of Prometheus servers, at
+any interval, take rates of them. Rules that live here:
+
+* Between two samples a level (busy threads, queue length) is taken to have moved in a straight line; over jittered
+  samples the error is random and averages out, at sqrt(L/n)/L for n samples of a mean level L.
+* A stretch without samples (a failed read, a pause longer than `longest_step`, a full reload) is a gap: it is counted
+  as one and adds to no level's integral. uWSGI's own counters survive a gap; a level does not.
+* uWSGI's counters go back to zero in a full reload only, and that shows: a worker was spawned and its count of spawns
+  did not grow. Any other fall is one of its races (two threads, one unlocked ++) and adds nothing.
+* CPU time is a process's own: it begins again with each new process.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.stats.server import Snapshot, Worker
+
+OCCUPANCY_BOUNDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1.0)
+"""Upper bounds of the histogram of busy / available threads; 0.99 sets "all of them" apart from "nearly all"."""
+
+
+@dataclass(slots=True)
+class WorkerTotals:
+    """One worker slot since the exporter's first sample of it. Counts, and times in seconds.
+
+    busy_seconds: over all its threads; up_seconds: time it accepted requests; resident_bytes alone is a level, the
+    latest. None where uWSGI or the kernel never said.
+    """
+
+    requests: int = 0
+    static_requests: int = 0
+    running_time: float | None = None
+    busy_seconds: float | None = None
+    up_seconds: float = 0.0
+    cpu_seconds: float | None = None
+    resident_bytes: int | None = None
+    exceptions: int = 0
+    harakiris: int = 0
+    respawns: int = 0
+
+
+@dataclass(slots=True)
+class Totals:
+    """One server since the exporter's first sample of it.
+
+    observed_seconds is covered by samples and gap_seconds is not; together they are all the time since. full_seconds:
+    every available thread was busy. occupancy counts samples by `OCCUPANCY_BOUNDS`, the last one those above all.
+    """
+
+    samples: int = 0
+    observed_seconds: float = 0.0
+    gap_seconds: float = 0.0
+    full_seconds: float = 0.0
+    reloads: int = 0
+    occupancy: list[int] = field(default_factory=lambda: [0] * (len(OCCUPANCY_BOUNDS) + 1))
+    occupancy_sum: float = 0.0
+    workers: list[WorkerTotals] = field(default_factory=list)
+    queue_seconds: dict[str, float] = field(default_factory=dict)
+
+
+class Integrals:
+    """The totals of one server, and the last sample, which the next one is joined to. Time is monotonic seconds."""
+
+    def __init__(self) -> None:
+        self.totals = Totals()
+        self._before: Reading | None = None
+        self._until: float | None = None  # how far the time is accounted for
+        self._broken = False
+
+    def miss(self, at: float) -> None:
+        """A read failed at this instant: the time since the last word is a gap, and so will be what follows it."""
+        self._gap_to(at)
+        self._broken = True
+
+    def add(self, reading: Reading, longest_step: float) -> None:
+        """Add a sample. A reading that is no server's, or not newer than the last, adds nothing."""
+        snapshot = reading.snapshot
+        before = self._before
+        if not isinstance(snapshot, Snapshot) or (before is not None and reading.at <= before.at):
+            return
+        totals = self.totals
+        earlier: tuple[Worker, ...] = (
+            before.snapshot.workers if before and isinstance(before.snapshot, Snapshot) else ()
+        )
+        totals.workers += [WorkerTotals() for _ in range(len(snapshot.workers) - len(totals.workers))]
+        reloaded = is_reload(earlier, snapshot.workers)
+        totals.reloads += reloaded
+        bridged = before is not None and not self._broken and not reloaded and reading.at - before.at <= longest_step
+        step = reading.at - before.at if before and bridged else 0.0
+        for index, (total, now) in enumerate(zip(totals.workers, snapshot.workers, strict=False)):
+            then = earlier[index] if index < len(earlier) else None
+            _count(total, then, now, reloaded)
+            _add_process(total, before, then, reading, now)
+            _add_levels(total, _levels(before, then), _levels(reading, now), step)
+        if before and bridged:
+            totals.observed_seconds += step
+            totals.full_seconds += step * (_is_full(before) + _is_full(reading)) / 2
+            self._until = reading.at
+        else:
+            self._gap_to(reading.at)
+        self._add_queues(before, reading, step)
+        self._add_occupancy(reading)
+        totals.samples += 1
+        self._before, self._broken = reading, False
+
+    def _gap_to(self, at: float) -> None:
+        if self._until is not None:
+            self.totals.gap_seconds += max(0.0, at - self._until)
+        self._until = at
+
+    def _add_queues(self, before: Reading | None, reading: Reading, step: float) -> None:
+        earlier = before.listen_queues() if before else {}
+        for name, backlog in reading.listen_queues().items():
+            if backlog.queue is None:
+                continue
+            then = earlier.get(name)
+            area = step * (then.queue + backlog.queue) / 2 if then and then.queue is not None else 0.0
+            self.totals.queue_seconds[name] = self.totals.queue_seconds.get(name, 0.0) + area
+
+    def _add_occupancy(self, reading: Reading) -> None:
+        busy, available = _occupied(reading)
+        if not available:
+            return
+        ratio = min(1.0, busy / available)
+        self.totals.occupancy[bisect_left(OCCUPANCY_BOUNDS, ratio)] += 1
+        self.totals.occupancy_sum += ratio
+
+
+def is_reload(before: tuple[Worker, ...], now: tuple[Worker, ...]) -> bool:
+    """Whether uWSGI's master began anew in between: every spawn adds to a worker's respawns, unless that began anew."""
+    return any(
+        then.respawns is not None
+        and later.respawns is not None
+        and (
+            later.respawns < then.respawns or (later.respawns == then.respawns and later.last_spawn != then.last_spawn)
+        )
+        for then, later in zip(before, now, strict=False)
+    )
+
+
+def _count(total: WorkerTotals, then: Worker | None, now: Worker, reloaded: bool) -> None:
+    """uWSGI's own counters. After a reload what they hold is what came since."""
+    if now.running_time is not None:
+        total.running_time = total.running_time or 0.0
+    if then is None:
+        return
+    total.requests += int(_grown(then.requests, now.requests, reloaded))
+    total.static_requests += int(_grown(then.static_requests, now.static_requests, reloaded))
+    total.exceptions += int(_grown(then.exceptions, now.exceptions, reloaded))
+    total.harakiris += int(_grown(then.harakiris, now.harakiris, reloaded))
+    total.respawns += int(_grown(then.respawns, now.respawns, reloaded))
+    if total.running_time is not None:
+        total.running_time += _grown(then.running_time, now.running_time, reloaded)
+
+
+def _grown(then: float | None, now: float | None, reloaded: bool) -> float:
+    if then is None or now is None:
+        return 0
+    return now if reloaded else max(0, now - then)
+
+
+def _add_process(
+    total: WorkerTotals, before: Reading | None, then: Worker | None, reading: Reading, now: Worker
+) -> None:
+    process = reading.host.processes.get(now.pid or 0)
+    if process is None:
+        return
+    total.resident_bytes = process.resident_bytes
+    seconds = _cpu_seconds(process)
+    if seconds is None:
+        return
+    earlier = before.host.processes.get(then.pid or 0) if before and then else None
+    if before is None:
+        used = 0.0
+    elif earlier and earlier.pid == process.pid and earlier.start_time == process.start_time:
+        used = max(0.0, seconds - (_cpu_seconds(earlier) or 0.0))
+    else:
+        used = seconds if now.last_spawn and then and now.last_spawn != then.last_spawn else 0.0
+    total.cpu_seconds = (total.cpu_seconds or 0.0) + used
+
+
+def _cpu_seconds(process: WorkerProcess) -> float | None:
+    user, system = process.cpu_user_seconds, process.cpu_system_seconds
+    return None if user is None or system is None else user + system
+
+
+def _add_levels(total: WorkerTotals, then: tuple[int | None, bool], now: tuple[int | None, bool], step: float) -> None:
+    """Join two samples of (busy threads, accepting) that are `step` seconds apart."""
+    (busy_then, up_then), (busy, up) = then, now
+    if busy is not None:
+        area = step * (busy_then + busy) / 2 if busy_then is not None else 0.0
+        total.busy_seconds = (total.busy_seconds or 0.0) + area
+    total.up_seconds += step * (up_then + up) / 2
+
+
+def _levels(reading: Reading | None, worker: Worker | None) -> tuple[int | None, bool]:
+    if reading is None or worker is None:
+        return None, False
+    return reading.busy_threads(worker), worker.accepting
+
+
+def _occupied(reading: Reading) -> tuple[int, int]:
+    """Busy and available threads; 0 of 0 where uWSGI names no threads."""
+    assert isinstance(reading.snapshot, Snapshot)
+    workers = reading.snapshot.workers
+    return sum(reading.busy_threads(it) or 0 for it in workers), sum(it.available_threads or 0 for it in workers)
+
+
+def _is_full(reading: Reading) -> bool:
+    busy, available = _occupied(reading)
+    return busy >= available > 0

@@ -1,0 +1,160 @@
+"""Totals to windows: what happened in the last N seconds, whoever asks and whenever.
+
+A history keeps one row a second for an hour. A row holds every total as a fixed-point number modulo 2**32, so that the
+difference of any two rows is exact (to a count, or to 0.1 ms) and a window costs two rows however long it is. A row
+takes 28 bytes a worker: 101 kB a worker for the hour.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections import deque
+from dataclasses import dataclass
+
+from uwsgi_headroom.integrals import Totals, WorkerTotals
+
+HISTORY_SECONDS = 3600
+ROW_SECONDS = 1.0
+
+_TICKS = 10_000  # a second; a window may so hold 119 hours of thread time
+_MODULO = 2**32
+_PAGE = 1024  # bytes; resident memory up to 4 TiB
+_SERVER_COLUMNS = 7  # then one a socket, then _WORKER_COLUMNS a worker
+_WORKER_COLUMNS = 7
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerWindow:
+    """What one worker did in a window: counts, and times in seconds; None where it is not known.
+
+    resident_bytes at the window's end, and by how much they grew (negative: shrank) since its start.
+    """
+
+    worker_id: int
+    requests: int
+    static_requests: int
+    running_time: float | None
+    busy_seconds: float | None
+    up_seconds: float
+    cpu_seconds: float | None
+    resident_bytes: int | None
+    resident_growth: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What a server did between two rows of its history.
+
+    asked: the length that was wanted, in seconds; seconds: the length it has, less while the history is younger.
+    observed_seconds of it are covered by samples, full_seconds of them with every available thread busy.
+    queue_seconds: by socket, the integral of the listen queue's length.
+    """
+
+    asked: float
+    seconds: float
+    observed_seconds: float
+    full_seconds: float
+    gap_seconds: float
+    reloads: int
+    exceptions: int
+    harakiris: int
+    respawns: int
+    workers: tuple[WorkerWindow, ...]
+    queue_seconds: dict[str, float]
+
+
+class History:
+    """An hour of totals, a row a second. It begins anew when the number of workers or their sockets change."""
+
+    def __init__(self) -> None:
+        self._times: deque[float] = deque(maxlen=HISTORY_SECONDS)
+        self._rows: deque[array[int]] = deque(maxlen=HISTORY_SECONDS)
+        self._sockets: tuple[str, ...] = ()
+        self._latest = Totals()
+
+    def add(self, at: float, totals: Totals) -> None:
+        """Keep the totals of this monotonic instant, unless the last row is younger than a second."""
+        if self._times and at - self._times[-1] < ROW_SECONDS:
+            return
+        row = array("I", (value % _MODULO for value in _columns(totals)))
+        sockets = tuple(totals.queue_seconds)
+        if self._rows and (len(row) != len(self._rows[-1]) or sockets != self._sockets):
+            self._times.clear()
+            self._rows.clear()
+        self._sockets, self._latest = sockets, totals
+        self._times.append(at)
+        self._rows.append(row)
+
+    def window(self, seconds: float, until: float | None = None) -> Window | None:
+        """The last `seconds` before the latest row, or before the row at `until`; None with fewer than two rows."""
+        last = len(self._times) - 1 if until is None else bisect_right(self._times, until) - 1
+        if last < 1:
+            return None
+        # Rows are a second apart and a little: the row nearest to the wanted start, not always the one before it.
+        first = bisect_right(self._times, self._times[last] - seconds + ROW_SECONDS / 2, 0, last) - 1
+        return self._between(max(first, 0), last, seconds)
+
+    def _between(self, first: int, last: int, asked: float) -> Window:
+        start, end = self._rows[first], self._rows[last]
+        grown = [(late - early) % _MODULO for early, late in zip(start, end, strict=True)]
+        observed, full, gap, reloads, exceptions, harakiris, respawns = grown[:_SERVER_COLUMNS]
+        workers_from = _SERVER_COLUMNS + len(self._sockets)
+        queues = zip(self._sockets, grown[_SERVER_COLUMNS:workers_from], strict=True)
+        workers = []
+        for index, totals in enumerate(self._latest.workers):
+            at = workers_from + index * _WORKER_COLUMNS
+            workers.append(_worker(index + 1, totals, grown[at : at + _WORKER_COLUMNS], start[at + 6], end[at + 6]))
+        return Window(
+            asked=asked,
+            seconds=self._times[last] - self._times[first],
+            observed_seconds=observed / _TICKS,
+            full_seconds=full / _TICKS,
+            gap_seconds=gap / _TICKS,
+            reloads=reloads,
+            exceptions=exceptions,
+            harakiris=harakiris,
+            respawns=respawns,
+            workers=tuple(workers),
+            queue_seconds={name: area / _TICKS for name, area in queues},
+        )
+
+
+def _columns(totals: Totals) -> list[int]:
+    columns = [
+        round(totals.observed_seconds * _TICKS),
+        round(totals.full_seconds * _TICKS),
+        round(totals.gap_seconds * _TICKS),
+        totals.reloads,
+        sum(worker.exceptions for worker in totals.workers),
+        sum(worker.harakiris for worker in totals.workers),
+        sum(worker.respawns for worker in totals.workers),
+    ]
+    columns += [round(area * _TICKS) for area in totals.queue_seconds.values()]
+    for worker in totals.workers:
+        columns += (
+            worker.requests,
+            worker.static_requests,
+            round((worker.running_time or 0.0) * _TICKS),
+            round((worker.busy_seconds or 0.0) * _TICKS),
+            round(worker.up_seconds * _TICKS),
+            round((worker.cpu_seconds or 0.0) * _TICKS),
+            (worker.resident_bytes or 0) // _PAGE,
+        )
+    return columns
+
+
+def _worker(worker_id: int, totals: WorkerTotals, grown: list[int], early: int, late: int) -> WorkerWindow:
+    """A total that is known now was 0 while it was not known yet, so its growth needs no flag of its own."""
+    requests, static_requests, running, busy, up, cpu, _ = grown
+    return WorkerWindow(
+        worker_id=worker_id,
+        requests=requests,
+        static_requests=static_requests,
+        running_time=None if totals.running_time is None else running / _TICKS,
+        busy_seconds=None if totals.busy_seconds is None else busy / _TICKS,
+        up_seconds=up / _TICKS,
+        cpu_seconds=None if totals.cpu_seconds is None else cpu / _TICKS,
+        resident_bytes=late * _PAGE or None,
+        resident_growth=(late - early) * _PAGE if early and late else None,
+    )

@@ -1,0 +1,39 @@
+"""What a test asks of a served application: answers, and what uWSGI counts meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Served:
+    """An application that listens on `port` of 127.0.0.1, and the stats socket of its uWSGI."""
+
+    port: int
+    stats: Path
+
+    def get(self, path: str) -> http.client.HTTPResponse:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        with contextlib.closing(connection):
+            connection.request("GET", path)
+            return connection.getresponse()
+
+    def workers(self) -> list[dict[str, Any]]:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(self.stats))
+            document = json.loads(b"".join(iter(lambda: client.recv(1 << 18), b"")))
+        workers: list[dict[str, Any]] = document["workers"]
+        return workers
+
+    def exceptions(self) -> int:
+        return sum(worker["exceptions"] for worker in self.workers())
+
+    def count(self, key: str) -> int:
+        """The sum of a figure over all threads of all workers: exact, unlike the one of the worker."""
+        return sum(core[key] for worker in self.workers() for core in worker["cores"])
