@@ -10,8 +10,9 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from uwsgi_headroom.kernel import procfs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,10 +59,10 @@ class Processes:
 def _read(pid: int, master_pid: int) -> WorkerProcess | None:
     """None if it is not a living child of the master. Raises OSError if it is nobody, or ends meanwhile."""
     # The name, in parentheses, may itself hold spaces and parentheses; proc_pid_stat(5) counts from 1 and from the pid.
-    stat = _file(pid, "stat").rpartition(b") ")[2].split()
+    stat = procfs.read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
     if int(stat[4 - 3]) != master_pid or stat[3 - 3] in b"ZX":
         return None
-    status = _file(pid, "status")
+    status = procfs.read(f"/proc/{pid}/status")
     resident = _status(status, b"VmRSS")
     return WorkerProcess(
         pid=pid,
@@ -75,11 +76,6 @@ def _read(pid: int, master_pid: int) -> WorkerProcess | None:
         last_cpu=int(stat[39 - 3]),
         start_time=_boot_time() + int(stat[22 - 3]) / _TICKS,
     )
-
-
-def _file(pid: int, name: str) -> bytes:
-    with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:
-        return file.read()
 
 
 def _status(status: bytes, name: bytes) -> int | None:
@@ -98,5 +94,4 @@ def _open_fds(pid: int) -> int | None:
 @cache
 def _boot_time() -> float:
     """Epoch seconds. Asked once: it moves when the clock is set, and a process must keep its start."""
-    stat = Path("/proc/stat").read_bytes()
-    return float(stat.partition(b"\nbtime ")[2].split(maxsplit=1)[0])
+    return float(procfs.read("/proc/stat").partition(b"\nbtime ")[2].split(maxsplit=1)[0])
