@@ -17,6 +17,8 @@ from tests.bench.measure import Figures, Result
 RESIDENT_TARGET_BYTES = 45e6
 CPU_TARGETS = {SAME_CONTENT: 0.5, EVERYTHING: 1.0}
 
+SCRAPE_INTERVAL_SECONDS = 15
+
 BEGIN, END = "<!-- bench:scrape -->", "<!-- /bench:scrape -->"
 
 
@@ -36,17 +38,30 @@ def write(path: Path, text: str) -> None:
 
 
 def _measured(results: Sequence[Result]) -> str:
-    return _table(
-        "server | exporter | CPU a scrape, ms | CPU at rest, ms/s | scrape, ms | resident, MB | series | answer, kB | "
-        "master's CPU, ms | master occupied, ms | held up, ms",
+    head = (
+        "server | exporter | CPU a scrape, ms | CPU at rest, ms/s | of one CPU | scrape, ms | resident, MB | series | "
+        "answer, kB | master's CPU, ms | master occupied, ms | held up, ms"
+    )
+    return _table(head, [_row(result, name, it) for result in results for name, it in result.figures.items()])
+
+
+def _row(result: Result, name: str, figures: Figures) -> str:
+    rest = statistics.median(figures.rest)
+    return " | ".join(
         [
-            f"{result.scenario}, {result.document / 1e3:.0f} kB | {name} | {_spread(it.cpu)} | "
-            f"{statistics.median(it.rest) * 1e3:.1f} | {_spread(it.scrape)} | {it.resident / 1e6:.1f} | {it.series} | {it.sent / 1e3:.1f} | "
-            f"{statistics.median(it.master_cpu) * 1e3:.2f} | {it.occupation.occupied * 1e3:.2f} | "
-            f"{it.occupation.held_up * 1e3:.2f}"
-            for result in results
-            for name, it in result.figures.items()
-        ],
+            f"{result.scenario}, {result.document / 1e3:.0f} kB",
+            name,
+            _spread(figures.cpu),
+            f"{rest * 1e3:.1f}",
+            f"{rest + _cpu(figures) / SCRAPE_INTERVAL_SECONDS:.2%}",
+            _spread(figures.scrape),
+            f"{figures.resident / 1e6:.1f}",
+            str(figures.series),
+            f"{figures.sent / 1e3:.1f}",
+            f"{statistics.median(figures.master_cpu) * 1e3:.2f}",
+            f"{figures.occupation.occupied * 1e3:.2f}",
+            f"{figures.occupation.held_up * 1e3:.2f}",
+        ]
     )
 
 
@@ -68,10 +83,10 @@ def _targets(results: Sequence[Result]) -> str:
 
 def _notes(scrapes: int) -> str:
     return (
-        f"Median and range, of rounds for CPU and of scrapes for time; resident memory after {scrapes} scrapes "
-        "or more. "
-        "CPU is the exporter's user and system time, less what it uses when nobody asks. "
-        f"{master.HOW}. *Same content* leaves out what is asked of the kernel, put together by the benchmark itself."
+        "CPU is user and system time of the exporter. *A scrape* is one that reads uWSGI: median of rounds and their "
+        "range. *At rest* nobody scrapes: ours samples. *Of one CPU* is both together at a scrape every "
+        f"{SCRAPE_INTERVAL_SECONDS} s. Resident memory is after {scrapes} scrapes or more. {master.HOW}. *Same content* "
+        "leaves out what is asked of the kernel and what is sampled, put together by the benchmark itself."
     )
 
 
