@@ -94,6 +94,7 @@ class Fleet:
             timeout=config.timeout,
             size_cap=config.size_cap,
             samples_a_second=self._settings.samples_a_second,
+            cpu_residency=self._settings.cpu_residency,
             clock=self._clock,
         )
 

@@ -30,7 +30,7 @@ class WorkerTotals:
     """One worker slot since the exporter's first sample of it. Counts, and times in seconds.
 
     busy_seconds: over all its threads; up_seconds: time it accepted requests; resident_bytes alone is a level, the
-    latest. None where uWSGI or the kernel never said.
+    latest. residency: CPU seconds by CPU. None where uWSGI or the kernel never said.
     """
 
     requests: int = 0
@@ -43,6 +43,7 @@ class WorkerTotals:
     exceptions: int = 0
     harakiris: int = 0
     respawns: int = 0
+    residency: dict[int, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -97,6 +98,7 @@ class Integrals:
             then = earlier[index] if index < len(earlier) else None
             _count(total, then, now, reloaded)
             _add_process(total, before, then, reading, now)
+            _add_residency(total, before, reading, now)
             _add_levels(total, _levels(before, then), _levels(reading, now), step)
         if before and bridged:
             totals.observed_seconds += step
@@ -183,6 +185,15 @@ def _add_process(
     else:
         used = seconds if now.last_spawn and then and now.last_spawn != then.last_spawn else 0.0
     total.cpu_seconds = (total.cpu_seconds or 0.0) + used
+
+
+def _add_residency(total: WorkerTotals, before: Reading | None, reading: Reading, now: Worker) -> None:
+    """Put what each thread used since it was last looked at down to the CPU it is on."""
+    earlier = before.host.threads.get(now.pid or 0, {}) if before else {}
+    for thread, (cpu, seconds) in reading.host.threads.get(now.pid or 0, {}).items():
+        if thread in earlier:
+            used = max(0.0, seconds - earlier[thread][1])
+            total.residency[cpu] = total.residency.get(cpu, 0.0) + used
 
 
 def _cpu_seconds(process: WorkerProcess) -> float | None:

@@ -3,6 +3,9 @@
 A history keeps one row a second for an hour. A row holds every total as a fixed-point number modulo 2**32, so that the
 difference of any two rows is exact (to a count, or to 0.1 ms) and a window costs two rows however long it is. A row
 takes 28 bytes a worker: 101 kB a worker for the hour.
+
+A window ends with the latest sample, not with the latest row: it is then over the same data as the totals that are
+exported beside it, and the two agree.
 """
 
 from __future__ import annotations
@@ -70,44 +73,47 @@ class History:
     def __init__(self) -> None:
         self._times: deque[float] = deque(maxlen=HISTORY_SECONDS)
         self._rows: deque[array[int]] = deque(maxlen=HISTORY_SECONDS)
-        self._sockets: tuple[str, ...] = ()
+        self._shape: tuple[object, ...] = ()
+        self._latest_at = 0.0
         self._latest = Totals()
 
     def add(self, at: float, totals: Totals) -> None:
-        """Keep the totals of this monotonic instant, unless the last row is younger than a second."""
-        if self._times and at - self._times[-1] < ROW_SECONDS:
-            return
-        row = array("I", (value % _MODULO for value in _columns(totals)))
-        sockets = tuple(totals.queue_seconds)
-        if self._rows and (len(row) != len(self._rows[-1]) or sockets != self._sockets):
+        """Take note of the totals of this monotonic instant; they are kept unless the last row is younger than a
+        second. `totals` may go on growing, if the next ones are added as soon as they have."""
+        self._latest_at, self._latest = at, totals
+        shape = (len(totals.workers), *totals.queue_seconds)
+        if shape != self._shape:
             self._times.clear()
             self._rows.clear()
-        self._sockets, self._latest = sockets, totals
-        self._times.append(at)
-        self._rows.append(row)
+            self._shape = shape
+        if not self._times or at - self._times[-1] >= ROW_SECONDS:
+            self._times.append(at)
+            self._rows.append(_row(totals))
 
     def window(self, seconds: float, until: float | None = None) -> Window | None:
-        """The last `seconds` before the latest row, or before the row at `until`; None with fewer than two rows."""
-        last = len(self._times) - 1 if until is None else bisect_right(self._times, until) - 1
-        if last < 1:
+        """The last `seconds` before the latest totals, or before the row at `until`; None with fewer than two rows."""
+        rows = len(self._times) if until is None else bisect_right(self._times, until)
+        if rows < 2:
             return None
+        end = self._latest_at if until is None else self._times[rows - 1]
         # Rows are a second apart and a little: the row nearest to the wanted start, not always the one before it.
-        first = bisect_right(self._times, self._times[last] - seconds + ROW_SECONDS / 2, 0, last) - 1
-        return self._between(max(first, 0), last, seconds)
+        first = max(0, bisect_right(self._times, end - seconds + ROW_SECONDS / 2, 0, rows - 1) - 1)
+        last = _row(self._latest) if until is None else self._rows[rows - 1]
+        return self._between(self._rows[first], last, end - self._times[first], seconds)
 
-    def _between(self, first: int, last: int, asked: float) -> Window:
-        start, end = self._rows[first], self._rows[last]
+    def _between(self, start: array[int], end: array[int], seconds: float, asked: float) -> Window:
         grown = [(late - early) % _MODULO for early, late in zip(start, end, strict=True)]
         observed, full, gap, reloads, exceptions, harakiris, respawns = grown[:_SERVER_COLUMNS]
-        workers_from = _SERVER_COLUMNS + len(self._sockets)
-        queues = zip(self._sockets, grown[_SERVER_COLUMNS:workers_from], strict=True)
+        sockets = list(self._latest.queue_seconds)
+        workers_from = _SERVER_COLUMNS + len(sockets)
+        queues = zip(sockets, grown[_SERVER_COLUMNS:workers_from], strict=True)
         workers = []
         for index, totals in enumerate(self._latest.workers):
             at = workers_from + index * _WORKER_COLUMNS
             workers.append(_worker(index + 1, totals, grown[at : at + _WORKER_COLUMNS], start[at + 6], end[at + 6]))
         return Window(
             asked=asked,
-            seconds=self._times[last] - self._times[first],
+            seconds=seconds,
             observed_seconds=observed / _TICKS,
             full_seconds=full / _TICKS,
             gap_seconds=gap / _TICKS,
@@ -120,7 +126,7 @@ class History:
         )
 
 
-def _columns(totals: Totals) -> list[int]:
+def _row(totals: Totals) -> array[int]:
     columns = [
         round(totals.observed_seconds * _TICKS),
         round(totals.full_seconds * _TICKS),
@@ -141,7 +147,7 @@ def _columns(totals: Totals) -> list[int]:
             round((worker.cpu_seconds or 0.0) * _TICKS),
             (worker.resident_bytes or 0) // _PAGE,
         )
-    return columns
+    return array("I", (value % _MODULO for value in columns))
 
 
 def _worker(worker_id: int, totals: WorkerTotals, grown: list[int], early: int, late: int) -> WorkerWindow:
