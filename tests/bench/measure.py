@@ -24,7 +24,7 @@ FRESH_SECONDS = 0.12
 
 _REST_SECONDS = 2.0
 
-_AFTERWARDS_SECONDS = 0.01
+_AFTERWARDS_SECONDS = 0.02
 """What an exporter does so soon after its answer (collecting garbage) is still the scrape's."""
 
 _A_READ_SECONDS = 0.00005
@@ -113,11 +113,11 @@ def _round(running: list[Exporter], master_pid: int, figures: dict[str, Figures]
             time.sleep(max(0.0, FRESH_SECONDS / len(running) - _AFTERWARDS_SECONDS))
             scrapes[exporter.name].append(_scrape(exporter, master_pid))
     for name, its in scrapes.items():
-        # The others were answered from a sample that was there already. A median, for a few hit a sample of their own.
+        # The others were answered from a sample that was there already.
         read = [it for it in its if it.master_cpu > _A_READ_SECONDS]
         figures[name].scrape += [it.seconds for it in read]
         figures[name].master_cpu += [it.master_cpu for it in read]
-        figures[name].cpu.append(statistics.median(it.cpu for it in read))
+        figures[name].cpu.append(statistics.fmean(it.cpu for it in read))
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "uwsgi_worker_cpu_residency_seconds_total",
         "CPU time of the worker's threads by the CPU they ran on. Opt-in (cpu-residency): workers x CPUs series.",
         [
-            (LabelSet(**labels, cpu=str(cpu)), seconds)
+            (label_set(**labels, cpu=str(cpu)), seconds)
             for server, its in totals
             for (labels, _), total in zip(server.workers, its.workers, strict=False)
             for cpu, seconds in sorted(total.residency.items())
