@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 _FOLDER = Path(__file__).with_name("fixtures")
 
@@ -30,3 +33,33 @@ def words_of_requests(name: str) -> set[str]:
     variables = b"".join(_REQUEST_VARIABLES.findall(body))
     rest = _REQUEST_VARIABLES.sub(b"", body)
     return {word.decode() for word in set(_WORD.findall(variables)) - set(_WORD.findall(rest))}
+
+
+_VALID = [name for name in NAMES if not name.startswith("hostile_") and not name.endswith("_invalid_json")]
+_NUMBERS = [0, -1, 1, 2**31, 2**63 - 1, 2**63, 2**64, 10**400]
+_OTHERS = [1.5, 1e308, True, None, "", "\ud800", "x", [], {}, [[]], [{}]]
+
+
+def _places(value: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Every place of a document once, entries of one list counted as one: its path, its container, its key."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, it in items:
+        name = f"{path}.{key if isinstance(value, dict) else '*'}"
+        yield name, value, key
+        yield from _places(it, name)
+
+
+def with_a_wrong_value() -> Iterator[bytes]:
+    """Every captured document with one value after the other replaced by what uWSGI never writes there."""
+    seen: set[str] = set()
+    for name in _VALID:
+        tree = json.loads(document(name))
+        for path, container, key in list(_places(tree)):
+            if path in seen:
+                continue
+            seen.add(path)
+            true = container[key]
+            for wrong in [*_NUMBERS, *_OTHERS]:
+                container[key] = wrong
+                yield json.dumps(tree).encode()
+            container[key] = true

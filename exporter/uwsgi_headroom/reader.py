@@ -75,6 +75,8 @@ class Reader:
         done, _ = await asyncio.wait({task}, timeout=timeout)
         if not done:
             return SourceError("timeout", f"no answer yet after the {timeout:g} s that the scrape leaves")
+        if task.cancelled():
+            return SourceError("unreachable", "the exporter is stopping")
         return task.result()
 
     async def close(self) -> None:

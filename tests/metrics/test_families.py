@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -13,9 +14,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.metrics_core import Metric
 
-from tests.documents import NAMES, document
+from tests.documents import NAMES, document, with_a_wrong_value
 from tests.metrics.subjects import down, of_uwsgi, proven, series, up
-from uwsgi_headroom.errors import REASONS
+from uwsgi_headroom.errors import REASONS, StatsError
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.affinity import sharing_one_cpu
@@ -243,6 +244,14 @@ def test_names_and_types_agree() -> None:
             assert sample.name.startswith("uwsgi_")
             assert sample.name.endswith("_total") == (family.type == "counter")
         assert family.documentation.endswith(".")
+
+
+def test_no_document_breaks_a_scrape() -> None:
+    """Whatever stands in the place of any value of a document, its server is refused, or its figures can be written:
+    a scrape that fails is the end of every server's figures."""
+    for body in with_a_wrong_value():
+        with contextlib.suppress(StatsError):
+            render(of_uwsgi([up("wrong", body)]))
 
 
 def test_promtool_finds_nothing_wrong() -> None:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.documents import NAMES, document
+from tests.documents import NAMES, document, with_a_wrong_value
 from uwsgi_headroom import stats
 from uwsgi_headroom.errors import Reason, StatsError
 from uwsgi_headroom.stats import AnySnapshot, Snapshot
 
 SMALL = "router_http"
-VALID_JSON = [name for name in NAMES if not name.startswith("hostile_") and not name.endswith("_invalid_json")]
 SECRET = "hunter2-in-a-cookie"
 
 
@@ -179,40 +176,11 @@ def test_a_refusal_quotes_nothing(body: bytes) -> None:
     assert error.__cause__ is None
 
 
-NUMBERS = [0, -1, 1, 2**31, 2**63 - 1, 2**63, 2**64, 10**400]
-OTHERS = [1.5, 1e308, True, None, "", "\ud800", "x", [], {}, [[]], [{}]]
-
-
-def _places(value: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Every place of a document once, entries of one list counted as one: its path, its container, its key."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, it in items:
-        name = f"{path}.{key if isinstance(value, dict) else '*'}"
-        yield name, value, key
-        yield from _places(it, name)
-
-
-def _mutated() -> Iterator[bytes]:
-    """Every captured document with one value after the other replaced by what uWSGI never writes there."""
-    seen: set[str] = set()
-    for name in VALID_JSON:
-        tree = json.loads(document(name))
-        for path, container, key in list(_places(tree)):
-            if path in seen:
-                continue
-            seen.add(path)
-            true = container[key]
-            for wrong in [*NUMBERS, *OTHERS]:
-                container[key] = wrong
-                yield json.dumps(tree).encode()
-            container[key] = true
-
-
 def test_a_wrong_value_anywhere_is_refused_or_harmless() -> None:
     """Whatever stands in the place of any value, the document is understood or refused, and an understood one holds
     no number that a float cannot."""
     count = 0
-    for body in _mutated():
+    for body in with_a_wrong_value():
         count += 1
         outcome = decoded_or_refused(body)
         if not isinstance(outcome, StatsError):

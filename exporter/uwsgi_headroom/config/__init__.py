@@ -97,9 +97,14 @@ def default_name(address: Address) -> str:
     match address:
         case Unix(path) | File(path):
             file_name = path.rstrip("/").rpartition("/")[2].removeprefix("@")
-            return file_name.rpartition(".")[0] or file_name
+            return printable(file_name.rpartition(".")[0] or file_name)
         case Tcp(host, port) | Http(host, port):
             return f"{host}:{port}"
+
+
+def printable(path: str) -> str:
+    """A path as a name: bytes in it that are no UTF-8, which no label can hold, are spelled out."""
+    return path.encode("utf-8", "backslashreplace").decode()
 
 
 def unique(servers: Iterable[ServerConfig]) -> tuple[ServerConfig, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.analysis.figures import total
+from uwsgi_headroom.analysis.littles_law import total
 from uwsgi_headroom.analysis.stuck import STUCK_SECONDS, stuck
 from uwsgi_headroom.metrics.family import gauge
 from uwsgi_headroom.metrics.subject import Scrape

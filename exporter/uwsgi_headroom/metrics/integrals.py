@@ -46,7 +46,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield counter(
         "uwsgi_full_occupancy_seconds_total",
-        "Time in which every available thread was busy.",
+        "Time in which every available thread was busy. Absent with stats-no-cores, which hides the threads.",
         [(server.labels, its.full_seconds) for server, its in totals if any(its.occupancy)],
     )
     yield _occupancy(scrape)
