@@ -8,6 +8,7 @@ with as many clients as would fill that part of the threads.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -28,6 +29,8 @@ WARM_UP = 3.0  # seconds: fifteen mean waits
 AROUND = 1.4  # seconds of closer scrapes, somewhere in which the last scrape's window of a minute will begin
 SCRAPE_EVERY = 5.0
 """Seconds between scrapes, as many have it: rarer than samples by far, so that they make no difference to these."""
+
+Beside = Callable[[int], contextlib.AbstractContextManager[Callable[[], Iterator[Line]]]]
 
 
 @dataclass(frozen=True)
@@ -68,12 +71,13 @@ def every() -> Iterator[Case]:
     yield Case("4x8 queue full, UNIX", 4, 8, replace(over, clients=32 + LISTEN + 40), overload=True)
 
 
-def run(case: Case, seconds: float, at_end: Callable[[int], Iterator[Line]] | None = None) -> list[Line]:
-    """Measure a case for so long and judge it. `at_end` is asked, with the exporter's port, while the load still runs;
-    what it says stands behind the rest."""
-    with uwsgi(*case.options, app=APP) as server:
+def run(case: Case, seconds: float, beside: Beside | None = None) -> list[Line]:
+    """Measure a case for so long and judge it. What runs beside the exporter, given its port, is asked for lines of its
+    own while the load still runs."""
+    with uwsgi(*case.options, app=APP) as server, contextlib.ExitStack() as stack:
         address = ("127.0.0.1", server.http) if case.tcp else str(server.directory / "web")
         with exporter(server.stats) as (_, port), generator(case.load, address) as load:
+            other = stack.enter_context(beside(port)) if beside else None
             scraper = Scraper(port)
             wait_until(lambda: scraper.scrape().samples.get("uwsgi_threads_available"), what="the exporter to read")
             time.sleep(0.5)
@@ -83,7 +87,7 @@ def run(case: Case, seconds: float, at_end: Callable[[int], Iterator[Line]] | No
             start = scraper.scrape()
             middle = _measure(scraper, seconds, lambda: load.long(seconds / 2) if case.long else None)
             end = scraper.scrapes[-1]
-            more = list(at_end(port)) if at_end else []
+            more = list(other()) if other else []
             truth = load.stop()
             time.sleep(0.3)  # a scrape may be answered from a reading of the last 0.1 s
             after = scraper.scrape()
