@@ -32,7 +32,7 @@ def main() -> None:
     begun, lines = time.monotonic(), []
     for case in cases.every():
         if options.only in case.name:
-            found = cases.run(case, seconds, prometheus.beside if options.prometheus else None)
+            found = cases.run(case, seconds, prometheus.beside if options.prometheus else cases.nothing)
             print(table.lines(case.name, found), flush=True)
             lines += found
     missed = sum(it.met is False for it in lines)

@@ -20,7 +20,7 @@ from tests.bench.accuracy.judge import Measured
 from tests.bench.accuracy.programs import exporter, generator
 from tests.bench.accuracy.scrapes import Scrape, Scraper
 from tests.bench.accuracy.table import Line
-from tests.real import uwsgi, wait_until
+from tests.real import free_port, uwsgi, wait_until
 
 APP = Path(__file__).with_name("app.py")
 WAIT_MS, CPU_MS = 200.0, 1.0
@@ -31,6 +31,12 @@ SCRAPE_EVERY = 5.0
 """Seconds between scrapes, as many have it: rarer than samples by far, so that they make no difference to these."""
 
 Beside = Callable[[int], contextlib.AbstractContextManager[Callable[[], Iterator[Line]]]]
+
+
+@contextlib.contextmanager
+def nothing(_port: int) -> Iterator[Callable[[], Iterator[Line]]]:
+    """Nothing runs beside the exporter."""
+    yield lambda: iter(())
 
 
 @dataclass(frozen=True)
@@ -71,13 +77,13 @@ def every() -> Iterator[Case]:
     yield Case("4x8 queue full, UNIX", 4, 8, replace(over, clients=32 + LISTEN + 40), overload=True)
 
 
-def run(case: Case, seconds: float, beside: Beside | None = None) -> list[Line]:
+def run(case: Case, seconds: float, beside: Beside) -> list[Line]:
     """Measure a case for so long and judge it. What runs beside the exporter, given its port, is asked for lines of its
     own while the load still runs."""
-    with uwsgi(*case.options, app=APP) as server, contextlib.ExitStack() as stack:
+    port = free_port()
+    with uwsgi(*case.options, app=APP) as server, beside(port) as other:
         address = ("127.0.0.1", server.http) if case.tcp else str(server.directory / "web")
-        with exporter(server.stats) as (_, port), generator(case.load, address) as load:
-            other = stack.enter_context(beside(port)) if beside else None
+        with exporter(server.stats, port), generator(case.load, address) as load:
             scraper = Scraper(port)
             wait_until(lambda: scraper.scrape().samples.get("uwsgi_threads_available"), what="the exporter to read")
             time.sleep(0.5)
@@ -87,7 +93,7 @@ def run(case: Case, seconds: float, beside: Beside | None = None) -> list[Line]:
             start = scraper.scrape()
             middle = _measure(scraper, seconds, lambda: load.long(seconds / 2) if case.long else None)
             end = scraper.scrapes[-1]
-            more = list(other()) if other else []
+            more = list(other())
             truth = load.stop()
             time.sleep(0.3)  # a scrape may be answered from a reading of the last 0.1 s
             after = scraper.scrape()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.bench.accuracy.rules import RULES, Rule
 from tests.bench.accuracy.table import Line
-from tests.real import accepts, free_port, wait_until
+from tests.real import free_port, wait_until
 
 PROGRAM = shutil.which("prometheus")
 TOLERANCE = 0.01
@@ -34,6 +34,14 @@ class Prometheus:
     def __init__(self, port: int) -> None:
         self._port = port
 
+    def ready(self) -> bool:
+        """Whether it answers queries yet."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/-/ready", timeout=5):
+                return True
+        except OSError:
+            return False
+
     def query(self, expression: str, at: float | None = None) -> dict[frozenset[tuple[str, str]], float]:
         """The values of an instant query, by their labels."""
         asked = urllib.parse.urlencode({"query": expression, "time": time.time() if at is None else at})
@@ -45,7 +53,10 @@ class Prometheus:
 
 @contextlib.contextmanager
 def beside(exporter: int) -> Iterator[Callable[[], Iterator[Line]]]:
-    """Run Prometheus on the exporter at this port, every second; gives what compares it with the gauges."""
+    """Run Prometheus on the exporter at this port, every second; gives what compares it with the gauges.
+
+    To be started before the exporter, so that it knows the exporter's counters from their beginning.
+    """
     assert PROGRAM
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="headroom-") as directory:
@@ -56,9 +67,8 @@ def beside(exporter: int) -> Iterator[Callable[[], Iterator[Line]]]:
         with log.open("wb") as output:
             process = subprocess.Popen(command, stdout=output, stderr=output)
         try:
-            wait_until(lambda: accepts(("127.0.0.1", port)), what="Prometheus to listen")
             prometheus = Prometheus(port)
-            wait_until(lambda: prometheus.query("uwsgi_up == 1"), what="Prometheus to scrape")
+            wait_until(prometheus.ready, what="Prometheus to be ready")
             yield lambda: compare(prometheus)
         finally:
             process.terminate()
