@@ -11,7 +11,7 @@ exported beside it, and the two agree.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ _WORKER_COLUMNS = 7
 
 @dataclass(frozen=True, slots=True)
 class WorkerWindow:
-    """What one worker did in a window: counts, and times in seconds; None where it is not known.
+    """What one worker did in a window: counts, and times in seconds; None where it is not known for all of the window.
 
     resident_bytes at the window's end, and by how much they grew (negative: shrank) since its start.
     """
@@ -49,9 +49,10 @@ class WorkerWindow:
 class Window:
     """What a server did between two rows of its history.
 
-    asked: the length that was wanted, in seconds; seconds: the length it has, less while the history is younger.
+    asked: the length that was wanted, in seconds; seconds: the length it has, less while the history is younger or
+    where an outage is at its start.
     observed_seconds of it are covered by samples, full_seconds of them with every available thread busy.
-    queue_seconds: by socket, the integral of the listen queue's length.
+    queue_seconds: by socket, the integral of the listen queue's length; only sockets measured for all of the window.
     """
 
     asked: float
@@ -91,17 +92,22 @@ class History:
             self._rows.append(_row(totals))
 
     def window(self, seconds: float, until: float | None = None) -> Window | None:
-        """The last `seconds` before the latest totals, or before the row at `until`; None with fewer than two rows."""
+        """The last `seconds` before the latest totals, or before the row at `until`. It begins with the row nearest to
+        so long ago; None where that leaves less than a second."""
         rows = len(self._times) if until is None else bisect_right(self._times, until)
         if rows < 2:
             return None
         end = self._latest_at if until is None else self._times[rows - 1]
-        # Rows are a second apart and a little: the row nearest to the wanted start, not always the one before it.
-        first = max(0, bisect_right(self._times, end - seconds + ROW_SECONDS / 2, 0, rows - 1) - 1)
-        last = _row(self._latest) if until is None else self._rows[rows - 1]
-        return self._between(self._rows[first], last, end - self._times[first], seconds)
+        start = end - seconds
+        after = bisect_left(self._times, start, 0, rows - 1)
+        # Rows are a second apart and a little, or far apart around an outage, which no short window may span.
+        first = after if after == 0 or self._times[after] - start < start - self._times[after - 1] else after - 1
+        if end - self._times[first] < ROW_SECONDS:
+            return None
+        return self._between(first, _row(self._latest) if until is None else self._rows[rows - 1], end, seconds)
 
-    def _between(self, start: array[int], end: array[int], seconds: float, asked: float) -> Window:
+    def _between(self, first: int, end: array[int], until: float, asked: float) -> Window:
+        start, at = self._rows[first], self._times[first]
         grown = [(late - early) % _MODULO for early, late in zip(start, end, strict=True)]
         observed, full, gap, reloads, exceptions, harakiris, respawns = grown[:_SERVER_COLUMNS]
         sockets = list(self._latest.queue_seconds)
@@ -109,11 +115,12 @@ class History:
         queues = zip(sockets, grown[_SERVER_COLUMNS:workers_from], strict=True)
         workers = []
         for index, totals in enumerate(self._latest.workers):
-            at = workers_from + index * _WORKER_COLUMNS
-            workers.append(_worker(index + 1, totals, grown[at : at + _WORKER_COLUMNS], start[at + 6], end[at + 6]))
+            column = workers_from + index * _WORKER_COLUMNS
+            columns = grown[column : column + _WORKER_COLUMNS]
+            workers.append(_worker(index + 1, at, totals, columns, start[column + 6], end[column + 6]))
         return Window(
             asked=asked,
-            seconds=seconds,
+            seconds=until - at,
             observed_seconds=observed / _TICKS,
             full_seconds=full / _TICKS,
             gap_seconds=gap / _TICKS,
@@ -122,7 +129,9 @@ class History:
             harakiris=harakiris,
             respawns=respawns,
             workers=tuple(workers),
-            queue_seconds={name: area / _TICKS for name, area in queues},
+            queue_seconds={
+                name: area / _TICKS for name, area in queues if _covers(self._latest.queue_since.get(name), at)
+            },
         )
 
 
@@ -150,17 +159,23 @@ def _row(totals: Totals) -> array[int]:
     return array("I", (value % _MODULO for value in columns))
 
 
-def _worker(worker_id: int, totals: WorkerTotals, grown: list[int], early: int, late: int) -> WorkerWindow:
-    """A total that is known now was 0 while it was not known yet, so its growth needs no flag of its own."""
+def _covers(since: float | None, start: float) -> bool:
+    """Whether what is known since then is known since the start of a window."""
+    return since is not None and since <= start
+
+
+def _worker(
+    worker_id: int, start: float, totals: WorkerTotals, grown: list[int], early: int, late: int
+) -> WorkerWindow:
     requests, static_requests, running, busy, up, cpu, _ = grown
     return WorkerWindow(
         worker_id=worker_id,
         requests=requests,
         static_requests=static_requests,
-        running_time=None if totals.running_time is None else running / _TICKS,
+        running_time=running / _TICKS if _covers(totals.running_time_since, start) else None,
         busy_seconds=None if totals.busy_seconds is None else busy / _TICKS,
         up_seconds=up / _TICKS,
-        cpu_seconds=None if totals.cpu_seconds is None else cpu / _TICKS,
+        cpu_seconds=None if totals.cpu_seconds is None or not _covers(totals.cpu_since, start) else cpu / _TICKS,
         resident_bytes=late * _PAGE or None,
         resident_growth=(late - early) * _PAGE if early and late else None,
     )

@@ -43,6 +43,21 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         + _also("samples_per_second"),
     )
     parser.add_argument(
+        "--window",
+        action="append",
+        metavar="LENGTH",
+        help="a window of the windowed figures, 10s to 1h; repeatable (default 1m and 5m)"
+        + _also("window", "separated by spaces"),
+    )
+    parser.add_argument(
+        "--cpu-residency",
+        nargs="?",
+        const="true",
+        metavar="true|false",
+        help="also export CPU time by worker and CPU: workers x CPUs more series (default false)"
+        + _also("cpu_residency"),
+    )
+    parser.add_argument(
         "--log.level",
         dest="log_level",
         metavar="LEVEL",
@@ -66,10 +81,7 @@ def resolve(flags: argparse.Namespace, environment: Mapping[str, str] = os.envir
     addresses, where = _values(flags, environment, "web_listen_address")
     if addresses:
         settings = replace(settings, listen=tuple(config.listen_address(it, where) for it in addresses))
-    rate, where = _value(flags, environment, "samples_per_second")
-    if rate:
-        watching = replace(settings.settings, samples_a_second=_number(rate, *config.SAMPLES_PER_SECOND, where))
-        settings = replace(settings, settings=watching)
+    settings = replace(settings, settings=_watching(settings.settings, flags, environment))
     level, where = _value(flags, environment, "log_level")
     if level:
         settings = replace(settings, log_level=_choice(level, config.LOG_LEVELS, where))
@@ -77,6 +89,19 @@ def resolve(flags: argparse.Namespace, environment: Mapping[str, str] = os.envir
     if style:
         settings = replace(settings, log_format=_choice(style, ("logfmt", "json"), where))  # type: ignore[arg-type]
     return settings
+
+
+def _watching(watching: config.Settings, flags: argparse.Namespace, environment: Mapping[str, str]) -> config.Settings:
+    rate, where = _value(flags, environment, "samples_per_second")
+    if rate:
+        watching = replace(watching, samples_a_second=_number(rate, *config.SAMPLES_PER_SECOND, where))
+    lengths, where = _values(flags, environment, "window")
+    if lengths:
+        watching = replace(watching, windows=config.windows(lengths, where))
+    residency, where = _value(flags, environment, "cpu_residency")
+    if residency:
+        watching = replace(watching, cpu_residency=config.switch(residency, where))
+    return watching
 
 
 def _also(name: str, how: str = "") -> str:

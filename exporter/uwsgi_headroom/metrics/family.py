@@ -35,6 +35,15 @@ def counter(name: str, documentation: str, samples: Samples) -> Metric:
     return _metric(name, name.removesuffix("_total"), documentation, "counter", samples)
 
 
+def summed(samples: Samples) -> Samples:
+    """Samples of equal labels made one, their values added up: what uWSGI lists twice under one name."""
+    sums: dict[str, tuple[LabelSet, float]] = {}
+    for labels, value in samples:
+        if value is not None:
+            sums[labels.text] = (labels, sums.get(labels.text, (labels, 0))[1] + value)
+    return sums.values()
+
+
 def _metric(
     sample_name: str, name: str, documentation: str, kind: Literal["gauge", "counter"], samples: Samples
 ) -> Metric:
