@@ -8,6 +8,7 @@ with as many clients as would fill that part of the threads.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from tests.bench.accuracy.judge import Measured
 from tests.bench.accuracy.programs import exporter, generator
 from tests.bench.accuracy.scrapes import Scrape, Scraper
 from tests.bench.accuracy.table import Line
-from tests.real import uwsgi, wait_until
+from tests.real import free_port, uwsgi, wait_until
 
 APP = Path(__file__).with_name("app.py")
 WAIT_MS, CPU_MS = 200.0, 1.0
@@ -28,6 +29,14 @@ WARM_UP = 3.0  # seconds: fifteen mean waits
 AROUND = 1.4  # seconds of closer scrapes, somewhere in which the last scrape's window of a minute will begin
 SCRAPE_EVERY = 5.0
 """Seconds between scrapes, as many have it: rarer than samples by far, so that they make no difference to these."""
+
+Beside = Callable[[int], contextlib.AbstractContextManager[Callable[[], Iterator[Line]]]]
+
+
+@contextlib.contextmanager
+def nothing(_port: int) -> Iterator[Callable[[], Iterator[Line]]]:
+    """Nothing runs beside the exporter."""
+    yield lambda: iter(())
 
 
 @dataclass(frozen=True)
@@ -68,12 +77,13 @@ def every() -> Iterator[Case]:
     yield Case("4x8 queue full, UNIX", 4, 8, replace(over, clients=32 + LISTEN + 40), overload=True)
 
 
-def run(case: Case, seconds: float, at_end: Callable[[int], Iterator[Line]] | None = None) -> list[Line]:
-    """Measure a case for so long and judge it. `at_end` is asked, with the exporter's port, while the load still runs;
-    what it says stands behind the rest."""
-    with uwsgi(*case.options, app=APP) as server:
+def run(case: Case, seconds: float, beside: Beside) -> list[Line]:
+    """Measure a case for so long and judge it. What runs beside the exporter, given its port, is asked for lines of its
+    own while the load still runs."""
+    port = free_port()
+    with uwsgi(*case.options, app=APP) as server, beside(port) as other:
         address = ("127.0.0.1", server.http) if case.tcp else str(server.directory / "web")
-        with exporter(server.stats) as (_, port), generator(case.load, address) as load:
+        with exporter(server.stats, port), generator(case.load, address) as load:
             scraper = Scraper(port)
             wait_until(lambda: scraper.scrape().samples.get("uwsgi_threads_available"), what="the exporter to read")
             time.sleep(0.5)
@@ -83,7 +93,7 @@ def run(case: Case, seconds: float, at_end: Callable[[int], Iterator[Line]] | No
             start = scraper.scrape()
             middle = _measure(scraper, seconds, lambda: load.long(seconds / 2) if case.long else None)
             end = scraper.scrapes[-1]
-            more = list(at_end(port)) if at_end else []
+            more = list(other())
             truth = load.stop()
             time.sleep(0.3)  # a scrape may be answered from a reading of the last 0.1 s
             after = scraper.scrape()

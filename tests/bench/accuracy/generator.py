@@ -12,6 +12,7 @@ import contextlib
 import json
 import random
 import socket
+import struct
 import sys
 import threading
 import time
@@ -21,6 +22,9 @@ from pathlib import Path
 
 LONGEST_WAIT = 5
 """A drawn wait is at most this many means."""
+
+PATIENCE = 120
+"""Seconds a client waits for room in the queue, or for an answer."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,9 @@ def ask(address: str | tuple[str, int], path: str) -> Record:
     """Make one request. Raises OSError, or ValueError where the answer is not a whole one of the application's."""
     connecting = time.monotonic_ns()
     with socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET) as client:
-        client.settimeout(120)
+        # Not settimeout(): a connection to a UNIX socket whose queue is full would then fail at once, not wait.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", PATIENCE, 0))
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", PATIENCE, 0))
         client.connect(address)
         connected = time.monotonic_ns()
         client.sendall(f"GET {path} HTTP/1.0\r\nHost: bench\r\n\r\n".encode())

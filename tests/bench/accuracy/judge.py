@@ -61,7 +61,7 @@ def concurrency(case: Measured, bursty: bool) -> Iterator[Line]:
     note = f"{source}; clients' own {doubt:+.2%}"
     yield within("concurrency, Little's law", law, truth, None if bursty else 0.02, note)
     error = sqrt(truth / samples) / truth
-    target = None if truth < ENOUGH else 0.05 if bursty else 0.03
+    target = None if round(truth) < ENOUGH else 0.05 if bursty else 0.03
     yield within("concurrency, observed", seen, truth, target, f"{source}; n {samples:.0f}, sampling error {error:.2%}")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.bench.accuracy.generator import Load, Record
 from tests.bench.accuracy.truth import Truth
-from tests.real import ROOT, accepts, free_port, wait_until
+from tests.real import ROOT, accepts, wait_until
 
 SERVER = "bench"
 """The name of the server in the exporter's labels."""
@@ -64,15 +64,14 @@ def generator(load: Load, address: str | tuple[str, int]) -> Iterator[Generator]
 
 
 @contextlib.contextmanager
-def exporter(stats: str, *options: str) -> Iterator[tuple[int, int]]:
-    """The exporter beside a stats socket; its pid and port, when it listens."""
-    port = free_port()
+def exporter(stats: str, port: int, *options: str) -> Iterator[int]:
+    """The exporter beside a stats socket, on a loopback port; its pid, when it listens."""
     command = [sys.executable, "-m", "uwsgi_headroom", "--stats", f"{SERVER}={stats}"]
     command += ["--web.listen-address", f"127.0.0.1:{port}", "--log.level", "warning", *options]
     process = subprocess.Popen(command)
     try:
         wait_until(lambda: process.poll() is not None or accepts(("127.0.0.1", port)), what="the exporter to listen")
-        yield process.pid, port
+        yield process.pid
     finally:
         process.terminate()
         try:
