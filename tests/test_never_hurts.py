@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from uwsgi_headroom.reader import TIMEOUT_SECONDS
 
 from tests import real
 from tests.exporter_process import Exporter, exporter
+from uwsgi_headroom.reader import TIMEOUT_SECONDS
 
 pytestmark = pytest.mark.integration
 
