@@ -28,7 +28,7 @@ from typing import Any
 
 import pytest
 
-from tests import real
+from tests import bad_servers, real
 from tests.exporter_process import Exporter, exporter
 from uwsgi_headroom.reader import TIMEOUT_SECONDS
 
@@ -321,3 +321,28 @@ def test_a_held_master_respawns_when_it_is_let_go(server: real.Uwsgi, let_go: Ca
         is_respawned = order_respawn(server, worker)
         let_go(running)
         real.wait_until(is_respawned, RESPAWN_SECONDS + SLACK_SECONDS, "the worker's respawn")
+
+
+def test_a_log_that_nobody_reads(server: real.Uwsgi) -> None:
+    """The exporter goes on although standard error is a full pipe: if it waited there, then perhaps in a read."""
+    reader, writer = os.pipe()
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.close, reader)
+        stack.callback(os.close, writer)
+        other = stack.enter_context(contextlib.ExitStack())
+        gone = other.enter_context(bad_servers.answers("unix", server.document()))
+        running = stack.enter_context(exporter(server.stats, f"gone={gone}", stderr=writer))
+        fill(writer)
+        other.close()  # which is worth a line in the log
+        real.wait_until(lambda: 'uwsgi_up{server="gone"} 0.0' in running.get(), what="the exporter to notice")
+        real.wait_until(order_reload(server), OUTCOME_SECONDS, "uWSGI to reload")
+
+
+def fill(pipe: int) -> None:
+    """Write until no byte more fits."""
+    os.set_blocking(pipe, False)
+    for size in (4096, 1):
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(pipe, b"x" * size)
+    os.set_blocking(pipe, True)
