@@ -157,7 +157,7 @@ class Script:
     def __init__(self, *outcomes: Reading | ReadError) -> None:
         self.outcomes = list(outcomes)
 
-    async def read(self, *, fresh: bool = True) -> Reading | ReadError:
+    async def read(self) -> Reading | ReadError:
         if not self.outcomes:
             raise asyncio.CancelledError
         return self.outcomes.pop(0)

@@ -61,17 +61,14 @@ class Reader:
         self._record = record
         self._host = Host(cpu_residency)
         self._in_flight: asyncio.Task[Reading | ReadError] | None = None
-        self._fresh = False  # whether anybody who waits for the read in flight wants fresh processes
 
-    async def read(self, *, timeout: float | None = None, fresh: bool = True) -> Reading | ReadError:
+    async def read(self, *, timeout: float | None = None) -> Reading | ReadError:
         """A reading at most FRESH_SECONDS old (the last one, the one under way, or a new one), or why there is none.
 
         Waits at most `timeout` seconds; the read itself goes on to its own deadline for whoever else waits for it.
-        fresh: the processes' figures must be of the same instant as the document; else they may be a second old.
         """
-        if isinstance(self.outcome, Reading) and self._serves(self.outcome, fresh):
+        if isinstance(self.outcome, Reading) and self._clock.monotonic() - self.outcome.at < FRESH_SECONDS:
             return self.outcome
-        self._fresh = self._fresh or fresh
         if self._in_flight is None:
             self._in_flight = asyncio.create_task(self._read(), name=f"read {self.name}")
         task = self._in_flight
@@ -81,10 +78,6 @@ class Reader:
         if task.cancelled():
             return SourceError("unreachable", "the exporter is stopping")
         return task.result()
-
-    def _serves(self, reading: Reading, fresh: bool) -> bool:
-        young = self._clock.monotonic() - reading.at < FRESH_SECONDS
-        return young and (not fresh or reading.host.at in (None, reading.at))
 
     async def close(self) -> None:
         """End the read in flight, if any, and close its connection."""
@@ -102,7 +95,7 @@ class Reader:
             outcome = ReadError("internal", f"a fault of the exporter itself, please report it: {error!r}")
             _log.error("internal error", extra={"fields": {"server": self.name}}, exc_info=True)
         finally:
-            self._in_flight, self._fresh = None, False
+            self._in_flight = None
         self._note(outcome)
         self._record(self._clock.monotonic(), outcome)
         self.outcome = outcome
@@ -119,7 +112,7 @@ class Reader:
             read_seconds=at - start,
             document_bytes=len(answer.body),
             snapshot=snapshot,
-            host=self._host.facts(snapshot, answer, at, fresh=self._fresh),
+            host=self._host.facts(snapshot, answer),
         )
 
     def _note(self, outcome: Reading | ReadError) -> None:

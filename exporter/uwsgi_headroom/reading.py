@@ -18,14 +18,12 @@ from uwsgi_headroom.stats.server import Worker
 class HostFacts:
     """What the kernel of this host says of a server.
 
-    at: the monotonic instant the processes are of; queues are always of the reading's own.
     off: why it can say nothing of its processes, as a sentence for an operator; None where it can.
     processes: by pid, only processes proven to be this server's workers.
     backlogs: by socket name as it stands in the stats document.
     threads: by pid, where CPU residency is asked for.
     """
 
-    at: float | None = None
     off: str | None = None
     processes: Mapping[int, WorkerProcess] = field(default_factory=dict)
     backlogs: Mapping[str, Backlog] = field(default_factory=dict)

@@ -73,4 +73,4 @@ class Pace:
 async def sample(reader: Reader, pace: Pace) -> None:
     """Read a server again and again, until cancelled. What is read goes where the reader sends it."""
     while True:  # noqa: ASYNC110 - there is no event to wait for but the time
-        await asyncio.sleep(pace.pause(await reader.read(fresh=False)))
+        await asyncio.sleep(pace.pause(await reader.read()))
