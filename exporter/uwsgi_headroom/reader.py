@@ -59,7 +59,7 @@ class Reader:
         self._size_cap = size_cap
         self._clock = clock or Clock()
         self._record = record
-        self._host = Host(cpu_residency)
+        self._host = Host(cpu_residency, self._clock.monotonic)
         self._in_flight: asyncio.Task[Reading | ReadError] | None = None
 
     async def read(self, *, timeout: float | None = None) -> Reading | ReadError:

@@ -53,10 +53,8 @@ class Prometheus:
 
 @contextlib.contextmanager
 def beside(exporter: int) -> Iterator[Callable[[], Iterator[Line]]]:
-    """Run Prometheus on the exporter at this port, every second; gives what compares it with the gauges.
-
-    To be started before the exporter, so that it knows the exporter's counters from their beginning.
-    """
+    """Run Prometheus on the exporter at this port, every second; gives what compares it with the gauges. To be started
+    before the exporter."""
     assert PROGRAM
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="headroom-") as directory:
@@ -69,6 +67,8 @@ def beside(exporter: int) -> Iterator[Callable[[], Iterator[Line]]]:
         try:
             prometheus = Prometheus(port)
             wait_until(prometheus.ready, what="Prometheus to be ready")
+            # It learns of its targets some seconds later, and must know the exporter's counters from the beginning.
+            wait_until(lambda: prometheus.query("up"), what="Prometheus to try the exporter")
             yield lambda: compare(prometheus)
         finally:
             process.terminate()
