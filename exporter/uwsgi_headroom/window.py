@@ -71,21 +71,20 @@ class History:
     def __init__(self) -> None:
         self._times: deque[float] = deque(maxlen=HISTORY_SECONDS)
         self._rows: deque[array[int]] = deque(maxlen=HISTORY_SECONDS)
-        self._sockets: tuple[str, ...] = ()
+        self._shape: tuple[int, tuple[str, ...]] = (0, ())
         self._latest = Totals()
 
     def add(self, at: float, totals: Totals) -> None:
         """Keep the totals of this monotonic instant, unless the last row is younger than a second."""
-        if self._times and at - self._times[-1] < ROW_SECONDS:
-            return
-        row = array("I", (value % _MODULO for value in _columns(totals)))
-        sockets = tuple(totals.queue_seconds)
-        if self._rows and (len(row) != len(self._rows[-1]) or sockets != self._sockets):
+        shape = len(totals.workers), tuple(totals.queue_seconds)
+        if shape != self._shape:
             self._times.clear()
             self._rows.clear()
-        self._sockets, self._latest = sockets, totals
+        elif self._times and at - self._times[-1] < ROW_SECONDS:
+            return
+        self._shape, self._latest = shape, totals
         self._times.append(at)
-        self._rows.append(row)
+        self._rows.append(array("I", (value % _MODULO for value in _columns(totals))))
 
     def window(self, seconds: float, until: float | None = None) -> Window | None:
         """The last `seconds` before the latest row, or before the row at `until`. It begins with the row nearest to
@@ -103,8 +102,9 @@ class History:
         start, end, at = self._rows[first], self._rows[last], self._times[first]
         grown = [(late - early) % _MODULO for early, late in zip(start, end, strict=True)]
         observed, full, gap, reloads, exceptions, harakiris, respawns = grown[:_SERVER_COLUMNS]
-        workers_from = _SERVER_COLUMNS + len(self._sockets)
-        queues = zip(self._sockets, grown[_SERVER_COLUMNS:workers_from], strict=True)
+        _, sockets = self._shape
+        workers_from = _SERVER_COLUMNS + len(sockets)
+        queues = zip(sockets, grown[_SERVER_COLUMNS:workers_from], strict=True)
         workers = []
         for index, totals in enumerate(self._latest.workers):
             column = workers_from + index * _WORKER_COLUMNS
