@@ -380,7 +380,7 @@ def test_totals_that_go_on_changing_do_not_change_a_row() -> None:
     totals.workers[0].requests = 5
     history.add(1.0, totals)
     totals.workers[0].requests = 50
-    window = history.window(60)
+    window = history.window(60, until=1.0)
     assert window is not None
     assert window.workers[0].requests == 5
     assert replace(window, seconds=0.0).seconds == 0.0

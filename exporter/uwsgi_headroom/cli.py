@@ -9,8 +9,10 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
+from types import FrameType
 
 import uvicorn
 
@@ -132,13 +134,19 @@ def _serve(options: argparse.Namespace) -> int:
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
         _log.info("listening", extra={"fields": {"url": url, "version": __version__}})
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_run(settings, sockets))
+        asyncio.run(run(Fleet(settings.servers, settings.settings), sockets))
     return 0
 
 
-async def _run(settings: config.Config, sockets: list[socket.socket]) -> None:
-    fleet = Fleet(settings.servers, settings.settings)
-    server = uvicorn.Server(
+async def run(fleet: Fleet, sockets: list[socket.socket]) -> None:
+    """Serve a fleet on sockets that listen, until a signal ends it."""
+    sampling = asyncio.create_task(fleet.run(), name="sampling")
+
+    async def stop_reading() -> None:
+        sampling.cancel()
+        await fleet.close()
+
+    server = _Server(
         uvicorn.Config(
             application(fleet),
             loop="asyncio",
@@ -150,21 +158,45 @@ async def _run(settings: config.Config, sockets: list[socket.socket]) -> None:
             server_header=False,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
-        )
+        ),
+        stop_reading,
     )
     try:
-        sampling = asyncio.create_task(fleet.run(), name="sampling")
         await server.serve(sockets=sockets)
-        sampling.cancel()
     finally:
-        await fleet.close()
+        await stop_reading()
+
+
+class _Server(uvicorn.Server):
+    """Ends the reads in flight when it is told to end: a scrape that waits for a server would hold it up."""
+
+    def __init__(self, config: uvicorn.Config, stop_reading: Callable[[], Coroutine[None, None, None]]) -> None:
+        super().__init__(config)
+        self._stop_reading = stop_reading
+        self._loop = asyncio.get_running_loop()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        self._loop.call_soon_threadsafe(self._stop)
+
+    def _stop(self) -> None:
+        self._stopping = self._loop.create_task(self._stop_reading())
 
 
 def _discovered() -> tuple[config.ServerConfig, ...]:
     """Servers for an exporter that was told of none. Raises HeadroomError with advice where none can be read."""
     found = asyncio.run(discover.find())
+    readable = {it.address: it for it in found if it.address and not it.trouble}
+    names = {address: config.default_name(address) for address in readable}
+    taken = Counter(names.values())
     servers = [
-        config.server(str(it.address), where=f"uWSGI master {it.pid}") for it in found if it.address and not it.trouble
+        # Sockets of one file name in several folders are told apart by their paths.
+        config.ServerConfig(
+            names[address] if taken[names[address]] == 1 else str(address).removeprefix("unix://"),
+            address,
+            where=f"uWSGI master {it.pid}",
+        )
+        for address, it in readable.items()
     ]
     if not servers:
         raise HeadroomError(f"no --stats given, and none found.\n{discover.report(found)}")

@@ -34,8 +34,8 @@ class WorkerTotals:
     """One worker slot since the exporter's first sample of it. Counts, and times in seconds.
 
     busy_seconds: over all its threads; up_seconds: time it accepted requests; resident_bytes alone is a level, the
-    latest. None where uWSGI or the kernel never said. running_time_since and cpu_since: the monotonic instants from
-    which on they have always said; None while they do not.
+    latest. residency: CPU seconds by CPU. None where uWSGI or the kernel never said. running_time_since and cpu_since:
+    the monotonic instants from which on they have always said; None while they do not.
     """
 
     requests: int = 0
@@ -50,6 +50,7 @@ class WorkerTotals:
     exceptions: int = 0
     harakiris: int = 0
     respawns: int = 0
+    residency: dict[int, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -107,6 +108,7 @@ class Integrals:
             then = earlier[index] if index < len(earlier) else None
             _count(total, then, now, reloaded)
             _add_process(total, before, then, reading, now)
+            _add_residency(total, before, reading, now)
             _know(total, reading, now)
             _add_levels(total, _levels(before, then), _levels(reading, now), step)
         if before and bridged:
@@ -211,6 +213,15 @@ def _add_process(
         known = None if earlier is None else _cpu_seconds(earlier)
         used = 0.0 if known is None else max(0.0, seconds - known)
     total.cpu_seconds = (total.cpu_seconds or 0.0) + used
+
+
+def _add_residency(total: WorkerTotals, before: Reading | None, reading: Reading, now: Worker) -> None:
+    """Put what each thread used since it was last looked at down to the CPU it is on."""
+    earlier = before.host.threads.get(now.pid or 0, {}) if before else {}
+    for thread, (cpu, seconds) in reading.host.threads.get(now.pid or 0, {}).items():
+        if thread in earlier:
+            used = max(0.0, seconds - earlier[thread][1])
+            total.residency[cpu] = total.residency.get(cpu, 0.0) + used
 
 
 def _know(total: WorkerTotals, reading: Reading, now: Worker) -> None:

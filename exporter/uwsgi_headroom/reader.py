@@ -48,6 +48,7 @@ class Reader:
         timeout: float = TIMEOUT_SECONDS,
         size_cap: int = source.SIZE_CAP,
         clock: Clock | None = None,
+        cpu_residency: bool = False,
         record: Callable[[float, Reading | ReadError], None] = lambda _at, _outcome: None,
     ) -> None:
         self.name = name
@@ -58,7 +59,7 @@ class Reader:
         self._size_cap = size_cap
         self._clock = clock or Clock()
         self._record = record
-        self._host = Host()
+        self._host = Host(cpu_residency)
         self._in_flight: asyncio.Task[Reading | ReadError] | None = None
 
     async def read(self, *, timeout: float | None = None) -> Reading | ReadError:
@@ -74,6 +75,8 @@ class Reader:
         done, _ = await asyncio.wait({task}, timeout=timeout)
         if not done:
             return SourceError("timeout", f"no answer yet after the {timeout:g} s that the scrape leaves")
+        if task.cancelled():
+            return SourceError("unreachable", "the exporter is stopping")
         return task.result()
 
     async def close(self) -> None:

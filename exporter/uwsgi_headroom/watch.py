@@ -26,11 +26,20 @@ class Watch:
         timeout: float = TIMEOUT_SECONDS,
         size_cap: int = SIZE_CAP,
         samples_a_second: float = SAMPLES_A_SECOND,
+        cpu_residency: bool = False,
         clock: Clock | None = None,
     ) -> None:
         self.name = name
         self.address = address
-        self.reader = Reader(name, address, timeout=timeout, size_cap=size_cap, clock=clock, record=self._record)
+        self.reader = Reader(
+            name,
+            address,
+            timeout=timeout,
+            size_cap=size_cap,
+            clock=clock,
+            cpu_residency=cpu_residency,
+            record=self._record,
+        )
         self.pace = Pace(samples_a_second)
         self.integrals = Integrals()
         self.history = History()

@@ -3,6 +3,9 @@
 A history keeps one row a second for an hour. A row holds every total as a fixed-point number modulo 2**32, so that the
 difference of any two rows is exact (to a count, or to 0.1 ms) and a window costs two rows however long it is. A row
 takes 28 bytes a worker: 101 kB a worker for the hour.
+
+A window ends with the latest sample, not with the latest row: it is then over the same data as the totals that are
+exported beside it, and the two agree.
 """
 
 from __future__ import annotations
@@ -71,38 +74,43 @@ class History:
     def __init__(self) -> None:
         self._times: deque[float] = deque(maxlen=HISTORY_SECONDS)
         self._rows: deque[array[int]] = deque(maxlen=HISTORY_SECONDS)
-        self._shape: tuple[int, tuple[str, ...]] = (0, ())
+        self._shape: tuple[object, ...] = ()
+        self._latest_at = 0.0
         self._latest = Totals()
 
     def add(self, at: float, totals: Totals) -> None:
-        """Keep the totals of this monotonic instant, unless the last row is younger than a second."""
-        shape = len(totals.workers), tuple(totals.queue_seconds)
+        """Take note of the totals of this monotonic instant; they are kept unless the last row is younger than a
+        second. `totals` may go on growing, if the next ones are added as soon as they have."""
+        self._latest_at, self._latest = at, totals
+        shape = (len(totals.workers), *totals.queue_seconds)
         if shape != self._shape:
             self._times.clear()
             self._rows.clear()
-        elif self._times and at - self._times[-1] < ROW_SECONDS:
-            return
-        self._shape, self._latest = shape, totals
-        self._times.append(at)
-        self._rows.append(array("I", (value % _MODULO for value in _columns(totals))))
+            self._shape = shape
+        if not self._times or at - self._times[-1] >= ROW_SECONDS:
+            self._times.append(at)
+            self._rows.append(_row(totals))
 
     def window(self, seconds: float, until: float | None = None) -> Window | None:
-        """The last `seconds` before the latest row, or before the row at `until`. It begins with the row nearest to
-        so long ago; None where that is the same row."""
-        last = len(self._times) - 1 if until is None else bisect_right(self._times, until) - 1
-        if last < 1:
+        """The last `seconds` before the latest totals, or before the row at `until`. It begins with the row nearest to
+        so long ago; None where that leaves less than a second."""
+        rows = len(self._times) if until is None else bisect_right(self._times, until)
+        if rows < 2:
             return None
-        start = self._times[last] - seconds
-        after = bisect_left(self._times, start, 0, last)
+        end = self._latest_at if until is None else self._times[rows - 1]
+        start = end - seconds
+        after = bisect_left(self._times, start, 0, rows - 1)
         # Rows are a second apart and a little, or far apart around an outage, which no short window may span.
         first = after if after == 0 or self._times[after] - start < start - self._times[after - 1] else after - 1
-        return self._between(first, last, seconds) if first < last else None
+        if end - self._times[first] < ROW_SECONDS:
+            return None
+        return self._between(first, _row(self._latest) if until is None else self._rows[rows - 1], end, seconds)
 
-    def _between(self, first: int, last: int, asked: float) -> Window:
-        start, end, at = self._rows[first], self._rows[last], self._times[first]
+    def _between(self, first: int, end: array[int], until: float, asked: float) -> Window:
+        start, at = self._rows[first], self._times[first]
         grown = [(late - early) % _MODULO for early, late in zip(start, end, strict=True)]
         observed, full, gap, reloads, exceptions, harakiris, respawns = grown[:_SERVER_COLUMNS]
-        _, sockets = self._shape
+        sockets = list(self._latest.queue_seconds)
         workers_from = _SERVER_COLUMNS + len(sockets)
         queues = zip(sockets, grown[_SERVER_COLUMNS:workers_from], strict=True)
         workers = []
@@ -112,7 +120,7 @@ class History:
             workers.append(_worker(index + 1, at, totals, columns, start[column + 6], end[column + 6]))
         return Window(
             asked=asked,
-            seconds=self._times[last] - at,
+            seconds=until - at,
             observed_seconds=observed / _TICKS,
             full_seconds=full / _TICKS,
             gap_seconds=gap / _TICKS,
@@ -127,7 +135,7 @@ class History:
         )
 
 
-def _columns(totals: Totals) -> list[int]:
+def _row(totals: Totals) -> array[int]:
     columns = [
         round(totals.observed_seconds * _TICKS),
         round(totals.full_seconds * _TICKS),
@@ -148,7 +156,7 @@ def _columns(totals: Totals) -> list[int]:
             round((worker.cpu_seconds or 0.0) * _TICKS),
             (worker.resident_bytes or 0) // _PAGE,
         )
-    return columns
+    return array("I", (value % _MODULO for value in columns))
 
 
 def _covers(since: float | None, start: float) -> bool:

@@ -50,7 +50,7 @@ async def check(watch: Watch, seconds: float, progress: Callable[[float], None] 
     if not isinstance(first.snapshot, Snapshot):
         raise StatsError("not_uwsgi", f"this is the stats server of a uWSGI {first.snapshot.kind}; give a server's own")
     sampling = asyncio.create_task(watch.sample())
-    end = loop.time() + seconds + ROW_SECONDS  # so that the last row of the history is that far from the first
+    end = loop.time() + seconds
     with contextlib.suppress(asyncio.CancelledError):
         while (left := end - loop.time()) > 0:
             progress(left)

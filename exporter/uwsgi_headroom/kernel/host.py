@@ -7,6 +7,7 @@ from uwsgi_headroom.kernel.cpus import usable_cpus
 from uwsgi_headroom.kernel.netstat import listen_overflows
 from uwsgi_headroom.kernel.processes import Processes
 from uwsgi_headroom.kernel.proof import prove
+from uwsgi_headroom.kernel.residency import threads
 from uwsgi_headroom.reading import HostFacts
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import AnySnapshot
@@ -14,9 +15,11 @@ from uwsgi_headroom.stats.server import Snapshot
 
 
 class Host:
-    """Asks the kernel about one server's processes and sockets; keeps what is costly to find again."""
+    """Asks the kernel about one server's processes and sockets; keeps what is costly to find again. With cpu_residency,
+    about every thread of its workers too."""
 
-    def __init__(self) -> None:
+    def __init__(self, cpu_residency: bool = False) -> None:
+        self._cpu_residency = cpu_residency
         self._processes = Processes()
         self._backlogs = Backlogs()
 
@@ -37,4 +40,5 @@ class Host:
             backlogs=backlogs,
             cpus=usable_cpus(proof.pid, affinity=allowed or None),
             overflows=listen_overflows(proof.pid),
+            threads={pid: threads(pid) for pid in processes} if self._cpu_residency else {},
         )

@@ -6,15 +6,18 @@ read here; a process whose parent is the master is a worker of it, whichever.
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING
 
-import psutil
+from uwsgi_headroom.kernel import procfs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-T = TypeVar("T")
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,59 +43,55 @@ class WorkerProcess:
 
 
 class Processes:
-    """Reads workers, again and again: psutil's objects are kept, for they notice that a pid was reused."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, psutil.Process] = {}
+    """Reads workers: two small files of each, its affinity, and its descriptors. This happens several times a second,
+    and psutil would take twice the CPU."""
 
     def read(self, master_pid: int, pids: Sequence[int]) -> dict[int, WorkerProcess]:
         """Those of `pids` that are alive and children of `master_pid`; the others are not in the answer."""
-        known: dict[int, psutil.Process] = {}
         workers: dict[int, WorkerProcess] = {}
         for pid in pids:
-            try:
-                process = self._known.get(pid) or psutil.Process(pid)
-                worker = _read(process, master_pid)
-            except psutil.NoSuchProcess:
-                # Gone, or the pid has a new owner: that one is looked at from scratch at the next reading.
-                continue
-            except (psutil.Error, OSError, ValueError):
-                continue
-            known[pid] = process
-            if worker is not None:
-                workers[pid] = worker
-        self._known = known
+            with suppress(OSError, ValueError):  # gone, or hidden
+                if worker := _read(pid, master_pid):
+                    workers[pid] = worker
         return workers
 
 
-def _read(process: psutil.Process, master_pid: int) -> WorkerProcess | None:
-    """None if it is not a living child of the master. Raises NoSuchProcess; asks /proc for each file once."""
-    with process.oneshot():
-        if process.ppid() != master_pid or process.status() == psutil.STATUS_ZOMBIE:
-            return None
-        cpu = _permitted(process.cpu_times)
-        memory = _permitted(process.memory_info)
-        switches = _permitted(process.num_ctx_switches)
-        affinity = _permitted(process.cpu_affinity)
-        return WorkerProcess(
-            pid=process.pid,
-            cpu_user_seconds=cpu and cpu.user,
-            cpu_system_seconds=cpu and cpu.system,
-            resident_bytes=memory and memory.rss,
-            voluntary_context_switches=switches and switches.voluntary,
-            involuntary_context_switches=switches and switches.involuntary,
-            open_fds=_permitted(process.num_fds),
-            affinity=tuple(affinity) if affinity else None,
-            last_cpu=_permitted(process.cpu_num),
-            start_time=_permitted(process.create_time),
-        )
-
-
-def _permitted(ask: Callable[[], T]) -> T | None:
-    """The answer, or None where this user may not have it."""
-    try:
-        return ask()
-    except psutil.NoSuchProcess:
-        raise
-    except (psutil.Error, OSError, NotImplementedError):
+def _read(pid: int, master_pid: int) -> WorkerProcess | None:
+    """None if it is not a living child of the master. Raises OSError if it is nobody, or ends meanwhile."""
+    # The name, in parentheses, may itself hold spaces and parentheses; proc_pid_stat(5) counts from 1 and from the pid.
+    stat = procfs.read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
+    if int(stat[4 - 3]) != master_pid or stat[3 - 3] in b"ZX":
         return None
+    status = procfs.read(f"/proc/{pid}/status")
+    resident = _status(status, b"VmRSS")
+    return WorkerProcess(
+        pid=pid,
+        cpu_user_seconds=int(stat[14 - 3]) / _TICKS,
+        cpu_system_seconds=int(stat[15 - 3]) / _TICKS,
+        resident_bytes=resident and resident * 1024,
+        voluntary_context_switches=_status(status, b"voluntary_ctxt_switches"),
+        involuntary_context_switches=_status(status, b"nonvoluntary_ctxt_switches"),
+        open_fds=_open_fds(pid),
+        affinity=tuple(sorted(os.sched_getaffinity(pid))),
+        last_cpu=int(stat[39 - 3]),
+        start_time=_boot_time() + int(stat[22 - 3]) / _TICKS,
+    )
+
+
+def _status(status: bytes, name: bytes) -> int | None:
+    """A number of proc_pid_status(5)."""
+    _, _, after = status.partition(b"\n" + name + b":")
+    return int(after.split(maxsplit=1)[0]) if after else None
+
+
+def _open_fds(pid: int) -> int | None:
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd"))
+    except PermissionError:
+        return None
+
+
+@cache
+def _boot_time() -> float:
+    """Epoch seconds. Asked once: it moves when the clock is set, and a process must keep its start."""
+    return float(procfs.read("/proc/stat").partition(b"\nbtime ")[2].split(maxsplit=1)[0])

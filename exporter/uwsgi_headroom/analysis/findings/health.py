@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.words import duration, listed, number, percent, size
+from uwsgi_headroom.analysis.stuck import STUCK_SECONDS, stuck
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Snapshot
-
-STUCK_SECONDS = 30.0
-"""Age from which a request in service is called stuck. Raise it where long requests are meant."""
 
 RESPAWN_LOOP = 3
 """Respawns of one worker slot, on average, within one window."""
@@ -68,21 +66,14 @@ def _killed(figures: Figures, reading: Reading) -> Iterator[Finding]:
 
 
 def _stuck(reading: Reading) -> Iterator[Finding]:
-    assert isinstance(reading.snapshot, Snapshot)
-    ages = [
-        (reading.time - start, worker.worker_id)
-        for worker in reading.snapshot.workers
-        if not reading.is_ghost(worker)
-        for start in worker.request_starts
-        if reading.time - start >= STUCK_SECONDS
-    ]
-    if ages:
-        oldest, _ = max(ages)
-        workers = sorted({worker_id for _, worker_id in ages})
+    requests = stuck(reading)
+    if requests:
+        oldest, _ = requests[0]
+        workers = sorted({worker_id for _, worker_id in requests})
         yield Finding(
             code="request_stuck",
             severity="warning",
-            title=f"{number(len(ages), 'request')} in service for longer than {duration(STUCK_SECONDS)}.",
+            title=f"{number(len(requests), 'request')} in service for longer than {duration(STUCK_SECONDS)}.",
             evidence=f"The oldest for {duration(oldest)}; in worker {listed(workers)}.",
             meaning="Each keeps a thread from the others. Little's law does not see them until they end.",
             change="See what it waits for (py-spy dump --pid PID of that worker); set timeouts on what the application "
