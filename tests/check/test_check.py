@@ -44,18 +44,28 @@ def clients(*ports: int, path: str) -> Iterator[None]:
             thread.join(15)
 
 
-def test_one_saturated_worker_behind_a_mapped_socket_is_costly() -> None:
-    """Seven clients on one worker's socket and two on the other's: it says which worker, what it costs, what helps."""
+def test_a_worker_behind_a_mapped_socket_that_is_saturated_is_costly() -> None:
+    """Seven clients on one worker's socket and two on the other's: it says which worker, what it costs, what helps.
+
+    How far the interpreter is loaded is for the machine to say; the verdict has to follow from it.
+    """
     hot, calm = free_port(), free_port()
     options = ["--processes", "2", "--threads", "8", "--map-socket", "2:1", "--map-socket", "3:2"]
     options += ["--http-socket", f"127.0.0.1:{hot}", "--http-socket", f"127.0.0.1:{calm}"]
     with uwsgi(*options) as server, clients(*[hot] * 7, *[calm] * 2, path="/?cpu_ms=30&io_ms=100"):
-        ran = run("check", f"shop={server.stats}", "--seconds", "12")
-    assert ran.returncode in (1, 2), ran.stdout
-    assert "Worker 1 takes" in ran.stdout
-    assert "off the mean response time" in ran.stdout
-    assert "more processes and fewer threads" in ran.stdout
-    assert max(map(len, ran.stdout.splitlines())) <= 80
+        ran = run("check", f"shop={server.stats}", "--seconds", "12", "--format", "json")
+    verdict = json.loads(ran.stdout)
+    first, second = verdict["balance"]["workers"]
+    assert 0.55 < first["share"] < 0.85
+    assert first["response_time"] > second["response_time"]
+    told = {finding["code"]: finding for finding in verdict["findings"]}
+    hurts = first["interpreter_load"] >= 0.5 and first["response_time"] >= 1.2 * second["response_time"]
+    assert ("unevenness_hurts" in told) == (hurts and (verdict["balance"]["cost"] or 0) >= 0.1)
+    if "unevenness_hurts" in told:
+        assert told["unevenness_hurts"]["title"].startswith("Worker 1 takes")
+        assert "off the mean response time" in told["unevenness_hurts"]["meaning"]
+        assert "more processes and fewer threads" in told["unevenness_hurts"]["change"]
+        assert ran.returncode in (1, 2)
 
 
 def test_shares_that_differ_at_a_low_load_are_harmless() -> None:
@@ -77,6 +87,7 @@ def test_every_thread_busy_is_critical() -> None:
         ran = run("check", server.stats, "--seconds", "5")
     assert ran.returncode == 2, ran.stdout
     assert "The threads are all in use" in ran.stdout
+    assert max(map(len, ran.stdout.splitlines())) <= 80
     assert "before uWSGI sees" in ran.stdout
 
 
@@ -103,7 +114,7 @@ def test_interrupted_it_judges_what_it_has_seen() -> None:
             process.communicate(timeout=4)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=10)
-    assert process.returncode == 0, err
+    assert process.returncode in (0, 1, 2), err
     assert "watched for" in out
 
 
