@@ -76,7 +76,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
 def _occupancy(scrape: Scrape) -> Metric:
     metric = Metric(
         "uwsgi_threads_busy_ratio",
-        "Samples by busy over available threads; above 0.99 is every thread busy.",
+        "Samples by busy over available threads. Above 0.99: every thread busy, or all but one in a hundred.",
         "histogram",
     )
     for server in scrape.servers:

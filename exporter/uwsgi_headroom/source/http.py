@@ -9,7 +9,7 @@ import h11
 from uwsgi_headroom import __version__
 from uwsgi_headroom.errors import SourceError
 from uwsgi_headroom.source.address import Http
-from uwsgi_headroom.source.stream import Answer, connect_tcp, receive
+from uwsgi_headroom.source.stream import Answer, TlsTo, connect_tcp, receive
 
 _HEAD_ROOM = 64 * 1024  # beside the document: a status line and headers, for which h11 has a smaller cap of its own
 
@@ -32,8 +32,8 @@ async def read(address: Http, size_cap: int) -> Answer:
     sock = await connect_tcp(address.host, address.port)
     try:
         peer = sock.getpeername()[:2]
-        tls = ssl.create_default_context() if address.tls else None
-        received = await receive(sock, size_cap + _HEAD_ROOM, send=wire, tls=tls, host=address.host)
+        tls = TlsTo(ssl.create_default_context(), address.host) if address.tls else None
+        received = await receive(sock, size_cap + _HEAD_ROOM, send=wire, tls=tls)
     finally:
         sock.close()
     return Answer(_body(connection, received), peer=peer)
