@@ -37,6 +37,8 @@ class Slot:
     cpu: float | None = 0.0
     resident: int | None = 50 << 20
     alive: bool = True
+    affinity: tuple[int, ...] = (0, 1, 2, 3)
+    request_starts: tuple[int, ...] = ()
 
     @property
     def accepting(self) -> bool:
@@ -167,7 +169,7 @@ def _worker(worker_id: int, slot: Slot, cores: bool) -> Worker:
         transmitted_bytes=0,
         resident_bytes=None,
         last_spawn=slot.last_spawn,
-        request_starts=(),
+        request_starts=slot.request_starts,
         apps=(),
     )
 
@@ -175,4 +177,4 @@ def _worker(worker_id: int, slot: Slot, cores: bool) -> Worker:
 def _process(slot: Slot) -> WorkerProcess:
     assert slot.pid is not None
     half = None if slot.cpu is None else slot.cpu / 2
-    return WorkerProcess(slot.pid, half, half, slot.resident, 0, 0, 10, (0,), 0, slot.started)
+    return WorkerProcess(slot.pid, half, half, slot.resident, 0, 0, 10, slot.affinity, 0, slot.started)

@@ -89,6 +89,17 @@ class TestTime:
         totals = integrals.totals
         assert totals.observed_seconds + totals.gap_seconds == pytest.approx(0.8)
 
+    def test_sample_from_before_a_failure_adds_nothing(self) -> None:
+        """What is older than the last word, be it a failure, is too late."""
+        server = Server()
+        integrals = Integrals()
+        integrals.miss(10.0)
+        integrals.add(server.look(9.9), STEP)
+        integrals.add(server.look(10.1), STEP)
+        totals = integrals.totals
+        assert (totals.samples, totals.observed_seconds) == (1, 0)
+        assert totals.gap_seconds == pytest.approx(0.1)
+
     def test_reload_is_one_gap(self) -> None:
         """Between the last sample before a reload and the first one after it nothing is known of the levels."""
         server = Server()

@@ -332,6 +332,17 @@ class TestChanges:
             assert window is not None
             assert (window.seconds, len(window.workers)) == (1, processes)
 
+    @pytest.mark.parametrize("processes", [2, 6])
+    def test_other_number_of_workers_within_the_second(self, processes: int) -> None:
+        """A window asked for before the next row is due is of the workers there are, and so there is none yet."""
+        server = Server(processes=4)
+        watched = Watched(server)
+        for second in range(10):
+            watched.look(float(second))
+        server.reload(9.1, processes=processes)
+        watched.look(9.5)
+        assert watched.history.window(60) is None
+
     def test_other_sockets_begin_anew(self) -> None:
         """So does one whose socket has another name."""
         server = Server(socket="a.sock")

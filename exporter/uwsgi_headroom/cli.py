@@ -134,12 +134,12 @@ def _serve(options: argparse.Namespace) -> int:
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
         _log.info("listening", extra={"fields": {"url": url, "version": __version__}})
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_run(settings, sockets))
+        asyncio.run(run(Fleet(settings.servers, settings.settings), sockets))
     return 0
 
 
-async def _run(settings: config.Config, sockets: list[socket.socket]) -> None:
-    fleet = Fleet(settings.servers, settings.settings)
+async def run(fleet: Fleet, sockets: list[socket.socket]) -> None:
+    """Serve a fleet on sockets that listen, until a signal ends it."""
     sampling = asyncio.create_task(fleet.run(), name="sampling")
 
     async def stop_reading() -> None:

@@ -89,10 +89,10 @@ class Integrals:
         self._broken = True
 
     def add(self, reading: Reading, longest_step: float) -> None:
-        """Add a sample. A reading that is no server's, or not newer than the last, adds nothing."""
+        """Add a sample. A reading that is no server's, or not newer than the last word, adds nothing."""
         snapshot = reading.snapshot
         before = self._before
-        if not isinstance(snapshot, Snapshot) or (before is not None and reading.at <= before.at):
+        if not isinstance(snapshot, Snapshot) or (self._until is not None and reading.at <= self._until):
             return
         totals = self.totals
         earlier: tuple[Worker, ...] = (

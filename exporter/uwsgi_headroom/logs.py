@@ -1,21 +1,72 @@
-"""Log lines as logfmt or JSON, on standard error. `extra={"fields": {...}}` adds pairs to a line."""
+"""Log lines as logfmt or JSON, on standard error. `extra={"fields": {...}}` adds pairs to a line.
+
+Standard error may be a pipe that nobody empties (a log collector that hangs, a terminal halted with Ctrl-S), and a
+write to it then never returns. The event loop must not wait for that: it may be in the middle of a read that uWSGI's
+master waits for. So a thread of its own writes, and what it cannot keep up with is dropped.
+"""
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import json
 import logging
-import sys
+import os
+import queue
+import threading
 import time
 from typing import Literal
 
 Format = Literal["logfmt", "json"]
 
+_STANDARD_ERROR = 2
+_LINES_WAITING = 1000
+_LAST_WORDS_SECONDS = 1.0
+
 
 def configure(level: str, style: Format) -> None:
     """Send every logger's lines of `level` and above to standard error."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _Background(_STANDARD_ERROR)
     handler.setFormatter(_Formatter(style))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+class _Background(logging.Handler):
+    """Writes to a file descriptor from a thread. Never waits, except at the program's end, and then not for long.
+
+    What was dropped is said in the next line that is not: `lines_dropped`.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        self._lines: queue.Queue[bytes | None] = queue.Queue(_LINES_WAITING)
+        self._dropped = 0
+        self._writer = threading.Thread(target=self._write, name="log", daemon=True)
+        self._writer.start()
+        atexit.register(self._finish)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._dropped:
+            record.fields = {**getattr(record, "fields", {}), "lines_dropped": self._dropped}
+        try:
+            self._lines.put_nowait(f"{self.format(record)}\n".encode(errors="backslashreplace"))
+            self._dropped = 0
+        except Exception:  # noqa: BLE001 - the queue is full, or the line cannot be made: neither is the caller's trouble
+            self._dropped += 1
+
+    def _write(self) -> None:
+        while (line := self._lines.get()) is not None:
+            # Not through sys.stderr: at the program's end Python itself waits for whoever is writing there.
+            with contextlib.suppress(OSError):  # whoever read it is gone
+                while line:
+                    line = line[os.write(self._descriptor, line) :]
+
+    def _finish(self) -> None:
+        """Let the last lines out."""
+        with contextlib.suppress(queue.Full):
+            self._lines.put(None, timeout=_LAST_WORDS_SECONDS)
+            self._writer.join(_LAST_WORDS_SECONDS)
 
 
 class _Formatter(logging.Formatter):

@@ -167,7 +167,7 @@ class TestCost:
 
     def test_static_files_support_no_comparison(self) -> None:
         """Enough requests means requests that have a response time."""
-        seen = balance(window(60, worker(1, 1000, each=0.5, cpu=55.0), worker(2, 1000, static=950, cpu=5.0)))
+        seen = balance(window(60, worker(1, 1000, each=0.5, cpu=55.0), worker(2, 1000, static=960, cpu=5.0)))
         assert seen.cost is None
 
     def test_worker_of_unknown_time(self) -> None:

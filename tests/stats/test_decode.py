@@ -58,6 +58,7 @@ def worker(**keys: object) -> bytes:
         pytest.param(b"{}", "not_uwsgi", id="an empty object"),
         pytest.param(b'{"status":"ok","workers":3}', "not_uwsgi", id="somebody else's workers"),
         pytest.param(b'{"workers":{"a":1}}', "not_uwsgi", id="workers by name"),
+        pytest.param(server(workers=[{}] * 16385), "not_uwsgi", id="more workers than can be"),
         pytest.param(b'{"jsonrpc":"2.0","result":[1]}', "not_uwsgi", id="another protocol"),
         pytest.param(b'{"x":' * 100_000, "not_json", id="deep objects"),
         pytest.param(b'{"x":' + b"[" * 100_000, "not_json", id="deep lists"),
@@ -197,7 +198,7 @@ def test_any_bytes(body: bytes) -> None:
 
 
 @given(st.sampled_from(NAMES), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_damaged_documents(name: str, data: st.DataObject) -> None:
     """A document with bytes flipped, cut out or put in is understood or refused."""
     body = bytearray(document(name))

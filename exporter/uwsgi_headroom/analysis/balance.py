@@ -12,7 +12,7 @@ from math import log, sqrt
 from uwsgi_headroom.analysis.littles_law import ratio, response_time
 from uwsgi_headroom.window import Window, WorkerWindow
 
-ENOUGH_REQUESTS = 100
+ENOUGH_REQUESTS = 50
 """Fewer than these, in the calm workers together, support no comparison of response times."""
 
 

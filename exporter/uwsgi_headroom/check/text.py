@@ -15,11 +15,11 @@ from uwsgi_headroom.stats.server import Snapshot
 
 _WIDTH = 80
 _WORDS = {0: "OK", 1: "WARNING", 2: "CRITICAL"}
-_LIMITS: dict[Limit, str] = {
-    "hottest_interpreter": "the hottest worker's interpreter",
-    "interpreters": "the interpreters of all workers",
-    "threads": "the threads",
-    "cpu": "the CPUs",
+_GIVES_OUT: dict[Limit, str] = {
+    "hottest_interpreter": "the hottest worker's interpreter gives out",
+    "interpreters": "the interpreters of all workers give out",
+    "threads": "the threads give out",
+    "cpu": "the CPUs give out",
 }
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
@@ -36,7 +36,7 @@ def sentence(verdict: Verdict) -> str:
     room = verdict.figures.headroom
     if room.first is None or room.factor is None:
         return "It does next to nothing now, so what would give out first cannot be told."
-    return f"Load can grow to {factor(room.factor)} of today's before {_LIMITS[room.first]} give out."
+    return f"Load can grow to {factor(room.factor)} of today's before {_GIVES_OUT[room.first]}."
 
 
 def _lines(verdict: Verdict) -> Iterator[str]:
@@ -67,9 +67,12 @@ def _figures(verdict: Verdict) -> Iterator[str]:
     known = ", ".join(f"{value:.1f} {how}" for value, how in ways if value is not None)
     yield f"  concurrency  {known or 'not known'}"
     if room.first and room.factor is not None:
-        yield f"  headroom     {factor(room.factor)}, then {_LIMITS[room.first]}"
-        others = [f"{limit.replace('_', ' ')} {factor(value)}" for limit, value in room.by_limit.items()]
-        yield f"               {', '.join(others)}"
+        yield f"  headroom     {factor(room.factor)}, then {_GIVES_OUT[room.first]}"
+        others = [
+            f"{limit.replace('_', ' ')} {factor(value)}".replace(" ", "\u00a0")
+            for limit, value in room.by_limit.items()
+        ]
+        yield from _wrap(", ".join(others), indent=(" " * 15, " " * 15))
     for name, backlog in verdict.reading.listen_queues().items():
         area = figures.window.queue_seconds.get(name)
         if backlog.queue is not None and area is not None and figures.window.observed_seconds:

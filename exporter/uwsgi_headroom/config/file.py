@@ -42,6 +42,8 @@ def load(path: Path) -> config.Config:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
         raise ConfigError(f"{path}{line}: this is not YAML: {getattr(error, 'problem', None) or error}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: this is no configuration: it is nested too deeply") from None
     return _File(str(path)).config(root) if root else config.Config()
 
 

@@ -72,7 +72,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def resolve(flags: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> config.Config:
-    """Flags over environment over file over defaults; servers of all three add up. Raises ConfigError."""
+    """Flags over environment over file over defaults; servers add to those of the file. Raises ConfigError."""
     path, where = _value(flags, environment, "config")
     settings = file.load(Path(path)) if path else config.Config()
     stats, where = _values(flags, environment, "stats")

@@ -9,7 +9,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
 from uwsgi_headroom.integrals import OCCUPANCY_BOUNDS
-from uwsgi_headroom.metrics.family import LabelSet, counter
+from uwsgi_headroom.metrics.family import counter, label_set
 from uwsgi_headroom.metrics.subject import Scrape
 
 
@@ -29,7 +29,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "uwsgi_worker_cpu_residency_seconds_total",
         "CPU time of the worker's threads by the CPU they ran on. Opt-in (cpu-residency): workers x CPUs series.",
         [
-            (LabelSet(**labels, cpu=str(cpu)), seconds)
+            (label_set(**labels, cpu=str(cpu)), seconds)
             for server, its in totals
             for (labels, _), total in zip(server.workers, its.workers, strict=False)
             for cpu, seconds in sorted(total.residency.items())
@@ -86,7 +86,7 @@ def _occupancy(scrape: Scrape) -> Metric:
         bounds = [str(bound) for bound in OCCUPANCY_BOUNDS] + ["+Inf"]
         counts = list(accumulate(totals.occupancy))
         metric.samples += [
-            Sample("uwsgi_threads_busy_ratio_bucket", LabelSet(server=server.subject.name, le=bound), count)
+            Sample("uwsgi_threads_busy_ratio_bucket", label_set(server=server.subject.name, le=bound), count)
             for bound, count in zip(bounds, counts, strict=True)
         ]
         metric.samples.append(Sample("uwsgi_threads_busy_ratio_count", server.labels, counts[-1]))

@@ -46,6 +46,10 @@ class RawWorker(Struct, frozen=True):
     cores: list[Core] | None = None
 
 
+# A document under the size cap could list millions; their series would hold up every other server's scrape.
+Workers = Annotated[list[RawWorker], Meta(max_length=16384)]
+
+
 class RawSocket(Struct, frozen=True):
     name: str = ""
     queue: Count | None = None
@@ -58,7 +62,7 @@ class Document(Struct, frozen=True):
     version: str | None = None
     pid: Whole = 0
     # a server
-    workers: list[RawWorker] | None = None
+    workers: Workers | None = None
     listen_queue: Count | None = None
     signal_queue: Whole | None = None
     sockets: list[RawSocket] = []

@@ -1,0 +1,348 @@
+"""The exporter never hurts the uWSGI it watches: a real uWSGI of 64 workers x 16 threads, and the real exporter.
+
+The stats document of that size (284 kB) is larger than what a UNIX socket takes before its writer blocks, and the
+writer is uWSGI's master, which reloads, respawns and ends workers in the same loop. So a reader that stands still in
+the middle of a read can hold it.
+
+Outcomes are asserted, not timings, except for two: a killed worker is back within 2 s of the exporter's end, and no
+other reader waits longer than the exporter's deadline. Both get SLACK_SECONDS more, for machines with other things to
+do: uWSGI itself sleeps for 1 s whenever a worker was killed, and forks 64 processes in a reload.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import bad_servers, real
+from tests.exporter_process import Exporter, exporter
+from uwsgi_headroom.reader import TIMEOUT_SECONDS
+
+pytestmark = pytest.mark.integration
+
+WORKERS, THREADS = 64, 16
+RESPAWN_SECONDS = 2.0
+SLACK_SECONDS = 4.0
+OUTCOME_SECONDS = 40.0
+"""Long enough for anything that does happen."""
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[real.Uwsgi]:
+    """One uWSGI for all tests here."""
+    with tempfile.TemporaryDirectory(prefix="headroom-") as folder:
+        size = ("--processes", str(WORKERS), "--threads", str(THREADS))
+        with real.uwsgi(*size, "--pidfile", f"{folder}/pid") as running:
+            running.directory.joinpath("pidfile").write_text(f"{folder}/pid")
+            yield running
+
+
+@pytest.fixture
+def server(shared: real.Uwsgi) -> real.Uwsgi:
+    """That uWSGI when all its workers accept: what is signalled earlier is lost."""
+    real.wait_until(lambda: accepting(shared), OUTCOME_SECONDS, "all workers to accept")
+    assert len(shared.document()) > 219_264, "too small a document to hold a master with"
+    return shared
+
+
+def workers(server: real.Uwsgi) -> list[dict[str, Any]]:
+    """The workers in uWSGI's own words; none while it cannot say (a signal cuts a document short)."""
+    with contextlib.suppress(OSError, ValueError):
+        found: list[dict[str, Any]] = json.loads(server.document())["workers"]
+        return found
+    return []
+
+
+def accepting(server: real.Uwsgi) -> bool:
+    now = workers(server)
+    return bool(now) and all(worker["pid"] and worker["accepting"] for worker in now)
+
+
+def order_reload(server: real.Uwsgi) -> Callable[[], bool]:
+    """`uwsgi --reload`; what is returned says whether it has come to pass: new workers, and all of them accept."""
+    before = {worker["pid"] for worker in workers(server)}
+    assert before
+    pidfile = (server.directory / "pidfile").read_text()
+    subprocess.run([real.uwsgi_binary(), "--reload", pidfile], check=True, capture_output=True)
+
+    def is_done() -> bool:
+        now = workers(server)
+        return bool(now) and all(it["pid"] and it["accepting"] and it["pid"] not in before for it in now)
+
+    return is_done
+
+
+def order_respawn(server: real.Uwsgi, worker: dict[str, Any]) -> Callable[[], bool]:
+    """SIGKILL to a worker; what is returned says whether it has a successor."""
+    logged = log_of(server, "")
+    os.kill(worker["pid"], signal.SIGKILL)
+    return lambda: bool(log_of(server, rf"Respawned uWSGI worker {worker['id']} \(", logged))
+
+
+def log_of(server: real.Uwsgi, pattern: str, skip: int = 0) -> int:
+    """Where in uWSGI's log, behind the first `skip` characters, a pattern ends; 0 if it is not there. An empty one
+    ends where the log does now."""
+    text = server.log.read_text()
+    if not pattern:
+        return len(text)
+    match = re.compile(pattern).search(text, skip)
+    return match.end() if match else 0
+
+
+def is_held(server: real.Uwsgi) -> bool:
+    """Whether a reader that does read gets not a byte for half a second."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(0.5)
+        client.connect(server.stats)
+        try:
+            client.recv(1)
+        except TimeoutError:
+            return True
+        return False
+
+
+@contextlib.contextmanager
+def in_background(count: int, work: Callable[[], object], pause: float = 0.0) -> Iterator[None]:
+    """Do `work` in so many threads, again and again; what fails in one fails the test."""
+    ended = threading.Event()
+    failures: list[BaseException] = []
+
+    def loop() -> None:
+        try:
+            while not ended.wait(pause):
+                work()
+        except BaseException as error:  # noqa: BLE001 - raised again in the test's own thread
+            failures.append(error)
+
+    threads = [threading.Thread(target=loop) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join(OUTCOME_SECONDS)
+    assert not failures, failures
+    assert not any(thread.is_alive() for thread in threads)
+
+
+# What is done with or to the exporter while uWSGI has to go on.
+Situation = Callable[[Exporter], contextlib.AbstractContextManager[None]]
+
+
+@contextlib.contextmanager
+def it_samples(_running: Exporter) -> Iterator[None]:
+    """Nothing but the sampling."""
+    yield
+
+
+def twenty_scrape(running: Exporter) -> contextlib.AbstractContextManager[None]:
+    """Twenty scrapers at once, each without a pause."""
+    return in_background(20, lambda: running.get(timeout=OUTCOME_SECONDS))
+
+
+@contextlib.contextmanager
+def pages_stay_open(running: Exporter) -> Iterator[None]:
+    """Clients that ask and ask and read no answer, and a hundred connections that say nothing."""
+    with contextlib.ExitStack() as stack:
+        for index in range(120):
+            client = stack.enter_context(socket.socket())
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect(("127.0.0.1", running.port))
+            if index < 20:
+                client.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 50)
+        yield
+
+
+def it_stops_and_goes_on(running: Exporter) -> contextlib.AbstractContextManager[None]:
+    """SIGSTOP and SIGCONT, at moments that are nobody's choice."""
+
+    def stop_and_go_on() -> None:
+        time.sleep(random.uniform(0, 0.1))
+        running.stop()
+        time.sleep(random.uniform(0, 0.1))
+        running.go_on()
+
+    return in_background(1, stop_and_go_on)
+
+
+@contextlib.contextmanager
+def it_is_killed(running: Exporter) -> Iterator[None]:
+    """SIGKILL, at a moment that is nobody's choice."""
+    time.sleep(random.uniform(0, 0.3))
+    running.kill()
+    yield
+
+
+@contextlib.contextmanager
+def it_is_killed_in_a_read(running: Exporter) -> Iterator[None]:
+    """SIGKILL with a connection that it has read nothing of."""
+    running.die_in_next_read()
+    yield
+
+
+situations = pytest.mark.parametrize(
+    "situation",
+    [it_samples, twenty_scrape, pages_stay_open, it_stops_and_goes_on, it_is_killed, it_is_killed_in_a_read],
+    ids=lambda situation: situation.__name__,
+)
+
+
+@situations
+def test_uwsgi_reloads(server: real.Uwsgi, situation: Situation) -> None:
+    """A reload is carried out whatever the exporter is up to."""
+    with exporter(server.stats) as running, situation(running):
+        is_done = order_reload(server)
+        real.wait_until(is_done, OUTCOME_SECONDS, "uWSGI to reload")
+
+
+@situations
+def test_uwsgi_respawns_a_killed_worker(server: real.Uwsgi, situation: Situation) -> None:
+    """A worker that died is replaced whatever the exporter is up to, and within 2 s where that has ended."""
+    with exporter(server.stats) as running, situation(running):
+        is_respawned = order_respawn(server, random.choice(workers(server)))
+        real.wait_until(is_respawned, RESPAWN_SECONDS + SLACK_SECONDS, "the worker's respawn")
+
+
+@situations
+def test_nobody_waits_longer_than_the_deadline(server: real.Uwsgi, situation: Situation) -> None:
+    """Another reader of the same stats server, as long as the exporter runs or has run, is never kept waiting."""
+    longest = 0.0
+    with exporter(server.stats) as running, situation(running):
+        end = time.monotonic() + 0.7
+        while time.monotonic() < end:
+            began = time.monotonic()
+            assert server.document()
+            longest = max(longest, time.monotonic() - began)
+    assert longest < TIMEOUT_SECONDS + SLACK_SECONDS
+
+
+@situations
+def test_the_exporter_is_itself_again(server: real.Uwsgi, situation: Situation) -> None:
+    """What it was put through leaves no mark on its sampling."""
+    with exporter(server.stats) as running:
+        with situation(running):
+            time.sleep(0.5)
+        if running.process.poll() is not None:
+            return
+        before = running.value("uwsgi_exporter_samples_total")
+        real.wait_until(lambda: running.value("uwsgi_exporter_samples_total") > before + 2, what="the sampling")
+        assert running.value("uwsgi_up") == 1
+
+
+def test_one_connection_at_a_time(server: real.Uwsgi) -> None:
+    """However many ask, uWSGI sees one connection of the exporter at a time."""
+    open_now = most = total = 0
+
+    with contextlib.ExitStack() as stack:
+        path = str(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headroom-"))) / "stats")
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        listener.bind(path)
+        listener.listen(100)
+        listener.settimeout(0.05)
+
+        def accept() -> None:
+            nonlocal open_now, most, total
+            with contextlib.suppress(TimeoutError):
+                connection, _ = listener.accept()
+                open_now += 1
+                most, total = max(most, open_now), total + 1
+                threading.Thread(target=pass_on, args=(connection,)).start()
+
+        def pass_on(connection: socket.socket) -> None:
+            nonlocal open_now
+            document = server.document()
+            time.sleep(0.1)  # slow enough that a second connection would meet this one
+            # It may end in the reader's last byte: whoever connects after that is not at the same time.
+            connection.sendall(document[:-1])
+            open_now -= 1
+            with contextlib.suppress(OSError), connection:
+                connection.sendall(document[-1:])
+
+        stack.enter_context(in_background(1, accept))
+        running = stack.enter_context(exporter(path))
+        with twenty_scrape(running):
+            time.sleep(2)
+    assert total >= 5
+    assert most == 1
+
+
+@contextlib.contextmanager
+def held(server: real.Uwsgi) -> Iterator[Exporter]:
+    """An exporter that was stopped in the worst moment and so holds the master. Nothing keeps a stopped process from
+    that; the tests below are what uWSGI does even then, and what to do about it."""
+    if int(Path("/proc/sys/net/core/wmem_default").read_text()) > len(server.document()):
+        pytest.skip("on this machine a UNIX socket takes the whole document: its writer cannot be held")
+    with exporter(server.stats) as running:
+        running.stop_in_next_read()
+        assert is_held(server), "the master should be in the middle of its write"
+        yield running
+
+
+def test_a_held_master_still_reloads(server: real.Uwsgi) -> None:
+    """A signal interrupts the write; uWSGI then gives it up after its `socket-timeout` (4 s), and reloads."""
+    with held(server) as running:
+        logged = log_of(server, "")
+        pidfile = (server.directory / "pidfile").read_text()
+        subprocess.run([real.uwsgi_binary(), "--reload", pidfile], check=True, capture_output=True)
+        last_worker = rf"spawned uWSGI worker {WORKERS} \("
+        real.wait_until(lambda: log_of(server, last_worker, logged), OUTCOME_SECONDS, "uWSGI to reload")
+        assert running.is_stopped()
+
+
+def test_a_signal_frees_a_held_master(server: real.Uwsgi) -> None:
+    """SIGUSR1, upon which uWSGI only logs its statistics, frees it in the same way."""
+    with held(server) as running:
+        os.kill(server.pid, signal.SIGUSR1)
+        assert server.document()
+        assert running.is_stopped()
+
+
+@pytest.mark.parametrize("let_go", [Exporter.kill, Exporter.go_on], ids=lambda let_go: let_go.__name__)
+def test_a_held_master_respawns_when_it_is_let_go(server: real.Uwsgi, let_go: Callable[[Exporter], None]) -> None:
+    """A worker that died meanwhile is back within 2 s of the stopped exporter's end, or of its going on."""
+    worker = random.choice(workers(server))
+    with held(server) as running:
+        is_respawned = order_respawn(server, worker)
+        let_go(running)
+        real.wait_until(is_respawned, RESPAWN_SECONDS + SLACK_SECONDS, "the worker's respawn")
+
+
+def test_a_log_that_nobody_reads(server: real.Uwsgi) -> None:
+    """The exporter goes on although standard error is a full pipe: if it waited there, then perhaps in a read."""
+    reader, writer = os.pipe()
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.close, reader)
+        stack.callback(os.close, writer)
+        other = stack.enter_context(contextlib.ExitStack())
+        gone = other.enter_context(bad_servers.answers("unix", server.document()))
+        running = stack.enter_context(exporter(server.stats, f"gone={gone}", stderr=writer))
+        fill(writer)
+        other.close()  # which is worth a line in the log
+        real.wait_until(lambda: 'uwsgi_up{server="gone"} 0.0' in running.get(), what="the exporter to notice")
+        real.wait_until(order_reload(server), OUTCOME_SECONDS, "uWSGI to reload")
+
+
+def fill(pipe: int) -> None:
+    """Write until no byte more fits."""
+    os.set_blocking(pipe, False)
+    for size in (4096, 1):
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(pipe, b"x" * size)
+    os.set_blocking(pipe, True)
