@@ -2,11 +2,11 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench bench-accuracy bench-cost clean
 .DEFAULT_GOAL := help
 
 help:  ## print this list
-	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST))
+	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST))
 
 demo:  ## see it: a loaded uWSGI and the exporter beside it, until Ctrl-C (PORT=9238, PYTHON=python3)
 	@exec $(PYTHON) -m app.demo --port $(PORT)
@@ -25,6 +25,14 @@ lint:  ## check style, formatting and types
 bench:  ## measure what a scrape costs (PEER="NAME=COMMAND" measures another exporter too, ARGS="--write FILE")
 	@$(PYTHON) -m app.testing test
 	@.venv/bin/python -m tests.bench.scrape $(if $(PEER),--peer "$(PEER)") $(ARGS)
+
+bench-accuracy:  ## measure the figures against the truth, for 20 minutes (ARGS="--quick", ARGS="--prometheus")
+	@$(PYTHON) -m app.testing test
+	@.venv/bin/python -m tests.bench.accuracy $(ARGS)
+
+bench-cost:  ## measure what the exporter costs uWSGI, the machine and the application, for 12 minutes
+	@$(PYTHON) -m app.testing test
+	@.venv/bin/python -m tests.bench.cost $(ARGS)
 
 clean:  ## remove the environments and everything generated
 	rm -rf .venv .venv-uwsgi .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist exporter/*.egg-info

@@ -22,7 +22,7 @@ def written(tmp_path: Path) -> Path:
     return path
 
 
-def test_default():
+def test_default() -> None:
     """Whoever says nothing gets the default rate, with a file or without."""
     assert resolve().settings == SETTINGS
 
@@ -54,7 +54,7 @@ def test_refused(rate):
         resolve(f"--samples-per-second={rate}")
 
 
-def test_environment_is_named():
+def test_environment_is_named() -> None:
     """A wrong environment variable is named as such."""
     with pytest.raises(ConfigError, match="UWSGI_HEADROOM_SAMPLES_PER_SECOND: '99'"):
         resolve(environment={"UWSGI_HEADROOM_SAMPLES_PER_SECOND": "99"})
@@ -67,7 +67,7 @@ def test_file_is_held_to_the_bounds(written):
         file.load(written)
 
 
-def test_other_flags_are_named_as_written():
+def test_other_flags_are_named_as_written() -> None:
     """Messages name a flag as the command line has it, the dotted ones too."""
     with pytest.raises(ConfigError, match=r"--web\.listen-address: "):
         resolve("--web.listen-address", "nowhere")

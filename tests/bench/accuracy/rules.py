@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import sqrt
+from math import log, sqrt
 
 from tests.bench.accuracy.scrapes import Span
 
@@ -32,6 +32,8 @@ _W_CALM = (
     f"sum(sum by (worker_id) (rate({RUNNING}[W])) and {_CALM}) / "
     f"sum((sum by (worker_id) (rate({REQUESTS}[W])) - sum by (worker_id) (rate({STATIC}[W]))) and {_CALM})"
 )
+_N, _R = f"count({REQUESTS})", f"sum(increase({REQUESTS}[W]))"
+_Z = f"(9 + 2 * ln({_N} / 2))"  # squared
 
 Values = Mapping[str, float]
 """Values by the label that tells them apart (a worker's id, a limit), "" where there is one."""
@@ -99,7 +101,9 @@ def _fairness(span: Span) -> float:
 
 
 def _floor(span: Span) -> float:
-    return 1 + 3 * sqrt((len(span.by_worker(REQUESTS)) - 1) / span.growth(REQUESTS))
+    workers, requests = len(span.by_worker(REQUESTS)), span.growth(REQUESTS)
+    z_squared = 9 + 2 * log(workers / 2)
+    return 1 + sqrt(z_squared * (workers - 1) / requests) + (z_squared - 1) / 6 * workers / requests
 
 
 def _loads(span: Span) -> list[float]:
@@ -145,7 +149,7 @@ RULES = (
     ),
     Rule(
         "uwsgi_hot_worker_ratio_noise_floor",
-        f"1 + 3 * sqrt((count({REQUESTS}) - 1) / sum(increase({REQUESTS}[W])))",
+        f"1 + sqrt({_Z} * ({_N} - 1) / {_R}) + ({_Z} - 1) / 6 * {_N} / {_R}",
         _one(_floor),
     ),
     Rule(

@@ -19,7 +19,7 @@ def scrape(received: float, first: int, second: int, observed: float) -> Scrape:
     return Scrape(received, TEXT.format(first=first, second=second, observed=observed))
 
 
-def test_span():
+def test_span() -> None:
     """Growth is by worker and in all, over the time between the two readings by the exporter's clock."""
     span = Span(scrape(100.0, 10, 20, 3.5), scrape(111.0, 40, 20, 13.5))
     assert span.seconds == 10.0
@@ -27,13 +27,13 @@ def test_span():
     assert span.by_worker("uwsgi_worker_requests_total") == {1: 30, 2: 0}
 
 
-def test_instants():
+def test_instants() -> None:
     """The answer that came soonest after its reading tells when all of them were made."""
     scrapes = [scrape(100.2, 0, 0, 3.5), scrape(110.01, 0, 0, 13.5)]
     assert window(Span(*scrapes), scrapes) == pytest.approx((100.01, 110.01))
 
 
-def test_rules_name_each_gauge_once():
+def test_rules_name_each_gauge_once() -> None:
     """No gauge has two rules, and those with a label have one for each of its values."""
     names = [(rule.gauge, rule.fixed) for rule in RULES]
     assert len(names) == len(set(names))
