@@ -15,7 +15,8 @@ from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.reading import Reading
 
 FRESH_SECONDS = 0.1
-"""A reading younger than this answers whoever asks: twenty scrapers at once cost a server one read."""
+"""What a read brought answers whoever asks until it is this old: twenty scrapers at once cost a server one read,
+and no more if it fails."""
 
 TIMEOUT_SECONDS = 5.0
 """uWSGI's master is deaf for a second after it ends a worker, and for two in its fork bomb guard; a shorter wait
@@ -60,13 +61,14 @@ class Reader:
         self._record = record
         self._host = Host()
         self._in_flight: asyncio.Task[Reading | ReadError] | None = None
+        self._ended = float("-inf")
 
     async def read(self, *, timeout: float | None = None) -> Reading | ReadError:
-        """A reading at most FRESH_SECONDS old (the last one, the one under way, or a new one), or why there is none.
+        """A reading, or why there is none: the last if that is not FRESH_SECONDS old, the one under way, or a new one.
 
         Waits at most `timeout` seconds; the read itself goes on to its own deadline for whoever else waits for it.
         """
-        if isinstance(self.outcome, Reading) and self._clock.monotonic() - self.outcome.at < FRESH_SECONDS:
+        if self.outcome is not None and self._clock.monotonic() - self._ended < FRESH_SECONDS:
             return self.outcome
         if self._in_flight is None:
             self._in_flight = asyncio.create_task(self._read(), name=f"read {self.name}")
@@ -93,8 +95,9 @@ class Reader:
             _log.error("internal error", extra={"fields": {"server": self.name}}, exc_info=True)
         finally:
             self._in_flight = None
+        self._ended = outcome.at if isinstance(outcome, Reading) else self._clock.monotonic()
         self._note(outcome)
-        self._record(self._clock.monotonic(), outcome)
+        self._record(self._ended, outcome)
         self.outcome = outcome
         return outcome
 
