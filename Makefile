@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test lint clean
+.PHONY: help demo test lint bench clean
 .DEFAULT_GOAL := help
 
 help:  ## print this list
@@ -21,6 +21,10 @@ lint:  ## check style, formatting and types
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy -p uwsgi_headroom -p app
+
+bench:  ## measure what a scrape costs (PEER="NAME=COMMAND" measures another exporter too, ARGS="--write FILE")
+	@$(PYTHON) -m app.testing test
+	@.venv/bin/python -m tests.bench.scrape $(if $(PEER),--peer "$(PEER)") $(ARGS)
 
 clean:  ## remove the environments and everything generated
 	rm -rf .venv .venv-uwsgi .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist exporter/*.egg-info

@@ -55,9 +55,10 @@ def show(port: int, uwsgi: Path, exporter: Path, directory: Path) -> None:
     app_port = free_port()
     with running(programs(port, app_port, uwsgi, exporter, directory), directory, cwd=ROOT) as check:
         print(
-            f"\n  metrics      http://{address(port)}/metrics"
+            f"\n  exporter     http://{address(port)}/ and http://{address(port)}/metrics"
             f"\n  application  http://{address(app_port)}/"
-            "\n  Ctrl-C ends everything. Below: requests of each worker since the start, and their share.\n"
+            "\n  Ctrl-C ends everything. Below: each worker's share of the requests, mean requests in service,"
+            "\n  and by what factor load can grow before which limit.\n"
         )
         _watch(port, check)
 
@@ -94,25 +95,35 @@ def address(port: int) -> str:
 
 def figures(metrics: str) -> str | None:
     """A line of figures out of an exposition, or nothing if it has none yet."""
-    requests = dict(_values(metrics, "uwsgi_worker_requests_total"))
-    served = sum(requests.values())
-    busy, available = (
-        next((value for _, value in _values(metrics, name)), None)
-        for name in ("uwsgi_threads_busy", "uwsgi_threads_available")
-    )
-    if not served or busy is None or available is None:
+    shares = [value for _, value in _samples(metrics, "uwsgi_worker_request_share")]
+    concurrency = [
+        value
+        for labels, value in _samples(metrics, "uwsgi_concurrency")
+        if (labels["method"], labels["window"]) == ("observed", "1m")
+    ]
+    available = [value for _, value in _samples(metrics, "uwsgi_threads_available")]
+    if not shares or not concurrency or not available:
         return None
-    shares = ", ".join(f"{value:.0f} {value / served:.0%}" for value in requests.values())
-    return f"requests {shares}; {busy:.0f} of {available:.0f} threads busy"
+    line = f"shares {'/'.join(f'{share:.0%}' for share in shares)}"
+    line += f"; concurrency {concurrency[0]:.1f} of {available[0]:.0f} threads"
+    room = [
+        (value, labels["limit"])
+        for labels, value in _samples(metrics, "uwsgi_headroom_ratio")
+        if labels["window"] == "1m"
+    ]
+    if room:
+        factor, limit = min(room)
+        line += f"; headroom {factor:.1f}x, then {limit.replace('_', ' ')}"
+    return line
 
 
-def _values(metrics: str, name: str) -> list[tuple[str, float]]:
-    """The values of a metric of the server `demo`, each with its worker_id (empty where it has none)."""
+def _samples(metrics: str, name: str) -> list[tuple[dict[str, str], float]]:
+    """The labels and values of a metric of the server `demo`."""
     found = []
-    for labels, value in re.findall(rf"^{name}\{{(.*)\}} (\S+)", metrics, re.MULTILINE):
-        pairs = dict(re.findall(r'(\w+)="([^"]*)"', labels))
-        if pairs.get("server") == "demo":
-            found.append((pairs.get("worker_id", ""), float(value)))
+    for text, value in re.findall(rf"^{name}\{{(.*)\}} (\S+)", metrics, re.MULTILINE):
+        labels = dict(re.findall(r'(\w+)="([^"]*)"', text))
+        if labels.get("server") == "demo":
+            found.append((labels, float(value)))
     return found
 
 

@@ -6,20 +6,26 @@ import argparse
 import asyncio
 import contextlib
 import logging
+import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
+from types import FrameType
 
 import uvicorn
 
 from uwsgi_headroom import __version__, config, discover, logs
+from uwsgi_headroom.check import UNREADABLE, Verdict, check, document, text
 from uwsgi_headroom.config import flags
-from uwsgi_headroom.errors import ConfigError, HeadroomError
+from uwsgi_headroom.errors import ConfigError, HeadroomError, ReadError
 from uwsgi_headroom.fleet import Fleet
+from uwsgi_headroom.watch import Watch
 from uwsgi_headroom.web.app import application
+from uwsgi_headroom.window import HISTORY_SECONDS
 
-_COMMANDS = ("serve", "discover")
+_COMMANDS = ("serve", "check", "discover")
 
 # Prometheus keeps its connection between scrapes; a minute apart is common.
 _KEEP_ALIVE_SECONDS = 120
@@ -58,9 +64,57 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--version", action="version", version=f"uwsgi-headroom {__version__}")
     flags.add_to(serve)
     serve.set_defaults(run=_serve)
+    verdict = commands.add_parser(
+        "check",
+        help="watch a server for a while, then say how it is",
+        description="Watch a server, then say how it is and what to change. "
+        "Exit status: 0 fine, 1 warning, 2 critical, 3 could not be read.",
+    )
+    verdict.add_argument("address", metavar="ADDRESS", help="a stats server, as for --stats")
+    verdict.add_argument("--seconds", type=_seconds, default=30.0, help="how long to watch (default 30)")
+    verdict.add_argument("--format", choices=("text", "json"), default="text")
+    verdict.set_defaults(run=_check)
     find = commands.add_parser("discover", help="look for local uWSGI masters and their stats servers")
     find.set_defaults(run=_discover)
     return parser
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 2 <= seconds <= HISTORY_SECONDS:
+        raise argparse.ArgumentTypeError(f"from 2 to {HISTORY_SECONDS} seconds, not {text}")
+    return seconds
+
+
+def _check(options: argparse.Namespace) -> int:
+    logs.configure("error", "logfmt")
+    server = config.server_argument(options.address, "check")
+    if server.address is None:
+        raise ConfigError("check looks at one server: give its address, not a glob")
+    watch = Watch(server.name, server.address)
+
+    async def judge() -> Verdict:
+        task = asyncio.ensure_future(check(watch, options.seconds, _show_progress if sys.stderr.isatty() else _silent))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
+        return await task
+
+    try:
+        verdict = asyncio.run(judge())
+    except ReadError as error:
+        print(f"UNKNOWN  {server.name}  {server.address}: {error}", file=sys.stderr)
+        return UNREADABLE
+    print(document.render(verdict) if options.format == "json" else text.render(verdict))
+    return verdict.status
+
+
+def _silent(_left: float) -> None:
+    """For when nobody looks."""
+
+
+def _show_progress(left: float) -> None:
+    print(f"\r\x1b[Kwatching for {left:.0f} s more (Ctrl-C: judge now) ", end="", file=sys.stderr, flush=True)
+    if left <= 1:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def _discover(_options: argparse.Namespace) -> int:
@@ -80,13 +134,19 @@ def _serve(options: argparse.Namespace) -> int:
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
         _log.info("listening", extra={"fields": {"url": url, "version": __version__}})
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_run(settings, sockets))
+        asyncio.run(run(Fleet(settings.servers, settings.settings), sockets))
     return 0
 
 
-async def _run(settings: config.Config, sockets: list[socket.socket]) -> None:
-    fleet = Fleet(settings.servers, settings.settings)
-    server = uvicorn.Server(
+async def run(fleet: Fleet, sockets: list[socket.socket]) -> None:
+    """Serve a fleet on sockets that listen, until a signal ends it."""
+    sampling = asyncio.create_task(fleet.run(), name="sampling")
+
+    async def stop_reading() -> None:
+        sampling.cancel()
+        await fleet.close()
+
+    server = _Server(
         uvicorn.Config(
             application(fleet),
             loop="asyncio",
@@ -98,21 +158,45 @@ async def _run(settings: config.Config, sockets: list[socket.socket]) -> None:
             server_header=False,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
-        )
+        ),
+        stop_reading,
     )
     try:
-        sampling = asyncio.create_task(fleet.run(), name="sampling")
         await server.serve(sockets=sockets)
-        sampling.cancel()
     finally:
-        await fleet.close()
+        await stop_reading()
+
+
+class _Server(uvicorn.Server):
+    """Ends the reads in flight when it is told to end: a scrape that waits for a server would hold it up."""
+
+    def __init__(self, config: uvicorn.Config, stop_reading: Callable[[], Coroutine[None, None, None]]) -> None:
+        super().__init__(config)
+        self._stop_reading = stop_reading
+        self._loop = asyncio.get_running_loop()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        self._loop.call_soon_threadsafe(self._stop)
+
+    def _stop(self) -> None:
+        self._stopping = self._loop.create_task(self._stop_reading())
 
 
 def _discovered() -> tuple[config.ServerConfig, ...]:
     """Servers for an exporter that was told of none. Raises HeadroomError with advice where none can be read."""
     found = asyncio.run(discover.find())
+    readable = {it.address: it for it in found if it.address and not it.trouble}
+    names = {address: config.default_name(address) for address in readable}
+    taken = Counter(names.values())
     servers = [
-        config.server(str(it.address), where=f"uWSGI master {it.pid}") for it in found if it.address and not it.trouble
+        # Sockets of one file name in several folders are told apart by their paths.
+        config.ServerConfig(
+            names[address] if taken[names[address]] == 1 else str(address).removeprefix("unix://"),
+            address,
+            where=f"uWSGI master {it.pid}",
+        )
+        for address, it in readable.items()
     ]
     if not servers:
         raise HeadroomError(f"no --stats given, and none found.\n{discover.report(found)}")

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from uwsgi_headroom.config import SETTINGS, ServerConfig, Settings, default_name
+from uwsgi_headroom.config import SETTINGS, ServerConfig, Settings, default_name, printable
 from uwsgi_headroom.metrics.subject import Subject
 from uwsgi_headroom.reader import Clock
 from uwsgi_headroom.reading import Reading
@@ -101,16 +101,19 @@ class Fleet:
             timeout=config.timeout,
             size_cap=config.size_cap,
             samples_a_second=self._settings.samples_a_second,
+            cpu_residency=self._settings.cpu_residency,
             clock=self._clock,
         )
 
     def _look_up(self, now: float) -> None:
-        named = {str(watch.address) for watch in self._named}
+        told = {watch.address for watch in self._named}
         for entry in self._globs:
-            for path in glob.glob(entry.pattern):
+            for path in sorted(glob.glob(entry.pattern)):
+                if Unix(path) in told:
+                    continue  # it has a name, and a reader, already
                 if path in self._found:
                     self._found[path].seen = now
-                elif is_socket(path) and str(Unix(path)) not in named:
+                elif _is_socket(path):
                     self._found[path] = _Found(self._watch(self._name(path), Unix(path), entry), now)
         self._found = {path: it for path, it in self._found.items() if now - it.seen < FORGET_SECONDS}
 
@@ -118,10 +121,10 @@ class Fleet:
         """After its file, without the ending (`/run/uwsgi/shop.stats` is `shop`); after its path if that is taken."""
         name = default_name(Unix(path))
         taken = {watch.name for watch in self._named} | {found.watch.name for found in self._found.values()}
-        return path if name in taken else name
+        return printable(path) if name in taken else name
 
 
-def is_socket(path: str) -> bool:
+def _is_socket(path: str) -> bool:
     try:
         return stat.S_ISSOCK(os.stat(path).st_mode)
     except OSError:

@@ -8,7 +8,8 @@ any interval, take rates of them. Rules that live here:
 * A stretch without samples (a failed read, a pause longer than `longest_step`, a full reload) is a gap: it is counted
   as one and adds to no level's integral. uWSGI's own counters survive a gap; a level does not.
 * uWSGI's counters go back to zero in a full reload only, and that shows: a worker was spawned and its count of spawns
-  did not grow. Any other fall is one of its races (two threads, one unlocked ++) and adds nothing.
+  did not grow, or there are more or fewer slots, whose number a master never changes. Any other fall is one of its
+  races (two threads, one unlocked ++) and adds nothing, unless it is larger than those can be.
 * CPU time is a process's own: it begins again with each new process.
 """
 
@@ -24,13 +25,17 @@ from uwsgi_headroom.stats.server import Snapshot, Worker
 OCCUPANCY_BOUNDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1.0)
 """Upper bounds of the histogram of busy / available threads; 0.99 sets "all of them" apart from "nearly all"."""
 
+LARGEST_RACE = 16
+"""Requests by which a worker's own count may fall for want of a lock; one or two are what has been thought possible."""
+
 
 @dataclass(slots=True)
 class WorkerTotals:
     """One worker slot since the exporter's first sample of it. Counts, and times in seconds.
 
     busy_seconds: over all its threads; up_seconds: time it accepted requests; resident_bytes alone is a level, the
-    latest. None where uWSGI or the kernel never said.
+    latest. residency: CPU seconds by CPU. None where uWSGI or the kernel never said. running_time_since and cpu_since:
+    the monotonic instants from which on they have always said; None while they do not.
     """
 
     requests: int = 0
@@ -40,17 +45,21 @@ class WorkerTotals:
     up_seconds: float = 0.0
     cpu_seconds: float | None = None
     resident_bytes: int | None = None
+    running_time_since: float | None = None
+    cpu_since: float | None = None
     exceptions: int = 0
     harakiris: int = 0
     respawns: int = 0
+    residency: dict[int, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Totals:
-    """One server since the exporter's first sample of it.
+    """One server since the exporter's first attempt to read it.
 
     observed_seconds is covered by samples and gap_seconds is not; together they are all the time since. full_seconds:
-    every available thread was busy. occupancy counts samples by `OCCUPANCY_BOUNDS`, the last one those above all.
+    every available thread was busy. workers and sockets are those that uWSGI lists now. occupancy counts samples by
+    `OCCUPANCY_BOUNDS`, the last one those above all. queue_since: from when on a queue has always been measured.
     """
 
     samples: int = 0
@@ -62,6 +71,7 @@ class Totals:
     occupancy_sum: float = 0.0
     workers: list[WorkerTotals] = field(default_factory=list)
     queue_seconds: dict[str, float] = field(default_factory=dict)
+    queue_since: dict[str, float] = field(default_factory=dict)
 
 
 class Integrals:
@@ -79,24 +89,27 @@ class Integrals:
         self._broken = True
 
     def add(self, reading: Reading, longest_step: float) -> None:
-        """Add a sample. A reading that is no server's, or not newer than the last, adds nothing."""
+        """Add a sample. A reading that is no server's, or not newer than the last word, adds nothing."""
         snapshot = reading.snapshot
         before = self._before
-        if not isinstance(snapshot, Snapshot) or (before is not None and reading.at <= before.at):
+        if not isinstance(snapshot, Snapshot) or (self._until is not None and reading.at <= self._until):
             return
         totals = self.totals
         earlier: tuple[Worker, ...] = (
             before.snapshot.workers if before and isinstance(before.snapshot, Snapshot) else ()
         )
         totals.workers += [WorkerTotals() for _ in range(len(snapshot.workers) - len(totals.workers))]
+        del totals.workers[len(snapshot.workers) :]
         reloaded = is_reload(earlier, snapshot.workers)
         totals.reloads += reloaded
         bridged = before is not None and not self._broken and not reloaded and reading.at - before.at <= longest_step
         step = reading.at - before.at if before and bridged else 0.0
-        for index, (total, now) in enumerate(zip(totals.workers, snapshot.workers, strict=False)):
+        for index, (total, now) in enumerate(zip(totals.workers, snapshot.workers, strict=True)):
             then = earlier[index] if index < len(earlier) else None
             _count(total, then, now, reloaded)
             _add_process(total, before, then, reading, now)
+            _add_residency(total, before, reading, now)
+            _know(total, reading, now)
             _add_levels(total, _levels(before, then), _levels(reading, now), step)
         if before and bridged:
             totals.observed_seconds += step
@@ -110,15 +123,22 @@ class Integrals:
         self._before, self._broken = reading, False
 
     def _gap_to(self, at: float) -> None:
-        if self._until is not None:
-            self.totals.gap_seconds += max(0.0, at - self._until)
-        self._until = at
+        if self._until is None:
+            self._until = at
+        self.totals.gap_seconds += max(0.0, at - self._until)
+        self._until = max(at, self._until)
 
     def _add_queues(self, before: Reading | None, reading: Reading, step: float) -> None:
         earlier = before.listen_queues() if before else {}
-        for name, backlog in reading.listen_queues().items():
+        queues = reading.listen_queues()
+        for gone in self.totals.queue_seconds.keys() - queues.keys():
+            del self.totals.queue_seconds[gone]
+            self.totals.queue_since.pop(gone, None)
+        for name, backlog in queues.items():
             if backlog.queue is None:
+                self.totals.queue_since.pop(name, None)
                 continue
+            self.totals.queue_since.setdefault(name, reading.at)
             then = earlier.get(name)
             area = step * (then.queue + backlog.queue) / 2 if then and then.queue is not None else 0.0
             self.totals.queue_seconds[name] = self.totals.queue_seconds.get(name, 0.0) + area
@@ -134,22 +154,29 @@ class Integrals:
 
 def is_reload(before: tuple[Worker, ...], now: tuple[Worker, ...]) -> bool:
     """Whether uWSGI's master began anew in between: every spawn adds to a worker's respawns, unless that began anew."""
-    return any(
-        then.respawns is not None
-        and later.respawns is not None
-        and (
-            later.respawns < then.respawns or (later.respawns == then.respawns and later.last_spawn != then.last_spawn)
-        )
-        for then, later in zip(before, now, strict=False)
-    )
+    if not before:
+        return False
+    return len(before) != len(now) or any(_began_anew(then, later) for then, later in zip(before, now, strict=True))
+
+
+def _began_anew(then: Worker, now: Worker) -> bool:
+    if then.requests is not None and now.requests is not None and now.requests < then.requests - LARGEST_RACE:
+        return True
+    if then.respawns is None or now.respawns is None:
+        return False
+    # Dates are whole seconds, so a second spawn in the same one shows in the pid alone.
+    spawned = now.last_spawn != then.last_spawn or (then.pid and now.pid and now.pid != then.pid)
+    return now.respawns < then.respawns or (now.respawns == then.respawns and bool(spawned))
 
 
 def _count(total: WorkerTotals, then: Worker | None, now: Worker, reloaded: bool) -> None:
-    """uWSGI's own counters. After a reload what they hold is what came since."""
+    """uWSGI's own counters. After a reload what they hold is what came since, in slots that it added as well."""
     if now.running_time is not None:
         total.running_time = total.running_time or 0.0
     if then is None:
-        return
+        if not reloaded:
+            return
+        then = now
     total.requests += int(_grown(then.requests, now.requests, reloaded))
     total.static_requests += int(_grown(then.static_requests, now.static_requests, reloaded))
     total.exceptions += int(_grown(then.exceptions, now.exceptions, reloaded))
@@ -160,9 +187,11 @@ def _count(total: WorkerTotals, then: Worker | None, now: Worker, reloaded: bool
 
 
 def _grown(then: float | None, now: float | None, reloaded: bool) -> float:
-    if then is None or now is None:
+    if now is None:
         return 0
-    return now if reloaded else max(0, now - then)
+    if reloaded:
+        return now
+    return 0 if then is None else max(0, now - then)
 
 
 def _add_process(
@@ -175,14 +204,38 @@ def _add_process(
     seconds = _cpu_seconds(process)
     if seconds is None:
         return
-    earlier = before.host.processes.get(then.pid or 0) if before and then else None
     if before is None:
         used = 0.0
-    elif earlier and earlier.pid == process.pid and earlier.start_time == process.start_time:
-        used = max(0.0, seconds - (_cpu_seconds(earlier) or 0.0))
+    elif then is None or now.pid != then.pid or now.last_spawn != then.last_spawn:
+        used = seconds  # a new process
     else:
-        used = seconds if now.last_spawn and then and now.last_spawn != then.last_spawn else 0.0
+        earlier = before.host.processes.get(process.pid)
+        known = None if earlier is None else _cpu_seconds(earlier)
+        used = 0.0 if known is None else max(0.0, seconds - known)
     total.cpu_seconds = (total.cpu_seconds or 0.0) + used
+
+
+def _add_residency(total: WorkerTotals, before: Reading | None, reading: Reading, now: Worker) -> None:
+    """Put what each thread used since it was last looked at down to the CPU it is on."""
+    earlier = before.host.threads.get(now.pid or 0, {}) if before else {}
+    for thread, (cpu, seconds) in reading.host.threads.get(now.pid or 0, {}).items():
+        if thread in earlier:
+            used = max(0.0, seconds - earlier[thread][1])
+            total.residency[cpu] = total.residency.get(cpu, 0.0) + used
+
+
+def _know(total: WorkerTotals, reading: Reading, now: Worker) -> None:
+    """Note since when times are known. A slot without a process, or with a dead one, is known to use nothing."""
+    process = reading.host.processes.get(now.pid or 0)
+    cpu = reading.host.off is None and (process is None or _cpu_seconds(process) is not None)
+    total.cpu_since = _since(total.cpu_since, cpu, reading.at)
+    total.running_time_since = _since(total.running_time_since, now.running_time is not None, reading.at)
+
+
+def _since(since: float | None, known: bool, at: float) -> float | None:
+    if not known:
+        return None
+    return at if since is None else since
 
 
 def _cpu_seconds(process: WorkerProcess) -> float | None:

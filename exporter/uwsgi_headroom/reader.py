@@ -49,6 +49,7 @@ class Reader:
         timeout: float = TIMEOUT_SECONDS,
         size_cap: int = source.SIZE_CAP,
         clock: Clock | None = None,
+        cpu_residency: bool = False,
         record: Callable[[float, Reading | ReadError], None] = lambda _at, _outcome: None,
     ) -> None:
         self.name = name
@@ -59,7 +60,7 @@ class Reader:
         self._size_cap = size_cap
         self._clock = clock or Clock()
         self._record = record
-        self._host = Host()
+        self._host = Host(cpu_residency, self._clock.monotonic)
         self._in_flight: asyncio.Task[Reading | ReadError] | None = None
         self._ended = float("-inf")
 
@@ -76,6 +77,8 @@ class Reader:
         done, _ = await asyncio.wait({task}, timeout=timeout)
         if not done:
             return SourceError("timeout", f"no answer yet after the {timeout:g} s that the scrape leaves")
+        if task.cancelled():
+            return SourceError("unreachable", "the exporter is stopping")
         return task.result()
 
     async def close(self) -> None:

@@ -9,6 +9,7 @@ from uwsgi_headroom.kernel.backlogs import Backlog
 from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.netstat import ListenOverflows
 from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.kernel.residency import Threads
 from uwsgi_headroom.stats import AnySnapshot, Snapshot
 from uwsgi_headroom.stats.server import Worker
 
@@ -20,6 +21,7 @@ class HostFacts:
     off: why it can say nothing of its processes, as a sentence for an operator; None where it can.
     processes: by pid, only processes proven to be this server's workers.
     backlogs: by socket name as it stands in the stats document.
+    threads: by pid, where CPU residency is asked for.
     """
 
     off: str | None = None
@@ -27,6 +29,7 @@ class HostFacts:
     backlogs: Mapping[str, Backlog] = field(default_factory=dict)
     cpus: UsableCpus | None = None
     overflows: ListenOverflows | None = None
+    threads: Mapping[int, Threads] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

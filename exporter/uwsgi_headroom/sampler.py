@@ -2,7 +2,8 @@
 
 * The pause between samples is jittered by a fifth either way, so that no periodic load can hide between them.
 * Reading may take at most 1 % of the time: where a read is slow (a large document), the interval stretches. The median
-  of the last reads counts, so that one second of a deaf master does not stop the sampling.
+  of the last reads counts, so that one second of a deaf master does not stop the sampling. Whatever it says, a server
+  is left alone for as long as its last read took.
 * A server that cannot be read is tried once a second, and ever more seldom, down to once in fifteen.
 """
 
@@ -62,7 +63,7 @@ class Pace:
         self._failures = 0
         self._reads.append(outcome.read_seconds)
         jittered = self.interval * (1 + JITTER * (2 * self._chance() - 1))
-        return max(0.0, jittered - outcome.read_seconds)
+        return max(jittered - outcome.read_seconds, outcome.read_seconds)
 
     @property
     def _read_seconds(self) -> float:

@@ -11,6 +11,7 @@ from uwsgi_headroom.reader import TIMEOUT_SECONDS, Clock, Reader
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.sampler import SAMPLES_A_SECOND, Pace, sample
 from uwsgi_headroom.source import SIZE_CAP, Address
+from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.window import History
 
 
@@ -25,11 +26,20 @@ class Watch:
         timeout: float = TIMEOUT_SECONDS,
         size_cap: int = SIZE_CAP,
         samples_a_second: float = SAMPLES_A_SECOND,
+        cpu_residency: bool = False,
         clock: Clock | None = None,
     ) -> None:
         self.name = name
         self.address = address
-        self.reader = Reader(name, address, timeout=timeout, size_cap=size_cap, clock=clock, record=self._record)
+        self.reader = Reader(
+            name,
+            address,
+            timeout=timeout,
+            size_cap=size_cap,
+            clock=clock,
+            cpu_residency=cpu_residency,
+            record=self._record,
+        )
         self.pace = Pace(samples_a_second)
         self.integrals = Integrals()
         self.history = History()
@@ -39,13 +49,18 @@ class Watch:
         await sample(self.reader, self.pace)
 
     def figures(self, reading: Reading, windows: Sequence[float]) -> list[Figures]:
-        """The figures of the last so many seconds, for each window that the history has two rows of."""
+        """The figures of the last so many seconds, for each window that the history has two rows of. An emperor or a
+        router has none."""
+        if not isinstance(reading.snapshot, Snapshot):
+            return []
         found = (self.history.window(seconds) for seconds in windows)
         return [figures(window, reading) for window in found if window]
 
     def _record(self, at: float, outcome: Reading | ReadError) -> None:
         if isinstance(outcome, ReadError):
             self.integrals.miss(at)
+            return
+        if not isinstance(outcome.snapshot, Snapshot):
             return
         self.integrals.add(outcome, self.pace.longest_step)
         self.history.add(outcome.at, self.integrals.totals)

@@ -3,12 +3,15 @@
 A history keeps one row a second for an hour. A row holds every total as a fixed-point number modulo 2**32, so that the
 difference of any two rows is exact (to a count, or to 0.1 ms) and a window costs two rows however long it is. A row
 takes 28 bytes a worker: 101 kB a worker for the hour.
+
+A window ends with the latest sample, not with the latest row: it is then over the same data as the totals that are
+exported beside it, and the two agree.
 """
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from dataclasses import dataclass
 
@@ -26,7 +29,7 @@ _WORKER_COLUMNS = 7
 
 @dataclass(frozen=True, slots=True)
 class WorkerWindow:
-    """What one worker did in a window: counts, and times in seconds; None where it is not known.
+    """What one worker did in a window: counts, and times in seconds; None where it is not known for all of the window.
 
     resident_bytes at the window's end, and by how much they grew (negative: shrank) since its start.
     """
@@ -46,9 +49,10 @@ class WorkerWindow:
 class Window:
     """What a server did between two rows of its history.
 
-    asked: the length that was wanted, in seconds; seconds: the length it has, less while the history is younger.
+    asked: the length that was wanted, in seconds; seconds: the length it has, less while the history is younger or
+    where an outage is at its start.
     observed_seconds of it are covered by samples, full_seconds of them with every available thread busy.
-    queue_seconds: by socket, the integral of the listen queue's length.
+    queue_seconds: by socket, the integral of the listen queue's length; only sockets measured for all of the window.
     """
 
     asked: float
@@ -70,44 +74,53 @@ class History:
     def __init__(self) -> None:
         self._times: deque[float] = deque(maxlen=HISTORY_SECONDS)
         self._rows: deque[array[int]] = deque(maxlen=HISTORY_SECONDS)
-        self._sockets: tuple[str, ...] = ()
+        self._shape: tuple[object, ...] = ()
+        self._latest_at = 0.0
         self._latest = Totals()
 
     def add(self, at: float, totals: Totals) -> None:
-        """Keep the totals of this monotonic instant, unless the last row is younger than a second."""
-        if self._times and at - self._times[-1] < ROW_SECONDS:
-            return
-        row = array("I", (value % _MODULO for value in _columns(totals)))
-        sockets = tuple(totals.queue_seconds)
-        if self._rows and (len(row) != len(self._rows[-1]) or sockets != self._sockets):
+        """Take note of the totals of this monotonic instant; they are kept unless the last row is younger than a
+        second. `totals` may go on growing, if the next ones are added as soon as they have."""
+        self._latest_at, self._latest = at, totals
+        shape = (len(totals.workers), *totals.queue_seconds)
+        if shape != self._shape:
             self._times.clear()
             self._rows.clear()
-        self._sockets, self._latest = sockets, totals
-        self._times.append(at)
-        self._rows.append(row)
+            self._shape = shape
+        if not self._times or at - self._times[-1] >= ROW_SECONDS:
+            self._times.append(at)
+            self._rows.append(_row(totals))
 
     def window(self, seconds: float, until: float | None = None) -> Window | None:
-        """The last `seconds` before the latest row, or before the row at `until`; None with fewer than two rows."""
-        last = len(self._times) - 1 if until is None else bisect_right(self._times, until) - 1
-        if last < 1:
+        """The last `seconds` before the latest totals, or before the row at `until`. It begins with the row nearest to
+        so long ago; None where that leaves less than a second."""
+        rows = len(self._times) if until is None else bisect_right(self._times, until)
+        if rows < 2:
             return None
-        # Rows are a second apart and a little: the row nearest to the wanted start, not always the one before it.
-        first = bisect_right(self._times, self._times[last] - seconds + ROW_SECONDS / 2, 0, last) - 1
-        return self._between(max(first, 0), last, seconds)
+        end = self._latest_at if until is None else self._times[rows - 1]
+        start = end - seconds
+        after = bisect_left(self._times, start, 0, rows - 1)
+        # Rows are a second apart and a little, or far apart around an outage, which no short window may span.
+        first = after if after == 0 or self._times[after] - start < start - self._times[after - 1] else after - 1
+        if end - self._times[first] < ROW_SECONDS:
+            return None
+        return self._between(first, _row(self._latest) if until is None else self._rows[rows - 1], end, seconds)
 
-    def _between(self, first: int, last: int, asked: float) -> Window:
-        start, end = self._rows[first], self._rows[last]
+    def _between(self, first: int, end: array[int], until: float, asked: float) -> Window:
+        start, at = self._rows[first], self._times[first]
         grown = [(late - early) % _MODULO for early, late in zip(start, end, strict=True)]
         observed, full, gap, reloads, exceptions, harakiris, respawns = grown[:_SERVER_COLUMNS]
-        workers_from = _SERVER_COLUMNS + len(self._sockets)
-        queues = zip(self._sockets, grown[_SERVER_COLUMNS:workers_from], strict=True)
+        sockets = list(self._latest.queue_seconds)
+        workers_from = _SERVER_COLUMNS + len(sockets)
+        queues = zip(sockets, grown[_SERVER_COLUMNS:workers_from], strict=True)
         workers = []
         for index, totals in enumerate(self._latest.workers):
-            at = workers_from + index * _WORKER_COLUMNS
-            workers.append(_worker(index + 1, totals, grown[at : at + _WORKER_COLUMNS], start[at + 6], end[at + 6]))
+            column = workers_from + index * _WORKER_COLUMNS
+            columns = grown[column : column + _WORKER_COLUMNS]
+            workers.append(_worker(index + 1, at, totals, columns, start[column + 6], end[column + 6]))
         return Window(
             asked=asked,
-            seconds=self._times[last] - self._times[first],
+            seconds=until - at,
             observed_seconds=observed / _TICKS,
             full_seconds=full / _TICKS,
             gap_seconds=gap / _TICKS,
@@ -116,11 +129,13 @@ class History:
             harakiris=harakiris,
             respawns=respawns,
             workers=tuple(workers),
-            queue_seconds={name: area / _TICKS for name, area in queues},
+            queue_seconds={
+                name: area / _TICKS for name, area in queues if _covers(self._latest.queue_since.get(name), at)
+            },
         )
 
 
-def _columns(totals: Totals) -> list[int]:
+def _row(totals: Totals) -> array[int]:
     columns = [
         round(totals.observed_seconds * _TICKS),
         round(totals.full_seconds * _TICKS),
@@ -141,20 +156,26 @@ def _columns(totals: Totals) -> list[int]:
             round((worker.cpu_seconds or 0.0) * _TICKS),
             (worker.resident_bytes or 0) // _PAGE,
         )
-    return columns
+    return array("I", (value % _MODULO for value in columns))
 
 
-def _worker(worker_id: int, totals: WorkerTotals, grown: list[int], early: int, late: int) -> WorkerWindow:
-    """A total that is known now was 0 while it was not known yet, so its growth needs no flag of its own."""
+def _covers(since: float | None, start: float) -> bool:
+    """Whether what is known since then is known since the start of a window."""
+    return since is not None and since <= start
+
+
+def _worker(
+    worker_id: int, start: float, totals: WorkerTotals, grown: list[int], early: int, late: int
+) -> WorkerWindow:
     requests, static_requests, running, busy, up, cpu, _ = grown
     return WorkerWindow(
         worker_id=worker_id,
         requests=requests,
         static_requests=static_requests,
-        running_time=None if totals.running_time is None else running / _TICKS,
+        running_time=running / _TICKS if _covers(totals.running_time_since, start) else None,
         busy_seconds=None if totals.busy_seconds is None else busy / _TICKS,
         up_seconds=up / _TICKS,
-        cpu_seconds=None if totals.cpu_seconds is None else cpu / _TICKS,
+        cpu_seconds=None if totals.cpu_seconds is None or not _covers(totals.cpu_since, start) else cpu / _TICKS,
         resident_bytes=late * _PAGE or None,
         resident_growth=(late - early) * _PAGE if early and late else None,
     )

@@ -4,10 +4,13 @@ import http.server
 import sys
 
 METRICS = """\
-uwsgi_worker_requests_total{server="demo",worker_id="1"} 30.0
-uwsgi_worker_requests_total{server="demo",worker_id="2"} 10.0
-uwsgi_threads_busy{server="demo"} 3.0
 uwsgi_threads_available{server="demo"} 32.0
+uwsgi_concurrency{method="littles_law",server="demo",window="1m"} 2.9
+uwsgi_concurrency{method="observed",server="demo",window="1m"} 3.0
+uwsgi_headroom_ratio{limit="threads",server="demo",window="1m"} 10.7
+uwsgi_headroom_ratio{limit="hottest_interpreter",server="demo",window="1m"} 2.5
+uwsgi_worker_request_share{server="demo",window="5m",worker_id="1"} 0.75
+uwsgi_worker_request_share{server="demo",window="5m",worker_id="2"} 0.25
 """
 
 

@@ -20,12 +20,15 @@ from app.environments import ROOT, SetupError
 from tests import real
 
 METRICS = """\
-# HELP uwsgi_worker_requests_total Requests.
-uwsgi_worker_requests_total{server="demo",worker_id="1"} 30.0
-uwsgi_worker_requests_total{worker_id="2",server="demo"} 10.0
-uwsgi_worker_requests_total{server="another",worker_id="1"} 999.0
-uwsgi_threads_busy{server="demo"} 3.0
-uwsgi_threads_busy_ratio_count{server="demo"} 77.0
+# HELP uwsgi_worker_request_share The worker's part.
+uwsgi_worker_request_share{server="demo",window="5m",worker_id="1"} 0.75
+uwsgi_worker_request_share{window="5m",worker_id="2",server="demo"} 0.25
+uwsgi_worker_request_share{server="another",window="5m",worker_id="1"} 1.0
+uwsgi_concurrency{method="littles_law",server="demo",window="1m"} 9.0
+uwsgi_concurrency{method="observed",server="demo",window="1m"} 3.04
+uwsgi_concurrency{method="observed",server="demo",window="5m"} 8.0
+uwsgi_headroom_ratio{limit="threads",server="demo",window="1m"} 10.5
+uwsgi_headroom_ratio{limit="hottest_interpreter",server="demo",window="1m"} 2.5
 uwsgi_threads_available{server="demo"} 32.0
 """
 
@@ -43,11 +46,12 @@ sys.exit(demo.main(["--port", port]))
 
 
 def test_figures_are_those_of_the_demo():
-    """Requests and share of each worker and the busy threads, of this server and no other."""
-    assert demo.figures(METRICS) == "requests 30 75%, 10 25%; 3 of 32 threads busy"
+    """Shares, concurrency and the least headroom, of this server and no other."""
+    line = "shares 75%/25%; concurrency 3.0 of 32 threads; headroom 2.5x, then hottest interpreter"
+    assert demo.figures(METRICS) == line
 
 
-@pytest.mark.parametrize("metrics", ["", "up 1\n", METRICS.replace("uwsgi_threads_busy{", "x{")])
+@pytest.mark.parametrize("metrics", ["", "up 1\n", METRICS.replace("uwsgi_concurrency{", "x{")])
 def test_no_figures_are_no_line(metrics):
     """What is not there yet is not shown as 0."""
     assert demo.figures(metrics) is None
@@ -82,14 +86,14 @@ def test_demo_runs_until_a_signal_and_leaves_nothing(signals):
     """It says the addresses and shows figures; after Ctrl-C, impatient or not, no process or file is left."""
     port = real.free_port()
     with _demo(port) as (process, output, temporary):
-        real.wait_until(lambda: "threads busy" in output.read_text(), what="the first figures")
+        real.wait_until(lambda: "concurrency 3.0 of 32" in output.read_text(), what="the first figures")
         assert len(_processes_with(temporary)) >= 8  # uWSGI, 4 workers, the load, the exporter, the demo
         for each in signals:
             process.send_signal(each)
         assert process.wait(20) == 0
         said = output.read_text()
         assert f"http://127.0.0.1:{port}/metrics" in said
-        assert "requests 30 75%, 10 25%; 3 of 32 threads busy" in said
+        assert "shares 75%/25%; concurrency 3.0 of 32 threads" in said
         assert said.endswith("\nstopped\n")
         assert _processes_with(temporary) == []
         assert list(temporary.iterdir()) == []

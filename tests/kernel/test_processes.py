@@ -67,6 +67,38 @@ def test_pinned_child(sleeper: subprocess.Popen[str]) -> None:
     assert Processes().read(os.getpid(), [sleeper.pid])[sleeper.pid].affinity == (cpu,)
 
 
+def test_quick_reading() -> None:
+    """A quick reading has fresh CPU time, and what changes slowly from the reading before; a process that was not in
+    that one is read in full."""
+    cpu = min(os.sched_getaffinity(0))
+    process = start(sys.executable, "-c", "print(flush=True)\nwhile True: pass")
+    try:
+        assert process.stdout
+        process.stdout.readline()
+        processes = Processes()
+        pids = [process.pid]
+        full = processes.read(os.getpid(), pids, quick=True)[process.pid]
+        assert full.affinity == tuple(sorted(os.sched_getaffinity(0)))
+        os.sched_setaffinity(process.pid, {cpu})
+        wait_until(
+            lambda: (
+                (processes.read(os.getpid(), pids, quick=True)[process.pid].cpu_user_seconds or 0)
+                > (full.cpu_user_seconds or 0)
+            ),
+            what="CPU time to grow",
+        )
+        quick = processes.read(os.getpid(), pids, quick=True)[process.pid]
+        assert (quick.affinity, quick.open_fds, quick.resident_bytes) == (
+            full.affinity,
+            full.open_fds,
+            full.resident_bytes,
+        )
+        assert processes.read(os.getpid(), pids)[process.pid].affinity == (cpu,)
+    finally:
+        end(process)
+    assert processes.read(os.getpid(), pids, quick=True) == {}
+
+
 def test_not_a_child(sleeper: subprocess.Popen[str]) -> None:
     """A process whose parent is not the master is not a worker, and pid 0 is nobody."""
     processes = Processes()

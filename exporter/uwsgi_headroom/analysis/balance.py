@@ -7,12 +7,12 @@ nature. What tells harm from chance is the response time of each worker beside t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
+from math import log, sqrt
 
-from uwsgi_headroom.analysis.littles_law import ratio
+from uwsgi_headroom.analysis.littles_law import ratio, response_time
 from uwsgi_headroom.window import Window, WorkerWindow
 
-ENOUGH_REQUESTS = 100
+ENOUGH_REQUESTS = 50
 """Fewer than these, in the calm workers together, support no comparison of response times."""
 
 
@@ -32,9 +32,10 @@ class WorkerFigures:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """hot_ratio: workers x largest share, 1 is even; noise_floor: below it unevenness is chance; fairness: Jain's, 1 is
-    even; calm_response_time: of the half of the workers with the lower interpreter load; cost: the part of the mean
-    response time that evening out could remove, 0 to 1. hottest: the worker with the largest share."""
+    """hot_ratio: workers x largest share, 1 is even, of the active workers alone; noise_floor: below it unevenness is
+    chance; fairness: Jain's, 1 is even; calm_response_time: of the half of the workers with the lower interpreter load;
+    cost: the part of the mean response time that evening out could remove, 0 to 1. hottest: the worker with the largest
+    share."""
 
     workers: tuple[WorkerFigures, ...]
     hot_ratio: float | None
@@ -52,24 +53,32 @@ def balance(window: Window) -> Balance:
     active = [it for it in figures if it.active]
     counts = [it.requests for it in active]
     calm = _calm(window, active)
-    response_time = _response_time(window.workers)
+    mean = response_time(window.workers)
     return Balance(
         workers=figures,
-        hot_ratio=ratio(len(active) * max(counts, default=0), requests) if counts else None,
-        noise_floor=noise_floor(len(active), requests),
+        hot_ratio=ratio(len(active) * max(counts, default=0), sum(counts)),
+        noise_floor=noise_floor(len(active), sum(counts)),
         fairness=fairness(counts),
         calm_response_time=calm,
-        cost=max(0.0, 1 - calm / response_time) if calm is not None and response_time else None,
-        hottest=max(active, key=lambda it: it.requests) if requests and active else None,
+        cost=max(0.0, 1 - calm / mean) if calm is not None and mean else None,
+        hottest=max(active, key=lambda it: it.requests) if any(counts) else None,
     )
 
 
 def noise_floor(workers: int, requests: int) -> float | None:
-    """The hot ratio that even odds exceed once in several hundred windows.
+    """The hot ratio that even odds exceed once in several hundred windows, at any number of workers.
 
-    A worker's count is binomial with p = 1/N; three standard deviations over its mean R/N is 1 + 3 sqrt((N-1)/R).
+    A worker's count is binomial with p = 1/N, mean R/N and standard deviation sqrt(R (N-1)) / N. The largest of N
+    counts is beyond z of them as rarely as that of two is beyond three if z² = 9 + 2 ln(N/2). The last term is for the
+    skew of small counts: E. A. Cornish, R. A. Fisher, "Moments and Cumulants in the Specification of Distributions",
+    Revue de l'Institut International de Statistique 5 (4), 1938.
     """
-    return 1 + 3 * sqrt((workers - 1) / requests) if workers > 0 and requests > 0 else None
+    if workers < 1 or requests < 1:
+        return None
+    if workers == 1:
+        return 1.0
+    z_squared = 9 + 2 * log(workers / 2)
+    return 1 + sqrt(z_squared * (workers - 1) / requests) + (z_squared - 1) / 6 * workers / requests
 
 
 def fairness(counts: list[int]) -> float | None:
@@ -86,17 +95,11 @@ def _figures(window: Window, worker: WorkerWindow, requests: int) -> WorkerFigur
         worker_id=worker.worker_id,
         requests=worker.requests,
         share=ratio(worker.requests, requests),
-        response_time=_response_time((worker,)),
+        response_time=response_time((worker,)),
         interpreter_load=None if cpu is None else ratio(cpu, window.seconds),
         concurrency=None if busy is None else ratio(busy, window.observed_seconds),
         active=worker.up_seconds >= window.observed_seconds / 2 > 0,
     )
-
-
-def _response_time(workers: tuple[WorkerWindow, ...]) -> float | None:
-    running = [worker.running_time for worker in workers if worker.running_time is not None]
-    timed = sum(worker.requests - worker.static_requests for worker in workers)
-    return ratio(sum(running), timed) if running else None
 
 
 def _calm(window: Window, active: list[WorkerFigures]) -> float | None:
@@ -105,4 +108,4 @@ def _calm(window: Window, active: list[WorkerFigures]) -> float | None:
     calm = {worker_id for _, worker_id in loaded[: len(loaded) // 2]}
     workers = tuple(worker for worker in window.workers if worker.worker_id in calm)
     enough = sum(worker.requests - worker.static_requests for worker in workers) >= ENOUGH_REQUESTS
-    return _response_time(workers) if enough else None
+    return response_time(workers) if enough else None

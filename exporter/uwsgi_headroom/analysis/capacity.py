@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from uwsgi_headroom.analysis.balance import Balance
-from uwsgi_headroom.analysis.littles_law import Flow, ratio
+from uwsgi_headroom.analysis.littles_law import Flow, ratio, total
 
 Limit = Literal["hottest_interpreter", "interpreters", "threads", "cpu"]
 LIMITS: tuple[Limit, ...] = get_args(Limit)
@@ -44,13 +44,14 @@ class Headroom:
 
 def headroom(flow: Flow, balance: Balance, available_threads: int | None, usable_cpus: float | None) -> Headroom:
     """The headroom of a server at the load of a window. Limits whose use is not known are left out."""
-    loads = [it.interpreter_load for it in balance.workers if it.active and it.interpreter_load is not None]
+    loads = [it.interpreter_load for it in balance.workers if it.active]
+    hottest, used = max((load for load in loads if load is not None), default=None), total(loads)
     concurrency = flow.observed if flow.observed is not None else flow.littles_law
     factors: dict[Limit, float | None] = {
-        "hottest_interpreter": _factor(ONE_INTERPRETER, max(loads, default=0.0)),
-        "interpreters": _factor(ONE_INTERPRETER * len(loads), sum(loads)),
+        "hottest_interpreter": _factor(ONE_INTERPRETER, hottest),
+        "interpreters": _factor(ONE_INTERPRETER * len(loads), used),
         "threads": _factor(available_threads, concurrency),
-        "cpu": _factor(usable_cpus, sum(loads)),
+        "cpu": _factor(usable_cpus, used),
     }
     known = sorted((factor, limit) for limit, factor in factors.items() if factor is not None)
     ceilings = [limit for _, limit in known if limit != "hottest_interpreter"]

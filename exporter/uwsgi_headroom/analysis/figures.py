@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from uwsgi_headroom.analysis.balance import Balance, balance
 from uwsgi_headroom.analysis.capacity import Headroom, headroom
-from uwsgi_headroom.analysis.littles_law import Flow, flow
+from uwsgi_headroom.analysis.littles_law import Flow, flow, total
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.window import Window
@@ -39,9 +39,3 @@ def figures(window: Window, reading: Reading) -> Figures:
         configured=total([worker.threads for worker in workers]),
         available=available,
     )
-
-
-def total(values: list[int | None]) -> int | None:
-    """The sum, or None if there is nothing to sum or a part of it is unknown."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None

@@ -8,9 +8,13 @@ sampling sees both, so the difference of the two is work in flight, or stuck.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from uwsgi_headroom.window import Window
+from uwsgi_headroom.window import Window, WorkerWindow
+
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +34,26 @@ class Flow:
 def flow(window: Window) -> Flow:
     """The flow of requests through a server in a window."""
     requests = sum(worker.requests for worker in window.workers)
-    timed = requests - sum(worker.static_requests for worker in window.workers)
-    running = [worker.running_time for worker in window.workers if worker.running_time is not None]
-    busy = [worker.busy_seconds for worker in window.workers if worker.busy_seconds is not None]
+    running = total([worker.running_time for worker in window.workers])
+    busy = total([worker.busy_seconds for worker in window.workers])
     return Flow(
         requests=requests,
         throughput=ratio(requests, window.seconds),
-        response_time=ratio(sum(running), timed) if running else None,
-        littles_law=ratio(sum(running), window.seconds) if running else None,
-        observed=ratio(sum(busy), window.observed_seconds) if busy else None,
+        response_time=response_time(window.workers),
+        littles_law=None if running is None else ratio(running, window.seconds),
+        observed=None if busy is None else ratio(busy, window.observed_seconds),
         queue_wait=queue_wait(window, requests),
     )
+
+
+def response_time(workers: Iterable[WorkerWindow]) -> float | None:
+    """Mean time in service over those of these workers whose running time is known, static files left out. Seconds."""
+    known = [
+        (worker.running_time, worker.requests - worker.static_requests)
+        for worker in workers
+        if worker.running_time is not None
+    ]
+    return ratio(sum(running for running, _ in known), sum(timed for _, timed in known))
 
 
 def queue_wait(window: Window, requests: int) -> float | None:
@@ -52,6 +65,12 @@ def queue_wait(window: Window, requests: int) -> float | None:
         return None
     length = sum(window.queue_seconds.values()) / window.observed_seconds
     return ratio(length, requests / window.seconds)
+
+
+def total(values: Sequence[Number | None]) -> Number | None:
+    """The sum, or None if there is nothing to sum or a part of it is unknown."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
 
 
 def ratio(part: float, whole: float) -> float | None:

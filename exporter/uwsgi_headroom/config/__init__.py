@@ -12,9 +12,12 @@ from uwsgi_headroom.logs import Format
 from uwsgi_headroom.reader import TIMEOUT_SECONDS
 from uwsgi_headroom.sampler import SAMPLES_A_SECOND
 from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix
+from uwsgi_headroom.window import HISTORY_SECONDS
 
 LISTEN_ADDRESS = "127.0.0.1:9238"
 LOG_LEVELS = ("debug", "info", "warning", "error")
+SAMPLES_PER_SECOND = (0.1, 20.0)
+"""The fewest and the most. Below, windows say little; above, uWSGI's master would notice, and figures gain nothing."""
 
 _GLOB = re.compile(r"[*?[]")
 _NAMED = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
@@ -37,10 +40,15 @@ class ServerConfig:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How every server is watched. windows: lengths in seconds, ascending; figures of single workers for the last."""
+    """How every server is watched.
+
+    windows: lengths in seconds, ascending; figures of single workers are for the last. cpu_residency: look at every
+    thread of the workers too, for workers x CPUs more series.
+    """
 
     samples_a_second: float = SAMPLES_A_SECOND
     windows: tuple[float, ...] = (60.0, 300.0)
+    cpu_residency: bool = False
 
 
 SETTINGS = Settings()
@@ -89,9 +97,14 @@ def default_name(address: Address) -> str:
     match address:
         case Unix(path) | File(path):
             file_name = path.rstrip("/").rpartition("/")[2].removeprefix("@")
-            return file_name.rpartition(".")[0] or file_name
+            return printable(file_name.rpartition(".")[0] or file_name)
         case Tcp(host, port) | Http(host, port):
             return f"{host}:{port}"
+
+
+def printable(path: str) -> str:
+    """A path as a name: bytes in it that are no UTF-8, which no label can hold, are spelled out."""
+    return path.encode("utf-8", "backslashreplace").decode()
 
 
 def unique(servers: Iterable[ServerConfig]) -> tuple[ServerConfig, ...]:
@@ -116,3 +129,22 @@ def listen_address(text: str, where: str = "--web.listen-address") -> tuple[str,
     if not match or int(match[2]) > 65535:
         raise ConfigError(f"{where}: {text!r} is no address to listen on; write host:port, such as {LISTEN_ADDRESS}")
     return match[1].strip("[]"), int(match[2])
+
+
+def windows(texts: Iterable[str], where: str) -> tuple[float, ...]:
+    """Window lengths such as `90s`, `5m` or `1h`, in seconds, ascending. Raises ConfigError."""
+    lengths = set()
+    for text in texts:
+        match = re.fullmatch(r"(\d+)([smh])", text.strip())
+        seconds = int(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]] if match else 0
+        if not 10 <= seconds <= HISTORY_SECONDS:
+            raise ConfigError(f"{where}: {text!r} is no window; write one from 10s to 1h, such as 5m")
+        lengths.add(float(seconds))
+    return tuple(sorted(lengths))
+
+
+def switch(text: str, where: str) -> bool:
+    """`true` or `false`. Raises ConfigError."""
+    if text.lower() not in ("true", "false"):
+        raise ConfigError(f"{where}: {text!r} is neither true nor false")
+    return text.lower() == "true"

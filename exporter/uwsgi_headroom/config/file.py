@@ -6,6 +6,10 @@ servers:
     timeout: 5            # seconds for one read
     size_cap: 16777216    # bytes of one document
   - stats: /run/uwsgi/*.stats
+sampling:
+  samples_per_second: 5   # between scrapes, of each server
+  windows: [1m, 5m]       # of the windowed figures; those of single workers are over the longest
+  cpu_residency: false    # CPU time by worker and CPU: workers x CPUs more series
 web:
   listen_address: 127.0.0.1:9238
 log:
@@ -23,7 +27,7 @@ from typing import NoReturn
 import yaml
 
 from uwsgi_headroom import config
-from uwsgi_headroom.config import ServerConfig
+from uwsgi_headroom.config import ServerConfig, Settings
 from uwsgi_headroom.errors import AddressError, ConfigError
 
 
@@ -38,6 +42,8 @@ def load(path: Path) -> config.Config:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
         raise ConfigError(f"{path}{line}: this is not YAML: {getattr(error, 'problem', None) or error}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: this is no configuration: it is nested too deeply") from None
     return _File(str(path)).config(root) if root else config.Config()
 
 
@@ -48,7 +54,8 @@ class _File:
         self._path = path
 
     def config(self, root: yaml.Node) -> config.Config:
-        top = self._mapping(root, ("servers", "web", "log"))
+        top = self._mapping(root, ("servers", "sampling", "web", "log"))
+        sampling = self._sampling(top.get("sampling"))
         web = self._mapping(top.get("web"), ("listen_address",))
         log = self._mapping(top.get("log"), ("level", "format"))
         defaults = config.Config()
@@ -59,8 +66,24 @@ class _File:
         return config.Config(
             servers=tuple(self._server(it) for it in self._list(top.get("servers"))),
             listen=tuple(listen) or defaults.listen,
+            settings=sampling,
             log_level=self._choice(log.get("level"), config.LOG_LEVELS, defaults.log_level),
             log_format=self._choice(log.get("format"), ("logfmt", "json"), defaults.log_format),  # type: ignore[arg-type]
+        )
+
+    def _sampling(self, node: yaml.Node | None) -> Settings:
+        keys = self._mapping(node, ("samples_per_second", "windows", "cpu_residency"))
+        defaults = config.SETTINGS
+        windows = keys.get("windows")
+        residency = keys.get("cpu_residency")
+        return Settings(
+            samples_a_second=self._number(
+                keys.get("samples_per_second"), defaults.samples_a_second, *config.SAMPLES_PER_SECOND
+            ),
+            windows=config.windows([self._text(it) for it in self._one_or_more(windows)], self._where(windows))
+            if windows
+            else defaults.windows,
+            cpu_residency=config.switch(self._text(residency), self._where(residency)) if residency else False,
         )
 
     def _server(self, node: yaml.Node) -> ServerConfig:

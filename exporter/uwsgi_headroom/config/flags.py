@@ -35,6 +35,29 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         + _also("web_listen_address", "separated by spaces"),
     )
     parser.add_argument(
+        "--samples-per-second",
+        metavar="NUMBER",
+        help="how often to read each server between scrapes, {:g} to {:g} (default {:g})".format(
+            *config.SAMPLES_PER_SECOND, config.SETTINGS.samples_a_second
+        )
+        + _also("samples_per_second"),
+    )
+    parser.add_argument(
+        "--window",
+        action="append",
+        metavar="LENGTH",
+        help="a window of the windowed figures, 10s to 1h; repeatable (default 1m and 5m)"
+        + _also("window", "separated by spaces"),
+    )
+    parser.add_argument(
+        "--cpu-residency",
+        nargs="?",
+        const="true",
+        metavar="true|false",
+        help="also export CPU time by worker and CPU: workers x CPUs more series (default false)"
+        + _also("cpu_residency"),
+    )
+    parser.add_argument(
         "--log.level",
         dest="log_level",
         metavar="LEVEL",
@@ -49,7 +72,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def resolve(flags: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> config.Config:
-    """Flags over environment over file over defaults; servers of all three add up. Raises ConfigError."""
+    """Flags over environment over file over defaults; servers add to those of the file. Raises ConfigError."""
     path, where = _value(flags, environment, "config")
     settings = file.load(Path(path)) if path else config.Config()
     stats, where = _values(flags, environment, "stats")
@@ -58,6 +81,7 @@ def resolve(flags: argparse.Namespace, environment: Mapping[str, str] = os.envir
     addresses, where = _values(flags, environment, "web_listen_address")
     if addresses:
         settings = replace(settings, listen=tuple(config.listen_address(it, where) for it in addresses))
+    settings = replace(settings, settings=_watching(settings.settings, flags, environment))
     level, where = _value(flags, environment, "log_level")
     if level:
         settings = replace(settings, log_level=_choice(level, config.LOG_LEVELS, where))
@@ -65,6 +89,19 @@ def resolve(flags: argparse.Namespace, environment: Mapping[str, str] = os.envir
     if style:
         settings = replace(settings, log_format=_choice(style, ("logfmt", "json"), where))  # type: ignore[arg-type]
     return settings
+
+
+def _watching(watching: config.Settings, flags: argparse.Namespace, environment: Mapping[str, str]) -> config.Settings:
+    rate, where = _value(flags, environment, "samples_per_second")
+    if rate:
+        watching = replace(watching, samples_a_second=_number(rate, *config.SAMPLES_PER_SECOND, where))
+    lengths, where = _values(flags, environment, "window")
+    if lengths:
+        watching = replace(watching, windows=config.windows(lengths, where))
+    residency, where = _value(flags, environment, "cpu_residency")
+    if residency:
+        watching = replace(watching, cpu_residency=config.switch(residency, where))
+    return watching
 
 
 def _also(name: str, how: str = "") -> str:
@@ -75,7 +112,7 @@ def _value(flags: argparse.Namespace, environment: Mapping[str, str], name: str)
     """A setting and where it came from."""
     given: str | None = getattr(flags, name)
     if given:
-        return given, f"--{name.replace('_', '.', 1)}"
+        return given, _flag(name)
     variable = PREFIX + name.upper()
     return environment.get(variable, ""), variable
 
@@ -84,9 +121,25 @@ def _values(flags: argparse.Namespace, environment: Mapping[str, str], name: str
     """A repeatable setting and where it came from."""
     given: list[str] | None = getattr(flags, name)
     if given:
-        return given, f"--{name.replace('_', '.', 1).replace('_', '-')}"
+        return given, _flag(name)
     variable = PREFIX + name.upper()
     return environment.get(variable, "").split(), variable
+
+
+def _flag(name: str) -> str:
+    """The flag of a setting: `--web.listen-address`, `--log.level`, `--samples-per-second`."""
+    group, _, rest = name.partition("_")
+    return f"--{group}.{rest.replace('_', '-')}" if group in ("web", "log") else f"--{name.replace('_', '-')}"
+
+
+def _number(text: str, least: float, most: float, where: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = float("nan")
+    if not least <= number <= most:
+        raise ConfigError(f"{where}: {text!r} is no number from {least:g} to {most:g}")
+    return number
 
 
 def _choice(text: str, known: Sequence[str], where: str) -> str:

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from uwsgi_headroom.kernel.backlogs import Backlogs
-from uwsgi_headroom.kernel.cpus import usable_cpus
-from uwsgi_headroom.kernel.netstat import listen_overflows
+from uwsgi_headroom.kernel.cpus import UsableCpus, usable_cpus
+from uwsgi_headroom.kernel.netstat import ListenOverflows, listen_overflows
 from uwsgi_headroom.kernel.processes import Processes
 from uwsgi_headroom.kernel.proof import prove
+from uwsgi_headroom.kernel.residency import threads
 from uwsgi_headroom.reading import HostFacts
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.server import Snapshot
 
+SLOW_SECONDS = 1.0
+"""How old what changes slowly may be. Asked for at every sample, it would be half of what the exporter costs."""
+
 
 class Host:
-    """Asks the kernel about one server's processes and sockets; keeps what is costly to find again."""
+    """Asks the kernel about one server's processes and sockets; keeps what is costly to find again. With cpu_residency,
+    about every thread of its workers too.
 
-    def __init__(self) -> None:
+    Each time anew: which workers live, their CPU time, the listen queues. Once a second: their memory, switches,
+    descriptors and affinity, the CPUs usable, the overflows.
+    """
+
+    def __init__(self, cpu_residency: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
+        self._cpu_residency = cpu_residency
+        self._clock = clock
+        self._slow = _Slow()
         self._processes = Processes()
         self._backlogs = Backlogs()
 
@@ -28,13 +44,29 @@ class Host:
         backlogs = self._backlogs.read(proof.pid, [socket.name for socket in snapshot.sockets])
         if proof.pid is None:
             return HostFacts(off=proof.reason, backlogs=backlogs)
+        now = self._clock()
+        quick = self._slow.master_pid == proof.pid and now - self._slow.at < SLOW_SECONDS
         pids = [worker.pid for worker in snapshot.workers if worker.pid]
-        processes = self._processes.read(proof.pid, pids)
-        # uWSGI's cpu-affinity pins its workers one by one, and its master not at all.
-        allowed = {cpu for process in processes.values() for cpu in process.affinity or ()}
+        processes = self._processes.read(proof.pid, pids, quick=quick)
+        if not quick:
+            # uWSGI's cpu-affinity pins its workers one by one, and its master not at all.
+            allowed = {cpu for process in processes.values() for cpu in process.affinity or ()}
+            cpus = usable_cpus(proof.pid, affinity=allowed or None)
+            self._slow = _Slow(proof.pid, now, cpus, listen_overflows(proof.pid))
         return HostFacts(
             processes=processes,
             backlogs=backlogs,
-            cpus=usable_cpus(proof.pid, affinity=allowed or None),
-            overflows=listen_overflows(proof.pid),
+            cpus=self._slow.cpus,
+            overflows=self._slow.overflows,
+            threads={pid: threads(pid) for pid in processes} if self._cpu_residency else {},
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Slow:
+    """What was found out about a master at an instant."""
+
+    master_pid: int | None = None
+    at: float = 0.0
+    cpus: UsableCpus | None = None
+    overflows: ListenOverflows | None = None

@@ -10,6 +10,8 @@ import os
 from pathlib import Path
 from typing import Literal
 
+from uwsgi_headroom.kernel import procfs
+
 
 def pid_numbers(pid: int | Literal["self"], *, proc: Path = Path("/proc")) -> tuple[int, ...]:
     """The pids a process has, from the PID namespace `proc` was mounted in down to its own (NSpid in
@@ -19,7 +21,7 @@ def pid_numbers(pid: int | Literal["self"], *, proc: Path = Path("/proc")) -> tu
     (`hidepid`), or the kernel is older than 4.1.
     """
     try:
-        status = (proc / str(pid) / "status").read_bytes()
+        status = procfs.read(proc, str(pid), "status")
     except OSError:
         return ()
     _, _, after = status.partition(b"\nNSpid:")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from uwsgi_headroom.kernel import procfs
 
 PROC = Path("/proc")
 
@@ -24,13 +27,14 @@ class ListenOverflows:
 def listen_overflows(pid: int | None = None, *, proc: Path = PROC) -> ListenOverflows | None:
     """The counts in the network namespace of a process, or in this one's own; None if they cannot be read."""
     try:
-        lines = (proc / (str(pid) if pid else "self") / "net" / "netstat").read_text().splitlines()
+        lines = procfs.read(proc, str(pid) if pid else "self", "net/netstat").splitlines()
     except OSError:
         return None
     # Pairs of lines: "TcpExt: Name ..." and "TcpExt: number ...".
     for names, numbers in zip(lines[::2], lines[1::2], strict=False):
-        if names.startswith("TcpExt:"):
-            counts = dict(zip(names.split(), numbers.split(), strict=False))
-            if "ListenOverflows" in counts and "ListenDrops" in counts:
-                return ListenOverflows(int(counts["ListenOverflows"]), int(counts["ListenDrops"]))
+        if names.startswith(b"TcpExt:"):
+            places, counts = names.split(), numbers.split()
+            with suppress(ValueError, IndexError):  # a kernel without them
+                overflows, drops = places.index(b"ListenOverflows"), places.index(b"ListenDrops")
+                return ListenOverflows(int(counts[overflows]), int(counts[drops]))
     return None

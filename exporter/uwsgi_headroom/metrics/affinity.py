@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.analysis.affinity import sharing_one_cpu
 from uwsgi_headroom.metrics.family import gauge
 from uwsgi_headroom.metrics.subject import Scrape
 
@@ -39,9 +38,3 @@ def families(scrape: Scrape) -> Iterator[Metric]:
             if server.processes
         ],
     )
-
-
-def sharing_one_cpu(processes: Iterable[WorkerProcess]) -> int:
-    """How many of these are pinned to one CPU together with another of them."""
-    pinned = Counter(process.affinity for process in processes if process.affinity and len(process.affinity) == 1)
-    return sum(workers for workers in pinned.values() if workers > 1)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.metrics.family import LabelSet, counter, gauge
+from uwsgi_headroom.metrics.family import LabelSet, counter, gauge, label_set
 from uwsgi_headroom.metrics.subject import Scrape
 
 
@@ -26,7 +26,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         slowest.values(),
     )
     several = [
-        (LabelSet(**labels, app_id=str(app.app_id), mountpoint=app.mountpoint), app)
+        (label_set(**labels, app_id=str(app.app_id), mountpoint=app.mountpoint), app)
         for server in scrape.servers
         for labels, worker in server.workers
         if len(worker.apps) > 1

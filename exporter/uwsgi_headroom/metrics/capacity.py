@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.analysis.figures import total
+from uwsgi_headroom.analysis.littles_law import total
+from uwsgi_headroom.analysis.stuck import STUCK_SECONDS, stuck
 from uwsgi_headroom.metrics.family import gauge
 from uwsgi_headroom.metrics.subject import Scrape
 
@@ -33,5 +34,14 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         [
             (server.labels, total([server.reading.busy_threads(worker) for worker in server.snapshot.workers]))
             for server in servers
+        ],
+    )
+    yield gauge(
+        "uwsgi_threads_stuck",
+        f"Threads whose request has been in service for longer than {STUCK_SECONDS:.0f} s.",
+        [
+            (server.labels, len(stuck(server.reading)))
+            for server in servers
+            if total([worker.threads for worker in server.snapshot.workers]) is not None
         ],
     )

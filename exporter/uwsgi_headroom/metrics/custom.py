@@ -27,12 +27,12 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         if not _BUILT_IN.match(name)
     ]
     yield counter(
-        "uwsgi_custom_counter_total",
+        "uwsgi_custom_total",
         "A counter of uWSGI's metrics subsystem that is not one of its own.",
         [(labels, it.value) for labels, it in custom if it.kind == _COUNTER],
     )
     yield gauge(
-        "uwsgi_custom_gauge",
+        "uwsgi_custom_value",
         "A gauge (or absolute value) of uWSGI's metrics subsystem that is not one of its own.",
         [(labels, it.value) for labels, it in custom if it.kind != _COUNTER],
     )

@@ -10,7 +10,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from uwsgi_headroom import __version__
 from uwsgi_headroom.errors import REASONS
-from uwsgi_headroom.metrics.family import LabelSet, counter, gauge
+from uwsgi_headroom.metrics.family import counter, gauge, label_set
 from uwsgi_headroom.metrics.subject import Scrape
 
 _process = ProcessCollector(registry=None)
@@ -21,7 +21,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield gauge(
         "uwsgi_exporter_build_info",
         "Version of the exporter and of the Python it runs on; always 1.",
-        [(LabelSet(version=__version__, python_version=platform.python_version()), 1.0)],
+        [(label_set(version=__version__, python_version=platform.python_version()), 1.0)],
     )
     yield counter(
         "uwsgi_exporter_read_errors_total",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Literal
 
 from prometheus_client.metrics_core import Metric
@@ -10,8 +11,8 @@ from prometheus_client.samples import Sample
 
 
 class LabelSet(dict[str, str]):
-    """The labels of a sample, and their text. Built once for a worker and shared by all its samples, so that its
-    values are escaped once; never changed afterwards."""
+    """The labels of a sample, and their text. Shared by samples and by scrapes, so that values are escaped once;
+    never changed afterwards."""
 
     __slots__ = ("text",)
 
@@ -19,6 +20,13 @@ class LabelSet(dict[str, str]):
         super().__init__(labels)
         pairs = [f'{name}="{_escape(value)}"' for name, value in sorted(labels.items())]
         self.text = f"{{{','.join(pairs)}}}" if pairs else ""
+
+
+@lru_cache(maxsize=1 << 15)
+def label_set(**labels: str) -> LabelSet:
+    """The label set of these pairs. The same ones come with every scrape, and to find one costs a tenth of making it;
+    those that no scrape asks for any more are forgotten in time."""
+    return LabelSet(**labels)
 
 
 Samples = Iterable[tuple[LabelSet, float | None]]
@@ -33,6 +41,15 @@ def gauge(name: str, documentation: str, samples: Samples) -> Metric:
 def counter(name: str, documentation: str, samples: Samples) -> Metric:
     """A value that only grows, until a reset. `name` ends in `_total`."""
     return _metric(name, name.removesuffix("_total"), documentation, "counter", samples)
+
+
+def summed(samples: Samples) -> Samples:
+    """Samples of equal labels made one, their values added up: what uWSGI lists twice under one name."""
+    sums: dict[str, tuple[LabelSet, float]] = {}
+    for labels, value in samples:
+        if value is not None:
+            sums[labels.text] = (labels, sums.get(labels.text, (labels, 0))[1] + value)
+    return sums.values()
 
 
 def _metric(

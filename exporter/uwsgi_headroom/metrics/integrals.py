@@ -9,7 +9,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
 from uwsgi_headroom.integrals import OCCUPANCY_BOUNDS
-from uwsgi_headroom.metrics.family import LabelSet, counter
+from uwsgi_headroom.metrics.family import counter, label_set
 from uwsgi_headroom.metrics.subject import Scrape
 
 
@@ -26,6 +26,16 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         ],
     )
     yield counter(
+        "uwsgi_worker_cpu_residency_seconds_total",
+        "CPU time of the worker's threads by the CPU they ran on. Opt-in (cpu-residency): workers x CPUs series.",
+        [
+            (label_set(**labels, cpu=str(cpu)), seconds)
+            for server, its in totals
+            for (labels, _), total in zip(server.workers, its.workers, strict=False)
+            for cpu, seconds in sorted(total.residency.items())
+        ],
+    )
+    yield counter(
         "uwsgi_socket_queue_seconds_total",
         "Integral of the listen queue's length over time, from samples. Over requests, it is the mean wait of one.",
         [
@@ -36,8 +46,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield counter(
         "uwsgi_full_occupancy_seconds_total",
-        "Time in which every available thread was busy.",
-        [(server.labels, its.full_seconds) for server, its in totals],
+        "Time in which every available thread was busy. Absent with stats-no-cores, which hides the threads.",
+        [(server.labels, its.full_seconds) for server, its in totals if any(its.occupancy)],
     )
     yield _occupancy(scrape)
     yield counter(
@@ -71,10 +81,12 @@ def _occupancy(scrape: Scrape) -> Metric:
     )
     for server in scrape.servers:
         totals = server.subject.totals
+        if not any(totals.occupancy):  # uWSGI names no threads
+            continue
         bounds = [str(bound) for bound in OCCUPANCY_BOUNDS] + ["+Inf"]
         counts = list(accumulate(totals.occupancy))
         metric.samples += [
-            Sample("uwsgi_threads_busy_ratio_bucket", LabelSet(server=server.subject.name, le=bound), count)
+            Sample("uwsgi_threads_busy_ratio_bucket", label_set(server=server.subject.name, le=bound), count)
             for bound, count in zip(bounds, counts, strict=True)
         ]
         metric.samples.append(Sample("uwsgi_threads_busy_ratio_count", server.labels, counts[-1]))

@@ -6,19 +6,19 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.metrics.family import LabelSet, counter, gauge
+from uwsgi_headroom.metrics.family import counter, gauge, label_set
 from uwsgi_headroom.metrics.subject import Scrape
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every worker process of the scrape."""
-    processes = [(dict(labels), process) for server in scrape.servers for labels, process in server.processes]
+    processes = [pair for server in scrape.servers for pair in server.processes]
     yield counter(
         "uwsgi_worker_cpu_seconds_total",
         "CPU time of the worker process, all its threads. A Python interpreter can use one CPU: a rate near 1 is a "
         "saturated worker.",
         [
-            (LabelSet(**labels, mode=mode), seconds)
+            (label_set(**labels, mode=mode), seconds)
             for labels, process in processes
             for mode, seconds in (("user", process.cpu_user_seconds), ("system", process.cpu_system_seconds))
         ],
@@ -38,7 +38,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "uwsgi_worker_context_switches_total",
         "Context switches of the worker's main thread: voluntary to wait, involuntary when it is put off the CPU.",
         [
-            (LabelSet(**labels, kind=kind), switches)
+            (label_set(**labels, kind=kind), switches)
             for labels, process in processes
             for kind, switches in (
                 ("voluntary", process.voluntary_context_switches),
@@ -49,5 +49,5 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield gauge(
         "uwsgi_worker_open_fds",
         "Open files and sockets of the worker process.",
-        [pair for server in scrape.servers for pair in ((labels, p.open_fds) for labels, p in server.processes)],
+        [(labels, process.open_fds) for labels, process in processes],
     )

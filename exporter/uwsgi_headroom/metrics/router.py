@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.metrics.family import counter, gauge
+from uwsgi_headroom.metrics.family import counter, gauge, summed
 from uwsgi_headroom.metrics.subject import Scrape
 
 
@@ -54,9 +54,9 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield counter(
         "uwsgi_router_static_node_hits_total",
         "Requests sent to a backend named in the router's configuration.",
-        [
+        summed(
             (subject.labels(node=node.name), node.hits)
             for subject, router in scrape.routers
             for node in router.static_nodes
-        ],
+        ),
     )

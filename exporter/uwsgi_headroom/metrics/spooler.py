@@ -1,4 +1,4 @@
-"""Spooler processes, which work off queued tasks."""
+"""Spooler processes, which work off queued tasks. Those of one folder (`spooler-processes`) are one spooler here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.metrics.family import counter, gauge
+from uwsgi_headroom.metrics.family import counter, gauge, summed
 from uwsgi_headroom.metrics.subject import Scrape
 
 
@@ -19,16 +19,16 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     ]
     yield counter(
         "uwsgi_spooler_tasks_total",
-        "Tasks the spooler has worked on.",
-        [(labels, it.tasks) for labels, it in spoolers],
+        "Tasks worked on.",
+        summed((labels, it.tasks) for labels, it in spoolers),
     )
     yield counter(
         "uwsgi_spooler_respawns_total",
-        "Respawns of the spooler process.",
-        [(labels, it.respawns) for labels, it in spoolers],
+        "Respawns of the spooler's processes.",
+        summed((labels, it.respawns) for labels, it in spoolers),
     )
     yield gauge(
         "uwsgi_spooler_running",
-        "Whether the spooler is working on a task.",
-        [(labels, it.running) for labels, it in spoolers],
+        "Processes of the spooler that are working on a task.",
+        summed((labels, it.running) for labels, it in spoolers),
     )

@@ -9,7 +9,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.errors import ReadError, Reason
 from uwsgi_headroom.integrals import Totals
 from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.metrics.family import LabelSet
+from uwsgi_headroom.metrics.family import LabelSet, label_set
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.sampler import Pace
 from uwsgi_headroom.stats import AnySnapshot
@@ -36,7 +36,7 @@ class Subject:
 
     def labels(self, **more: str) -> LabelSet:
         """The labels of one of its samples."""
-        return LabelSet(server=self.name, **more)
+        return label_set(server=self.name, **more)
 
 
 @dataclass(frozen=True)

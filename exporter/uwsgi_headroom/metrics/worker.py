@@ -71,7 +71,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield counter(
         "uwsgi_worker_transmitted_bytes_total",
-        "Bytes of headers and bodies sent; bodies of offloaded answers excluded.",
+        "Bytes of headers and bodies sent.",
         [(labels, worker.transmitted_bytes) for labels, worker in workers],
     )
     yield gauge(

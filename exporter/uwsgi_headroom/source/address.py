@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from uwsgi_headroom.errors import AddressError
 
 _UNIX_PATH_BYTES = 107  # sockaddr_un.sun_path holds 108 with its closing NUL (unix(7))
+_HOST = re.compile(r"[A-Za-z0-9._%:-]+")
 _FORMS = "unix:///path, unix:@abstract, tcp://host:port, http://host:port or file:///path"
 
 
@@ -117,6 +118,9 @@ def _url(text: str) -> Tcp | Http:
     if url.username is not None:
         raise AddressError("an address with a user or password in it would be shown on pages and in logs: refused")
     host = url.hostname or "127.0.0.1"  # uWSGI's own short form ":1717" is reached on loopback
+    labels = [host] if ":" in host else host.removesuffix(".").split(".")
+    if not _HOST.fullmatch(host) or not all(0 < len(label) < 64 for label in labels):
+        raise AddressError(f"{text!r}: {host!r} is no host name; write it in ASCII (an international one as xn--...)")
     if url.scheme == "tcp":
         if not port or url.path.strip("/") or url.query:
             raise AddressError(f"{text!r}: write tcp://host:port")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -12,12 +13,26 @@ from uwsgi_headroom.source.stream import Answer
 
 def read(address: File, size_cap: int) -> Answer:
     """Read a regular file. Raises OSError or SourceError."""
-    # Non-blocking: opening a FIFO nobody writes to would otherwise hang before its kind can be seen.
-    descriptor = os.open(address.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
+    try:
+        # Non-blocking: opening a FIFO nobody writes to would otherwise hang before its kind can be seen.
+        descriptor = os.open(address.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except PermissionError:
+        raise SourceError("permission", f"permission denied: this user may not read {address.path}") from None
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket cannot be opened at all
+            raise _not_regular(address) from None
+        raise
+    try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise SourceError("not_found", f"{address.path} is not a regular file")
+            raise _not_regular(address)
         if status.st_size > size_cap:
             raise SourceError("too_large", f"{address.path} is larger than the cap of {size_cap} bytes")
-        return Answer(file.read(size_cap))
+        with open(descriptor, "rb", closefd=False) as file:  # of a folder, open() would raise and leave it open
+            return Answer(file.read(size_cap))
+    finally:
+        os.close(descriptor)
+
+
+def _not_regular(address: File) -> SourceError:
+    return SourceError("not_found", f"{address.path} is not a regular file")

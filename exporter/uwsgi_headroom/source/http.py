@@ -66,5 +66,7 @@ def _body(connection: h11.Connection, received: bytes) -> bytes:
             if event is h11.NEED_DATA or isinstance(event, h11.ConnectionClosed):
                 raise SourceError("truncated", "the HTTP answer ends in the middle")
     except h11.RemoteProtocolError as error:
-        reason = "truncated" if "incomplete" in str(error) else "http"
-        raise SourceError(reason, f"this is not an HTTP answer: {error}") from None  # type: ignore[arg-type]
+        # Its words may quote what came, which is nobody's business: it may be a document.
+        if "without sending complete" in str(error):
+            raise SourceError("truncated", "the HTTP answer ends in the middle") from None
+        raise SourceError("http", "this is not an HTTP answer: http:// is for a uWSGI with stats-http") from None

@@ -163,7 +163,7 @@ def explain(error: OSError) -> SourceError:
     """The operating system's word as one sentence for an operator: what happened, and what to do."""
     reason: Reason = "unreachable"
     advice = str(error)
-    if isinstance(error, FileNotFoundError):
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         reason, advice = "not_found", "no such file: is uWSGI running, with `stats` set to this path?"
     elif isinstance(error, PermissionError):
         reason = "permission"

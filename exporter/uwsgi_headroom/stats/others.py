@@ -6,27 +6,29 @@ from typing import ClassVar
 
 from msgspec import Struct, field
 
+from uwsgi_headroom.stats.parts import Whole
+
 
 class Vassal(Struct, frozen=True):
     """An instance that an emperor runs. Times in epoch seconds, 0 for never."""
 
     name: str = field(default="", name="id")
-    pid: int = 0
-    born: int | None = None
-    last_heartbeat: int | None = None
-    loyal: int | None = None
-    ready: int | None = None
-    accepting: int | None = None
-    cursed: int | None = None
-    respawns: int | None = None
+    pid: Whole = 0
+    born: Whole | None = None
+    last_heartbeat: Whole | None = None
+    loyal: Whole | None = None
+    ready: Whole | None = None
+    accepting: Whole | None = None
+    cursed: Whole | None = None
+    respawns: Whole | None = None
 
 
 class Blacklisted(Struct, frozen=True):
     """A vassal that the emperor throttles after failed starts. `throttle_level` in milliseconds."""
 
     name: str = field(default="", name="id")
-    throttle_level: int | None = None
-    attempt: int | None = None
+    throttle_level: Whole | None = None
+    attempt: Whole | None = None
 
 
 class EmperorSnapshot(Struct, frozen=True):
@@ -35,7 +37,7 @@ class EmperorSnapshot(Struct, frozen=True):
     kind: ClassVar[str] = "emperor"
 
     version: str
-    pid: int
+    pid: Whole
     vassals: tuple[Vassal, ...]
     blacklist: tuple[Blacklisted, ...]
 
@@ -44,20 +46,20 @@ class Node(Struct, frozen=True):
     """A backend that subscribed to a router. `tx` and `rx` in bytes, `last_check` in epoch seconds."""
 
     name: str = ""
-    requests: int | None = None
-    tx: int | None = None
-    rx: int | None = None
-    load: int | None = None
-    weight: int | None = None
-    failures: int | None = field(default=None, name="failcnt")
-    death_mark: int | None = None
+    requests: Whole | None = None
+    tx: Whole | None = None
+    rx: Whole | None = None
+    load: Whole | None = None
+    weight: Whole | None = None
+    failures: Whole | None = field(default=None, name="failcnt")
+    death_mark: Whole | None = None
 
 
 class Subscription(Struct, frozen=True):
     """A key (a host name, as a rule) and the backends behind it."""
 
     key: str = ""
-    hits: int | None = None
+    hits: Whole | None = None
     nodes: tuple[Node, ...] = ()
 
 
@@ -65,7 +67,7 @@ class StaticNode(Struct, frozen=True):
     """A backend named in the router's configuration."""
 
     name: str = ""
-    hits: int | None = None
+    hits: Whole | None = None
 
 
 class RouterSnapshot(Struct, frozen=True):
@@ -74,7 +76,7 @@ class RouterSnapshot(Struct, frozen=True):
     kind: ClassVar[str] = "router"
 
     version: str
-    pid: int
-    active_sessions: int
+    pid: Whole
+    active_sessions: Whole
     subscriptions: tuple[Subscription, ...]
     static_nodes: tuple[StaticNode, ...]

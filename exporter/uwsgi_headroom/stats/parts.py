@@ -13,12 +13,16 @@ from msgspec import Meta, Struct, field
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 """A counter or size: uWSGI holds it unsigned; what does not fit is no count."""
 
+Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+"""Any other number uWSGI writes. One that does not fit 64 bits does not fit a float either, and would be an error of
+the whole scrape when it is rendered."""
+
 
 class App(Struct, frozen=True):
     """An application loaded in one worker. `requests` counts at the *start* of a request and falls to 0 with
     lazy-apps when the worker respawns."""
 
-    app_id: int = field(default=0, name="id")
+    app_id: Whole = field(default=0, name="id")
     mountpoint: str = ""
     startup_seconds: Count | None = field(default=None, name="startup_time")
     requests: Count | None = None
@@ -42,28 +46,28 @@ class Spooler(Struct, frozen=True):
     directory: str = field(default="", name="dir")
     tasks: Count | None = None
     respawns: Count | None = None
-    running: int | None = None
+    running: Whole | None = None
 
 
 class Cron(Struct, frozen=True):
     """A cron line. Fields of the schedule are as in crontab, -1 for any, -N for every N. `pid` is -1 while idle;
     `started_at` is in epoch seconds while the command runs, and 0 again when it has ended."""
 
-    minute: int = -1
-    hour: int = -1
-    day: int = -1
-    month: int = -1
-    week: int = -1
+    minute: Whole = -1
+    hour: Whole = -1
+    day: Whole = -1
+    month: Whole = -1
+    week: Whole = -1
     command: str = ""
-    pid: int = -1
-    started_at: int = 0
+    pid: Whole = -1
+    started_at: Whole = 0
 
 
 class LegionMember(Struct, frozen=True):
     """Another node of a legion; `last_seen` in epoch seconds."""
 
     name: str = ""
-    last_seen: int | None = None
+    last_seen: Whole | None = None
 
 
 class Legion(Struct, frozen=True):
@@ -71,14 +75,14 @@ class Legion(Struct, frozen=True):
     is the lord, 0 while it is not; `members` are the others."""
 
     name: str = field(default="", name="legion")
-    valor: int | None = None
-    quorum: int | None = None
-    lord_since: int | None = field(default=None, name="i_am_the_lord")
+    valor: Whole | None = None
+    quorum: Whole | None = None
+    lord_since: Whole | None = field(default=None, name="i_am_the_lord")
     members: tuple[LegionMember, ...] = ()
 
 
 class CustomMetric(Struct, frozen=True):
     """A metric of uWSGI's own metrics subsystem. `kind` is 0 for a counter, 1 gauge, 2 absolute, 3 alias."""
 
-    kind: int = field(default=1, name="type")
-    value: int | None = None
+    kind: Whole = field(default=1, name="type")
+    value: Whole | None = None

@@ -12,26 +12,26 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from uwsgi_headroom.stats.others import Blacklisted, StaticNode, Subscription, Vassal
-from uwsgi_headroom.stats.parts import App, Cache, Count, Cron, CustomMetric, Legion, Spooler
+from uwsgi_headroom.stats.parts import App, Cache, Count, Cron, CustomMetric, Legion, Spooler, Whole
 
 # A wall clock set back during a request wraps running_time around 2**64; such a value is absent, not an error.
 Wrapping = Annotated[int, Meta(ge=0)]
 
 
 class RequestInfo(Struct, frozen=True):
-    request_start: int | None = None
+    request_start: Whole | None = None
 
 
 class Core(Struct, frozen=True):
     requests: Count = 0
     static_requests: Count = 0
-    in_request: int = 0
+    in_request: Whole = 0
     req_info: RequestInfo | None = None
 
 
 class RawWorker(Struct, frozen=True):
-    pid: int = 0
-    accepting: int | None = None
+    pid: Whole = 0
+    accepting: Whole | None = None
     requests: Count | None = None
     exceptions: Count | None = None
     harakiri_count: Count | None = None
@@ -46,6 +46,10 @@ class RawWorker(Struct, frozen=True):
     cores: list[Core] | None = None
 
 
+# A document under the size cap could list millions; their series would hold up every other server's scrape.
+Workers = Annotated[list[RawWorker], Meta(max_length=16384)]
+
+
 class RawSocket(Struct, frozen=True):
     name: str = ""
     queue: Count | None = None
@@ -56,13 +60,13 @@ class Document(Struct, frozen=True):
     """Any of the three kinds of document; which one it is, is told by the keys that only that kind has."""
 
     version: str | None = None
-    pid: int = 0
+    pid: Whole = 0
     # a server
-    workers: list[RawWorker] | None = None
+    workers: Workers | None = None
     listen_queue: Count | None = None
-    signal_queue: int | None = None
+    signal_queue: Whole | None = None
     sockets: list[RawSocket] = []
-    locks: list[dict[str, int]] | None = None
+    locks: list[dict[str, Whole]] | None = None
     caches: tuple[Cache, ...] = ()
     spoolers: tuple[Spooler, ...] = ()
     crons: tuple[Cron, ...] = ()

@@ -50,8 +50,9 @@ class Worker(Struct, frozen=True):
 
     @property
     def available_threads(self) -> int | None:
-        """Threads that can take a request, now or when their present one ends; 0 unless the worker is accepting."""
-        return self.threads if self.accepting else 0
+        """Threads that can take a request, now or when their present one ends; 0 unless the worker is accepting,
+        None where threads are unknown."""
+        return self.threads if self.accepting or self.threads is None else 0
 
 
 class Socket(Struct, frozen=True):
@@ -98,7 +99,7 @@ def snapshot(document: Document) -> Snapshot:
         signal_queue=document.signal_queue,
         workers=tuple(_worker(place, raw) for place, raw in enumerate(document.workers, 1)),
         sockets=_sockets(document.sockets),
-        locks=None if document.locks is None else {name: pid for lock in document.locks for name, pid in lock.items()},
+        locks=None if document.locks is None else _locks(document.locks),
         caches=document.caches,
         spoolers=document.spoolers,
         crons=document.crons,
@@ -147,6 +148,15 @@ def _state(raw: RawWorker) -> State:
     if raw.status.startswith("sig"):
         return "signal"
     return raw.status if raw.status in ("busy", "cheap", "pause") else "idle"  # type: ignore[return-value]
+
+
+def _locks(raw: list[dict[str, int]]) -> dict[str, int]:
+    """Who holds each lock. Several may have one name (the spoolers of one folder): whoever holds one holds it."""
+    holders: dict[str, int] = {}
+    for lock in raw:
+        for name, pid in lock.items():
+            holders[name] = holders.get(name) or pid
+    return holders
 
 
 def _sockets(raw: list[RawSocket]) -> tuple[Socket, ...]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Iterator
 
-from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
@@ -27,8 +27,7 @@ def application(fleet: Fleet) -> Starlette:
 
     async def metrics(request: Request) -> Response:
         subjects = await fleet.look(timeout=_patience(request.headers.get("x-prometheus-scrape-timeout-seconds", "")))
-        _encoder, kind = choose_encoder(request.headers.get("accept", ""))
-        openmetrics = kind.startswith("application/openmetrics-text")
+        openmetrics = _accepts_openmetrics(request.headers.get("accept", ""))
         body = render(families(subjects), openmetrics=openmetrics)
         headers = {"Content-Type": OPENMETRICS if openmetrics else TEXT, "Vary": "Accept, Accept-Encoding"}
         if _accepts_gzip(request.headers.get("accept-encoding", "")):
@@ -37,8 +36,9 @@ def application(fleet: Fleet) -> Starlette:
         return Response(body, headers=headers)
 
     async def index(_request: Request) -> Response:
-        subjects = await fleet.look(timeout=SCRAPE_TIMEOUT_SECONDS)
-        return HTMLResponse(page.render(subjects), headers=page.HEADERS)
+        html = page.render(await fleet.look(timeout=SCRAPE_TIMEOUT_SECONDS))
+        # A socket's name may hold bytes that are no UTF-8.
+        return HTMLResponse(html.encode("utf-8", "replace"), headers=page.HEADERS)
 
     async def alive(_request: Request) -> Response:
         return PlainTextResponse("uwsgi-headroom is up\n")
@@ -64,9 +64,28 @@ def _patience(header: str) -> float:
     return max(granted - 0.5, granted * 0.8)
 
 
+def _accepts_openmetrics(header: str) -> bool:
+    """Whether a client names the one version there is here. (The library's `choose_encoder` raises on some headers.)"""
+    return any(
+        name == "application/openmetrics-text"
+        and parameters.get("version", "1.0.0") == "1.0.0"
+        and not _refused(parameters)
+        for name, parameters in _accepted(header)
+    )
+
+
 def _accepts_gzip(header: str) -> bool:
-    for coding in header.lower().split(","):
-        name, _, quality = coding.partition(";")
-        if name.strip() in ("gzip", "*"):
-            return quality.replace(" ", "").rstrip("0.") != "q="
-    return False
+    codings = dict(_accepted(header))
+    parameters = codings.get("gzip", codings.get("*"))
+    return parameters is not None and not _refused(parameters)
+
+
+def _accepted(header: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """What stands in an Accept header or one of its kind: names with their parameters."""
+    for entry in header.lower().split(","):
+        name, *parameters = (part.strip() for part in entry.split(";"))
+        yield name, {key.strip(): value.strip() for key, _, value in (it.partition("=") for it in parameters)}
+
+
+def _refused(parameters: dict[str, str]) -> bool:
+    return parameters.get("q", "1").rstrip("0.") == ""

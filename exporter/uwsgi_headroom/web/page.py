@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from uwsgi_headroom import __version__
-from uwsgi_headroom.analysis.figures import total
+from uwsgi_headroom.analysis.littles_law import total
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.metrics.subject import Subject, scrape
 from uwsgi_headroom.reading import Reading

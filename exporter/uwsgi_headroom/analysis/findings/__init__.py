@@ -1,0 +1,29 @@
+"""Figures to words: what is worth knowing of a window, the worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings import evenness, health, load, queue, setup
+from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding, Severity
+from uwsgi_headroom.reading import Reading
+
+MODULES: tuple[Callable[[Figures, Reading], Iterable[Finding]], ...] = (
+    evenness.find,
+    load.find,
+    queue.find,
+    health.find,
+    setup.find,
+)
+
+
+def findings(figures: Figures, reading: Reading) -> list[Finding]:
+    """Everything worth knowing, the worst first; of equals, what is nearer to a cause first."""
+    found = [finding for module in MODULES for finding in module(figures, reading)]
+    if any(finding.code == "unevenness_hurts" for finding in found):  # which says the same, and what to do about it
+        found = [finding for finding in found if (finding.code, finding.severity) != ("interpreter_bound", "warning")]
+    return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
+
+
+__all__ = ["Finding", "Severity", "findings"]

@@ -1,0 +1,148 @@
+"""Findings about uneven workers: whether it is chance, whether it hurts, and what helps.
+
+Uneven shares are uWSGI's nature: any free thread may take the next request, and the kernel wakes them in its own order.
+They hurt where a worker's interpreter is near saturation while others have room, which shows in its response times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS, WorkerFigures
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.findings.load import INTERPRETER_FULL
+from uwsgi_headroom.analysis.findings.words import duration, factor, percent
+from uwsgi_headroom.analysis.littles_law import ratio
+from uwsgi_headroom.reading import Reading
+
+UNEVEN = 1.25
+"""Hot ratio from which unevenness is worth a word, if it is above the noise floor too."""
+
+COSTLY = 0.10
+"""Part of the response time that evening out could remove, from which unevenness hurts."""
+
+LOADED = (0.5, 0.7)
+"""CPU a second of the hot worker's interpreter: below the first its threads hardly meet at its lock, so that uneven
+shares are not what makes it slow; from the second on it is close to saturated."""
+
+SLOWER = (1.2, 1.5)
+"""The hot worker's response time over the calm ones' that is a warning; and that, with a saturated interpreter, is
+critical."""
+
+
+def find(figures: Figures, _reading: Reading) -> Iterator[Finding]:
+    """Findings of this module."""
+    balance, hottest = figures.balance, figures.balance.hottest
+    workers = sum(worker.active for worker in balance.workers)
+    if workers > 1:
+        yield from _enough(figures, workers)
+    ratio_, floor, cost = balance.hot_ratio, balance.noise_floor, balance.cost
+    if workers < 2 or hottest is None or ratio_ is None or floor is None:
+        return
+    loaded = _most_loaded(figures)
+    if loaded and cost is not None and cost >= COSTLY and _slower(figures, loaded):
+        yield _hurts(figures, loaded)
+    elif ratio_ >= max(UNEVEN, floor):
+        load = loaded.interpreter_load if loaded else None
+        shares = _shares(figures, ratio_, floor)
+        if load is not None and (load < LOADED[0] or (cost is not None and cost < COSTLY)):
+            yield _harmless(shares, load, cost)
+        else:
+            yield _undecided(shares, hottest, load)
+
+
+def _enough(figures: Figures, workers: int) -> Iterator[Finding]:
+    """36 (N-1) requests bring the noise floor down to a hot ratio of 1.8 at most."""
+    needed = max(36 * (workers - 1), 4 * ENOUGH_REQUESTS)
+    if figures.flow.requests < needed:
+        yield Finding(
+            code="too_few_requests",
+            severity="info",
+            title="There were too few requests to judge how evenly the workers share them.",
+            evidence=f"{figures.flow.requests} requests in {duration(figures.window.seconds)}; "
+            f"{needed - figures.flow.requests} more are needed.",
+            change="Watch for longer: `--seconds`.",
+        )
+
+
+def _most_loaded(figures: Figures) -> WorkerFigures | None:
+    known = [it for it in figures.balance.workers if it.active and it.interpreter_load is not None]
+    return max(known, key=lambda it: it.interpreter_load or 0, default=None)
+
+
+def _slower(figures: Figures, worker: WorkerFigures) -> bool:
+    calm = figures.balance.calm_response_time
+    loaded = (worker.interpreter_load or 0) >= LOADED[0]
+    return bool(loaded and calm and worker.response_time and worker.response_time >= SLOWER[0] * calm)
+
+
+def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
+    calm, mean = figures.balance.calm_response_time or 0.0, figures.flow.response_time or 0.0
+    load, slow, share = hot.interpreter_load or 0.0, hot.response_time or 0.0, hot.share or 0.0
+    saturated = load >= INTERPRETER_FULL and slow >= SLOWER[1] * calm
+    how = "saturated" if saturated else "close to saturated" if load >= LOADED[1] else "busier than the others'"
+    idle = _idle_elsewhere(figures, hot)
+    spare = f", while {idle:.0f} threads elsewhere idle" if idle and idle >= 1 else ""
+    return Finding(
+        code="unevenness_hurts",
+        severity="critical" if saturated else "warning",
+        title=f"Worker {hot.worker_id} takes {percent(share)} of the requests and its interpreter is {how}{spare}.",
+        evidence=f"Its interpreter is at {load:.2f} of a CPU and its requests take {duration(slow)}, against "
+        f"{duration(calm)} on the calm workers; the mean is {duration(mean)}.",
+        meaning=f"Its threads queue for one interpreter lock. Evening out would take {duration(mean - calm)} "
+        f"({percent(figures.balance.cost or 0)}) off the mean response time.",
+        change=_even_out(figures),
+    )
+
+
+def _idle_elsewhere(figures: Figures, hot: WorkerFigures) -> float | None:
+    """Threads of the other active workers that had nothing to do, on average."""
+    others = [it for it in figures.balance.workers if it.active and it.worker_id != hot.worker_id]
+    busy = sum(it.concurrency or 0.0 for it in others)
+    each = ratio(figures.available or 0, sum(it.active for it in figures.balance.workers))
+    return None if each is None else each * len(others) - busy
+
+
+def _even_out(figures: Figures) -> str:
+    active = sum(worker.active for worker in figures.balance.workers)
+    threads = round((figures.available or 0) / active) if active else 0
+    pinned = "where `map-socket` pins sockets to workers, spread the load over the sockets"
+    if threads < 2:
+        return f"Let every worker take requests from the same sockets: {pinned}. Then measure again."
+    return (
+        f"Go from {active}x{threads} to more processes and fewer threads, such as {2 * active}x{threads // 2}; "
+        f"{pinned}. Then measure again, one change at a time."
+    )
+
+
+def _shares(figures: Figures, hot_ratio: float, floor: float) -> str:
+    active = [it for it in figures.balance.workers if it.active]
+    shares = "/".join(f"{100 * (it.share or 0):.0f}" for it in active[:8]) + ("/..." if len(active) > 8 else "")
+    return f"Shares {shares} %: {factor(hot_ratio)} an even share, where chance explains {factor(floor)}"
+
+
+def _harmless(shares: str, load: float, cost: float | None) -> Finding:
+    saved = (
+        "" if cost is None or cost >= COSTLY else f", and evening out would take {percent(cost)} off the response time"
+    )
+    return Finding(
+        code="unevenness_harmless",
+        severity="info",
+        title="The workers share the requests unevenly, and it is harmless.",
+        evidence=f"{shares}. The most loaded interpreter is at {load:.2f} of a CPU{saved}.",
+        meaning="The kernel wakes waiting threads in its own order; a free thread serves a request just as well.",
+    )
+
+
+def _undecided(shares: str, hottest: WorkerFigures, load: float | None) -> Finding:
+    known = "is not known" if load is None else f"is at {load:.2f} of a CPU at most"
+    return Finding(
+        code="uneven",
+        severity="info",
+        title=f"Worker {hottest.worker_id} takes {percent(hottest.share or 0)} of the requests.",
+        evidence=f"{shares}. Interpreter load {known}.",
+        meaning="Whether it costs anything shows in the response times of the workers beside their interpreter load; "
+        "too little of either is known here.",
+        change="Compare again under more load, or for longer.",
+    )

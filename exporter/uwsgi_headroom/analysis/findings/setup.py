@@ -1,0 +1,84 @@
+"""Findings about how uWSGI is set up: what wastes capacity, and what keeps figures from being had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uwsgi_headroom.analysis.affinity import sharing_one_cpu
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.findings.words import number, percent
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.stats.server import Snapshot
+
+UNIX_SOCKET_ROOM = 219_264
+"""Bytes of a document that a UNIX socket takes before its writer blocks (measured, Linux defaults)."""
+
+
+def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
+    """Findings of this module."""
+    snapshot = reading.snapshot
+    assert isinstance(snapshot, Snapshot)
+    sharing = sharing_one_cpu(reading.host.processes.values())
+    if sharing:
+        yield Finding(
+            code="workers_share_one_cpu",
+            severity="warning",
+            title=f"{sharing} workers are pinned to a CPU that another worker is pinned to as well.",
+            evidence="Their affinity masks have one CPU each, and it is the same.",
+            meaning="They wait for one another however idle the other CPUs are.",
+            change="Leave `cpu-affinity` out, or see that processes x CPUs each do not exceed the CPUs there are. "
+            "In a container, uWSGI counts the host's CPUs, not the container's.",
+        )
+    yield from _cheaper(figures, snapshot)
+    if reading.host.off:
+        yield Finding(
+            code="no_process_facts",
+            severity="info",
+            title="CPU, memory and affinity of the workers cannot be seen.",
+            evidence=f"{reading.host.off}.",
+            meaning="Without them there is no interpreter load, and whether unevenness costs anything stays unknown.",
+        )
+    if figures.configured is None:
+        yield Finding(
+            code="no_threads",
+            severity="info",
+            title="uWSGI does not tell of its threads.",
+            evidence="Its stats have no cores: stats-no-cores is set.",
+            meaning="Busy threads, capacity and the age of requests are unknown.",
+            change="Remove `stats-no-cores`, unless the stats document is very large.",
+        )
+    if reading.document_bytes > UNIX_SOCKET_ROOM:
+        yield Finding(
+            code="large_document",
+            severity="info",
+            title="The stats document is larger than a UNIX socket holds.",
+            evidence=f"{reading.document_bytes // 1000} kB, where {UNIX_SOCKET_ROOM // 1000} kB fit.",
+            meaning="Any reader of it that is stopped in the middle stops uWSGI's master too: no respawn, no reload.",
+            change="Set `stats-minified` and `stats-no-metrics`, or serve `stats` on 127.0.0.1, where 4 MB fit.",
+        )
+    if snapshot.thunder_lock and (figures.configured or 0) > len(snapshot.workers):
+        yield Finding(
+            code="thunder_lock",
+            severity="info",
+            title="`thunder-lock` is on.",
+            evidence="uWSGI has a lock of that name.",
+            meaning="It makes shares exactly even; with threads it was measured to cost a tenth of the throughput.",
+            change="Try without it under load, and compare throughput and response time.",
+        )
+
+
+def _cheaper(figures: Figures, snapshot: Snapshot) -> Iterator[Finding]:
+    reserve = [it for it in snapshot.workers if it.state in ("never_spawned", "cheap")]
+    observed = figures.window.observed_seconds
+    full = figures.window.full_seconds / observed if observed else 0.0
+    if reserve and full >= 0.2 and not figures.window.respawns:
+        yield Finding(
+            code="cheaper_does_not_scale",
+            severity="warning",
+            title=f"All threads are in use, and {number(len(reserve), 'worker')} in reserve stay there.",
+            evidence=f"Every available thread was busy {percent(full)} of the time, and no worker was spawned.",
+            meaning="By default cheaper spawns after `cheaper-overload` (3) looks, a second apart, that find no worker "
+            "idle; bursts shorter than that, or memory limits (`cheaper-rss-limit-soft`), keep it from it.",
+            change="Raise `cheaper` and `cheaper-initial`, lower `cheaper-overload`, or leave cheaper mode.",
+        )

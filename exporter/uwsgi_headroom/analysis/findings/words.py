@@ -1,0 +1,40 @@
+"""Figures as people read them."""
+
+from __future__ import annotations
+
+
+def percent(part: float) -> str:
+    """0.43 is `43 %`."""
+    return f"{100 * part:.0f} %"
+
+
+def duration(seconds: float) -> str:
+    """0.0672 is `67 ms`, 1.5 is `1.5 s`, 90 is `90 s`, 600 is `10 min`."""
+    if seconds < 0.01:
+        return f"{1000 * seconds:.1f} ms"
+    if seconds < 1:
+        return f"{1000 * seconds:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    return f"{seconds:.0f} s" if seconds < 300 else f"{seconds / 60:.0f} min"
+
+
+def factor(value: float) -> str:
+    """1.52 is `1.5x`, 12.3 is `12x`."""
+    return f"{value:.1f}x" if value < 10 else f"{value:.0f}x"
+
+
+def size(count: float) -> str:
+    """Bytes as MB: 12,345,678 is `12 MB`."""
+    return f"{count / 1e6:.0f} MB"
+
+
+def number(count: float, noun: str) -> str:
+    """1 worker, 2 workers."""
+    return f"{count:g} {noun}{'' if count == 1 else 's'}"
+
+
+def listed(numbers: list[int]) -> str:
+    """[1] is `1`, [1, 2, 3] is `1, 2 and 3`."""
+    *most, last = map(str, numbers)
+    return f"{', '.join(most)} and {last}" if most else last

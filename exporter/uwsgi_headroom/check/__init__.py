@@ -1,0 +1,66 @@
+"""`uwsgi-headroom check`: watch a server for a while, then say how it is, for a person on call or a machine.
+
+The exit status follows the convention of Nagios plugins: 0 fine, 1 warning, 2 critical, 3 could not be read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from uwsgi_headroom.analysis.figures import Figures, figures
+from uwsgi_headroom.analysis.findings import Finding, Severity, findings
+from uwsgi_headroom.errors import ReadError, StatsError
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.watch import Watch
+from uwsgi_headroom.window import ROW_SECONDS
+
+UNREADABLE = 3
+_STATUS: dict[Severity, int] = {"info": 0, "warning": 1, "critical": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a check found. The sentence is the worst finding's, or what the headroom is."""
+
+    name: str
+    address: str
+    reading: Reading
+    figures: Figures
+    findings: list[Finding]
+
+    @property
+    def status(self) -> int:
+        """The exit status."""
+        return max((_STATUS[finding.severity] for finding in self.findings), default=0)
+
+
+async def check(watch: Watch, seconds: float, progress: Callable[[float], None] = lambda _left: None) -> Verdict:
+    """Watch a server for `seconds` and judge it. `progress` is called about once a second with the seconds left.
+
+    Cancelled early, it judges what it has seen. Raises ReadError where there is nothing to judge.
+    """
+    loop = asyncio.get_running_loop()
+    first = await watch.reader.read()
+    if isinstance(first, ReadError):
+        raise first
+    if not isinstance(first.snapshot, Snapshot):
+        raise StatsError("not_uwsgi", f"this is the stats server of a uWSGI {first.snapshot.kind}; give a server's own")
+    sampling = asyncio.create_task(watch.sample())
+    end = loop.time() + seconds
+    with contextlib.suppress(asyncio.CancelledError):
+        while (left := end - loop.time()) > 0:
+            progress(left)
+            await asyncio.sleep(min(ROW_SECONDS, left))
+    sampling.cancel()
+    last = await watch.reader.read()
+    if isinstance(last, ReadError):
+        raise last
+    window = watch.history.window(seconds)
+    if window is None:
+        raise ReadError("timeout", "it was watched for too short a time: two readings, a second apart, are needed")
+    seen = figures(window, last)
+    return Verdict(watch.name, str(watch.address), last, seen, findings(seen, last))

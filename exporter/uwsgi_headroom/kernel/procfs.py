@@ -1,0 +1,11 @@
+"""Reading the small files of `/proc` and `/sys`, which a reading does by the dozen."""
+
+from __future__ import annotations
+
+import os
+
+
+def read(*path: str | os.PathLike[str]) -> bytes:
+    """The whole file. Without a buffer, which takes half the time of `Path.read_bytes`. Raises OSError."""
+    with open(os.path.join(*path), "rb", buffering=0) as file:
+        return file.read()

@@ -1,0 +1,239 @@
+"""All figures together, and what holds of them whatever uWSGI says."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import replace
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.analysis.windows import window, worker
+from tests.metrics.scraped import series, watched
+from tests.scenes import Server, emperor, reading, router
+from uwsgi_headroom.analysis.figures import figures
+from uwsgi_headroom.analysis.littles_law import total
+from uwsgi_headroom.errors import ReadError
+from uwsgi_headroom.integrals import Totals
+from uwsgi_headroom.kernel.backlogs import Backlog
+from uwsgi_headroom.kernel.cpus import UsableCpus
+from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.metrics import integrals
+from uwsgi_headroom.metrics import window as windows
+from uwsgi_headroom.reading import HostFacts, Reading
+from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.stats.server import STATES, Socket, Worker
+from uwsgi_headroom.watch import Watch
+
+BIG = 2**63 - 1
+
+# -- a few plain cases
+
+
+def test_capacity_is_of_the_reading() -> None:
+    """Configured threads are of all slots, available ones of workers that accept."""
+    server = Server(processes=4, threads=8, spawned=3)
+    server.cheap(1)
+    seen = figures(window(60, worker(1, 0)), server.look(60.0))
+    assert (seen.configured, seen.available) == (32, 16)
+
+
+def test_capacity_without_cores_is_unknown() -> None:
+    """None, and no headroom of threads."""
+    seen = figures(window(60, worker(1, 10, each=1.0)), Server(cores=False).look(60.0))
+    assert (seen.configured, seen.available) == (None, None)
+    assert seen.headroom.by_limit == {}
+
+
+def test_usable_cpus_are_the_hosts_word() -> None:
+    """With kernel facts there is a CPU limit, and without them none."""
+    server = Server(cpus=1.5)
+    busy = window(60, worker(1, 10, cpu=30.0))
+    assert figures(busy, server.look(60.0)).headroom.by_limit["cpu"] == 3.0
+    server.host = False
+    assert "cpu" not in figures(busy, server.look(60.0)).headroom.by_limit
+
+
+@pytest.mark.parametrize(("values", "sum_"), [([], None), ([1, 2], 3), ([0, 0], 0), ([1, None], None), ([None], None)])
+def test_total_of_what_is_known(values: list[int | None], sum_: int | None) -> None:
+    """A sum with an unknown part is unknown, and of nothing there is none."""
+    assert total(values) == sum_
+
+
+# -- whatever comes
+
+counts = st.none() | st.integers(0, 50) | st.integers(0, BIG)
+small = st.integers(0, 3)
+seconds = st.none() | st.floats(0, 1e4) | st.floats(0, 2**63 / 1e6)
+
+
+@st.composite
+def workers(draw: st.DrawFn, worker_id: int, cores: bool) -> Worker:
+    threads = draw(st.integers(1, 4))
+    pid = draw(st.none() | st.integers(1, 6))
+    return Worker(
+        worker_id=worker_id,
+        pid=pid,
+        state=draw(st.sampled_from(STATES)),
+        accepting=pid is not None and draw(st.booleans()),
+        threads=threads if cores else None,
+        busy_threads=draw(st.integers(0, threads)) if cores else None,
+        requests=draw(counts),
+        static_requests=draw(counts),
+        running_time=draw(seconds),
+        exceptions=draw(counts),
+        harakiris=draw(counts),
+        respawns=draw(st.none() | small),
+        signals=0,
+        transmitted_bytes=0,
+        resident_bytes=None,
+        last_spawn=draw(st.none() | small),
+        request_starts=(),
+        apps=(),
+    )
+
+
+@st.composite
+def hosts(draw: st.DrawFn, sockets: list[str]) -> HostFacts:
+    backlogs = {name: Backlog(draw(st.none() | st.integers(0, 5000)), 100, None) for name in sockets}
+    if draw(st.integers(0, 4)) == 0:
+        return HostFacts(off="hidden", backlogs=backlogs)
+    processes = {
+        pid: WorkerProcess(pid, draw(seconds), draw(seconds), draw(counts), 0, 0, 0, None, None, draw(seconds))
+        for pid in draw(st.sets(st.integers(1, 6)))
+    }
+    cpus = draw(st.none() | st.sampled_from([0.05, 1.0, 64.0]))
+    usable = None if cpus is None else UsableCpus(cpus, "quota", 64, 64, cpus)
+    return HostFacts(processes=processes, backlogs=backlogs, cpus=usable)
+
+
+@st.composite
+def outcomes(draw: st.DrawFn, at: float) -> Reading | ReadError:
+    kind = draw(st.sampled_from("ssssssser"))
+    if kind == "e":
+        return ReadError("timeout", "no answer")
+    if kind == "r":
+        return draw(st.sampled_from([emperor, router]))(at)
+    cores = draw(st.booleans())
+    sockets = draw(st.sampled_from([[], ["a"], ["a", "b"], ["b"]]))
+    base = Server(processes=1).look(at).snapshot
+    assert isinstance(base, Snapshot)
+    snapshot = msgspec.structs.replace(
+        base,
+        workers=tuple(draw(workers(it, cores)) for it in range(1, draw(st.sampled_from([0, 1, 2, 2, 2, 3])) + 1)),
+        sockets=tuple(Socket(name, draw(st.none() | small), None) for name in sockets),
+    )
+    return reading(at, snapshot, draw(hosts(sockets)), read_seconds=draw(st.sampled_from([0.0, 0.001, 0.05, 3.0])))
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> list[tuple[float, Reading | ReadError]]:
+    """Instants that mostly grow, and what reading brought at each."""
+    at, story = draw(st.floats(0, 1e6)), []
+    for _ in range(draw(st.integers(1, 12))):
+        story.append((at, draw(outcomes(at))))
+        at += draw(st.sampled_from([0.0, -0.1, 0.2, 0.7, 1.0, 1.2, 2.9, 50.0, 1e5]))
+    return story
+
+
+def told(story: list[tuple[float, Reading | ReadError]]) -> Watch:
+    watch = watched()
+    for at, outcome in story:
+        watch._record(at, outcome)
+    return watch
+
+
+def snapshot_of(totals: Totals) -> Totals:
+    return replace(
+        totals,
+        occupancy=list(totals.occupancy),
+        workers=[replace(it, residency=dict(it.residency)) for it in totals.workers],
+        queue_seconds=dict(totals.queue_seconds),
+    )
+
+
+def numbers(value: object) -> list[float]:
+    """Every number in figures, however deep; but for memory, which may shrink, and the instants of knowing."""
+    if isinstance(value, bool) or value is None:
+        return []
+    if isinstance(value, (int, float)):
+        return [value]
+    if isinstance(value, dict):
+        return [number for it in value.values() for number in numbers(it)]
+    if isinstance(value, (tuple, list)):
+        return [number for it in value for number in numbers(it)]
+    if dataclasses.is_dataclass(value):
+        named = (it.name for it in dataclasses.fields(value) if it.name != "resident_growth")
+        return [number for name in named for number in numbers(getattr(value, name))]
+    return []
+
+
+@settings(deadline=None)  # other work on the machine is no failure
+@given(stories())
+def test_every_second_is_observed_or_a_gap(story: list[tuple[float, Reading | ReadError]]) -> None:
+    """Since the first attempt at a server, each second is counted once."""
+    watch = watched()
+    heard: list[float] = []
+    for at, outcome in story:
+        watch._record(at, outcome)
+        if isinstance(outcome, ReadError) or isinstance(outcome.snapshot, Snapshot):
+            heard.append(at)
+        totals = watch.integrals.totals
+        since = max(heard) - heard[0] if heard else 0.0
+        assert totals.observed_seconds + totals.gap_seconds == pytest.approx(since, abs=1e-6)
+
+
+@settings(deadline=None)  # other work on the machine is no failure
+@given(stories())
+def test_totals_never_fall(story: list[tuple[float, Reading | ReadError]]) -> None:
+    """No reading takes anything back, of a worker slot or a socket as long as it is there."""
+    watch = watched()
+    before = snapshot_of(watch.integrals.totals)
+    for at, outcome in story:
+        watch._record(at, outcome)
+        now = snapshot_of(watch.integrals.totals)
+        for name in ("samples", "observed_seconds", "gap_seconds", "full_seconds", "reloads", "occupancy_sum"):
+            assert getattr(now, name) >= getattr(before, name)
+        assert all(late >= early for early, late in zip(before.occupancy, now.occupancy, strict=True))
+        for early, late in zip(before.workers, now.workers, strict=False):
+            for field in dataclasses.fields(late):
+                if field.name in ("resident_bytes", "running_time_since", "cpu_since"):
+                    continue
+                was, is_ = getattr(early, field.name), getattr(late, field.name)
+                if isinstance(was, dict):
+                    assert all(is_[key] >= value for key, value in was.items())
+                else:
+                    assert was is None or is_ >= was
+        for socket in before.queue_seconds.keys() & now.queue_seconds.keys():
+            assert now.queue_seconds[socket] >= before.queue_seconds[socket]
+        before = now
+
+
+@settings(deadline=None)  # other work on the machine is no failure
+@given(stories())
+def test_figures_are_numbers(story: list[tuple[float, Reading | ReadError]]) -> None:
+    """Whatever uWSGI and the kernel say: never NaN, never infinite, never negative; and ratios within their bounds."""
+    watch = watched()
+    for at, outcome in story:
+        watch._record(at, outcome)
+        if not isinstance(outcome, Reading):
+            continue
+        for seen in watch.figures(outcome, (1.0, 60.0, 300.0)):
+            assert all(math.isfinite(number) and number >= 0 for number in numbers(seen))
+            balance, headroom = seen.balance, seen.headroom
+            active = sum(it.active for it in balance.workers)
+            assert seen.window.seconds > 0
+            assert seen.window.observed_seconds <= seen.window.seconds + 1e-3
+            assert all(it.share is None or it.share <= 1 for it in balance.workers)
+            assert balance.hot_ratio is None or 1 - 1e-9 <= balance.hot_ratio <= active + 1e-9
+            assert balance.fairness is None or 1 / active - 1e-9 <= balance.fairness <= 1 + 1e-9
+            assert balance.noise_floor is None or balance.noise_floor >= 1
+            assert balance.cost is None or balance.cost <= 1
+            assert headroom.factor == min(headroom.by_limit.values(), default=None)
+            assert all(factor > 0 for factor in headroom.by_limit.values())
+        for key, number in series(watch, outcome, integrals.families, windows.families).items():
+            assert math.isfinite(number), key
+            assert number >= 0, key

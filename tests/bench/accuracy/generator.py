@@ -1,0 +1,164 @@
+"""The load: closed-loop clients in a process of their own, each a thread, that time every request they make.
+
+A client connects (no keep-alive), asks, reads to the end, thinks, and asks again. `python -m` runs one load, which
+takes its orders from standard input, one a line: `go`, `long SECONDS` (one request more, of that length), `stop` (ask
+no more, let what is in flight end, write the records down). Times are nanoseconds of CLOCK_MONOTONIC.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import random
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+LONGEST_WAIT = 5
+"""A drawn wait is at most this many means."""
+
+PATIENCE = 120
+"""Seconds a client waits for room in the queue, or for an answer."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """clients: how many; io_ms: mean wait in the application (exponential); cpu_ms: CPU time it takes besides;
+    think_ms: mean pause between two requests (exponential); burst: seconds on, and as many off, 0 for always on."""
+
+    clients: int
+    io_ms: float
+    cpu_ms: float = 0.0
+    think_ms: float = 0.0
+    burst: float = 0.0
+    seed: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One request. connecting <= connected <= enter <= leave, first_byte <= end; worker: uWSGI's id of it."""
+
+    connecting: int
+    connected: int
+    enter: int
+    leave: int
+    first_byte: int
+    end: int
+    worker: int
+
+
+class Clients:
+    """The threads, and what they did."""
+
+    def __init__(self, load: Load, address: str | tuple[str, int]) -> None:
+        self.load = load
+        self.records: list[Record] = []
+        self.failures: list[str] = []
+        self._address = address
+        self._stop = threading.Event()
+        self._begin = 0.0
+        self._threads: list[threading.Thread] = []
+
+    def go(self) -> None:
+        self._begin = time.monotonic()
+        for number in range(self.load.clients):
+            self._start(self._client, random.Random(f"{self.load.seed} {number}"))
+
+    def long(self, seconds: float) -> None:
+        self._start(self._ask, seconds * 1000)
+
+    def stop(self) -> None:
+        """Returns when the last request has ended."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _start(self, target: object, argument: object) -> None:
+        thread = threading.Thread(target=target, args=(argument,))  # type: ignore[arg-type]
+        thread.start()
+        self._threads.append(thread)
+
+    def _client(self, chance: random.Random) -> None:
+        load = self.load
+        while not self._stop.wait(max(self._until_on(), _draw(chance, load.think_ms) / 1000)):
+            if not self._until_on():
+                self._ask(_draw(chance, load.io_ms))
+
+    def _until_on(self) -> float:
+        """Seconds until the clients may ask; 0 while they may."""
+        if not self.load.burst:
+            return 0.0
+        phase = (time.monotonic() - self._begin) % (2 * self.load.burst)
+        return 2 * self.load.burst - phase if phase >= self.load.burst else 0.0
+
+    def _ask(self, io_ms: float) -> None:
+        try:
+            self.records.append(ask(self._address, f"/?io_ms={io_ms:.3f}&cpu_ms={self.load.cpu_ms:g}"))
+        except (OSError, ValueError) as error:
+            self.failures.append(repr(error))
+            self._stop.wait(0.1)
+
+
+def _draw(chance: random.Random, mean: float) -> float:
+    return min(chance.expovariate(1 / mean), LONGEST_WAIT * mean) if mean else 0.0
+
+
+def ask(address: str | tuple[str, int], path: str) -> Record:
+    """Make one request. Raises OSError, or ValueError where the answer is not a whole one of the application's."""
+    connecting = time.monotonic_ns()
+    with socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET) as client:
+        # Not settimeout(): a connection to a UNIX socket whose queue is full would then fail at once, not wait.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", PATIENCE, 0))
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", PATIENCE, 0))
+        client.connect(address)
+        connected = time.monotonic_ns()
+        client.sendall(f"GET {path} HTTP/1.0\r\nHost: bench\r\n\r\n".encode())
+        answer = client.recv(4096)
+        first_byte = time.monotonic_ns()
+        while more := client.recv(4096):
+            answer += more
+        end = time.monotonic_ns()
+    head, _, body = answer.decode("latin-1").partition("\r\n\r\n")
+    headers = dict(line.split(": ", 1) for line in head.split("\r\n")[1:])
+    if body != "ok\n" or "X-Leave" not in headers:
+        raise ValueError(f"not the answer of the application: {answer[:60]!r}")
+    enter, leave = int(headers["X-Enter"]), int(headers["X-Leave"])
+    return Record(connecting, connected, enter, leave, first_byte, end, int(headers["X-Worker"]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("order", help="as JSON: address, load, and the file for the records")
+    order = json.loads(parser.parse_args().order)
+    address = order["address"] if isinstance(order["address"], str) else tuple(order["address"])
+    threading.stack_size(256 * 1024)
+    sys.setswitchinterval(0.0005)  # a thread that has an answer to time waits less for the others
+    clients = Clients(Load(**order["load"]), address)
+    for line in lines():
+        match line.split():
+            case ["go"]:
+                clients.go()
+            case ["long", seconds]:
+                clients.long(float(seconds))
+            case ["stop"]:
+                break
+    clients.stop()
+    document = {"failures": clients.failures, "records": [list(asdict(it).values()) for it in clients.records]}
+    Path(order["file"]).write_text(json.dumps(document))
+
+
+def lines() -> Iterator[str]:
+    """The orders; the end of the input, when whoever gave them has died, is the last."""
+    with contextlib.suppress(KeyboardInterrupt):
+        yield from sys.stdin
+    yield "stop"
+
+
+if __name__ == "__main__":
+    main()

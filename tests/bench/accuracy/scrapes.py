@@ -1,0 +1,109 @@
+"""Scraping the exporter, and what lies between two scrapes."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+Labels = frozenset[tuple[str, str]]
+Samples = dict[str, dict[Labels, float]]
+
+_LINE = re.compile(r"(?m)^(\w+)(?:\{(.*)\})? (\S+)$")
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+@dataclass(frozen=True)
+class Scrape:
+    """One answer of the exporter, and the monotonic instant by which it was whole."""
+
+    received: float
+    text: str = field(repr=False)
+
+    @cached_property
+    def samples(self) -> Samples:
+        """By name and labels; the label `server` is left out, there is one."""
+        samples: Samples = {}
+        for name, labels, value in _LINE.findall(self.text):
+            of = frozenset(pair for pair in _LABEL.findall(labels) if pair[0] != "server")
+            samples.setdefault(name, {})[of] = float(value)
+        return samples
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds from the exporter's first reading to the one behind this scrape, by the exporter's own clock."""
+        names = ("uwsgi_exporter_observed_seconds_total", "uwsgi_exporter_sample_gap_seconds_total")
+        return sum(self.value(name) for name in names)
+
+    def value(self, name: str, **labels: str) -> float:
+        return self.samples[name][frozenset(labels.items())]
+
+    def by_worker(self, name: str) -> dict[int, float]:
+        """Values by worker, summed over other labels."""
+        values: dict[int, float] = {}
+        for labels, value in self.samples.get(name, {}).items():
+            worker = int(dict(labels)["worker_id"])
+            values[worker] = values.get(worker, 0.0) + value
+        return values
+
+    def total(self, name: str) -> float:
+        return sum(self.samples.get(name, {}).values())
+
+
+@dataclass
+class Scraper:
+    """Scrapes when told to, and remembers."""
+
+    port: int
+    scrapes: list[Scrape] = field(default_factory=list)
+
+    def scrape(self) -> Scrape:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request("GET", "/metrics")
+            text = connection.getresponse().read().decode()
+        finally:
+            connection.close()
+        self.scrapes.append(Scrape(time.monotonic(), text))
+        return self.scrapes[-1]
+
+    def until(self, instant: float, every: float) -> Scrape:
+        """Scrape every so many seconds, the last time at this instant."""
+        while (left := instant - time.monotonic()) > 0:
+            time.sleep(min(every, left))
+            last = self.scrape()
+        return last
+
+
+class Span:
+    """What lies between two scrapes: growth of counters, over the exact time between their two readings."""
+
+    def __init__(self, start: Scrape, end: Scrape) -> None:
+        self.start, self.end = start, end
+        self.seconds = end.elapsed - start.elapsed
+
+    def growth(self, name: str) -> float:
+        """Of a counter, summed over all its labels."""
+        return self.end.total(name) - self.start.total(name)
+
+    def by_worker(self, name: str) -> dict[int, float]:
+        start, end = self.start.by_worker(name), self.end.by_worker(name)
+        return {worker: value - start.get(worker, 0.0) for worker, value in end.items()}
+
+
+def first_reading(scrapes: Sequence[Scrape]) -> float:
+    """The monotonic instant of the exporter's first reading, to some milliseconds.
+
+    A scrape's reading was made before its answer was whole, so none may be later than that; the scrape that was
+    answered soonest after its reading tells most.
+    """
+    return min(it.received - it.elapsed for it in scrapes)
+
+
+def window(span: Span, scrapes: Sequence[Scrape]) -> tuple[float, float]:
+    """The monotonic instants of a span's two readings."""
+    first = first_reading(scrapes)
+    return first + span.start.elapsed, first + span.end.elapsed

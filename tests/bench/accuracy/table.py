@@ -1,0 +1,53 @@
+"""The table: one line a figure, with its target and whether it was met."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Line:
+    """One comparison. Texts as they are to be read; met: None where no target applies."""
+
+    figure: str
+    ours: str
+    truth: str
+    error: str
+    target: str
+    met: bool | None
+    note: str = ""
+
+
+HEADER = ("case", "figure", "ours", "truth", "error", "target", "", "note")
+
+
+def header() -> str:
+    return f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}"
+
+
+def lines(case: str, compared: Iterable[Line]) -> str:
+    return "\n".join(
+        f"| {' | '.join((case, it.figure, it.ours, it.truth, it.error, it.target, mark(it.met), it.note))} |"
+        for it in compared
+    )
+
+
+def mark(met: bool | None) -> str:
+    return "-" if met is None else "✓" if met else "✗"
+
+
+def within(
+    figure: str, ours: float, truth: float, target: float | None, note: str = "", unit: str = "", scale: float = 1
+) -> Line:
+    """A figure that may be off by a part `target` of the truth, or by anything if there is no target."""
+    error = ours / truth - 1 if truth else float("inf") if ours else 0.0
+    return Line(
+        figure,
+        f"{ours * scale:.4g}{unit}",
+        f"{truth * scale:.4g}{unit}",
+        f"{error:+.2%}",
+        f"{target:.0%}" if target is not None else "-",
+        abs(error) <= target if target is not None else None,
+        note,
+    )

@@ -1,0 +1,150 @@
+"""`uwsgi-headroom check` against real uWSGI: verdicts, exit status, both formats, and what it cannot judge."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.documents import document
+from tests.exporter import COMMAND, clean_environment, run
+from tests.real import free_port, uwsgi, wait_until
+
+pytestmark = pytest.mark.integration
+
+
+@contextlib.contextmanager
+def clients(*ports: int, path: str) -> Iterator[None]:
+    """A closed loop of one client for each port named, until the block ends."""
+    stop = threading.Event()
+
+    def ask(port: int) -> None:
+        while not stop.is_set():
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+                with contextlib.closing(connection):
+                    connection.request("GET", path)
+                    connection.getresponse().read()
+
+    threads = [threading.Thread(target=ask, args=(port,)) for port in ports]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(15)
+
+
+def test_one_saturated_worker_behind_a_mapped_socket_is_costly() -> None:
+    """Seven clients on one worker's socket and two on the other's: it says which worker, what it costs, what helps."""
+    hot, calm = free_port(), free_port()
+    options = ["--processes", "2", "--threads", "8", "--map-socket", "2:1", "--map-socket", "3:2"]
+    options += ["--http-socket", f"127.0.0.1:{hot}", "--http-socket", f"127.0.0.1:{calm}"]
+    with uwsgi(*options) as server, clients(*[hot] * 7, *[calm] * 2, path="/?cpu_ms=30&io_ms=100"):
+        ran = run("check", f"shop={server.stats}", "--seconds", "12")
+    assert ran.returncode in (1, 2), ran.stdout
+    assert "Worker 1 takes" in ran.stdout
+    assert "off the mean response time" in ran.stdout
+    assert "more processes and fewer threads" in ran.stdout
+    assert max(map(len, ran.stdout.splitlines())) <= 80
+
+
+def test_shares_that_differ_at_a_low_load_are_harmless() -> None:
+    """Uneven shares with interpreters far from saturation are no warning, however uneven."""
+    with uwsgi("--processes", "4", "--threads", "8") as server, clients(*[server.http] * 3, path="/?io_ms=20"):
+        ran = run("check", f"shop={server.stats}", "--seconds", "6", "--format", "json")
+    verdict = json.loads(ran.stdout)
+    codes = {finding["code"] for finding in verdict["findings"]}
+    assert ran.returncode == 0, verdict["findings"]
+    assert verdict["status"] == "ok"
+    assert not {"unevenness_hurts", "uneven"} & codes
+    assert verdict["flow"]["requests"] == sum(worker["requests"] for worker in verdict["window"]["workers"]) > 100
+    assert verdict["threads"] == {"configured": 32, "available": 32}
+
+
+def test_every_thread_busy_is_critical() -> None:
+    """More clients than threads: saturation, and the wait in the listen queue that no log has."""
+    with uwsgi("--processes", "2", "--threads", "2") as server, clients(*[server.http] * 12, path="/?io_ms=30"):
+        ran = run("check", server.stats, "--seconds", "5")
+    assert ran.returncode == 2, ran.stdout
+    assert "The threads are all in use" in ran.stdout
+    assert "before uWSGI sees" in ran.stdout
+
+
+def test_an_idle_server_is_fine_and_says_what_it_cannot_tell() -> None:
+    """Nothing is concluded from nothing: how many more requests it takes is said."""
+    with uwsgi("--processes", "2") as server:
+        ran = run("check", server.stats, "--seconds", "2")
+    assert ran.returncode == 0, ran.stdout
+    assert "too few requests" in ran.stdout
+    assert "200 more are needed" in ran.stdout
+
+
+def test_interrupted_it_judges_what_it_has_seen() -> None:
+    """Ctrl-C asks for the verdict now."""
+    with uwsgi("--processes", "2") as server, clients(server.http, path="/?io_ms=5"):
+        process = subprocess.Popen(
+            [*COMMAND, "check", server.stats, "--seconds", "600"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=clean_environment(),
+        )
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=4)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=10)
+    assert process.returncode == 0, err
+    assert "watched for" in out
+
+
+@pytest.mark.parametrize("seconds", ["1", "-5", "nan", "soon", "99999"])
+def test_lengths_that_make_no_sense(seconds: str) -> None:
+    """Refused with what would be right."""
+    ran = run("check", "/nowhere", "--seconds", seconds)
+    assert ran.returncode == 2
+    assert "--seconds" in ran.stderr
+
+
+def test_what_cannot_be_read_is_unknown(tmp_path: Path) -> None:
+    """Status 3, with the address and the reason: nothing there, no uWSGI, and an emperor's stats."""
+    other, emperor = tmp_path / "other", tmp_path / "emperor"
+    other.write_text("{}")
+    emperor.write_bytes(document("emperor"))
+    for address, word in (
+        ("/nowhere/stats", "no such file"),
+        (f"file://{other}", "of no uWSGI"),
+        (f"file://{emperor}", "emperor"),
+    ):
+        ran = run("check", address)
+        assert ran.returncode == 3
+        assert ran.stderr.startswith("UNKNOWN")
+        assert word in ran.stderr
+
+
+def test_a_server_that_goes_away_meanwhile_is_unknown() -> None:
+    """The end of the watch counts: what cannot be read then is not judged."""
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(uwsgi("--processes", "1"))
+        process = subprocess.Popen(
+            [*COMMAND, "check", server.stats, "--seconds", "6"],
+            stderr=subprocess.PIPE,
+            text=True,
+            env=clean_environment(),
+        )
+        wait_until(lambda: server.pid and process.poll() is None)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=3)
+        stack.close()
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 3
+    assert "UNKNOWN" in err

@@ -1,0 +1,75 @@
+"""How often servers are read: from a flag, the environment or the file, within bounds."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from uwsgi_headroom.config import SETTINGS, Config, file, flags
+from uwsgi_headroom.errors import ConfigError
+
+
+def resolve(*arguments: str, environment: dict[str, str] | None = None) -> Config:
+    parser = argparse.ArgumentParser()
+    flags.add_to(parser)
+    return flags.resolve(parser.parse_args(arguments), environment or {})
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    path = tmp_path / "headroom.yaml"
+    path.write_text("servers: [/run/shop.stats]\nsampling:\n  samples_per_second: 2\n")
+    return path
+
+
+def test_default():
+    """Whoever says nothing gets the default rate, with a file or without."""
+    assert resolve().settings == SETTINGS
+
+
+def test_file(written):
+    """The file sets the rate."""
+    assert file.load(written).settings.samples_a_second == 2
+
+
+def test_order(written):
+    """A flag goes before the environment, which goes before the file."""
+    variable = {"UWSGI_HEADROOM_SAMPLES_PER_SECOND": "10"}
+    assert resolve("--config", str(written)).settings.samples_a_second == 2
+    assert resolve("--config", str(written), environment=variable).settings.samples_a_second == 10
+    every = resolve("--config", str(written), "--samples-per-second", "0.5", environment=variable)
+    assert every.settings.samples_a_second == 0.5
+
+
+@pytest.mark.parametrize("rate", ["0.1", "20"])
+def test_bounds_are_allowed(rate):
+    """The bounds themselves are allowed."""
+    assert resolve("--samples-per-second", rate).settings.samples_a_second == float(rate)
+
+
+@pytest.mark.parametrize("rate", ["0", "0.09", "20.1", "-5", "nan", "inf", "often"])
+def test_refused(rate):
+    """What is out of bounds is refused in words that name the flag and the bounds."""
+    with pytest.raises(ConfigError, match=r"--samples-per-second: '.*' is no number from 0.1 to 20"):
+        resolve(f"--samples-per-second={rate}")
+
+
+def test_environment_is_named():
+    """A wrong environment variable is named as such."""
+    with pytest.raises(ConfigError, match="UWSGI_HEADROOM_SAMPLES_PER_SECOND: '99'"):
+        resolve(environment={"UWSGI_HEADROOM_SAMPLES_PER_SECOND": "99"})
+
+
+def test_file_is_held_to_the_bounds(written):
+    """The file's number is refused with its line."""
+    written.write_text("sampling:\n  samples_per_second: 21\n")
+    with pytest.raises(ConfigError, match=r":2: a number from 0.1 to 20 is wanted here"):
+        file.load(written)
+
+
+def test_other_flags_are_named_as_written():
+    """Messages name a flag as the command line has it, the dotted ones too."""
+    with pytest.raises(ConfigError, match=r"--web\.listen-address: "):
+        resolve("--web.listen-address", "nowhere")
+    with pytest.raises(ConfigError, match=r"--log\.level: "):
+        resolve("--log.level", "loud")

@@ -1,0 +1,180 @@
+"""A uWSGI server for tests that tell a story: things happen to it, and `look` is what a reading of it brings.
+
+Instants are monotonic seconds, chosen by the test; uWSGI's own dates are EPOCH later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import count
+
+from uwsgi_headroom.kernel.backlogs import Backlog
+from uwsgi_headroom.kernel.cpus import UsableCpus
+from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.reading import HostFacts, Reading
+from uwsgi_headroom.stats import AnySnapshot, EmperorSnapshot, RouterSnapshot, Snapshot
+from uwsgi_headroom.stats.server import Socket, State, Worker
+
+EPOCH = 1_700_000_000
+
+
+@dataclass
+class Slot:
+    """One worker slot and the process in it."""
+
+    threads: int
+    pid: int | None = None
+    state: State = "never_spawned"
+    busy: int = 0
+    requests: int = 0
+    static_requests: int = 0
+    running_time: float | None = 0.0
+    exceptions: int = 0
+    harakiris: int = 0
+    respawns: int = 0
+    last_spawn: int | None = None
+    started: float = 0.0
+    cpu: float | None = 0.0
+    resident: int | None = 50 << 20
+    alive: bool = True
+    affinity: tuple[int, ...] = (0, 1, 2, 3)
+    request_starts: tuple[int, ...] = ()
+
+    @property
+    def accepting(self) -> bool:
+        return self.pid is not None and self.state in ("idle", "busy")
+
+
+@dataclass
+class Server:
+    """So many processes of so many threads. `host`: whether the kernel tells of its processes; `cores`: False is
+    stats-no-cores; `queue`: the length of its socket's listen queue, None where it cannot be measured."""
+
+    processes: int = 4
+    threads: int = 8
+    spawned: int | None = None
+    born: float = 0.0
+    host: bool = True
+    cores: bool = True
+    queue: int | None = 0
+    socket: str = "app.sock"
+    cpus: float = 4.0
+    slots: list[Slot] = field(default_factory=list)
+    _pids: count[int] = field(default_factory=lambda: count(101))
+
+    def __post_init__(self) -> None:
+        self._begin(self.born, self.spawned)
+
+    def _begin(self, at: float, spawned: int | None = None) -> None:
+        self.slots = [Slot(self.threads) for _ in range(self.processes)]
+        for worker_id in range(1, (self.processes if spawned is None else spawned) + 1):
+            self.respawn(worker_id, at)
+
+    def __getitem__(self, worker_id: int) -> Slot:
+        return self.slots[worker_id - 1]
+
+    def serve(self, worker_id: int, requests: int, each: float = 0.1, cpu: float = 0.0) -> None:
+        """Requests that end now, each of so many seconds and so many CPU seconds."""
+        slot = self[worker_id]
+        slot.requests += requests
+        if slot.running_time is not None:
+            slot.running_time += requests * each
+        if slot.cpu is not None:
+            slot.cpu += requests * cpu
+
+    def busy(self, *threads: int) -> None:
+        """Threads in use, worker by worker."""
+        for slot, busy in zip(self.slots, threads, strict=True):
+            slot.busy = busy
+            slot.state = "busy" if busy else "idle"
+
+    def respawn(self, worker_id: int, at: float, pid: int | None = None) -> None:
+        """A new process in the slot; uWSGI's counters stay."""
+        slot = self[worker_id]
+        slot.pid, slot.state, slot.busy, slot.alive = pid or next(self._pids), "idle", 0, True
+        slot.respawns += 1
+        slot.last_spawn, slot.started, slot.cpu = EPOCH + int(at), EPOCH + at, 0.0
+
+    def cheap(self, worker_id: int) -> None:
+        """cheaper ends the worker."""
+        slot = self[worker_id]
+        slot.pid, slot.state, slot.busy = None, "cheap", 0
+
+    def kill(self, worker_id: int) -> None:
+        """The process is gone, and uWSGI's master has not noticed."""
+        self[worker_id].alive = False
+
+    def reload(self, at: float, processes: int | None = None) -> None:
+        """A full reload: the master begins anew, and so do all counters."""
+        self.processes = processes or self.processes
+        self._begin(at)
+
+    def look(self, at: float, *, read_seconds: float = 0.001) -> Reading:
+        """What a reading at this instant brings."""
+        backlog = Backlog(self.queue, None if self.queue is None else 100, None if self.queue is not None else "hidden")
+        if self.host:
+            processes = {it.pid: _process(it) for it in self.slots if it.pid is not None and it.alive}
+            cpus = UsableCpus(self.cpus, "host", int(self.cpus), int(self.cpus), None)
+            host = HostFacts(processes=processes, backlogs={self.socket: backlog}, cpus=cpus)
+        else:
+            host = HostFacts(off="another host", backlogs={self.socket: backlog})
+        workers = tuple(_worker(worker_id, slot, self.cores) for worker_id, slot in enumerate(self.slots, 1))
+        return reading(at, _snapshot(workers, (Socket(self.socket, None, None),)), host, read_seconds)
+
+
+def emperor(at: float) -> Reading:
+    return reading(at, EmperorSnapshot("2.0.31", 1, (), ()), HostFacts())
+
+
+def router(at: float) -> Reading:
+    return reading(at, RouterSnapshot("2.0.31", 1, 0, (), ()), HostFacts())
+
+
+def reading(at: float, snapshot: AnySnapshot, host: HostFacts, read_seconds: float = 0.001) -> Reading:
+    return Reading(at, EPOCH + at, read_seconds, 1000, snapshot, host)
+
+
+def _snapshot(workers: tuple[Worker, ...], sockets: tuple[Socket, ...]) -> Snapshot:
+    return Snapshot(
+        version="2.0.31",
+        pid=100,
+        listen_queue=None,
+        signal_queue=0,
+        workers=workers,
+        sockets=sockets,
+        locks={},
+        caches=(),
+        spoolers=(),
+        crons=(),
+        legions=(),
+        custom_metrics={},
+    )
+
+
+def _worker(worker_id: int, slot: Slot, cores: bool) -> Worker:
+    return Worker(
+        worker_id=worker_id,
+        pid=slot.pid,
+        state=slot.state,
+        accepting=slot.accepting,
+        threads=slot.threads if cores else None,
+        busy_threads=slot.busy if cores else None,
+        requests=slot.requests,
+        static_requests=slot.static_requests if cores else None,
+        running_time=slot.running_time,
+        exceptions=slot.exceptions,
+        harakiris=slot.harakiris,
+        respawns=slot.respawns,
+        signals=0,
+        transmitted_bytes=0,
+        resident_bytes=None,
+        last_spawn=slot.last_spawn,
+        request_starts=slot.request_starts,
+        apps=(),
+    )
+
+
+def _process(slot: Slot) -> WorkerProcess:
+    assert slot.pid is not None
+    half = None if slot.cpu is None else slot.cpu / 2
+    return WorkerProcess(slot.pid, half, half, slot.resident, 0, 0, 10, slot.affinity, 0, slot.started)

@@ -1,0 +1,114 @@
+"""What a person may write for a stats address, and what they are told when it is none."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from uwsgi_headroom.errors import AddressError
+from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix, parse
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("unix:///run/uwsgi/shop.stats", Unix("/run/uwsgi/shop.stats")),
+        ("unix:/run/uwsgi/shop.stats", Unix("/run/uwsgi/shop.stats")),
+        ("/run/uwsgi/shop.stats", Unix("/run/uwsgi/shop.stats")),
+        ("  /run/uwsgi/shop.stats\n", Unix("/run/uwsgi/shop.stats")),
+        ("/run/a:b.stats", Unix("/run/a:b.stats")),
+        ("./stats", Unix("./stats")),
+        ("../stats", Unix("../stats")),
+        ("unix:stats", Unix("stats")),
+        ("unix:@shop", Unix("@shop")),
+        ("unix://@shop", Unix("@shop")),
+        ("@shop", Unix("@shop")),
+        ("tcp://127.0.0.1:1717", Tcp("127.0.0.1", 1717)),
+        ("tcp://shop.internal:1717/", Tcp("shop.internal", 1717)),
+        ("127.0.0.1:1717", Tcp("127.0.0.1", 1717)),
+        ("localhost:1717", Tcp("localhost", 1717)),
+        (":1717", Tcp("127.0.0.1", 1717)),
+        ("tcp://:1717", Tcp("127.0.0.1", 1717)),
+        ("tcp://[::1]:1717", Tcp("::1", 1717)),
+        ("[::1]:1717", Tcp("::1", 1717)),
+        ("[2001:db8::7]:1717", Tcp("2001:db8::7", 1717)),
+        ("http://127.0.0.1:1717", Http("127.0.0.1", 1717)),
+        ("http://[::1]:1717/stats?a=1", Http("::1", 1717, "/stats?a=1")),
+        ("http://shop", Http("shop", 80)),
+        ("https://shop/uwsgi", Http("shop", 443, "/uwsgi", tls=True)),
+        ("https://shop:8443", Http("shop", 8443, tls=True)),
+        ("file:///tmp/stats.json", File("/tmp/stats.json")),
+        ("file:stats.json", File("stats.json")),
+    ],
+)
+def test_understood(text: str, address: Address) -> None:
+    """Each form means one place, and what the address prints as means the same place again."""
+    assert parse(text) == address
+    assert parse(str(address)) == address
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("", "unix:///path"),
+        ("shop", "tcp://host:port"),
+        ("1717", "host:port"),
+        ("unix://", "unix:///path"),
+        ("unix:", "unix:///path"),
+        ("@", "unix:///path"),
+        ("file://", "file:///path"),
+        ("~/stats", "write the path out"),
+        ("unix:~/stats", "write the path out"),
+        ("ftp://shop:21", "tcp://host:port"),
+        ("uwsgi://shop:21", "no such kind of address as uwsgi://"),
+        ("tcp://shop", "tcp://host:port"),
+        ("tcp://shop:0", "tcp://host:port"),
+        ("tcp://shop:1717/stats", "tcp://host:port"),
+        ("tcp://shop:99999", "tcp://host:port"),
+        ("shop:99999", "tcp://host:port"),
+        ("tcp://shop:http", "tcp://host:port"),
+        ("http://[::1:80", "tcp://host:port"),
+        ("::1:1717", "tcp://host:port"),
+        ("http://shop/a b", "percent-encode"),
+        ("http://shop/ä", "percent-encode"),
+        ("http://shöp/", "ASCII"),
+        ("http://a b:80/", "ASCII"),
+        ("tcp://a\x01b:80", "ASCII"),
+        ("tcp://a..b:80", "no host name"),
+        (f"tcp://{'a' * 64}:80", "no host name"),
+        ("/run/" + "x" * 110, "107 bytes"),
+        ("/run/" + "ä" * 55, "107 bytes"),
+        ("@" + "x" * 110, "107 bytes"),
+        ("/run/a\0b", "NUL"),
+    ],
+)
+def test_refused_with_advice(text: str, advice: str) -> None:
+    """What is no address is refused in words that say what would be right."""
+    with pytest.raises(AddressError) as caught:
+        parse(text)
+    assert advice in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["http://ann:hunter2@shop/", "tcp://ann:hunter2@shop:1", "https://hunter2@shop"])
+def test_a_password_is_refused_and_not_repeated(text: str) -> None:
+    """An address with a password is refused in words that do not hold it: they go to a log."""
+    with pytest.raises(AddressError) as caught:
+        parse(text)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_an_abstract_name_has_two_spellings() -> None:
+    """An abstract name begins with a NUL byte; uWSGI's own ends in one too, and is tried first."""
+    assert Unix("@shop").sockaddrs == ("\0shop\0", "\0shop")
+    assert Unix("/run/shop").sockaddrs == ("/run/shop",)
+
+
+@given(st.text(max_size=60) | st.from_regex(r"(unix|tcp|http|https|file):(//)?.{0,20}", fullmatch=True))
+def test_any_text(text: str) -> None:
+    """Whatever is written, it is understood or refused with AddressError; an understood one prints as itself."""
+    try:
+        address = parse(text)
+    except AddressError:
+        return
+    assert parse(str(address)) == address

@@ -1,0 +1,580 @@
+"""Reading stats servers that behave and servers that do not: what came or why nothing did, and no connection left."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import bad_servers
+from tests.bad_servers import Where
+from tests.documents import document
+from tests.kernel.elsewhere import as_nobody, as_root, over_ipv6
+from tests.real import bare, free_port, uwsgi, wait_until
+from uwsgi_headroom import source
+from uwsgi_headroom.errors import Reason, SourceError
+from uwsgi_headroom.source import Answer, File, Http, Tcp, Unix, parse
+
+DOCUMENT = document("threads_4x8_busy")
+PATIENCE = 0.3
+
+both = pytest.mark.parametrize("where", ["unix", "tcp"])
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays_open() -> Iterator[None]:
+    """No test of a reader leaves a descriptor behind."""
+    before = len(os.listdir("/proc/self/fd"))
+    yield
+    wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before, 5, "descriptors to be closed")
+
+
+def read(address: str | source.Address, timeout: float = 5.0, size_cap: int = source.SIZE_CAP) -> Answer:
+    where = parse(address) if isinstance(address, str) else address
+    return asyncio.run(source.read(where, timeout=timeout, size_cap=size_cap))
+
+
+def failure(address: str | source.Address, timeout: float = 5.0, size_cap: int = source.SIZE_CAP) -> SourceError:
+    with pytest.raises(SourceError) as caught:
+        read(address, timeout, size_cap)
+    return caught.value
+
+
+def reason(address: str | source.Address, timeout: float = 5.0, size_cap: int = source.SIZE_CAP) -> Reason:
+    return failure(address, timeout, size_cap).reason
+
+
+# ---------------------------------------------------------------- what behaves
+
+
+@both
+def test_a_document_comes_whole(where: Where) -> None:
+    """What the server wrote is what comes, byte for byte."""
+    with bad_servers.answers(where, DOCUMENT) as address:
+        assert read(address).body == DOCUMENT
+
+
+@both
+def test_a_large_document_comes_whole(where: Where) -> None:
+    """A document far larger than any socket buffer comes whole."""
+    large = b"x" * 8_000_000
+    with bad_servers.answers(where, large) as address:
+        assert read(address).body == large
+
+
+def test_the_process_behind_a_unix_socket_is_known() -> None:
+    """Over a UNIX socket the kernel names who listens; over TCP the address of the other end is known."""
+    with bad_servers.answers("unix", DOCUMENT) as address:
+        answer = read(address)
+        assert (answer.peer_pid, answer.peer) == (os.getpid(), None)
+    with bad_servers.answers("tcp", DOCUMENT) as address:
+        answer = read(address)
+        host, _, port = address.partition(":")
+        assert (answer.peer_pid, answer.peer) == (None, (host, int(port)))
+
+
+@over_ipv6
+def test_ipv6() -> None:
+    """A server on an IPv6 address is read."""
+    with _listening(socket.AF_INET6, ("::1", 0)) as listener:
+        port = listener.getsockname()[1]
+        answer = read(f"tcp://[::1]:{port}")
+        assert answer.body == DOCUMENT
+        assert answer.peer == ("::1", port)
+
+
+def test_the_second_address_of_a_name_is_tried() -> None:
+    """A name whose first address refuses is read at the next one."""
+    with _listening(socket.AF_INET, ("127.0.0.1", 0)) as listener:
+        assert read(f"localhost:{listener.getsockname()[1]}").body == DOCUMENT
+
+
+@pytest.mark.parametrize("ending", ["", "\0"])
+def test_an_abstract_socket(ending: str) -> None:
+    """An abstract socket is read whether its name ends in a NUL byte, as uWSGI's do, or not."""
+    name = f"headroom-test-{os.getpid()}-{len(ending)}"
+    with _listening(socket.AF_UNIX, f"\0{name}{ending}"):
+        assert read(f"unix:@{name}").body == DOCUMENT
+
+
+def test_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path may be relative to where the exporter runs."""
+    monkeypatch.chdir(tmp_path)
+    with _listening(socket.AF_UNIX, "stats"):
+        assert read("./stats").body == DOCUMENT
+
+
+def test_a_path_that_is_no_utf8(tmp_path: Path) -> None:
+    """A socket whose name is no UTF-8 is read like any other."""
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.stats")
+    with _listening(socket.AF_UNIX, path):
+        assert read(Unix(path)).body == DOCUMENT
+
+
+def test_nothing_is_sent_to_a_raw_server() -> None:
+    """Not a byte goes to a raw server: it would answer what it did not read with a reset."""
+    for where in ("unix", "tcp"):
+        heard: list[bytes] = []
+
+        def behave(connection: socket.socket, _ended: threading.Event, heard: list[bytes] = heard) -> None:
+            connection.sendall(DOCUMENT)
+            connection.shutdown(socket.SHUT_WR)
+            heard.append(b"".join(iter(lambda: connection.recv(100), b"")))
+
+        with bad_servers.serving(where, behave) as address:
+            read(address)
+            wait_until(lambda heard=heard: heard)
+        assert heard == [b""]
+
+
+@contextlib.contextmanager
+def _listening(family: int, address: str | tuple[str, int]) -> Iterator[socket.socket]:
+    """A listener at a given address that answers one client with the document."""
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.bind(address)
+        listener.listen()
+        listener.settimeout(5)
+
+        def answer() -> None:
+            with contextlib.suppress(TimeoutError), listener.accept()[0] as connection:
+                connection.sendall(DOCUMENT)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield listener
+        thread.join()
+
+
+# ---------------------------------------------------------------- what does not
+
+
+@both
+def test_an_empty_answer_is_an_empty_body(where: Where) -> None:
+    """A raw server that closes without a word gave nothing, which the decoder refuses."""
+    with bad_servers.answers_nothing(where) as address:
+        assert read(address).body == b""
+
+
+@both
+def test_half_a_document_is_half_a_document(where: Where) -> None:
+    """A raw stream has no length: what came before the end is given to the decoder, which knows."""
+    with bad_servers.closes_half_way(where, DOCUMENT) as address:
+        assert read(address).body == DOCUMENT[: len(DOCUMENT) // 2]
+
+
+@both
+def test_a_silent_server_times_out(where: Where) -> None:
+    """A server that accepts and never writes is left at the deadline."""
+    with bad_servers.accepts_and_never_writes(where) as address:
+        error = failure(address, PATIENCE)
+    assert error.reason == "timeout"
+    assert "0.3 s" in str(error)
+
+
+@both
+def test_a_dripping_server_times_out(where: Where) -> None:
+    """Bytes that come now and then do not move the deadline."""
+    with bad_servers.drips(where, DOCUMENT, interval=0.05) as address:
+        assert reason(address, PATIENCE) == "timeout"
+
+
+@both
+def test_an_endless_document_stops_at_the_cap(where: Where) -> None:
+    """Past the size cap the connection is closed and nothing is kept."""
+    with bad_servers.endless(where) as address:
+        error = failure(address, size_cap=100_000)
+    assert error.reason == "too_large"
+    assert "size_cap" in str(error)
+
+
+@both
+def test_the_cap_is_met_exactly(where: Where) -> None:
+    """A document of exactly the cap is read; a byte more is refused."""
+    with bad_servers.answers(where, DOCUMENT) as address:
+        assert read(address, size_cap=len(DOCUMENT)).body == DOCUMENT
+        assert reason(address, size_cap=len(DOCUMENT) - 1) == "too_large"
+
+
+def test_a_reset_behind_a_whole_document_is_no_error() -> None:
+    """uWSGI resets a client that sent it something it did not read, behind the whole document: that is an answer."""
+    with bad_servers.resets("tcp", DOCUMENT) as address:
+        assert read(address).body == DOCUMENT
+
+
+def test_a_reset_before_a_document() -> None:
+    """A reset before the first byte is an answer cut short."""
+
+    def behave(connection: socket.socket, _ended: threading.Event) -> None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+
+    with bad_servers.serving("tcp", behave) as address:
+        assert reason(address) == "truncated"
+
+
+@both
+def test_a_listener_that_never_accepts(where: Where) -> None:
+    """A full listen queue is a timeout: no hang, and nothing read from a connection that is not one."""
+    with bad_servers.never_accepts(where) as address:
+        assert reason(address, PATIENCE) == "timeout"
+
+
+def test_a_full_unix_backlog_is_waited_for(tmp_path: Path) -> None:
+    """A reader that found the listen queue of a UNIX socket full is served once the server accepts again."""
+    path = str(tmp_path / "stats")
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+        listener.bind(path)
+        listener.listen(0)
+        full = False
+        while not full:
+            client = stack.enter_context(socket.socket(socket.AF_UNIX))
+            client.setblocking(False)
+            full = client.connect_ex(path) != 0
+        begun, served = threading.Event(), []
+
+        def serve() -> None:
+            begun.wait(5)
+            while not served:
+                with listener.accept()[0] as connection, contextlib.suppress(BrokenPipeError):
+                    connection.sendall(DOCUMENT)
+
+        async def look() -> None:
+            reading = asyncio.create_task(source.read(Unix(path), timeout=5))
+            await asyncio.sleep(0.05)  # it has found the queue full by now, or will find it so: both are the case
+            assert not reading.done()
+            begun.set()
+            served.append((await reading).body)
+            with socket.socket(socket.AF_UNIX) as last:  # so that the server sees that it is over
+                last.connect(path)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        asyncio.run(look())
+        thread.join(5)
+    assert served == [DOCUMENT]
+
+
+Behaviour = Callable[[socket.socket, threading.Event], None]
+
+
+def _silent(_connection: socket.socket, _ended: threading.Event) -> None:
+    """Not a word."""
+
+
+def _dripping(connection: socket.socket, ended: threading.Event) -> None:
+    with contextlib.suppress(OSError):
+        while not ended.wait(0.02):
+            connection.send(b"{")
+
+
+def _flooding(connection: socket.socket, ended: threading.Event) -> None:
+    with contextlib.suppress(OSError):
+        while not ended.is_set():
+            connection.send(b"{" * 65536)
+
+
+@pytest.mark.parametrize(
+    ("where", "scheme"), [("unix", "unix://"), ("tcp", "tcp://"), ("tcp", "http://"), ("tcp", "https://")]
+)
+@pytest.mark.parametrize("behave", [_silent, _dripping, _flooding])
+def test_the_server_sees_its_client_leave(where: Where, scheme: str, behave: Behaviour) -> None:
+    """Whatever ended a read, the server's end of the connection is closed right away, so that it is not held up."""
+    left = threading.Event()
+
+    def watched(connection: socket.socket, ended: threading.Event) -> None:
+        behave(connection, ended)
+        with contextlib.suppress(ConnectionError):
+            while not ended.is_set():
+                with contextlib.suppress(TimeoutError):
+                    if not connection.recv(65536):
+                        break
+        if not ended.is_set():
+            left.set()
+
+    with bad_servers.serving(where, watched) as address:
+        failed = reason(f"{scheme}{address}", PATIENCE, size_cap=1_000_000)
+        assert left.wait(3), "the connection was not closed"
+    expected = {_silent: {"timeout"}, _dripping: {"timeout"}, _flooding: {"too_large"}}[behave]
+    assert failed in (expected if scheme != "https://" else {"timeout", "unreachable", "truncated"})
+
+
+# ---------------------------------------------------------------- HTTP
+
+
+@pytest.mark.parametrize("framing", ["until_close", "length", "chunked"])
+def test_http_in_each_framing(framing: bad_servers.Framing) -> None:
+    """The document comes without its HTTP, whichever way the answer says how long it is."""
+    with bad_servers.answers_http("tcp", DOCUMENT, framing=framing) as address:
+        answer = read(f"http://{address}/stats")
+    assert answer.body == DOCUMENT
+    assert answer.peer == ("127.0.0.1", int(address.rpartition(":")[2]))
+
+
+@pytest.mark.parametrize("status", ["404 Not Found", "302 Found", "500 Oops", "204 No Content", "206 Partial Content"])
+def test_http_of_another_status(status: str) -> None:
+    """Only 200 is an answer; nothing is followed anywhere."""
+    location = ("Location: http://127.0.0.1:1/",)
+    with bad_servers.answers_http("tcp", b"", status, "length", location) as address:
+        error = failure(f"http://{address}")
+    assert error.reason == "http"
+    assert status[:3] in str(error)
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_http_cut_short(framing: bad_servers.Framing) -> None:
+    """An answer shorter than it says is cut short."""
+    with bad_servers.answers_http("tcp", DOCUMENT, framing=framing) as address, socket.socket() as client:
+        host, _, port = address.partition(":")
+        client.connect((host, int(port)))
+        client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        whole = b"".join(iter(lambda: client.recv(65536), b""))
+    with _after_request(whole[:-100]) as address:
+        assert reason(f"http://{address}") == "truncated"
+
+
+SECRET = b"hunter2-in-a-cookie"
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (b"", "empty"),
+        (b"\x15\x03\x01\x00\x02\x02\x16", "http"),
+        (b"SSH-2.0-" + SECRET + b"\r\n", "http"),
+        (SECRET, "http"),
+        (b"HTTP/1.0 200 OK\r\n" + SECRET + b"\r\n\r\n{}", "http"),
+        (b"HTTP/1.0 " + SECRET + b"\r\n\r\n{}", "http"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: " + SECRET + b"\r\n\r\n{}", "http"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + SECRET + b"\r\n", "http"),
+        (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n" + DOCUMENT, "http"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n", "http"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" * 1000, "http"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 50_000, "http"),
+        (b"HTTP/1.1 200 OK\r\nX: " + SECRET, "http"),
+        (b"\n" + DOCUMENT, "http"),
+        (b"[" + SECRET, "http"),
+    ],
+)
+def test_what_is_no_http_answer(answer: bytes, expected: Reason) -> None:
+    """Anything but an HTTP answer is refused, and nothing of it is repeated in the message."""
+    with _after_request(answer) as address:
+        error = failure(f"http://{address}")
+    assert error.reason == expected
+    assert SECRET.decode() not in str(error)
+
+
+def test_http_past_the_cap() -> None:
+    """The cap holds for HTTP too."""
+    with bad_servers.answers_http("tcp", b"x" * 1_000_000) as address:
+        assert reason(f"http://{address}", size_cap=100_000) == "too_large"
+
+
+def test_http_of_a_raw_server() -> None:
+    """A raw server behind http:// is told apart, with the address that would work."""
+    with bad_servers.answers("tcp", DOCUMENT) as address:
+        error = failure(f"http://{address}")
+    assert error.reason == "http"
+    assert "tcp://" in str(error)
+
+
+def test_https_of_a_server_without_tls() -> None:
+    """A server that knows no TLS is a failed read with the reason, as any other."""
+    with bad_servers.answers_http("tcp", DOCUMENT) as address:
+        assert reason(f"https://{address}", PATIENCE) in ("unreachable", "truncated", "timeout")
+
+
+def test_a_silent_https_server_harms_no_other_read() -> None:
+    """After a handshake that never came the loop reads other servers as ever."""
+
+    async def look(silent: str, well: str) -> None:
+        for _ in range(3):
+            with pytest.raises(SourceError, match="no whole answer"):
+                await source.read(parse(f"https://{silent}"), timeout=0.1)
+            assert (await source.read(parse(well), timeout=5)).body == DOCUMENT
+
+    with bad_servers.accepts_and_never_writes("tcp") as silent, bad_servers.answers("tcp", DOCUMENT) as well:
+        asyncio.run(look(silent, well))
+
+
+@contextlib.contextmanager
+def _after_request(answer: bytes) -> Iterator[str]:
+    """A server that reads a request and answers these bytes."""
+
+    def behave(connection: socket.socket, _ended: threading.Event) -> None:
+        request = b""
+        while b"\r\n\r\n" not in request:
+            request += connection.recv(4096) or b"\r\n\r\n"
+        connection.sendall(answer)
+
+    with bad_servers.serving("tcp", behave) as address:
+        yield address
+
+
+# ---------------------------------------------------------------- nothing there
+
+
+def test_nothing_listens() -> None:
+    """A port and a stale socket where nobody listens are refused, in words that say so."""
+    error = failure(f"127.0.0.1:{free_port()}")
+    assert error.reason == "refused"
+    assert "nothing listens" in str(error)
+
+
+def test_a_stale_unix_socket(tmp_path: Path) -> None:
+    """The file of a socket whose server is gone is refused."""
+    path = str(tmp_path / "stats")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+    assert reason(path) == "refused"
+
+
+def test_no_abstract_socket_of_that_name() -> None:
+    """An abstract name nobody has is refused: there is no file that could be missing."""
+    assert reason("@headroom-nobody") == "refused"
+
+
+def test_a_missing_socket(tmp_path: Path) -> None:
+    """A path where nothing is says what to look at."""
+    error = failure(str(tmp_path / "stats"))
+    assert error.reason == "not_found"
+    assert "stats" in str(error)
+
+
+@pytest.mark.parametrize("what", ["file", "folder", "fifo", "below a file"])
+def test_what_is_no_socket(tmp_path: Path, what: str) -> None:
+    """A path of anything but a socket is not connected to, not opened, and named for what it is not."""
+    path = tmp_path / "stats"
+    if what == "folder":
+        path.mkdir()
+    elif what == "fifo":
+        os.mkfifo(path)
+    else:
+        path.write_bytes(DOCUMENT)
+    error = failure(str(path / "x" if what == "below a file" else path), PATIENCE)
+    assert error.reason == "not_found"
+    if what != "below a file":
+        assert "not a socket" in str(error)
+
+
+def test_a_datagram_socket(tmp_path: Path) -> None:
+    """A UNIX socket of another type is a failed read like any other."""
+    path = str(tmp_path / "stats")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        other.bind(path)
+        assert reason(path) == "unreachable"
+
+
+def test_a_name_that_does_not_resolve() -> None:
+    """A host name nobody has is told as such."""
+    error = failure("tcp://no-such-host.invalid:1717", 20)
+    assert error.reason == "unreachable"
+    assert "resolve" in str(error)
+
+
+@as_root
+@pytest.mark.parametrize("scheme", ["unix", "file"])
+def test_permission_denied(tmp_path: Path, scheme: str) -> None:
+    """A place this user may not open says who may."""
+    for folder in (tmp_path, *tmp_path.parents[:-2]):
+        folder.chmod(0o755)
+    path = tmp_path / "stats"
+    with socket.socket(socket.AF_UNIX) as listener:
+        if scheme == "unix":
+            listener.bind(str(path))
+            listener.listen()
+        else:
+            path.write_bytes(DOCUMENT)
+        path.chmod(0o600)
+
+        def look() -> tuple[str, str]:
+            try:
+                asyncio.run(source.read(parse(f"{scheme}://{path}"), timeout=1))
+            except SourceError as error:
+                return error.reason, str(error)
+            return "", "it was read"
+
+        why, message = as_nobody(look)
+    assert why == "permission"
+    assert "permission denied" in message
+    assert ("chmod-socket" in message) == (scheme == "unix")
+
+
+# ---------------------------------------------------------------- files
+
+
+def test_a_file_is_replayed(tmp_path: Path) -> None:
+    """A file is read whole, up to the cap and not a byte further."""
+    path = tmp_path / "stats.json"
+    path.write_bytes(DOCUMENT)
+    assert read(f"file://{path}").body == DOCUMENT
+    assert read(f"file://{path}", size_cap=len(DOCUMENT)).body == DOCUMENT
+    assert reason(f"file://{path}", size_cap=len(DOCUMENT) - 1) == "too_large"
+
+
+@pytest.mark.parametrize("what", ["missing", "folder", "fifo", "socket"])
+def test_what_is_no_file(tmp_path: Path, what: str) -> None:
+    """What is no regular file is not read and does not hang; that is so again and again."""
+    path = tmp_path / "stats.json"
+    with socket.socket(socket.AF_UNIX) as listener:
+        if what == "folder":
+            path.mkdir()
+        elif what == "fifo":
+            os.mkfifo(path)
+        elif what == "socket":
+            listener.bind(str(path))
+        for _ in range(5):
+            assert reason(File(str(path)), PATIENCE) == "not_found"
+
+
+# ---------------------------------------------------------------- real uWSGI
+
+
+@pytest.mark.integration
+def test_real_uwsgi_over_http_and_raw() -> None:
+    """Real uWSGI is read raw and with --stats-http; each taken for the other is told apart and not held up."""
+    raw, web = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+    with uwsgi("--stats", raw, stats=False):
+        wait_until(lambda: _reads(raw), what="the raw server")
+        assert reason(f"http://{raw}") == "http"
+        assert read(raw).body.startswith(b"{")
+    with uwsgi("--stats", web, "--stats-http", stats=False):
+        wait_until(lambda: _reads(f"http://{web}"), what="the HTTP server")
+        assert read(f"http://{web}/anything").body.startswith(b"{")
+        assert reason(web, PATIENCE) == "timeout"
+        wait_until(lambda: _reads(f"http://{web}"), what="the master to be back")
+
+
+def _reads(address: str) -> bool:
+    with contextlib.suppress(SourceError):
+        return read(address).body.startswith(b"{")
+    return False
+
+
+@pytest.mark.integration
+def test_real_uwsgi_abstract_and_long_documents() -> None:
+    """Real uWSGI is read from an abstract socket, and a document past a UNIX socket's buffer comes whole."""
+    name = f"headroom-{os.getpid()}"
+    with uwsgi("--stats", f"@{name}", "--processes", "2", "--threads", "600", stats=False):
+        wait_until(lambda: _reads(f"@{name}"), what="the abstract socket")
+        body = read(f"@{name}").body
+    assert len(body) > 219_264
+    assert body.rstrip().endswith(b"}")
+
+
+@pytest.mark.integration
+def test_real_router() -> None:
+    """The stats server of a real router is read like any other."""
+    listen = f"127.0.0.1:{free_port()}"
+    with bare("--master", "--fastrouter", listen, "--fastrouter-stats", "{directory}/stats") as server:
+        assert b'"active_sessions"' in read(Unix(server.stats)).body
+
+
+def test_types_of_address_are_told_apart() -> None:
+    """An address of each kind goes to its own reader."""
+    assert {type(parse(it)) for it in ("/a", "a:1", "http://a", "file:///a")} == {Unix, Tcp, Http, File}

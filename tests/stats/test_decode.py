@@ -1,0 +1,228 @@
+"""What is no document of uWSGI's is refused in one way: StatsError, with a reason and no word of the document."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.documents import NAMES, document, with_a_wrong_value
+from uwsgi_headroom import stats
+from uwsgi_headroom.errors import Reason, StatsError
+from uwsgi_headroom.stats import AnySnapshot, Snapshot
+
+SMALL = "router_http"
+SECRET = "hunter2-in-a-cookie"
+
+
+def refusal(body: bytes) -> StatsError:
+    with pytest.raises(StatsError) as caught:
+        stats.decode(body)
+    return caught.value
+
+
+def decoded_or_refused(body: bytes) -> AnySnapshot | StatsError:
+    """The only two things that may come of any bytes."""
+    try:
+        return stats.decode(body)
+    except StatsError as error:
+        return error
+
+
+def server(**keys: object) -> bytes:
+    return json.dumps({"version": "2.0.31", "pid": 7, "workers": [], **keys}).encode()
+
+
+def worker(**keys: object) -> bytes:
+    return server(workers=[{"id": 1, "pid": 8, "accepting": 1, "respawn_count": 1, "status": "idle", **keys}])
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        pytest.param(b"", "empty", id="nothing"),
+        pytest.param(b" \n\t\r\n ", "empty", id="whitespace"),
+        pytest.param(b"\xef\xbb\xbf" + server(), "not_json", id="byte order mark"),
+        pytest.param(server().decode().encode("utf-16"), "not_json", id="utf-16"),
+        pytest.param(b"uwsgi\n", "not_json", id="text"),
+        pytest.param(b"HTTP/1.0 200 OK\r\n\r\n" + server(), "not_json", id="http"),
+        pytest.param(server() + server(), "not_json", id="two documents"),
+        pytest.param(server() + b"x", "not_json", id="something behind"),
+        pytest.param(server()[:-1], "truncated", id="cut"),
+        pytest.param(b"null", "not_uwsgi", id="null"),
+        pytest.param(b"3", "not_uwsgi", id="a number"),
+        pytest.param(b'"workers"', "not_uwsgi", id="a string"),
+        pytest.param(b"[]", "not_uwsgi", id="a list"),
+        pytest.param(b"{}", "not_uwsgi", id="an empty object"),
+        pytest.param(b'{"status":"ok","workers":3}', "not_uwsgi", id="somebody else's workers"),
+        pytest.param(b'{"workers":{"a":1}}', "not_uwsgi", id="workers by name"),
+        pytest.param(server(workers=[{}] * 16385), "not_uwsgi", id="more workers than can be"),
+        pytest.param(b'{"jsonrpc":"2.0","result":[1]}', "not_uwsgi", id="another protocol"),
+        pytest.param(b'{"x":' * 100_000, "not_json", id="deep objects"),
+        pytest.param(b'{"x":' + b"[" * 100_000, "not_json", id="deep lists"),
+        pytest.param(b'{"workers":[{"cores":[{"vars":' + b"[" * 100_000, "not_json", id="deep variables"),
+        pytest.param(b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "not_json", id="deep and whole"),
+    ],
+)
+def test_refused_with_a_reason(body: bytes, reason: Reason) -> None:
+    """What is no stats document is refused, and the reason says in which way."""
+    assert refusal(body).reason == reason
+
+
+def test_http_is_pointed_out() -> None:
+    """An HTTP answer read raw is refused with the address form that would work."""
+    assert "http://" in str(refusal(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
+
+
+def test_an_empty_answer_says_what_it_means() -> None:
+    """An empty answer names the two things it may be."""
+    assert "stopping" in str(refusal(b""))
+    assert "stats-http" in str(refusal(b""))
+
+
+@pytest.mark.parametrize("at", range(len(document(SMALL))))
+def test_cut_anywhere(at: int) -> None:
+    """A document cut at any byte is refused as empty or truncated, never half believed."""
+    assert refusal(document(SMALL)[:at]).reason == ("truncated" if at else "empty")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_cut_at_many_places(name: str) -> None:
+    """No beginning of any captured document passes for a whole one."""
+    body = document(name).rstrip()
+    for at in {*range(0, len(body), 97), len(body) - 1}:
+        assert refusal(body[:at]).reason in ("truncated", "empty")
+
+
+@pytest.mark.parametrize("value", [-1, 2**63, 2**64, 10**30, 10**400])
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ('{"version":"2","workers":[{"requests":%s}]}', "$.workers[0].requests"),
+        ('{"version":"2","workers":[{},{"cores":[{"requests":%s}]}]}', "$.workers[1].cores[0].requests"),
+        ('{"version":"2","workers":[],"listen_queue":%s}', "$.listen_queue"),
+        ('{"version":"2","workers":[],"sockets":[{"queue":%s}]}', "$.sockets[0].queue"),
+        ('{"version":"2","workers":[],"caches":[{"hits":%s}]}', "$.caches[0].hits"),
+    ],
+)
+def test_what_is_no_count_is_refused(body: str, path: str, value: int) -> None:
+    """A counter below zero or past 2**63 refuses the document and names the place; the value is not quoted."""
+    error = refusal((body % value).encode())
+    assert error.reason == "not_uwsgi"
+    assert path in str(error)
+    assert str(value) not in str(error)
+
+
+@pytest.mark.parametrize("value", [2**63, 2**64 - 1, 2**64 - 60_000_000])
+def test_wrapped_running_time_is_absent(value: int) -> None:
+    """A running time that a clock set back has wrapped around is unknown; the rest of the worker is not."""
+    snapshot = stats.decode(worker(running_time=value, requests=3))
+    assert isinstance(snapshot, Snapshot)
+    assert (snapshot.workers[0].running_time, snapshot.workers[0].requests) == (None, 3)
+
+
+def test_what_is_missing_is_unknown() -> None:
+    """A worker of which uWSGI wrote nothing has nothing that is 0."""
+    snapshot = stats.decode(b'{"workers":[{}]}')
+    assert isinstance(snapshot, Snapshot)
+    (it,) = snapshot.workers
+    unknown = (it.pid, it.threads, it.busy_threads, it.requests, it.static_requests, it.running_time, it.exceptions)
+    assert set(unknown) == {None}
+    assert {it.harakiris, it.respawns, it.signals, it.transmitted_bytes, it.resident_bytes, it.last_spawn} == {None}
+    assert (snapshot.listen_queue, snapshot.signal_queue, snapshot.locks, snapshot.thunder_lock) == (None,) * 4
+
+
+def test_unknown_keys_are_stepped_over() -> None:
+    """Keys of a later uWSGI do not matter, whatever is in them."""
+    later = {"later": [{"a": [1.5, None, True, {}]}]}
+    snapshot = stats.decode(worker(uss=1, pss=2.5, requests=3, **later))
+    assert isinstance(snapshot, Snapshot)
+    assert snapshot.workers[0].requests == 3
+
+
+def test_the_oldest_request_is_of_busy_threads_only() -> None:
+    """A thread that has just become idle, its request's date still there, has no request to be old."""
+    cores = [
+        {"in_request": 0, "req_info": {"request_start": 5}},
+        {"in_request": 1, "req_info": {}},
+        {"in_request": 1, "req_info": {"request_start": 9}},
+    ]
+    snapshot = stats.decode(worker(cores=cores))
+    assert isinstance(snapshot, Snapshot)
+    assert (snapshot.workers[0].busy_threads, snapshot.workers[0].request_starts) == (2, (9,))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        worker(status=SECRET, cores=[{"vars": [f"HTTP_COOKIE={SECRET}"], "requests": "many"}]),
+        worker(cores=[{"vars": [f"HTTP_COOKIE={SECRET}"]}])[:-20],
+        worker(cores=[{"vars": [f"HTTP_COOKIE={SECRET}"]}]) + b"x",
+        server(workers=SECRET),
+        server(metrics={SECRET: {"value": SECRET}}),
+        server(locks=[{SECRET: SECRET}]),
+        server(locks=[SECRET]),
+        SECRET.encode(),
+        b'{"version": "' + SECRET.encode() + b'\\x"}',
+        b"HTTP/1.0 401 " + SECRET.encode(),
+    ],
+)
+def test_a_refusal_quotes_nothing(body: bytes) -> None:
+    """No message of a refusal holds anything that stood in the document."""
+    error = refusal(body)
+    assert SECRET not in str(error)
+    assert SECRET not in repr(error)
+    assert error.__cause__ is None
+
+
+def test_a_wrong_value_anywhere_is_refused_or_harmless() -> None:
+    """Whatever stands in the place of any value, the document is understood or refused, and an understood one holds
+    no number that a float cannot."""
+    count = 0
+    for body in with_a_wrong_value():
+        count += 1
+        outcome = decoded_or_refused(body)
+        if not isinstance(outcome, StatsError):
+            assert "0" * 300 not in repr(outcome)
+    assert count > 2000
+
+
+@given(st.binary(max_size=400))
+@example(b'{"workers":[{"cores":[{"vars":["\xff')
+@settings(max_examples=300, deadline=None)
+def test_any_bytes(body: bytes) -> None:
+    """Whatever comes, nothing but StatsError is raised."""
+    decoded_or_refused(body)
+
+
+@given(st.sampled_from(NAMES), st.data())
+@settings(max_examples=150, deadline=None)
+def test_damaged_documents(name: str, data: st.DataObject) -> None:
+    """A document with bytes flipped, cut out or put in is understood or refused."""
+    body = bytearray(document(name))
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(body)))
+        until = at + data.draw(st.integers(0, 8))
+        body[at:until] = data.draw(st.binary(max_size=8) | st.sampled_from([b'"', b"\\", b"}", b"]", b"\xff", b"-"]))
+    decoded_or_refused(bytes(body))
+
+
+@pytest.mark.parametrize(
+    "filling",
+    [b"[", b'{"x":', b'"', b"\\", b"\xff", b"\x01", b"9", b" ", b'",\n', b'{"id":0},', b'{"cores":[{"vars":["a'],
+)
+def test_sixteen_megabytes_of_anything_come_to_an_end(filling: bytes) -> None:
+    """As many bytes as a read may bring, made to cost time, are decoded or refused."""
+    head = b'{"version":"2.0.31","workers":['
+    decoded_or_refused(head + filling * ((16 * 2**20 - len(head)) // len(filling)))
+
+
+@pytest.mark.parametrize("variable", [b"a" * 1000, b"\xff" * 1000, b"\x01" * 1000, b'\\"' * 500, b"\\\\" * 500])
+def test_sixteen_megabytes_of_request_variables(variable: bytes) -> None:
+    """A server with very many hostile requests in flight is understood."""
+    cores = b",".join([b'{"requests":1,"in_request":1,"vars":["' + variable + b'",""]}'] * 15_000)
+    snapshot = stats.decode(b'{"workers":[{"pid":2,"accepting":1,"status":"busy","cores":[' + cores + b"]}]}")
+    assert isinstance(snapshot, Snapshot)
+    assert snapshot.workers[0].busy_threads == 15_000

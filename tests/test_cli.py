@@ -1,0 +1,122 @@
+"""The command line: what it understands, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.exporter import run
+from uwsgi_headroom import __version__, cli, logs
+
+
+def ended(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """The exit status of a command line, its output and its errors."""
+    try:
+        status = cli.main(arguments)
+    except SystemExit as ending:
+        status = int(ending.code or 0)
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+@pytest.mark.parametrize("arguments", [("--version",), ("serve", "--version")])
+def test_version(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
+    """It says its version."""
+    assert ended(capsys, *arguments) == (0, f"uwsgi-headroom {__version__}\n", "")
+
+
+def test_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """Help names the commands, and those name their flags and variables."""
+    assert "discover" in ended(capsys, "--help")[1]
+    text = ended(capsys, "serve", "--help")[1]
+    for word in ("--stats", "--config", "--web.listen-address", "--log.level", "--log.format", "UWSGI_HEADROOM_STATS"):
+        assert word in text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--nonsense",),
+        ("nonsense",),
+        ("serve", "nonsense"),
+        ("discover", "nonsense"),
+        ("--stats",),
+        ("--stats", "shop"),
+        ("serve", "--stats", "shop"),
+        ("--stats", "/a/stats", "--stats", "/b/stats"),
+        ("--config", "/nowhere.yml"),
+        ("--stats", "/a", "--log.level", "loud"),
+        ("--stats", "/a", "--web.listen-address", "here"),
+        ("--stats", "/a", "--web.listen-address", "no-such-host.invalid:1"),
+        ("--stats", "/a", "--web.listen-address", "192.0.2.1:1"),
+    ],
+)
+def test_wrongly_called(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
+    """A wrong call ends with status 2 and a line on standard error that repeats what was wrong."""
+    status, out, err = ended(capsys, *arguments)
+    assert (status, out) == (2, "")
+    assert err
+    assert "Traceback" not in err
+
+
+def test_a_mistake_in_the_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A mistake in the configuration ends it at the start, with the line."""
+    path = tmp_path / "headroom.yml"
+    path.write_text("servers:\n  - stat: /a\n")
+    status, _, err = ended(capsys, "--config", str(path))
+    assert status == 2
+    assert err == f"uwsgi-headroom: {path}:2: unknown key 'stat'; did you mean 'stats'?\n"
+
+
+def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    """A port that somebody has is named, with the flag that changes it."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        status, _, err = ended(capsys, "--stats", "/a", "--web.listen-address", address)
+    assert status == 2
+    assert f"{address} is taken by another program" in err
+    assert "--web.listen-address" in err
+
+
+def test_a_mistake_prints_no_traceback() -> None:
+    """As a program of its own it ends the same way."""
+    ran = run("--stats", "shop")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.startswith("uwsgi-headroom: --stats: ")
+    assert "Traceback" not in ran.stderr
+
+
+def _line(style: logs.Format, capsys: pytest.CaptureFixture[str], **fields: object) -> str:
+    before = logging.getLogger().handlers[:]
+    try:
+        logs.configure("info", style)
+        logging.getLogger("uwsgi_headroom.test").warning("it is so", extra={"fields": fields})
+    finally:
+        logging.getLogger().handlers[:] = before
+    return capsys.readouterr().err
+
+
+HOSTILE = {"a": 'x "y"\nlevel=info', "b": "", "c": "=", "d": "\x1b[31m", "e": "caf\udce9", "f": "🦄", "g": None}
+
+
+def test_a_logfmt_line_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever a value holds, its line is one line, and nothing in it can pass for another field."""
+    line = _line("logfmt", capsys, **{key: value for key, value in HOSTILE.items() if key != "e"})
+    assert line.count("\n") == 1
+    assert "\x1b" not in line
+    assert line.count(" level=") == 1
+    assert 'msg="it is so" a="x \\"y\\"\\nlevel=info" b="" c="="' in line
+
+
+def test_a_json_line_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
+    """A JSON line is one object with the same fields."""
+    line = _line("json", capsys, **HOSTILE)
+    assert line.count("\n") == 1
+    told = json.loads(line)
+    assert (told["level"], told["msg"]) == ("warning", "it is so")
+    assert {key: told[key] for key in HOSTILE} == HOSTILE
+    assert told["ts"].endswith("Z")

@@ -1,0 +1,425 @@
+"""The exporter as its users run it, over real uWSGI and over everything that can be wrong with it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests import bad_servers
+from tests.documents import document
+from tests.exporter import Exporter, exporter, run
+from tests.kernel.elsewhere import as_root, python_in
+from tests.real import ROOT, Uwsgi, accepts, free_port, uwsgi, wait_until
+from tests.terminal import screen_of
+
+pytestmark = pytest.mark.integration
+
+WELL = document("minified")
+
+
+def ask(server: Uwsgi, path: str = "/", times: int = 1, at_once: int = 4) -> None:
+    """Requests over HTTP, each to its end."""
+
+    def once(_: int) -> None:
+        with socket.create_connection(("127.0.0.1", server.http), 20) as client:
+            client.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+            while client.recv(65536):
+                pass
+
+    with ThreadPoolExecutor(at_once) as pool:
+        list(pool.map(once, range(times)))
+
+
+@contextlib.contextmanager
+def in_service(server: Uwsgi, path: str = "/?io_ms=20000") -> Iterator[None]:
+    """A request in service while the block runs."""
+    with socket.create_connection(("127.0.0.1", server.http), 20) as client:
+        client.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+        yield
+
+
+def total(series: dict[str, float], name: str, server: str) -> float:
+    """The sum of a metric over a server's workers."""
+    return sum(value for key, value in series.items() if key.startswith(f'{name}{{server="{server}"'))
+
+
+# ---------------------------------------------------------------- every bad input, all of them at once
+
+GOOD, BAD = 1.0, 0.0
+
+CASES = {
+    "missing": BAD,
+    "not_a_socket": BAD,
+    "folder": BAD,
+    "stale": BAD,
+    "refused": BAD,
+    "silent": BAD,
+    "silent_tcp": BAD,
+    "never_accepts": BAD,
+    "drips": BAD,
+    "half": BAD,
+    "empty": BAD,
+    "not_json": BAD,
+    "other_json": BAD,
+    "http_for_raw": BAD,
+    "raw_for_http": BAD,
+    "not_found_http": BAD,
+    "huge": BAD,
+    "negative": BAD,
+    "enormous": BAD,
+    "enormous_elsewhere": BAD,
+    "file_is_a_folder": BAD,
+    "no_such_host": BAD,
+    "trailing_comma": GOOD,
+    "not_utf8": GOOD,
+    "control_characters": GOOD,
+    "hostile": GOOD,
+    "duplicate_ids": GOOD,
+    "resets": GOOD,
+}
+"""What may be given for a server, and whether it can be read all the same."""
+
+
+@pytest.fixture(scope="module")
+def bad_inputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Exporter, list[dict[str, float]], str]]:
+    """An exporter of all of them beside one that is well; three scrapes of it, and its page."""
+    folder = tmp_path_factory.mktemp("bad")
+    (folder / "file").write_bytes(WELL)
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(folder / "stale"))
+    with contextlib.ExitStack() as stack:
+
+        def answers(body: bytes) -> str:
+            return stack.enter_context(bad_servers.answers("unix", body))
+
+        addresses = {
+            "well": answers(WELL),
+            "missing": str(folder / "missing"),
+            "not_a_socket": str(folder / "file"),
+            "folder": str(folder),
+            "stale": str(folder / "stale"),
+            "refused": f"127.0.0.1:{free_port()}",
+            "silent": stack.enter_context(bad_servers.accepts_and_never_writes("unix")),
+            "silent_tcp": stack.enter_context(bad_servers.accepts_and_never_writes("tcp")),
+            "never_accepts": stack.enter_context(bad_servers.never_accepts("unix")),
+            "drips": stack.enter_context(bad_servers.drips("unix", WELL, 0.1)),
+            "half": stack.enter_context(bad_servers.closes_half_way("unix", WELL)),
+            "empty": stack.enter_context(bad_servers.answers_nothing("tcp")),
+            "not_json": answers(b"uwsgi is fine\n"),
+            "other_json": answers(b'{"status": "green", "workers": 4}'),
+            "http_for_raw": stack.enter_context(bad_servers.answers_http("tcp", WELL)),
+            "raw_for_http": "http://" + stack.enter_context(bad_servers.answers("tcp", WELL)),
+            "not_found_http": "http://" + stack.enter_context(bad_servers.answers_http("tcp", b"", "404 Not Found")),
+            "huge": stack.enter_context(bad_servers.endless("unix", 100 << 20)),
+            "negative": answers(WELL.replace(b'"requests":5', b'"requests":-5')),
+            "enormous": answers(WELL.replace(b'"requests":5', b'"requests":1' + b"0" * 400)),
+            "enormous_elsewhere": answers(WELL.replace(b'"signal_queue":0', b'"signal_queue":1' + b"0" * 400)),
+            "file_is_a_folder": f"file://{folder}",
+            "no_such_host": "tcp://no-such-host.invalid:1717",
+            "trailing_comma": answers(document("router_both_invalid_json")),
+            "not_utf8": answers(document("hostile_not_utf8")),
+            "control_characters": answers(document("hostile_control_characters")),
+            "hostile": answers(document("hostile_everything")),
+            "duplicate_ids": answers(document("cheaper_never_spawned")),
+            "resets": stack.enter_context(bad_servers.resets("tcp", WELL)),
+        }
+        assert set(addresses) == {*CASES, "well"}
+        lines = [f"  - {{name: {name}, stats: '{address}', timeout: 0.7}}" for name, address in addresses.items()]
+        (folder / "config.yml").write_text("\n".join(["servers:", *lines]))
+        running = stack.enter_context(exporter("--config", str(folder / "config.yml")))
+        scrapes = [running.scrape() for _ in range(3)]
+        yield running, scrapes, running.get("/")[1]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bad_input(bad_inputs: tuple[Exporter, list[dict[str, float]], str], name: str) -> None:
+    """Whatever a server is, it is up or it is down: down is one series, one log line, and its reason on the page."""
+    running, scrapes, page = bad_inputs
+    for series in scrapes:
+        assert series[f'uwsgi_up{{server="{name}"}}'] == CASES[name]
+    own = {key for key in scrapes[-1] if f'server="{name}"' in key and not key.startswith("uwsgi_exporter_")}
+    row = next(part for part in page.split("<tr>") if f"<b>{name}</b>" in part)
+    if CASES[name] == BAD:
+        assert own == {f'uwsgi_up{{server="{name}"}}'}
+        assert len(running.lines("level=warning", f"server={name} ")) == 1
+        assert "✗ down" in row
+        assert len(re.sub(r"<[^>]*>", "", row.partition("<ul>")[2])) > 20
+        errors = [v for key, v in scrapes[-1].items() if "read_errors" in key and f'server="{name}"' in key]
+        assert sum(errors) >= 3
+    else:
+        assert len(own) >= 5
+        assert not running.lines("level=warning", f"server={name} ")
+        assert "✓ up" in row
+
+
+def test_bad_input_leaves_others_alone(bad_inputs: tuple[Exporter, list[dict[str, float]], str]) -> None:
+    """The server beside all of them has all its figures in every scrape."""
+    running, scrapes, _page = bad_inputs
+    for series in scrapes:
+        assert series['uwsgi_up{server="well"}'] == 1
+        assert total(series, "uwsgi_worker_requests_total", "well") == 10
+    assert not running.lines("level=warning", "server=well")
+    assert not running.lines("Traceback")
+    assert not running.lines("internal")
+
+
+def test_no_word_of_a_request_leaves(bad_inputs: tuple[Exporter, list[dict[str, float]], str]) -> None:
+    """Neither metrics nor page nor log hold anything of the requests in the hostile documents."""
+    running, _scrapes, page = bad_inputs
+    everything = running.get()[1] + page + running.log.read_text()
+    for word in ("HTTP_", "REQUEST_", "io_ms", "demo.test", "9.9.9", "REMOTE_ADDR"):
+        assert word not in everything
+
+
+# ---------------------------------------------------------------- real uWSGI
+
+
+def test_several_real_servers_one_of_them_down() -> None:
+    """Several uWSGI servers, one that is not there: each has its own figures, and they are true."""
+    with (
+        uwsgi("--processes", "2", "--threads", "3") as two,
+        uwsgi("--processes", "1") as one,
+        exporter("--stats", f"two={two.stats}", "--stats", f"one={one.stats}", "--stats", "gone=/nowhere") as running,
+    ):
+        ask(two, times=10)
+        with in_service(two):
+            wait_until(lambda: running.scrape()['uwsgi_threads_busy{server="two"}'] == 1)
+            series = running.scrape()
+    assert {key: value for key, value in series.items() if key.startswith("uwsgi_up")} == {
+        'uwsgi_up{server="two"}': 1,
+        'uwsgi_up{server="one"}': 1,
+        'uwsgi_up{server="gone"}': 0,
+    }
+    assert series['uwsgi_threads_configured{server="two"}'] == 6
+    assert series['uwsgi_threads_available{server="two"}'] == 6
+    assert series['uwsgi_threads_configured{server="one"}'] == 1
+    assert total(series, "uwsgi_worker_requests_total", "two") == 10
+    assert total(series, "uwsgi_worker_requests_total", "one") == 0
+    assert series['uwsgi_host_facts_available{server="two"}'] == 1
+    assert total(series, "uwsgi_worker_resident_memory_bytes", "two") > 1_000_000
+    socket_label = f'server="two",socket="{two.socket}"'
+    assert series[f"uwsgi_socket_queue_measurable{{{socket_label}}}"] == 1
+    assert series[f"uwsgi_socket_queue_length{{{socket_label}}}"] == 0
+    assert series[f"uwsgi_socket_max_queue_length{{{socket_label}}}"] == 100
+
+
+def test_a_server_that_vanishes_and_returns(tmp_path: Path) -> None:
+    """A server that is gone is down, one log line; when it is back so are its figures, one log line more."""
+    stats = str(tmp_path / "stats")
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(contextlib.ExitStack())
+        first.enter_context(uwsgi("--stats", stats, stats=False))
+        wait_until(lambda: os.path.exists(stats))
+        running = stack.enter_context(exporter("--stats", f"shop={stats}"))
+        assert running.scrape()['uwsgi_up{server="shop"}'] == 1
+        first.close()
+        wait_until(lambda: running.scrape()['uwsgi_up{server="shop"}'] == 0)
+        for _ in range(3):
+            assert running.scrape()['uwsgi_up{server="shop"}'] == 0
+        stack.enter_context(uwsgi("--stats", stats, stats=False))
+        wait_until(lambda: running.scrape()['uwsgi_up{server="shop"}'] == 1)
+        assert 'uwsgi_worker_requests_total{server="shop",worker_id="1"}' in running.scrape()
+        assert 1 <= len(running.lines("cannot read", "server=shop")) <= 2  # gone, and then still loading
+        assert len(running.lines("msg=reading", "server=shop")) == 2
+
+
+def test_a_full_reload_resets_counters() -> None:
+    """A SIGHUP zeroes what uWSGI counts, and the counters are seen to begin again, under the same master."""
+    with uwsgi("--processes", "2") as server, exporter("--stats", f"shop={server.stats}") as running:
+        ask(server, times=20)
+        wait_until(lambda: total(running.scrape(), "uwsgi_worker_requests_total", "shop") == 20)
+        os.kill(server.pid, signal.SIGHUP)
+        wait_until(lambda: running.scrape().get('uwsgi_worker_requests_total{server="shop",worker_id="1"}') == 0)
+        wait_until(lambda: accepts(("127.0.0.1", server.http)))
+        ask(server, times=3)
+        wait_until(lambda: total(running.scrape(), "uwsgi_worker_requests_total", "shop") == 3)
+        after = running.scrape()
+        assert after['uwsgi_worker_respawns_total{server="shop",worker_id="1"}'] == 1
+        assert after['uwsgi_host_facts_available{server="shop"}'] == 1
+
+
+def test_a_worker_killed_and_respawned() -> None:
+    """A worker killed in a request is respawned: its spawns grow, its requests stay, nothing stays busy."""
+    worker = {"server": "shop", "worker_id": "1"}
+    label = "{" + ",".join(f'{key}="{value}"' for key, value in worker.items()) + "}"
+    with uwsgi("--processes", "1", "--threads", "2") as server, exporter("--stats", f"shop={server.stats}") as running:
+        ask(server, times=5)
+        with in_service(server):
+            wait_until(lambda: running.scrape()[f"uwsgi_worker_busy_threads{label}"] == 1)
+            victim = int(re.findall(rb'"pid":(\d+)', server.document())[1])
+            assert victim != server.pid
+            os.kill(victim, signal.SIGKILL)
+        wait_until(lambda: running.scrape().get(f"uwsgi_worker_respawns_total{label}") == 2)
+        wait_until(lambda: running.scrape().get(f"uwsgi_worker_accepting{label}") == 1)
+        series = running.scrape()
+        assert series[f"uwsgi_worker_requests_total{label}"] == 5
+        assert series[f"uwsgi_worker_busy_threads{label}"] == 0
+        assert series[f"uwsgi_worker_open_fds{label}"] > 3
+
+
+def test_shares_equal_uwsgitops() -> None:
+    """Shares computed from the metrics are the `%` column of uwsgitop on the same socket."""
+    uwsgitop = Path(sys.executable).with_name("uwsgitop")
+    assert uwsgitop.exists(), "uwsgitop is not installed: pip install '.[test]'"
+    with (
+        uwsgi("--processes", "4", "--threads", "2") as server,
+        exporter("--stats", f"shop={server.stats}") as running,
+    ):
+        ask(server, "/?io_ms=3", times=137, at_once=6)
+        screen = screen_of(
+            [sys.executable, str(uwsgitop), server.stats],
+            lambda lines: "req: 137 " in lines[0] and sum(bool(line.split()) for line in lines[3:]) == 4,
+        )
+        series = running.scrape()  # long after the reading that the exporter began with
+    rows = [line.split() for line in screen[3:] if line]
+    shown = {row[0]: row[1] for row in rows}
+    requests = {
+        str(worker): series[f'uwsgi_worker_requests_total{{server="shop",worker_id="{worker}"}}']
+        for worker in range(1, 5)
+    }
+    assert sum(requests.values()) == 137
+    assert {worker: f"{100 * count / 137:.1f}" for worker, count in requests.items()} == shown
+    assert {row[0]: float(row[3]) for row in rows} == requests
+
+
+# ---------------------------------------------------------------- beginning and ending
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("busy", [False, True], ids=["idle", "in a scrape"])
+def test_it_ends_when_told(sign: signal.Signals, busy: bool) -> None:
+    """SIGINT and SIGTERM end it without a traceback, even in a scrape that waits for a server."""
+    with contextlib.ExitStack() as stack:
+        silent = stack.enter_context(bad_servers.accepts_and_never_writes("unix"))
+        well = stack.enter_context(bad_servers.answers("unix", WELL))
+        running = stack.enter_context(exporter("--stats", f"well={well}", *(["--stats", silent] if busy else [])))
+        if busy:
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", running.port)))
+            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        else:
+            running.scrape()
+        running.process.send_signal(sign)
+        assert running.process.wait(10) in (0, -sign)
+        assert "Traceback" not in running.log.read_text()
+
+
+def test_a_port_that_is_taken() -> None:
+    """A port that somebody else has is named, with the flag that changes it, and the status is 2."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ran = run("--stats", "/nowhere", "--web.listen-address", f"127.0.0.1:{port}")
+    assert ran.returncode == 2
+    assert f"127.0.0.1:{port} is taken" in ran.stderr
+    assert "--web.listen-address" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_several_addresses_to_listen_on() -> None:
+    """It listens on each address it is given."""
+    port = free_port()
+    with exporter("--stats", "/nowhere", "--web.listen-address", f"127.0.0.1:{port}") as running:
+        assert running.scrape()
+        assert Exporter(running.process, port, running.log).scrape()
+
+
+# ---------------------------------------------------------------- discovery
+
+
+def test_without_an_address_it_finds_uwsgi() -> None:
+    """Told of no server it finds the local ones, and exports them."""
+    with uwsgi("--processes", "2") as server, exporter() as running:
+        found = running.lines("msg=found", f"unix://{server.stats}")
+        assert len(found) == 1
+        name = re.findall(r"server=(\S+)", found[0])[0]
+        assert running.scrape()[f'uwsgi_threads_configured{{server="{name}"}}'] == 2
+
+
+def test_two_found_servers_of_one_file_name() -> None:
+    """Two servers whose sockets have one name, each in its own folder, are both exported."""
+    with uwsgi() as one, uwsgi() as two, exporter() as running:
+        for server in (one, two):
+            assert len(running.lines("msg=found", f"unix://{server.stats}")) == 1
+            assert running.scrape()[f'uwsgi_up{{server="{server.stats}"}}'] == 1
+
+
+def test_discover_prints_what_to_run() -> None:
+    """`discover` prints a command for each server it found; a master without stats is told how to turn them on."""
+    with uwsgi("--processes", "2", "--threads", "2") as server, uwsgi(stats=False) as mute:
+        ran = run("discover")
+    assert ran.returncode == 0
+    assert f"uwsgi-headroom --stats unix://{server.stats}" in ran.stdout
+    part = ran.stdout.partition(f"uWSGI master {server.pid} ")[2].partition("\nuWSGI master")[0]
+    assert "2 workers of 2 threads" in part
+    part = ran.stdout.partition(f"uWSGI master {mute.pid} ")[2].partition("\nuWSGI master")[0]
+    assert "stats = " in part
+    assert "uwsgi-headroom --stats" not in part
+
+
+def test_discover_finds_http_and_tcp() -> None:
+    """`discover` tells a raw stats server on TCP from one that speaks HTTP, and reads both."""
+    raw, web = free_port(), free_port()
+    with (
+        uwsgi("--stats", f"127.0.0.1:{raw}", stats=False),
+        uwsgi("--stats", f"127.0.0.1:{web}", "--stats-http", stats=False),
+    ):
+        wait_until(lambda: f"--stats http://127.0.0.1:{web}\n" in run("discover").stdout)
+        ran = run("discover")
+    assert f"--stats tcp://127.0.0.1:{raw}\n" in ran.stdout
+
+
+def test_discover_touches_no_application_socket() -> None:
+    """No connection to an application's socket is made: with its one worker busy, its queues stay empty."""
+    with uwsgi("--processes", "1", "--listen", "16") as server, in_service(server):
+        wait_until(lambda: b'"status":"busy"' in server.document())
+        assert run("discover").returncode == 0
+        with exporter() as running:
+            name = re.findall(r"server=(\S+)", running.lines("msg=found", f"unix://{server.stats}")[0])[0]
+            series = running.scrape()
+            queues = {
+                key: v for key, v in series.items() if key.startswith(f'uwsgi_socket_queue_length{{server="{name}"')
+            }
+            assert len(queues) == 2
+            assert set(queues.values()) == {0}
+        # The proof that the queue would have shown it:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(server.socket)
+            with exporter("--stats", f"shop={server.stats}") as running:
+                assert running.scrape()[f'uwsgi_socket_queue_length{{server="shop",socket="{server.socket}"}}'] == 1
+
+
+@as_root
+def test_nothing_to_find() -> None:
+    """With no address and no uWSGI that can be read it says how to turn stats on, and the status is 1."""
+    code = """
+import contextlib
+from tests.exporter import run
+from tests.real import free_port, uwsgi
+for there in (contextlib.nullcontext(), uwsgi(stats=False)):
+    with there:
+        ran = run("--web.listen-address", f"127.0.0.1:{free_port()}")
+    print(ran.returncode, ran.stderr)
+"""
+    nobody, mute = python_in("--pid --mount-proc", f"import sys; sys.path.insert(0, {str(ROOT)!r}){code}").split("\n1 ")
+    assert nobody.startswith("1 uwsgi-headroom: no --stats given, and none found.")
+    assert "No uWSGI master runs here" in nobody
+    assert "uwsgi-headroom --stats tcp://HOST:PORT" in nobody
+    assert "It has no stats server" in mute
+    assert "stats = /run/uwsgi/NAME.stats" in mute
+    assert "Traceback" not in nobody + mute
+
+
+def test_it_has_a_command() -> None:
+    """`uwsgi-headroom` is on the path of its environment, and is the module."""
+    command = shutil.which("uwsgi-headroom", path=str(Path(sys.executable).parent))
+    assert command, "the package is not installed: pip install -e ."
+    assert run("--version").stdout.startswith("uwsgi-headroom ")

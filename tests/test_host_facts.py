@@ -1,0 +1,64 @@
+"""What a document names is looked up in the kernel, and whatever it names, looking it up does no harm."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from uwsgi_headroom import stats
+from uwsgi_headroom.kernel.host import Host
+from uwsgi_headroom.source import Answer
+
+PIDS = st.sampled_from([-1, 0, 1, 2**22, 2**31 - 1, 2**31, 2**32, 2**63 - 1, -(2**63), os.getpid(), os.getppid()])
+NAMES = (
+    st.text(max_size=30)
+    | st.from_regex(r"(@|\\0|/|\[|)[a-z:%.\d]{0,12}\]?:\d{0,12}", fullmatch=True)
+    | st.sampled_from(["", ":", "::", ":0", "[::]:1", "[]:1", "[::1%lo]:1", "\0a", "/" + "x" * 300, "a" * 300 + ":1"])
+)
+
+
+def facts(document: object, answer: Answer) -> None:
+    Host().facts(stats.decode(json.dumps(document).encode()), answer)
+
+
+@given(st.lists(NAMES, max_size=6), st.lists(PIDS, max_size=6))
+@example(["127.0.0.1:²", "[::1]:٣", "0x7f.1:1", "1:1"], [])
+@settings(max_examples=150, deadline=None)
+def test_any_names_and_pids_of_a_proven_server(names: list[str], pids: list[int]) -> None:
+    """A server that is proven may still say anything of its sockets and workers."""
+    document = {
+        "pid": os.getpid(),
+        "workers": [{"pid": pid} for pid in pids],
+        "sockets": [{"name": name} for name in names],
+    }
+    facts(document, Answer(b"", peer_pid=os.getpid()))
+
+
+@pytest.mark.parametrize("pid", [-1, 0, 1, 2**22 + 1, 2**31, 2**63 - 1, -(2**63)])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(b"", peer_pid=os.getpid()),
+        Answer(b"", peer_pid=0),
+        Answer(b"", peer=("127.0.0.1", 9)),
+        Answer(b"", peer=("::1", 9)),
+        Answer(b"", peer=("fe80::1%lo", 9)),
+        Answer(b"", peer=("192.0.2.1", 9)),
+        Answer(b""),
+    ],
+)
+def test_any_master_pid(pid: int, answer: Answer) -> None:
+    """A server may say anything of its own pid: nothing is proven, and nothing breaks."""
+    host = Host().facts(stats.decode(json.dumps({"pid": pid, "workers": []}).encode()), answer)
+    assert host.off
+
+
+@pytest.mark.parametrize("pid", [-1, 0, 2**31, 2**63 - 1])
+def test_the_same_wrong_pid_from_both_sides(pid: int) -> None:
+    """A pid that cannot be, though the peer has it too, is no proof."""
+    host = Host().facts(stats.decode(json.dumps({"pid": pid, "workers": []}).encode()), Answer(b"", peer_pid=pid))
+    assert host.off

@@ -1,0 +1,33 @@
+"""The README says what the program does."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+from tests.metrics.table import BEGIN, END, README, table
+from uwsgi_headroom import cli
+
+
+def flags_of(parser: argparse.ArgumentParser) -> set[str]:
+    """Every long flag of a command line, those of its commands included."""
+    flags: set[str] = set()
+    for action in parser._actions:
+        flags.update(flag for flag in action.option_strings if flag.startswith("--"))
+        if isinstance(action, argparse._SubParsersAction):
+            flags.update(*(flags_of(command) for command in action.choices.values()))
+    return flags
+
+
+def test_every_metric_is_in_the_readme_as_it_is() -> None:
+    """The table of metrics in the README is the one the exporter's own families make."""
+    told = README.read_text().partition(BEGIN)[2].partition(END)[0]
+    assert told == table(), "python -m tests.metrics.table writes it anew"
+
+
+def test_every_flag_in_the_readme_exists() -> None:
+    """The README names no flag of uwsgi-headroom that the command line does not know."""
+    lines = [line for line in README.read_text().splitlines() if "uwsgi-headroom" in line]
+    told = set(re.findall(r"(?<![\w-])--[a-z][a-z._-]+", "\n".join(lines)))
+    assert told
+    assert told <= flags_of(cli._parser())

@@ -1,0 +1,227 @@
+"""What the exporter answers over HTTP, whatever its servers do."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from tests import bad_servers
+from tests.documents import NAMES, document
+from tests.web.serving import get, serving
+from uwsgi_headroom import config
+
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+
+
+def replayed(name: str) -> str:
+    """A captured document as a server of its name."""
+    return f"{name}=file://{FIXTURES / name}.json"
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    """An exporter of one replayed server."""
+    with serving(replayed("minified")) as listening:
+        yield listening
+
+
+# As Prometheus 2.x and 3.x send it, and as others do.
+PROMETHEUS = (
+    "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,"
+    "text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+)
+PROMETHEUS_3 = (
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
+    "application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,"
+    "text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+)
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        (None, TEXT),
+        ("*/*", TEXT),
+        ("text/html,*/*;q=0.8", TEXT),
+        ("text/plain", TEXT),
+        ("text/plain;version=0.0.4", TEXT),
+        ("application/json", TEXT),
+        ("application/openmetrics-text", OPENMETRICS),
+        ("application/openmetrics-text; version=1.0.0", OPENMETRICS),
+        ("application/openmetrics-text; version=0.0.1", TEXT),
+        (PROMETHEUS, OPENMETRICS),
+        (PROMETHEUS_3, OPENMETRICS),
+        (";,;;=,", TEXT),
+        ("application/openmetrics-text;version=x", TEXT),
+        ("application/openmetrics-text;version=", TEXT),
+        ("application/openmetrics-text;version=1.0.0;q=0", TEXT),
+        ("Application/OpenMetrics-Text; Version=1.0.0", OPENMETRICS),
+        ("text/plain;version=x", TEXT),
+    ],
+)
+def test_the_format_is_negotiated(port: int, accept: str | None, kind: str) -> None:
+    """The answer is OpenMetrics for who asks for it, and the text format for everybody else."""
+    status, headers, body = get(port, headers={"Accept": accept} if accept else {})
+    assert (status, headers["Content-Type"]) == (200, kind)
+    families = list((parse_openmetrics if kind == OPENMETRICS else parse_text)(body.decode()))
+    assert "uwsgi_up" in {family.name for family in families}
+
+
+@pytest.mark.parametrize(
+    ("accepted", "compressed"),
+    [
+        ("gzip", True),
+        ("GZIP", True),
+        ("deflate, gzip;q=1.0, *;q=0.5", True),
+        ("gzip;q=0.001", True),
+        ("*", True),
+        ("gzip;q=0", False),
+        ("gzip; q=0.000", False),
+        ("*;q=0", False),
+        ("*;q=0, gzip", True),
+        ("gzip;q=0, *", False),
+        ("identity", False),
+        ("deflate, br", False),
+        ("xgzip", False),
+        ("", False),
+    ],
+)
+def test_gzip_is_negotiated(port: int, accepted: str, compressed: bool) -> None:
+    """The answer is compressed for who takes gzip, and for nobody who refuses it."""
+    _, headers, body = get(port, headers={"Accept-Encoding": accepted})
+    assert headers["Content-Encoding"] == ("gzip" if compressed else None)
+    assert "Accept-Encoding" in headers["Vary"]
+    text = gzip.decompress(body) if compressed else body
+    assert b'uwsgi_up{server="minified"} 1.0\n' in text
+
+
+def test_every_captured_document_at_once() -> None:
+    """A scrape of every kind of server there is parses, and each is up."""
+    with serving(*map(replayed, NAMES)) as port:
+        body = get(port)[2].decode()
+    up = next(family for family in parse_text(body) if family.name == "uwsgi_up").samples
+    assert {sample.labels["server"]: sample.value for sample in up} == dict.fromkeys(NAMES, 1.0)
+
+
+@pytest.mark.parametrize("granted", ["0.4", "0.5"])
+def test_a_scrape_ends_within_the_time_granted(granted: str) -> None:
+    """A server that never answers is down when the scrape's time is up, and the others have all their figures."""
+    with (
+        bad_servers.accepts_and_never_writes("unix") as silent,
+        bad_servers.answers("unix", document("minified")) as well,
+        serving(config.server(silent, name="silent", timeout=0.8), f"well={well}") as port,
+    ):
+        status, _, body = get(port, headers={"X-Prometheus-Scrape-Timeout-Seconds": granted})
+        page = get(port, "/")[2].decode()
+    text = body.decode()
+    assert status == 200
+    assert 'uwsgi_up{server="silent"} 0.0\n' in text
+    assert 'uwsgi_up{server="well"} 1.0\n' in text
+    assert 'uwsgi_threads_configured{server="well"} 4.0\n' in text
+    told = {line.partition("{")[0] for line in text.splitlines() if 'server="silent"' in line}
+    assert {name for name in told if not name.startswith("uwsgi_exporter_")} == {"uwsgi_up"}
+    assert "no whole answer within 0.8 s" in page
+
+
+@pytest.mark.parametrize("granted", ["", "soon", "-1", "0", "nan", "inf", "1e400", "1e-320", "0x10", "10, 20"])
+def test_any_time_granted(port: int, granted: str) -> None:
+    """Whatever stands in the scrape's timeout, the scrape is answered."""
+    status, _, body = get(port, headers={"X-Prometheus-Scrape-Timeout-Seconds": granted})
+    assert status == 200
+    assert b"uwsgi_up" in body
+
+
+def test_no_server_at_all() -> None:
+    """Without servers the exporter's own metrics are there, and the page says so."""
+    with serving() as port:
+        assert b"uwsgi_exporter_build_info" in get(port)[2]
+        assert b"No server yet" in get(port, "/")[2]
+
+
+@pytest.mark.parametrize("path", ["/-/healthy", "/-/ready"])
+def test_probes(path: str) -> None:
+    """The probes answer for the exporter, and ask no server."""
+    with bad_servers.accepts_and_never_writes("unix") as silent, serving(silent) as port:
+        assert get(port, path)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nowhere", 404),
+        ("GET", "/metrics/../../etc/passwd", 404),
+        ("GET", "//", 404),
+        ("POST", "/metrics", 405),
+        ("DELETE", "/", 405),
+        ("HEAD", "/metrics", 200),
+        ("HEAD", "/", 200),
+        ("GET", "/metrics?x=1", 200),
+    ],
+)
+def test_other_requests(port: int, method: str, path: str, status: int) -> None:
+    """There is nothing else, and nothing can be changed."""
+    seen, headers, body = get(port, path, method=method)
+    assert seen == status
+    if method == "HEAD":
+        assert body == b""
+        assert int(headers["Content-Length"]) > 100
+
+
+def test_the_page_names_servers_and_reasons() -> None:
+    """The page tells which servers are there, in what state, and what is not known and why."""
+    with serving(replayed("no_cores"), "gone=/nowhere/stats", replayed("emperor"), replayed("router_http")) as port:
+        status, headers, body = get(port, "/")
+    page = body.decode()
+    assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert "4 servers, 1 that cannot be read" in page
+    assert "no such file" in page
+    assert "stats-no-cores" in page
+    assert "emperor: 2 vassals" in page
+    assert 'href="/metrics"' in page
+
+
+def test_the_page_escapes_what_is_not_its_own() -> None:
+    """Names, addresses and messages are text on the page, whatever is in them, and no script may run at all."""
+    script = "<script>alert(1)</script>"
+    evil = document("minified").replace(b"/run/uwsgi/app", script.encode()).replace(b"2.0.31", b"<img src=x>")
+    with bad_servers.answers("unix", evil) as address:
+        servers = [config.server(address, name='x&"<b>=y'), config.server(f"/nowhere/{script}")]
+        with serving(*servers) as port:
+            _, headers, body = get(port, "/")
+    page = body.decode()
+    assert "<script" not in page
+    assert "<img" not in page
+    assert "<b>=" not in page
+    assert "&lt;script&gt;" in page
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+
+
+def test_a_name_that_is_no_utf8(tmp_path: Path) -> None:
+    """A socket whose name is no UTF-8 has its metrics and its row on the page."""
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.json")
+    Path(path).write_bytes(document("minified"))
+    with serving(config.server(f"file://{path}"), config.server("/nowhere/\udcff")) as port:
+        assert get(port, "/")[0] == 200
+        assert rb'uwsgi_up{server="caf\\udce9"} 1.0' in get(port)[2]
+        assert get(port, headers={"Accept": OPENMETRICS})[0] == 200
+
+
+def test_promtool_accepts_the_answer() -> None:
+    """Prometheus' own linter finds nothing wrong in what is served."""
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed: apt-get install prometheus")
+    with serving(replayed("threads_4x8_busy"), replayed("metrics"), "gone=/nowhere/stats") as port:
+        body = get(port)[2]
+    ran = subprocess.run([promtool, "check", "metrics"], input=body, capture_output=True, check=False)
+    assert (ran.returncode, ran.stdout.decode(), ran.stderr.decode()) == (0, "", "")
