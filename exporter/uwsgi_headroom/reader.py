@@ -15,8 +15,7 @@ from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.reading import Reading
 
 FRESH_SECONDS = 0.1
-"""What a read brought answers whoever asks until it is this old: twenty scrapers at once cost a server one read,
-and no more if it fails."""
+"""A reading younger than this answers whoever asks: twenty scrapers at once cost a server one read."""
 
 TIMEOUT_SECONDS = 5.0
 """uWSGI's master is deaf for a second after it ends a worker, and for two in its fork bomb guard; a shorter wait
@@ -62,14 +61,13 @@ class Reader:
         self._record = record
         self._host = Host(cpu_residency, self._clock.monotonic)
         self._in_flight: asyncio.Task[Reading | ReadError] | None = None
-        self._ended = float("-inf")
 
     async def read(self, *, timeout: float | None = None) -> Reading | ReadError:
-        """A reading, or why there is none: the last if that is not FRESH_SECONDS old, the one under way, or a new one.
+        """A reading at most FRESH_SECONDS old (the last one, the one under way, or a new one), or why there is none.
 
         Waits at most `timeout` seconds; the read itself goes on to its own deadline for whoever else waits for it.
         """
-        if self.outcome is not None and self._clock.monotonic() - self._ended < FRESH_SECONDS:
+        if isinstance(self.outcome, Reading) and self._clock.monotonic() - self.outcome.at < FRESH_SECONDS:
             return self.outcome
         if self._in_flight is None:
             self._in_flight = asyncio.create_task(self._read(), name=f"read {self.name}")
@@ -98,9 +96,8 @@ class Reader:
             _log.error("internal error", extra={"fields": {"server": self.name}}, exc_info=True)
         finally:
             self._in_flight = None
-        self._ended = outcome.at if isinstance(outcome, Reading) else self._clock.monotonic()
         self._note(outcome)
-        self._record(self._ended, outcome)
+        self._record(self._clock.monotonic(), outcome)
         self.outcome = outcome
         return outcome
 
