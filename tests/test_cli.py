@@ -90,31 +90,32 @@ def test_a_mistake_prints_no_traceback() -> None:
     assert "Traceback" not in ran.stderr
 
 
-def _line(style: logs.Format, capsys: pytest.CaptureFixture[str], **fields: object) -> str:
+def _line(style: logs.Format, capfd: pytest.CaptureFixture[str], **fields: object) -> str:
     before = logging.getLogger().handlers[:]
     try:
         logs.configure("info", style)
         logging.getLogger("uwsgi_headroom.test").warning("it is so", extra={"fields": fields})
+        logging.getLogger().handlers[0].flush()
     finally:
         logging.getLogger().handlers[:] = before
-    return capsys.readouterr().err
+    return capfd.readouterr().err
 
 
 HOSTILE = {"a": 'x "y"\nlevel=info', "b": "", "c": "=", "d": "\x1b[31m", "e": "caf\udce9", "f": "🦄", "g": None}
 
 
-def test_a_logfmt_line_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_logfmt_line_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     """Whatever a value holds, its line is one line, and nothing in it can pass for another field."""
-    line = _line("logfmt", capsys, **{key: value for key, value in HOSTILE.items() if key != "e"})
+    line = _line("logfmt", capfd, **{key: value for key, value in HOSTILE.items() if key != "e"})
     assert line.count("\n") == 1
     assert "\x1b" not in line
     assert line.count(" level=") == 1
     assert 'msg="it is so" a="x \\"y\\"\\nlevel=info" b="" c="="' in line
 
 
-def test_a_json_line_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_json_line_is_one_object(capfd: pytest.CaptureFixture[str]) -> None:
     """A JSON line is one object with the same fields."""
-    line = _line("json", capsys, **HOSTILE)
+    line = _line("json", capfd, **HOSTILE)
     assert line.count("\n") == 1
     told = json.loads(line)
     assert (told["level"], told["msg"]) == ("warning", "it is so")
