@@ -8,8 +8,9 @@ import socket
 import ssl
 import stat
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from uwsgi_headroom.errors import Reason, SourceError
 from uwsgi_headroom.source.address import Tcp, Unix
@@ -31,6 +32,9 @@ class TlsTo:
 
     context: ssl.SSLContext
     host: str
+
+
+_AddressInfo = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ async def connect_tcp(host: str, port: int) -> socket.socket:
     """Connect to the first address of `host` that answers. Raises OSError."""
     loop = asyncio.get_running_loop()
     failure: OSError | None = None
-    for family, kind, protocol, _name, sockaddr in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+    for family, kind, protocol, _name, sockaddr in await _addresses(host, port):
         sock = socket.socket(family, kind, protocol)
         try:
             sock.setblocking(False)
@@ -99,6 +103,14 @@ async def connect_tcp(host: str, port: int) -> socket.socket:
             sock.close()
             raise
     raise failure or OSError(f"no address for {host}")
+
+
+async def _addresses(host: str, port: int) -> Sequence[_AddressInfo]:
+    try:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        # A resolver may hang for half a minute in one of the few threads there are; a number must not wait for one.
+        return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
 async def receive(sock: socket.socket, size_cap: int, *, send: bytes = b"", tls: TlsTo | None = None) -> bytes:
