@@ -92,7 +92,6 @@ def test_a_mistake_prints_no_traceback() -> None:
 
 def _line(style: logs.Format, capfd: pytest.CaptureFixture[str], **fields: object) -> str:
     before = logging.getLogger().handlers[:]
-    told = ""
     try:
         logs.configure("info", style)
         logging.getLogger("uwsgi_headroom.test").warning("it is so", extra={"fields": fields})
