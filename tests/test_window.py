@@ -9,7 +9,8 @@ import pytest
 
 from tests.scenes import Server
 from uwsgi_headroom import window as module
-from uwsgi_headroom.integrals import Integrals, Totals, WorkerTotals
+from uwsgi_headroom.integrals import Integrals
+from uwsgi_headroom.totals import Totals, WorkerTotals
 from uwsgi_headroom.window import HISTORY_SECONDS, History
 
 

@@ -16,7 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from dataclasses import dataclass
 
-from uwsgi_headroom.integrals import Totals, WorkerTotals
+from uwsgi_headroom.totals import Totals, WorkerTotals
 
 HISTORY_SECONDS = 3600
 ROW_SECONDS = 1.0

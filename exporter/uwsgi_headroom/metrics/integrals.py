@@ -8,9 +8,9 @@ from itertools import accumulate
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
-from uwsgi_headroom.integrals import OCCUPANCY_BOUNDS
 from uwsgi_headroom.metrics.family import counter, label_set
 from uwsgi_headroom.metrics.subject import Scrape
+from uwsgi_headroom.totals import OCCUPANCY_BOUNDS
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
