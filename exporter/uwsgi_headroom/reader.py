@@ -61,6 +61,7 @@ class Reader:
         self._record = record
         self._host = Host(cpu_residency, self._clock.monotonic)
         self._in_flight: asyncio.Task[Reading | ReadError] | None = None
+        self._closed = False
 
     async def read(self, *, timeout: float | None = None) -> Reading | ReadError:
         """A reading at most FRESH_SECONDS old (the last one, the one under way, or a new one), or why there is none.
@@ -69,6 +70,8 @@ class Reader:
         """
         if isinstance(self.outcome, Reading) and self._clock.monotonic() - self.outcome.at < FRESH_SECONDS:
             return self.outcome
+        if self._closed:
+            return SourceError("unreachable", "the exporter is stopping")
         if self._in_flight is None:
             self._in_flight = asyncio.create_task(self._read(), name=f"read {self.name}")
         task = self._in_flight
@@ -80,7 +83,8 @@ class Reader:
         return task.result()
 
     async def close(self) -> None:
-        """End the read in flight, if any, and close its connection."""
+        """End the read in flight, if any, close its connection, and begin no other."""
+        self._closed = True
         if self._in_flight is not None:
             self._in_flight.cancel()
             await asyncio.wait({self._in_flight})
