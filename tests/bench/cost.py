@@ -115,8 +115,8 @@ def cpu_table(seconds: float, count: int) -> None:
             extra, extra_doubt = spread([late.master - early.master for early, late in runs])
             print(
                 f"| {samples:g} | {taken:.1f} "
-                f"| {ours:.2%} ± {doubt:.2%} | {target:.0%} | {mark(ours <= target if reached else None)} | {without:.3%} | "
-                f"{beside:.3%} | {extra:.3%} ± {extra_doubt:.3%} | {MASTER_TARGET:.1%} | "
+                f"| {ours:.2%} ± {doubt:.2%} | {target:.0%} | {mark(ours <= target if reached else None)} "
+                f"| {without:.3%} | {beside:.3%} | {extra:.3%} ± {extra_doubt:.3%} | {MASTER_TARGET:.1%} | "
                 f"{mark(extra <= MASTER_TARGET if reached else None)} |",
                 flush=True,
             )
