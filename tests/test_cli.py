@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.exporter import run
-from tests.real import wait_until
 from uwsgi_headroom import __version__, cli, logs
 
 
@@ -91,22 +90,15 @@ def test_a_mistake_prints_no_traceback() -> None:
     assert "Traceback" not in ran.stderr
 
 
-def _line(style: str, capfd: pytest.CaptureFixture[str], **fields: object) -> str:
+def _line(style: logs.Format, capfd: pytest.CaptureFixture[str], **fields: object) -> str:
     before = logging.getLogger().handlers[:]
-    told = ""
     try:
         logs.configure("info", style)
         logging.getLogger("uwsgi_headroom.test").warning("it is so", extra={"fields": fields})
-
-        def there() -> bool:
-            nonlocal told
-            told += capfd.readouterr().err
-            return told.endswith("\n")
-
-        wait_until(there, what="the line, which a thread writes")
+        logging.getLogger().handlers[0].flush()
     finally:
         logging.getLogger().handlers[:] = before
-    return told
+    return capfd.readouterr().err
 
 
 HOSTILE = {"a": 'x "y"\nlevel=info', "b": "", "c": "=", "d": "\x1b[31m", "e": "caf\udce9", "f": "🦄", "g": None}

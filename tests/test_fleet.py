@@ -171,3 +171,32 @@ def test_no_server_at_all() -> None:
     fleet = Fleet([])
     assert asyncio.run(fleet.look()) == []
     asyncio.run(fleet.close())
+
+
+def test_askers_are_answered_in_turn() -> None:
+    """Between any two answers the event loop looks at its sockets: a crowd of scrapers must not stall a read."""
+    with bad_servers.answers("unix", document("minified")) as address:
+
+        async def look() -> list[int]:
+            fleet = Fleet([config.server(address)])
+            turns = 0
+
+            async def count() -> None:
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            async def ask() -> int:
+                await fleet.look()
+                return turns
+
+            counting = asyncio.create_task(count())
+            try:
+                return list(await asyncio.gather(*(ask() for _ in range(20))))
+            finally:
+                counting.cancel()
+                await fleet.close()
+
+        answered_at = asyncio.run(look())
+    assert len(set(answered_at)) == 20

@@ -9,10 +9,11 @@ from dataclasses import replace
 import pytest
 
 from tests.scenes import EPOCH, Server, emperor, router
-from uwsgi_headroom.integrals import OCCUPANCY_BOUNDS, Integrals, Totals, is_reload
+from uwsgi_headroom.integrals import Integrals, is_reload
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.totals import OCCUPANCY_BOUNDS, Totals
 
 STEP = 1.0
 """The longest step that these tests allow between samples."""

@@ -16,6 +16,7 @@ import json
 import os
 import random
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -321,6 +322,34 @@ def test_a_held_master_respawns_when_it_is_let_go(server: real.Uwsgi, let_go: Ca
         is_respawned = order_respawn(server, worker)
         let_go(running)
         real.wait_until(is_respawned, RESPAWN_SECONDS + SLACK_SECONDS, "the worker's respawn")
+
+
+def test_more_connections_than_descriptors(server: real.Uwsgi) -> None:
+    """Connections that say nothing take no more than their part of what may be open: no read fails for want of it, and
+    nothing is logged without end."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+    with tempfile.TemporaryFile() as log, exporter(server.stats, stderr=log.fileno()) as running:
+        resource.prlimit(running.pid, resource.RLIMIT_NOFILE, (1024, 1024))
+        with contextlib.ExitStack() as stack:
+            for _ in range(1500):
+                client = stack.enter_context(socket.socket())
+                client.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    client.connect(("127.0.0.1", running.port))
+            time.sleep(1)
+        real.wait_until(lambda: not is_refused(running), OUTCOME_SECONDS, "the exporter to answer again")
+        failures = re.findall(r"^uwsgi_exporter_read_errors_total{.*} (.+)$", running.get(), re.MULTILINE)
+        assert set(failures) == {"0.0"}
+        assert os.fstat(log.fileno()).st_size < 4096
+
+
+def is_refused(running: Exporter) -> bool:
+    try:
+        running.get("/-/healthy", timeout=2)
+    except OSError:
+        return True
+    return False
 
 
 def test_a_log_that_nobody_reads(server: real.Uwsgi) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.scenes import Server
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.sampler import BUDGET, JITTER, RETRY_SECONDS, Pace, sample
+from uwsgi_headroom.sampler import BUDGET, JITTER, Pace, sample
 
 DOWN = ReadError("refused", "connection refused")
 
@@ -90,13 +90,13 @@ class TestBudget:
             pace.pause(read(0.001))
         assert pace.interval == pytest.approx(0.2)
 
-    def test_stretches_no_further_than_the_longest_retry(self) -> None:
-        """A server that takes for ever is still looked at; the duty then says that it is above the budget."""
+    def test_stretches_as_far_as_the_budget_wants(self) -> None:
+        """A server that takes for ever is looked at so seldom that it keeps to the budget, too."""
         pace = Pace(5, middle)
         for _ in range(20):
             pace.pause(read(3.0))
-        assert pace.interval == RETRY_SECONDS[1]
-        assert pace.duty == pytest.approx(0.2)
+        assert pace.interval == pytest.approx(300.0)
+        assert pace.duty == pytest.approx(0.01)
 
     @pytest.mark.parametrize("seconds", [0.15, 0.5, 4.0])
     def test_slow_read_is_followed_by_as_long_a_rest(self, seconds: float) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from array import array
 from dataclasses import replace
 
 import pytest
 
 from tests.scenes import Server
 from uwsgi_headroom import window as module
-from uwsgi_headroom.integrals import Integrals, Totals, WorkerTotals
+from uwsgi_headroom.integrals import Integrals
+from uwsgi_headroom.totals import Totals, WorkerTotals
 from uwsgi_headroom.window import HISTORY_SECONDS, History
 
 
@@ -362,9 +362,8 @@ def test_rows_cost_what_the_module_says() -> None:
     """The docstring's bytes a worker are those of the array, and of an hour of them."""
     history = history_of((0.0, Totals(workers=[WorkerTotals() for _ in range(64)])))
     without = history_of((0.0, Totals()))
-    row, empty = history._rows[0], without._rows[0]
-    assert isinstance(row, array)
-    each = (len(row) - len(empty)) * row.itemsize / 64
+    pairs = zip(history._rows[0], without._rows[0], strict=True)
+    each = sum((len(columns) - len(empty)) * columns.itemsize for columns, empty in pairs) / 64
     said = re.search(
         r"takes (\d+) bytes a worker: (\d+) kB a worker for the hour", " ".join((module.__doc__ or "").split())
     )

@@ -1,6 +1,6 @@
 """A window ends with the totals that are exported beside it."""
 
-from uwsgi_headroom.integrals import Totals, WorkerTotals
+from uwsgi_headroom.totals import Totals, WorkerTotals
 from uwsgi_headroom.window import History
 
 

@@ -23,6 +23,7 @@ from uwsgi_headroom.errors import ConfigError, HeadroomError, ReadError
 from uwsgi_headroom.fleet import Fleet
 from uwsgi_headroom.watch import Watch
 from uwsgi_headroom.web.app import application
+from uwsgi_headroom.web.connections import BACKLOG, Bounded
 from uwsgi_headroom.window import HISTORY_SECONDS
 
 _COMMANDS = ("serve", "check", "discover")
@@ -150,6 +151,8 @@ async def run(fleet: Fleet, sockets: list[socket.socket]) -> None:
         uvicorn.Config(
             application(fleet),
             loop="asyncio",
+            http=Bounded,
+            backlog=BACKLOG,
             ws="none",
             lifespan="off",
             access_log=False,
@@ -212,8 +215,8 @@ def _listen(host: str, port: int) -> socket.socket:
         if host and ":" not in host:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         if not host and socket.has_dualstack_ipv6():
-            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=128)
-        return socket.create_server((host, port), family=family, backlog=128)
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG)
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         what = "is taken by another program" if error.errno == 98 else f"cannot be listened on ({error.strerror})"
         raise ConfigError(f"{host or '*'}:{port} {what}; choose another with --web.listen-address HOST:PORT") from None

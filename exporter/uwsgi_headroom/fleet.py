@@ -41,6 +41,7 @@ class Fleet:
         self._globs = [it for it in servers if it.address is None]
         self._found: dict[str, _Found] = {}
         self._globbed_at = float("-inf")
+        self._turn = asyncio.Lock()
 
     def watches(self) -> list[Watch]:
         """Every server, in the order of the configuration; globs are looked up again now and then."""
@@ -51,9 +52,15 @@ class Fleet:
         return self._named + [found.watch for _, found in sorted(self._found.items())]
 
     async def look(self, timeout: float | None = None) -> list[Subject]:
-        """Read every server, all at once, each within `timeout` seconds."""
+        """Read every server, all at once, each within `timeout` seconds.
+
+        Whoever asks is answered in turn: making an answer of hundreds of workers takes a while, and a hundred askers in
+        a row would keep the event loop from reads in flight for longer than the deadline.
+        """
         watches = self.watches()
         outcomes = await asyncio.gather(*(watch.reader.read(timeout=timeout) for watch in watches))
+        async with self._turn:
+            await asyncio.sleep(0)  # the event loop's own turn
         return [
             Subject(
                 name=watch.name,

@@ -16,62 +16,14 @@ any interval, take rates of them. Rules that live here:
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, field
 
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Snapshot, Worker
-
-OCCUPANCY_BOUNDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1.0)
-"""Upper bounds of the histogram of busy / available threads; 0.99 sets "all of them" apart from "nearly all"."""
+from uwsgi_headroom.totals import OCCUPANCY_BOUNDS, Totals, WorkerTotals
 
 LARGEST_RACE = 16
 """Requests by which a worker's own count may fall for want of a lock; one or two are what has been thought possible."""
-
-
-@dataclass(slots=True)
-class WorkerTotals:
-    """One worker slot since the exporter's first sample of it. Counts, and times in seconds.
-
-    busy_seconds: over all its threads; up_seconds: time it accepted requests; resident_bytes alone is a level, the
-    latest. residency: CPU seconds by CPU. None where uWSGI or the kernel never said. running_time_since and cpu_since:
-    the monotonic instants from which on they have always said; None while they do not.
-    """
-
-    requests: int = 0
-    static_requests: int = 0
-    running_time: float | None = None
-    busy_seconds: float | None = None
-    up_seconds: float = 0.0
-    cpu_seconds: float | None = None
-    resident_bytes: int | None = None
-    running_time_since: float | None = None
-    cpu_since: float | None = None
-    exceptions: int = 0
-    harakiris: int = 0
-    respawns: int = 0
-    residency: dict[int, float] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Totals:
-    """One server since the exporter's first attempt to read it.
-
-    observed_seconds is covered by samples and gap_seconds is not; together they are all the time since. full_seconds:
-    every available thread was busy. workers and sockets are those that uWSGI lists now. occupancy counts samples by
-    `OCCUPANCY_BOUNDS`, the last one those above all. queue_since: from when on a queue has always been measured.
-    """
-
-    samples: int = 0
-    observed_seconds: float = 0.0
-    gap_seconds: float = 0.0
-    full_seconds: float = 0.0
-    reloads: int = 0
-    occupancy: list[int] = field(default_factory=lambda: [0] * (len(OCCUPANCY_BOUNDS) + 1))
-    occupancy_sum: float = 0.0
-    workers: list[WorkerTotals] = field(default_factory=list)
-    queue_seconds: dict[str, float] = field(default_factory=dict)
-    queue_since: dict[str, float] = field(default_factory=dict)
 
 
 class Integrals:

@@ -7,7 +7,6 @@ master waits for. So a thread of its own writes, and what it cannot keep up with
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import json
 import logging
@@ -40,11 +39,9 @@ class _Background(logging.Handler):
     def __init__(self, descriptor: int) -> None:
         super().__init__()
         self._descriptor = descriptor
-        self._lines: queue.Queue[bytes | None] = queue.Queue(_LINES_WAITING)
+        self._lines: queue.Queue[bytes | threading.Event] = queue.Queue(_LINES_WAITING)
         self._dropped = 0
-        self._writer = threading.Thread(target=self._write, name="log", daemon=True)
-        self._writer.start()
-        atexit.register(self._finish)
+        threading.Thread(target=self._write, name="log", daemon=True).start()
 
     def emit(self, record: logging.LogRecord) -> None:
         if self._dropped:
@@ -55,18 +52,23 @@ class _Background(logging.Handler):
         except Exception:  # noqa: BLE001 - the queue is full, or the line cannot be made: neither is the caller's trouble
             self._dropped += 1
 
+    def flush(self) -> None:
+        """Wait until the lines are out, for a second at most. `logging` itself calls this at the program's end."""
+        out = threading.Event()
+        with contextlib.suppress(queue.Full):
+            self._lines.put(out, timeout=_LAST_WORDS_SECONDS)
+            out.wait(_LAST_WORDS_SECONDS)
+
     def _write(self) -> None:
-        while (line := self._lines.get()) is not None:
+        while True:
+            line = self._lines.get()
+            if isinstance(line, threading.Event):
+                line.set()
+                continue
             # Not through sys.stderr: at the program's end Python itself waits for whoever is writing there.
             with contextlib.suppress(OSError):  # whoever read it is gone
                 while line:
                     line = line[os.write(self._descriptor, line) :]
-
-    def _finish(self) -> None:
-        """Let the last lines out."""
-        with contextlib.suppress(queue.Full):
-            self._lines.put(None, timeout=_LAST_WORDS_SECONDS)
-            self._writer.join(_LAST_WORDS_SECONDS)
 
 
 class _Formatter(logging.Formatter):

@@ -42,7 +42,7 @@ class Pace:
     @property
     def interval(self) -> float:
         """Mean seconds from one sample to the next: as wanted, or as the budget allows."""
-        return min(max(self._wanted, self._read_seconds / BUDGET), RETRY_SECONDS[1])
+        return max(self._wanted, self._read_seconds / BUDGET)
 
     @property
     def duty(self) -> float:

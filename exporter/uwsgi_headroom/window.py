@@ -1,8 +1,9 @@
 """Totals to windows: what happened in the last N seconds, whoever asks and whenever.
 
-A history keeps one row a second for an hour. A row holds every total as a fixed-point number modulo 2**32, so that the
-difference of any two rows is exact (to a count, or to 0.1 ms) and a window costs two rows however long it is. A row
-takes 28 bytes a worker: 101 kB a worker for the hour.
+A history keeps one row a second for an hour, so a window costs two rows however long it is. What can grow without
+bound within an hour (thread time, queue time) is kept as doubles; counts, and times that one process cannot outrun, as
+numbers modulo 2**32 (of 0.1 ms), whose differences are exact. A row takes 40 bytes a worker: 144 kB a worker for the
+hour.
 
 A window ends with the latest sample, not with the latest row: it is then over the same data as the totals that are
 exported beside it, and the two agree.
@@ -15,16 +16,19 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from dataclasses import dataclass
 
-from uwsgi_headroom.integrals import Totals, WorkerTotals
+from uwsgi_headroom.totals import Totals, WorkerTotals
 
 HISTORY_SECONDS = 3600
 ROW_SECONDS = 1.0
 
-_TICKS = 10_000  # a second; a window may so hold 119 hours of thread time
+_TICKS = 10_000  # a second: a process may so use 119 CPUs for an hour
 _MODULO = 2**32
-_PAGE = 1024  # bytes; resident memory up to 4 TiB
-_SERVER_COLUMNS = 7  # then one a socket, then _WORKER_COLUMNS a worker
-_WORKER_COLUMNS = 7
+_PAGE = 1024  # bytes: resident memory up to 4 TiB
+_SERVER_COUNTS, _WORKER_COUNTS = 4, 6
+_SERVER_TIMES, _WORKER_TIMES = 3, 2  # and one a socket, between the server's and the workers'
+
+_Row = tuple["array[int]", "array[float]"]
+"""Counts and times: first the server's, then each worker's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,7 @@ class WorkerWindow:
     busy_seconds: float | None
     up_seconds: float
     cpu_seconds: float | None
+    respawns: int
     resident_bytes: int | None
     resident_growth: int | None
 
@@ -73,7 +78,7 @@ class History:
 
     def __init__(self) -> None:
         self._times: deque[float] = deque(maxlen=HISTORY_SECONDS)
-        self._rows: deque[array[int]] = deque(maxlen=HISTORY_SECONDS)
+        self._rows: deque[_Row] = deque(maxlen=HISTORY_SECONDS)
         self._shape: tuple[object, ...] = ()
         self._latest_at = 0.0
         self._latest = Totals()
@@ -106,57 +111,59 @@ class History:
             return None
         return self._between(first, _row(self._latest) if until is None else self._rows[rows - 1], end, seconds)
 
-    def _between(self, first: int, end: array[int], until: float, asked: float) -> Window:
+    def _between(self, first: int, end: _Row, until: float, asked: float) -> Window:
         start, at = self._rows[first], self._times[first]
-        grown = [(late - early) % _MODULO for early, late in zip(start, end, strict=True)]
-        observed, full, gap, reloads, exceptions, harakiris, respawns = grown[:_SERVER_COLUMNS]
-        sockets = list(self._latest.queue_seconds)
-        workers_from = _SERVER_COLUMNS + len(sockets)
-        queues = zip(sockets, grown[_SERVER_COLUMNS:workers_from], strict=True)
+        counts = [(late - early) % _MODULO for early, late in zip(start[0], end[0], strict=True)]
+        times = [late - early for early, late in zip(start[1], end[1], strict=True)]
+        reloads, exceptions, harakiris, respawns = counts[:_SERVER_COUNTS]
+        observed, full, gap = times[:_SERVER_TIMES]
+        sockets = self._latest.queue_seconds
         workers = []
         for index, totals in enumerate(self._latest.workers):
-            column = workers_from + index * _WORKER_COLUMNS
-            columns = grown[column : column + _WORKER_COLUMNS]
-            workers.append(_worker(index + 1, at, totals, columns, start[column + 6], end[column + 6]))
+            count = _SERVER_COUNTS + index * _WORKER_COUNTS
+            time = _SERVER_TIMES + len(sockets) + index * _WORKER_TIMES
+            grown = counts[count : count + _WORKER_COUNTS]
+            memory = start[0][count + _WORKER_COUNTS - 1], end[0][count + _WORKER_COUNTS - 1]
+            workers.append(_worker(index + 1, at, totals, grown, times[time : time + _WORKER_TIMES], memory))
         return Window(
             asked=asked,
             seconds=until - at,
-            observed_seconds=observed / _TICKS,
-            full_seconds=full / _TICKS,
-            gap_seconds=gap / _TICKS,
+            observed_seconds=observed,
+            full_seconds=full,
+            gap_seconds=gap,
             reloads=reloads,
             exceptions=exceptions,
             harakiris=harakiris,
             respawns=respawns,
             workers=tuple(workers),
             queue_seconds={
-                name: area / _TICKS for name, area in queues if _covers(self._latest.queue_since.get(name), at)
+                name: area
+                for name, area in zip(sockets, times[_SERVER_TIMES:], strict=False)
+                if _covers(self._latest.queue_since.get(name), at)
             },
         )
 
 
-def _row(totals: Totals) -> array[int]:
-    columns = [
-        round(totals.observed_seconds * _TICKS),
-        round(totals.full_seconds * _TICKS),
-        round(totals.gap_seconds * _TICKS),
+def _row(totals: Totals) -> _Row:
+    workers = totals.workers
+    counts = [
         totals.reloads,
-        sum(worker.exceptions for worker in totals.workers),
-        sum(worker.harakiris for worker in totals.workers),
-        sum(worker.respawns for worker in totals.workers),
+        sum(worker.exceptions for worker in workers),
+        sum(worker.harakiris for worker in workers),
+        sum(worker.respawns for worker in workers),
     ]
-    columns += [round(area * _TICKS) for area in totals.queue_seconds.values()]
-    for worker in totals.workers:
-        columns += (
+    times = [totals.observed_seconds, totals.full_seconds, totals.gap_seconds, *totals.queue_seconds.values()]
+    for worker in workers:
+        counts += (
             worker.requests,
             worker.static_requests,
-            round((worker.running_time or 0.0) * _TICKS),
-            round((worker.busy_seconds or 0.0) * _TICKS),
+            worker.respawns,
             round(worker.up_seconds * _TICKS),
             round((worker.cpu_seconds or 0.0) * _TICKS),
             (worker.resident_bytes or 0) // _PAGE,
         )
-    return array("I", (value % _MODULO for value in columns))
+        times += (worker.running_time or 0.0, worker.busy_seconds or 0.0)
+    return array("I", (count % _MODULO for count in counts)), array("d", times)
 
 
 def _covers(since: float | None, start: float) -> bool:
@@ -165,17 +172,25 @@ def _covers(since: float | None, start: float) -> bool:
 
 
 def _worker(
-    worker_id: int, start: float, totals: WorkerTotals, grown: list[int], early: int, late: int
+    worker_id: int,
+    start: float,
+    totals: WorkerTotals,
+    counts: list[int],
+    times: list[float],
+    memory: tuple[int, int],
 ) -> WorkerWindow:
-    requests, static_requests, running, busy, up, cpu, _ = grown
+    requests, static_requests, respawns, up, cpu, _ = counts
+    running, busy = times
+    early, late = memory
     return WorkerWindow(
         worker_id=worker_id,
         requests=requests,
         static_requests=static_requests,
-        running_time=running / _TICKS if _covers(totals.running_time_since, start) else None,
-        busy_seconds=None if totals.busy_seconds is None else busy / _TICKS,
+        running_time=running if _covers(totals.running_time_since, start) else None,
+        busy_seconds=None if totals.busy_seconds is None else busy,
         up_seconds=up / _TICKS,
         cpu_seconds=None if totals.cpu_seconds is None or not _covers(totals.cpu_since, start) else cpu / _TICKS,
+        respawns=respawns,
         resident_bytes=late * _PAGE or None,
         resident_growth=(late - early) * _PAGE if early and late else None,
     )

@@ -17,7 +17,6 @@ from tests.scenes import Server, emperor, reading, router
 from uwsgi_headroom.analysis.figures import figures
 from uwsgi_headroom.analysis.littles_law import total
 from uwsgi_headroom.errors import ReadError
-from uwsgi_headroom.integrals import Totals
 from uwsgi_headroom.kernel.backlogs import Backlog
 from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.processes import WorkerProcess
@@ -26,6 +25,7 @@ from uwsgi_headroom.metrics import window as windows
 from uwsgi_headroom.reading import HostFacts, Reading
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.server import STATES, Socket, Worker
+from uwsgi_headroom.totals import Totals
 from uwsgi_headroom.watch import Watch
 
 BIG = 2**63 - 1

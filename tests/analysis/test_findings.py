@@ -132,11 +132,15 @@ def test_a_queue_that_cannot_be_measured_is_said() -> None:
 
 
 def test_harakiri_and_respawns() -> None:
-    """One harakiri is a warning; respawns all over are critical; a full reload is neither."""
+    """One harakiri is a warning; one slot respawned again and again is critical; a reload or scaling up is neither."""
     assert found(replace(idle(), harakiris=1, respawns=1)).keys() == {"harakiri"}
-    loop = found(replace(idle(), respawns=12))
-    assert loop["respawn_loop"].severity == "critical"
-    assert found(replace(idle(), respawns=12, reloads=1)) == {}
+    again = replace(idle().workers[2], respawns=3)
+    loop = replace(idle(), respawns=3, workers=(*idle().workers[:2], again, idle().workers[3]))
+    assert found(loop)["respawn_loop"].severity == "critical"
+    assert found(loop)["respawn_loop"].title == "Worker 3 is respawned again and again."
+    assert found(replace(loop, reloads=1)) == {}
+    scaled_up = replace(idle(), respawns=4, workers=tuple(replace(it, respawns=1) for it in idle().workers))
+    assert found(scaled_up) == {}
 
 
 def test_stuck_requests() -> None:

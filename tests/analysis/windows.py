@@ -24,6 +24,7 @@ def worker(
         busy_seconds=busy,
         up_seconds=float("inf") if up is None else up,
         cpu_seconds=cpu,
+        respawns=0,
         resident_bytes=None,
         resident_growth=None,
     )

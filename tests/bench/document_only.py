@@ -14,10 +14,10 @@ import sys
 import time
 
 from uwsgi_headroom import cli, config, fleet, source, stats
-from uwsgi_headroom.integrals import Totals
 from uwsgi_headroom.metrics.subject import Subject
 from uwsgi_headroom.reading import HostFacts, Reading
 from uwsgi_headroom.sampler import Pace
+from uwsgi_headroom.totals import Totals
 
 
 class DocumentOnly(fleet.Fleet):

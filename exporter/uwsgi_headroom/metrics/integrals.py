@@ -8,9 +8,9 @@ from itertools import accumulate
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
-from uwsgi_headroom.integrals import OCCUPANCY_BOUNDS
 from uwsgi_headroom.metrics.family import counter, label_set
 from uwsgi_headroom.metrics.subject import Scrape
+from uwsgi_headroom.totals import OCCUPANCY_BOUNDS
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
@@ -76,7 +76,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
 def _occupancy(scrape: Scrape) -> Metric:
     metric = Metric(
         "uwsgi_threads_busy_ratio",
-        "Samples by busy over available threads; above 0.99 is every thread busy.",
+        "Samples by busy over available threads. Above 0.99: every thread busy, or all but one in a hundred.",
         "histogram",
     )
     for server in scrape.servers:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.errors import ReadError, Reason
-from uwsgi_headroom.integrals import Totals
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics.family import LabelSet, label_set
 from uwsgi_headroom.reading import Reading
@@ -15,6 +14,7 @@ from uwsgi_headroom.sampler import Pace
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.others import EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker
+from uwsgi_headroom.totals import Totals
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,9 @@ import socket
 import ssl
 import stat
 import struct
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from uwsgi_headroom.errors import Reason, SourceError
 from uwsgi_headroom.source.address import Tcp, Unix
@@ -19,6 +21,20 @@ _TCP_RECEIVE_BUFFER = 4 * 1024 * 1024
 
 # A UNIX listener whose backlog is full refuses at once instead of queueing the connection (connect(2), EAGAIN).
 _BACKLOG_FULL_RETRY_SECONDS = 0.02
+
+
+_CHUNK = 256 * 1024  # a UNIX socket holds 219,264 bytes: one call empties it
+
+
+@dataclass(frozen=True, slots=True)
+class TlsTo:
+    """TLS with whoever has a certificate for `host`."""
+
+    context: ssl.SSLContext
+    host: str
+
+
+_AddressInfo = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +87,7 @@ async def connect_tcp(host: str, port: int) -> socket.socket:
     """Connect to the first address of `host` that answers. Raises OSError."""
     loop = asyncio.get_running_loop()
     failure: OSError | None = None
-    for family, kind, protocol, _name, sockaddr in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+    for family, kind, protocol, _name, sockaddr in await _addresses(host, port):
         sock = socket.socket(family, kind, protocol)
         try:
             sock.setblocking(False)
@@ -89,61 +105,47 @@ async def connect_tcp(host: str, port: int) -> socket.socket:
     raise failure or OSError(f"no address for {host}")
 
 
-async def receive(
-    sock: socket.socket,
-    size_cap: int,
-    *,
-    send: bytes = b"",
-    tls: ssl.SSLContext | None = None,
-    host: str | None = None,
-) -> bytes:
+async def _addresses(host: str, port: int) -> Sequence[_AddressInfo]:
+    try:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        # A resolver may hang for half a minute in one of the few threads there are; a number must not wait for one.
+        return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+
+
+async def receive(sock: socket.socket, size_cap: int, *, send: bytes = b"", tls: TlsTo | None = None) -> bytes:
     """Send `send`, if any, and receive to the end of the stream. Raises OSError, or SourceError past `size_cap`."""
     loop = asyncio.get_running_loop()
-    transport, protocol = await loop.create_connection(
-        lambda: _ToTheEnd(size_cap, send), sock=sock, ssl=tls, server_hostname=host if tls else None
-    )
+    if tls:
+        reader, writer = await asyncio.open_connection(sock=sock, ssl=tls.context, server_hostname=tls.host)
+        try:
+            writer.write(send)
+            return await _to_the_end(lambda: reader.read(_CHUNK), size_cap)
+        finally:
+            writer.transport.abort()  # close() would wait for a peer that may never answer
+    if send:
+        await loop.sock_sendall(sock, send)
+    return await _to_the_end(lambda: loop.sock_recv(sock, _CHUNK), size_cap)
+
+
+async def _to_the_end(read: Callable[[], Awaitable[bytes]], size_cap: int) -> bytes:
+    chunks: list[bytes] = []
+    room = size_cap
     try:
-        return await protocol.received
-    finally:
-        transport.abort()  # close() would wait for a peer that may never answer
-
-
-class _ToTheEnd(asyncio.Protocol):
-    """Collects what comes until the stream ends or grows past the cap."""
-
-    def __init__(self, size_cap: int, send: bytes) -> None:
-        self.received: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._chunks: list[bytes] = []
-        self._room = size_cap
-        self._send = send
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        if self._send:
-            transport.write(self._send)
-
-    def data_received(self, data: bytes) -> None:
-        self._chunks.append(data)
-        self._room -= len(data)
-        if self._room < 0 and not self.received.done():
-            self.received.set_exception(
-                SourceError(
+        while chunk := await read():
+            chunks.append(chunk)
+            room -= len(chunk)
+            if room < 0:
+                raise SourceError(
                     "too_large",
                     "the answer is larger than the cap: raise `size_cap`, or run uWSGI with stats-no-cores",
                 )
-            )
-            self._transport.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:
+    except ConnectionResetError:
         # A reset behind a whole document is how uWSGI ends an answer to somebody who sent it bytes it did not read;
         # whether the document is whole, its decoder knows.
-        if self.received.done():
-            return
-        if exc is not None and not self._chunks:
-            self.received.set_exception(exc)
-        else:
-            self.received.set_result(b"".join(self._chunks))
+        if not chunks:
+            raise
+    return b"".join(chunks)
 
 
 def explain(error: OSError) -> SourceError:

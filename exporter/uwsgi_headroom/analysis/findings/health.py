@@ -12,7 +12,7 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Snapshot
 
 RESPAWN_LOOP = 3
-"""Respawns of one worker slot, on average, within one window."""
+"""Respawns of one worker slot within one window; cheaper mode and a reload spawn each slot once."""
 
 EXCEPTIONS = 0.01
 """Part of the requests that raise, from which it is a warning."""
@@ -24,7 +24,7 @@ GROWTH = (0.10, 16e6)
 def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
     """Findings of this module."""
     assert isinstance(reading.snapshot, Snapshot)
-    yield from _killed(figures, reading)
+    yield from _killed(figures)
     yield from _stuck(reading)
     yield from _exceptions(figures)
     yield from _growing(figures)
@@ -40,9 +40,8 @@ def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
         )
 
 
-def _killed(figures: Figures, reading: Reading) -> Iterator[Finding]:
+def _killed(figures: Figures) -> Iterator[Finding]:
     window = figures.window
-    assert isinstance(reading.snapshot, Snapshot)
     if window.harakiris:
         yield Finding(
             code="harakiri",
@@ -53,11 +52,12 @@ def _killed(figures: Figures, reading: Reading) -> Iterator[Finding]:
             change="Find the slow request in uWSGI's log; it prints its address. With `threads`, mind that all of a "
             "worker's requests die together.",
         )
-    if window.respawns >= max(RESPAWN_LOOP, len(reading.snapshot.workers)) and not window.reloads:
+    looping = [worker.worker_id for worker in window.workers if worker.respawns >= RESPAWN_LOOP + window.reloads]
+    if looping:
         yield Finding(
             code="respawn_loop",
             severity="critical",
-            title="Workers are respawned again and again.",
+            title=f"Worker {listed(looping)} is respawned again and again.",
             evidence=f"{window.respawns} respawns in {duration(window.seconds)}, {window.harakiris} by harakiri.",
             meaning="Every respawn loads the application again and loses what the worker was doing.",
             change="See uWSGI's log for signals and import errors; raise `max-requests` and `reload-on-rss` if they "
