@@ -45,11 +45,9 @@ def counted(answering: bool = True) -> Iterator[Counted]:
     def behave(connection: socket.socket, ended: threading.Event) -> None:
         server.clients += 1
         while not ended.is_set() and not server.may_answer.wait(0.01):
-            with contextlib.suppress(TimeoutError):
-                connection.settimeout(0.01)
-                if not connection.recv(1):
-                    server.left.set()
-                    return
+            if bad_servers.has_left(connection):
+                server.left.set()
+                return
         connection.settimeout(5)
         connection.sendall(server.answer)
 
