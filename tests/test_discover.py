@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 from tests import bad_servers
 from tests.documents import document
 from tests.kernel.elsewhere import as_nobody, as_root
-from tests.real import uwsgi
+from tests.real import APP, free_port, uwsgi, uwsgi_binary, wait_until
 from uwsgi_headroom import discover
 from uwsgi_headroom.discover import Found
 from uwsgi_headroom.source import Unix
@@ -27,8 +28,8 @@ def test_nothing_found() -> None:
 def test_each_finding_says_what_to_do() -> None:
     """What can be read comes with its command, what cannot with the reason, and what has no stats with the option."""
     found = [
-        Found(10, "www-data", Unix("/run/shop.stats"), what="uWSGI 2.0.31, 4 workers of 8 threads"),
-        Found(11, "www-data", Unix("/run/api.stats"), trouble="permission denied: run as uWSGI's user"),
+        Found(10, "www-data", address=Unix("/run/shop.stats"), what="uWSGI 2.0.31, 4 workers of 8 threads"),
+        Found(11, "www-data", address=Unix("/run/api.stats"), trouble="permission denied: run as uWSGI's user"),
         Found(12, "nobody", trouble="this user may not look at its sockets"),
         Found(13, "root"),
     ]
@@ -72,7 +73,23 @@ def test_workers_are_no_masters() -> None:
     with uwsgi("--processes", "3") as server:
         found = [it for it in asyncio.run(discover.find()) if str(it.address).endswith(server.stats)]
     assert [it.pid for it in found] == [server.pid]
-    assert found[0].what == "uWSGI 2.0.31, 3 workers of 1 threads"
+    assert re.fullmatch(r"uWSGI [\d.]+\S*, 3 workers of 1 threads", found[0].what)
+
+
+@pytest.mark.integration
+def test_without_a_master_there_are_no_stats() -> None:
+    """A uWSGI that runs as one process is named, with the option that it lacks."""
+    command = [uwsgi_binary(), "--http-socket", f"127.0.0.1:{free_port()}", "--wsgi-file", str(APP), "--need-app"]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as process:
+        try:
+            wait_until(
+                lambda: [it for it in asyncio.run(discover.find()) if it.pid == process.pid], what="it to be seen"
+            )
+            (found,) = [it for it in asyncio.run(discover.find()) if it.pid == process.pid]
+            assert (found.address, found.role) == (None, "process")
+            assert "master = true" in discover.report([found])
+        finally:
+            process.kill()
 
 
 @pytest.mark.integration

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import psutil
 
@@ -20,16 +21,19 @@ from uwsgi_headroom.kernel import sock_diag
 from uwsgi_headroom.source import Address, Http, Tcp
 
 _READ_SECONDS = 3.0
+_NO_MASTER = "it runs without a master, or has no worker now; only a master has stats: set `master = true` and `stats`"
 _EPOLL_SOCKET = re.compile(r"^tfd:.*\bino:([0-9a-f]+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A uWSGI master, or an emperor. `address` is its stats server's, None if it has none that can be seen;
+    """A uWSGI master, or an emperor; role is "process" for a uWSGI that runs without one.
+    `address` is its stats server's, None if it has none that can be seen;
     `trouble` says why it cannot be read, and what to do; `what` is what was read there."""
 
     pid: int
     user: str
+    role: Literal["master", "process"] = "master"
     address: Address | None = None
     trouble: str = ""
     what: str = ""
@@ -49,7 +53,7 @@ def report(found: list[Found]) -> str:
         )
     lines = []
     for it in found:
-        lines.append(f"uWSGI master {it.pid} of user {it.user}" + (f": {it.what}" if it.what else ""))
+        lines.append(f"uWSGI {it.role} {it.pid} of user {it.user}" + (f": {it.what}" if it.what else ""))
         if it.address and not it.trouble:
             lines.append(f"  uwsgi-headroom --stats {it.address}")
         elif it.trouble:
@@ -70,7 +74,9 @@ def _masters() -> Iterator[Found]:
     listening = _listening()
     for pid, process in sorted(processes.items()):
         if pid not in parents:
-            continue  # a worker, or a router, whose public port is none of our business
+            if process.info["ppid"] not in processes:
+                yield Found(pid, process.info["username"], "process", trouble=_NO_MASTER)
+            continue  # else a worker, or a router, whose public port is none of our business
         master = Found(pid, process.info["username"])
         try:
             inodes = _awaited(pid)
