@@ -159,6 +159,7 @@ async def run(fleet: Fleet, sockets: list[socket.socket]) -> None:
             log_config=None,
             log_level="warning",
             server_header=False,
+            proxy_headers=False,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         ),
@@ -171,18 +172,26 @@ async def run(fleet: Fleet, sockets: list[socket.socket]) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Ends the reads in flight when it is told to end: a scrape that waits for a server would hold it up."""
+    """Ends the reads in flight when it is told to end: a scrape that waits for a server would hold it up. And ticks once
+    a second instead of ten times, which was a fifth of what the exporter costs while nobody scrapes."""
 
     def __init__(self, config: uvicorn.Config, stop_reading: Callable[[], Coroutine[None, None, None]]) -> None:
         super().__init__(config)
         self._stop_reading = stop_reading
         self._loop = asyncio.get_running_loop()
+        self._told_to_end = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):  # which also sets the Date of answers
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._told_to_end.wait(), 1.0)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
         self._loop.call_soon_threadsafe(self._stop)
 
     def _stop(self) -> None:
+        self._told_to_end.set()
         self._stopping = self._loop.create_task(self._stop_reading())
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from uwsgi_headroom.kernel.backlogs import Backlogs
 from uwsgi_headroom.kernel.cpus import UsableCpus, usable_cpus
 from uwsgi_headroom.kernel.netstat import ListenOverflows, listen_overflows
 from uwsgi_headroom.kernel.processes import Processes
-from uwsgi_headroom.kernel.proof import prove
+from uwsgi_headroom.kernel.proof import Proof, prove
 from uwsgi_headroom.kernel.residency import threads
 from uwsgi_headroom.reading import HostFacts
 from uwsgi_headroom.source import Answer
@@ -21,12 +21,15 @@ SLOW_SECONDS = 1.0
 """How old what changes slowly may be. Asked for at every sample, it would be half of what the exporter costs."""
 
 
+_NOT_ASKED = Proof(None, None)
+
+
 class Host:
     """Asks the kernel about one server's processes and sockets; keeps what is costly to find again. With cpu_residency,
     about every thread of its workers too.
 
-    Each time anew: which workers live, their CPU time, the listen queues. Once a second: their memory, switches,
-    descriptors and affinity, the CPUs usable, the overflows.
+    Each time anew: which workers live, their CPU time, the listen queues. Once a second: the proof, their memory,
+    switches, descriptors and affinity, the CPUs usable, the overflows.
     """
 
     def __init__(self, cpu_residency: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
@@ -40,19 +43,22 @@ class Host:
         """What the kernel says now of the server that gave this answer; or why nothing, where its pid is not proven."""
         if not isinstance(snapshot, Snapshot):
             return HostFacts()
-        proof = prove(snapshot.pid, peer_pid=answer.peer_pid, listener=answer.peer)
+        now, whom = self._clock(), (snapshot.pid, answer.peer_pid, answer.peer)
+        quick = self._slow.whom == whom and now - self._slow.at < SLOW_SECONDS
+        if not quick:
+            proof = prove(snapshot.pid, peer_pid=answer.peer_pid, listener=answer.peer)
+            self._slow = _Slow(whom, now, proof)
+        proof = self._slow.proof
         backlogs = self._backlogs.read(proof.pid, [socket.name for socket in snapshot.sockets])
         if proof.pid is None:
             return HostFacts(off=proof.reason, backlogs=backlogs)
-        now = self._clock()
-        quick = self._slow.master_pid == proof.pid and now - self._slow.at < SLOW_SECONDS
         pids = [worker.pid for worker in snapshot.workers if worker.pid]
         processes = self._processes.read(proof.pid, pids, quick=quick)
         if not quick:
             # uWSGI's cpu-affinity pins its workers one by one, and its master not at all.
             allowed = {cpu for process in processes.values() for cpu in process.affinity or ()}
             cpus = usable_cpus(proof.pid, affinity=allowed or None)
-            self._slow = _Slow(proof.pid, now, cpus, listen_overflows(proof.pid))
+            self._slow = replace(self._slow, cpus=cpus, overflows=listen_overflows(proof.pid))
         return HostFacts(
             processes=processes,
             backlogs=backlogs,
@@ -64,9 +70,11 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class _Slow:
-    """What was found out about a master at an instant."""
+    """What was found out at an instant about a master: whom the document and its socket say that it is, and whether
+    that is proven."""
 
-    master_pid: int | None = None
+    whom: tuple[int, int | None, tuple[str, int] | None] | None = None
     at: float = 0.0
+    proof: Proof = _NOT_ASKED
     cpus: UsableCpus | None = None
     overflows: ListenOverflows | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MOST_CONNECTIONS = 256
 """A quarter of the descriptors that a process has by default."""
@@ -17,7 +17,7 @@ BACKLOG = 64
 """Connections that wait to be accepted: asyncio takes as many at once, before any of them can be found too many."""
 
 
-class Bounded(H11Protocol):
+class Bounded(HttpToolsProtocol):
     """uvicorn's protocol, that closes at once what is one connection too many, and later what never says anything."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
