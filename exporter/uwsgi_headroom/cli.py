@@ -172,8 +172,8 @@ async def run(fleet: Fleet, sockets: list[socket.socket]) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Ends the reads in flight when it is told to end: a scrape that waits for a server would hold it up. And ticks once
-    a second instead of ten times, which was a fifth of what the exporter costs while nobody scrapes."""
+    """Ends the reads in flight when it is told to end: a scrape that waits for a server would hold it up. And it ticks
+    once a second instead of ten times, which was a fifth of what the exporter costs while nobody scrapes."""
 
     def __init__(self, config: uvicorn.Config, stop_reading: Callable[[], Coroutine[None, None, None]]) -> None:
         super().__init__(config)
