@@ -27,7 +27,8 @@ _W_EACH = (
     f"sum by (worker_id) (rate({RUNNING}[W])) / "
     f"(sum by (worker_id) (rate({REQUESTS}[W])) - sum by (worker_id) (rate({STATIC}[W])))"
 )
-_CALM = f"bottomk(scalar(floor(count({_LOAD}) / 2)), {_LOAD})"
+_EACH = f"sum by (worker_id) (rate({REQUESTS}[W]))"
+_CALM = f"bottomk(scalar(floor(count({_EACH}) / 2)), {_EACH})"
 _W_CALM = (
     f"sum(sum by (worker_id) (rate({RUNNING}[W])) and {_CALM}) / "
     f"sum((sum by (worker_id) (rate({REQUESTS}[W])) - sum by (worker_id) (rate({STATIC}[W]))) and {_CALM})"
@@ -85,8 +86,8 @@ def _queue_wait(span: Span) -> float:
 
 
 def _cost(span: Span) -> float:
-    load, timed, running = span.by_worker(CPU), _timed(span), span.by_worker(RUNNING)
-    calm = sorted(load, key=lambda worker: (load[worker], worker))[: len(load) // 2]
+    counts, timed, running = span.by_worker(REQUESTS), _timed(span), span.by_worker(RUNNING)
+    calm = sorted(counts, key=lambda worker: (counts[worker], worker))[: len(counts) // 2]
     return max(0.0, 1 - sum(running[it] for it in calm) / sum(timed[it] for it in calm) / _response_time(span))
 
 
