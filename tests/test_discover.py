@@ -93,6 +93,22 @@ def test_without_a_master_there_are_no_stats() -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.parametrize(
+    ("name", "taken"), [("uwsgi", True), ("uwsgi_python3", True), ("uwsgi-headroom", False), ("uwsgi_exporter", False)]
+)
+def test_names_of_uwsgi(name: str, taken: bool) -> None:
+    """uWSGI is known by its names; what merely begins so, this exporter for one, is not taken for it."""
+    code = f"import ctypes, time; ctypes.CDLL(None).prctl(15, b'{name}', 0, 0, 0); print(flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            assert (process.pid in {it.pid for it in asyncio.run(discover.find())}) == taken
+        finally:
+            process.kill()
+
+
+@pytest.mark.integration
 def test_a_process_that_only_has_the_name() -> None:
     """A process called uwsgi that is none, with a child called so too, is passed over without harm."""
     code = (

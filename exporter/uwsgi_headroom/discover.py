@@ -22,6 +22,9 @@ from uwsgi_headroom.source import Address, Http, Tcp
 
 _READ_SECONDS = 3.0
 _NO_MASTER = "it runs without a master, or has no worker now; only a master has stats: set `master = true` and `stats`"
+_NAME = re.compile(r"uwsgi(-core|_(?!exporter)\w+)?")
+"""As pip and Debian install it (`uwsgi_python3`); not its exporters, this one (`uwsgi-headroom`) among them."""
+
 _EPOLL_SOCKET = re.compile(r"^tfd:.*\bino:([0-9a-f]+)", re.MULTILINE)
 
 
@@ -68,7 +71,7 @@ def _masters() -> Iterator[Found]:
     processes = {
         process.pid: process
         for process in psutil.process_iter(["name", "ppid", "username"])
-        if process.info["name"].startswith("uwsgi")
+        if _NAME.fullmatch(process.info["name"] or "")
     }
     parents = {process.info["ppid"] for process in processes.values()}
     listening = _listening()
