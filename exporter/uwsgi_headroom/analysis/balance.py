@@ -16,7 +16,7 @@ ACTIVE = 0.9
 """Part of the window that a worker must have accepted requests for to be compared with the others: cheaper mode adds
 workers in the middle of it, which are not to be blamed for their small shares."""
 
-ENOUGH_REQUESTS = 50
+ENOUGH_REQUESTS = 100
 """Fewer than these, in the calm workers together, support no comparison of response times."""
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import psutil
 
+from uwsgi_headroom.kernel import procfs
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -103,8 +105,7 @@ class _Look(NamedTuple):
 
 def _look(pid: int) -> _Look:
     """Raises OSError, or ValueError where it is not what proc(5) says."""
-    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-        fields = file.read().rpartition(b")")[2].split()
+    fields = procfs.stat_fields(f"/proc/{pid}/stat")
     if len(fields) < 37:
         raise ValueError(f"/proc/{pid}/stat has {len(fields)} fields after the name")
     return _Look(fields[0].decode(), *(int(fields[at]) for at in (1, 11, 12, 19, 36)))

@@ -7,6 +7,9 @@ on now: exact for a pinned thread, and good on average for one that moves less o
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+
+from uwsgi_headroom.kernel import procfs
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _UTIME, _STIME, _PROCESSOR = 11, 12, 36  # fields 14, 15 and 39 of proc(5), counted behind the command's name
@@ -19,12 +22,10 @@ def threads(pid: int) -> Threads:
     """Every thread of a process; none where it is gone."""
     found: Threads = {}
     folder = f"/proc/{pid}/task"
-    try:
+    with suppress(OSError):  # the process has ended
         for thread in os.listdir(folder):
-            with open(f"{folder}/{thread}/stat", "rb", buffering=0) as file:
-                fields = file.read().rpartition(b")")[2].split()
-            seconds = (int(fields[_UTIME]) + int(fields[_STIME])) / _TICKS
-            found[int(thread)] = int(fields[_PROCESSOR]), seconds
-    except OSError:  # a thread, or all of them, ended meanwhile
-        pass
+            with suppress(OSError):  # this thread has, the others have not
+                fields = procfs.stat_fields(f"{folder}/{thread}/stat")
+                seconds = (int(fields[_UTIME]) + int(fields[_STIME])) / _TICKS
+                found[int(thread)] = int(fields[_PROCESSOR]), seconds
     return found

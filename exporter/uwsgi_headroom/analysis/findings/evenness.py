@@ -54,7 +54,7 @@ def find(figures: Figures, _reading: Reading) -> Iterator[Finding]:
 
 def _enough(figures: Figures, workers: int) -> Iterator[Finding]:
     """36 (N-1) requests bring the noise floor down to a hot ratio of 1.8 at most."""
-    needed = max(36 * (workers - 1), 4 * ENOUGH_REQUESTS)
+    needed = max(36 * (workers - 1), 2 * ENOUGH_REQUESTS)
     if figures.flow.requests < needed:
         yield Finding(
             code="too_few_requests",
