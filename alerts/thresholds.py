@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -40,6 +41,12 @@ class Thresholds:
         "Hot ratio (1 is even) from which uneven workers are a ticket. Lower it for services that must be fast "
         "throughout; there is no reason to raise it, because it counts under load alone.",
     )
+
+    @property
+    def window_seconds(self) -> float:
+        """The window's length: `1m30s` is 90."""
+        units = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+        return sum(int(count) * units[unit] for count, unit in re.findall(r"(\d+)(ms|[smhd])", self.window))
 
 
 def changed(thresholds: Thresholds, assignments: Sequence[str]) -> Thresholds:
