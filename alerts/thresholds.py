@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -114,6 +115,12 @@ class Thresholds:
     )
     bound_hold: str = knob("15m", "How long interpreters or CPUs are full before it is a ticket.")
     shared_cpu_hold: str = knob("15m", "How long workers are pinned to one CPU before it is a ticket.")
+
+    @property
+    def window_seconds(self) -> float:
+        """The window's length: `1m30s` is 90."""
+        units = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+        return sum(int(count) * units[unit] for count, unit in re.findall(r"(\d+)(ms|[smhd])", self.window))
 
 
 def changed(thresholds: Thresholds, assignments: Sequence[str]) -> Thresholds:

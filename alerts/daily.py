@@ -1,0 +1,27 @@
+"""The day that ends now, of utilization, headroom and requests: what capacity reviews ask for, over months."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from alerts.rule import Group, Recording
+from alerts.thresholds import Thresholds
+
+INTERVAL = "4m"
+
+
+def groups(t: Thresholds) -> Sequence[Group]:
+    """The group of `daily.yaml`."""
+    return [Group("uwsgi-headroom daily", [*_of("server", t), *_of("service", t)], interval=INTERVAL)]
+
+
+def _of(level: str, t: Thresholds) -> Sequence[Recording]:
+    w = t.window
+    used = f"{level}:uwsgi_utilization:ratio_rate{w}[1d]"
+    return [
+        Recording(f"{level}:uwsgi_utilization:max1d", f"max_over_time({used})"),
+        Recording(f"{level}:uwsgi_utilization:p95_1d", f"quantile_over_time(0.95, {used})"),
+        Recording(f"{level}:uwsgi_utilization:p99_1d", f"quantile_over_time(0.99, {used})"),
+        Recording(f"{level}:uwsgi_headroom:min1d", f"min_over_time({level}:uwsgi_headroom:ratio_rate{w}[1d])"),
+        Recording(f"{level}:uwsgi_requests:max1d", f"max_over_time({level}:uwsgi_requests:rate{w}[1d])"),
+    ]
