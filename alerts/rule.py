@@ -86,10 +86,10 @@ def render(groups: Sequence[Group], thresholds: Thresholds) -> str:
             for group in groups
         ]
     }
-    return HEADER + yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=1000, allow_unicode=True)
+    return HEADER + yaml.dump(document, Dumper=BlockDumper, sort_keys=False, width=1000, allow_unicode=True)
 
 
-class _Dumper(yaml.SafeDumper):
+class BlockDumper(yaml.SafeDumper):
     """Lines of an expression stay lines."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
@@ -100,7 +100,7 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
 
 
-_Dumper.add_representer(str, _text)
+BlockDumper.add_representer(str, _text)
 
 
 def _block(expression: str) -> str:

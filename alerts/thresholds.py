@@ -102,7 +102,9 @@ class Thresholds:
         "28d",
         "How far a forecast looks back. Whole weeks, because of weekends; not beyond what your Prometheus keeps.",
     )
-    forecast_days: int = knob(14, "Daily figures that a forecast needs at least: two weekends, so that none is a trend.")
+    forecast_days: int = knob(
+        14, "Daily figures that a forecast needs at least: two weekends, so that none is a trend."
+    )
     forecast_significance: float = knob(
         4.0,
         "t-statistic of the trend, its slope over the slope's standard error, that a forecast needs. At 4, chance "

@@ -10,6 +10,9 @@ SERVER = "{{ $labels.server }}"
 WORKER = "{{ $labels.worker_id }}"
 INSTANCE = "{{ $labels.instance }}"
 
+WHOLE, TENTH, HUNDREDTH = 'printf "%.0f"', 'printf "%.1f"', 'printf "%.2f"'
+"""How numbers are written: `answer` of a hundredfold share with WHOLE is a percentage."""
+
 SERVER_DASHBOARD = (
     "/d/uwsgi-headroom-server?var-job={{ $labels.job | urlquery }}&var-instance={{ $labels.instance | urlquery }}"
     "&var-server={{ $labels.server | urlquery }}"
@@ -35,6 +38,11 @@ def answer(query: str, how: str = "humanize") -> str:
     of the alert's server, and other variables for what a template before has put into them.
     """
     return f"{{{{ with {asked(query)} }}}}{{{{ . | first | value | {how} }}}}{{{{ else }}}}unknown{{{{ end }}}}"
+
+
+def milliseconds(query: str) -> str:
+    """Seconds that a query says, as `669 ms`."""
+    return answer(f"1000 * {query}", 'printf "%.0f ms"')
 
 
 def asked(query: str) -> str:

@@ -11,9 +11,18 @@ from collections.abc import Sequence
 from alerts.levels import by_server, of_server
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
-from alerts.words import INSTANCE, SERVER, SERVER_DASHBOARD, answer, asked, value
-
-MILLISECONDS, WHOLE = 'printf "%.0f ms"', 'printf "%.0f"'
+from alerts.words import (
+    HUNDREDTH,
+    INSTANCE,
+    SERVER,
+    SERVER_DASHBOARD,
+    TENTH,
+    WHOLE,
+    answer,
+    asked,
+    milliseconds,
+    value,
+)
 
 EVEN_OUT = (
     "Where `map-socket` pins sockets to workers, spread the load over the sockets. Else use more `processes` and fewer "
@@ -45,12 +54,12 @@ def _hot_worker_saturated(t: Thresholds) -> Alert:
         severity="critical",
         summary=f"{_worker(hot)}uWSGI {SERVER} on {INSTANCE}: worker {{{{ $id }}}} is saturated while others have room.",
         description=f"{_worker(hot)}Worker {{{{ $id }}}} takes {part} % of the requests. Its interpreter is at "
-        + answer(f"{load}{{$worker}}", 'printf "%.2f"')
-        + f" of a CPU and its requests take {_time(slow)}, against {_time(calm)} on the calm workers; "
+        + answer(f"{load}{{$worker}}", HUNDREDTH)
+        + f" of a CPU and its requests take {milliseconds(slow)}, against {milliseconds(calm)} on the calm workers; "
         + answer(_idle(t, "{$self}"), WHOLE)
         + " threads of other workers idle.\n"
-        f"{part} % of the requests pay {_time(f'({slow} - ignoring (worker_id) {calm})')} each; it puts "
-        f"{_time(f'({mean} - {calm})')} on the mean response time, which is {_time(mean)}.\n{EVEN_OUT}",
+        f"{part} % of the requests pay {milliseconds(f'({slow} - ignoring (worker_id) {calm})')} each; it puts "
+        f"{milliseconds(f'({mean} - {calm})')} on the mean response time, which is {milliseconds(mean)}.\n{EVEN_OUT}",
         dashboard=SERVER_DASHBOARD,
     )
 
@@ -66,17 +75,17 @@ def _workers_uneven(t: Thresholds) -> Alert:
         hold=t.uneven_hold,
         keep=t.uneven_keep,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: the hottest worker takes {value('printf "%.1f"')} times its fair share.",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: the hottest worker takes {value(TENTH)} times its fair share.",
         description=f"{_worker(f'topk(1, {share}{{$self}})')}Worker {{{{ $id }}}} takes the most: the busiest take "
         f"{{{{ range $place, $of := {asked(shares)} }}}}{{{{ if $place }}}}/{{{{ end }}}}"
         '{{ printf "%.0f" $of.Value }}{{ end }} % of the requests. That is '
-        f"{value('printf "%.1f"')} times an even share, where chance explains "
-        + answer(f"server:uwsgi_hot_worker_ratio_noise_floor:ratio_rate{w}{{$self}}", 'printf "%.1f"')
+        f"{value(TENTH)} times an even share, where chance explains "
+        + answer(f"server:uwsgi_hot_worker_ratio_noise_floor:ratio_rate{w}{{$self}}", TENTH)
         + ".\nIts requests take "
-        + _time(f"worker:uwsgi_response_time_seconds:ratio_rate{w}{{$worker}}")
-        + f", against {_time(calm)} on the calm workers; its interpreter is at "
-        + answer(f"worker:uwsgi_interpreter_load:rate{w}{{$worker}}", 'printf "%.2f"')
-        + f" of a CPU. Evening out would take {_time(f'clamp_min({mean} - {calm}, 0)')} ("
+        + milliseconds(f"worker:uwsgi_response_time_seconds:ratio_rate{w}{{$worker}}")
+        + f", against {milliseconds(calm)} on the calm workers; its interpreter is at "
+        + answer(f"worker:uwsgi_interpreter_load:rate{w}{{$worker}}", HUNDREDTH)
+        + f" of a CPU. Evening out would take {milliseconds(f'clamp_min({mean} - {calm}, 0)')} ("
         + answer(f"100 * server:uwsgi_unevenness_cost:ratio_rate{w}{{$self}}", WHOLE)
         + f" %) off the mean response time; below 10 % it is harmless and can be left.\n{EVEN_OUT}",
         dashboard=SERVER_DASHBOARD,
@@ -128,8 +137,3 @@ def _worker(query: str) -> str:
         f'{{{{ $id := "?" }}}}{{{{ range {asked(query)} }}}}{{{{ $id = .Labels.worker_id }}}}{{{{ end }}}}'
         '{{ $worker := printf "%sworker_id=%q" $self $id }}'
     )
-
-
-def _time(query: str) -> str:
-    """Seconds that a query gives, as milliseconds."""
-    return answer(f"1000 * {query}", MILLISECONDS)

@@ -10,10 +10,20 @@ from collections.abc import Sequence
 from alerts.levels import by_server
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
-from alerts.words import INSTANCE, SERVER, SERVER_DASHBOARD, answer, asked, value
+from alerts.words import (
+    HUNDREDTH,
+    INSTANCE,
+    SERVER,
+    SERVER_DASHBOARD,
+    TENTH,
+    WHOLE,
+    answer,
+    asked,
+    milliseconds,
+    value,
+)
 
 DAY = 86400
-MILLISECONDS, TENTH, WHOLE = 'printf "%.0f ms"', 'printf "%.1f"', 'printf "%.0f"'
 
 CAPACITY_DASHBOARD = SERVER_DASHBOARD.replace("uwsgi-headroom-server", "uwsgi-headroom-capacity")
 
@@ -40,9 +50,9 @@ def _near_capacity(t: Thresholds) -> Alert:
         description=answer(f"server:uwsgi_utilization:ratio_rate{w}{{$self}} * uwsgi_threads_available{{$self}}", TENTH)
         + f" of {answer('uwsgi_threads_available{$self}')} available threads are busy on average, all of them "
         f"{answer(full, WHOLE)} % of the time. A request that finds none free waits in the listen queue, now for "
-        + answer(f"1000 * server:uwsgi_queue_wait_seconds:ratio_rate{w}{{$self}}", MILLISECONDS)
+        + milliseconds(f"server:uwsgi_queue_wait_seconds:ratio_rate{w}{{$self}}")
         + f" on average. {answer(f'server:uwsgi_requests:rate{w}{{$self}}', TENTH)} requests/s take "
-        + answer(f"1000 * server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}", MILLISECONDS)
+        + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")
         + " each: look first whether that is longer than usual, and what they wait for.\n"
         f"{{{{ with {asked(reserve)} }}}}{{{{ . | first | value }}}} workers in reserve were not spawned: raise "
         "`cheaper` or `cheaper-initial`, lower `cheaper-overload`, see that no `cheaper-rss-limit-soft` holds them "
@@ -56,7 +66,10 @@ def _more_threads(t: Thresholds) -> str:
     busy = f'1 / server:uwsgi_headroom:ratio_rate{t.window}{{limit="interpreters",$self}}'
     return (
         f"{{{{ with {asked(f'{busy} > {t.interpreter_full / 2}')} }}}}Add `processes`, as far as there are CPUs: the "
-        "interpreters are at {{ . | first | value | printf \"%.2f\" }} of a CPU each, and more threads would wait for "
+        "interpreters are at "
+        + "{{ . | first | value | "
+        + HUNDREDTH
+        + " }} of a CPU each, and more threads would wait for "
         "them.{{ else }}Raise `threads` or `processes`, one at a time.{{ end }}"
     )
 
@@ -75,8 +88,9 @@ min without (limit) (
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE} has room for little more load.",
         description="In the worst twentieth of the last "
-        f"{t.headroom_range}, load could grow to no more than {value('printf "%.2f"')} times before "
-        f"{{{{ with {asked(f'bottomk(1, {worst})')} }}}}{{{{ $limit := . | first | label \"limit\" }}}}"
+        f"{t.headroom_range}, load could grow to no more than {value(HUNDREDTH)} times before "
+        f"{{{{ with {asked(f'bottomk(1, {worst})')} }}}}"
+        '{{ $limit := . | first | label "limit" }}'
         '{{ if eq $limit "threads" }}the threads give out. Raise `threads`, or `processes` where the interpreters are '
         'busy.{{ else if eq $limit "cpu" }}the CPUs give out: give the server more CPUs, or move load to another host.'
         '{{ else if eq $limit "interpreters" }}all interpreters are saturated. Add `processes`, as far as there are '
@@ -132,10 +146,10 @@ def _interpreter_bound(t: Thresholds) -> Alert:
         hold=t.bound_hold,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: the interpreters of all workers are saturated.",
-        description=f"They use {value('printf "%.2f"')} of a CPU each, where one interpreter can use 1, and "
+        description=f"They use {value(HUNDREDTH)} of a CPU each, where one interpreter can use 1, and "
         + answer(f"server:uwsgi_requests:rate{w}{{$self}}", TENTH)
         + " requests/s are as many as they can serve; from here, response times ("
-        + answer(f"1000 * server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}", MILLISECONDS)
+        + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")
         + ") grow and throughput does not.\nAdd `processes`: "
         + answer(f"sum(worker:uwsgi_interpreter_load:rate{w}{{$self}})", TENTH)
         + f" of {answer('uwsgi_cpus_usable{$self}')} CPUs are in use. More threads do not help.",
@@ -154,7 +168,7 @@ def _cpu_bound(t: Thresholds) -> Alert:
         summary=f"uWSGI {SERVER} on {INSTANCE} uses nearly all the CPU it can get.",
         description=f"{answer(f'sum({used}{{$self}})', TENTH)} of {answer('uwsgi_cpus_usable{$self}')} CPUs are in use "
         f"by {answer(f'count({used}{{$self}})')} workers. No option of uWSGI makes more of them, and response times ("
-        + answer(f"1000 * server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}", MILLISECONDS)
+        + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")
         + ") grow from here.\nOf its affinity, its cgroup's quota and the host's CPUs the least counts (the workers' "
         f"masks allow {answer('max(uwsgi_worker_cpu_affinity_cpus{$self})')} each): widen `cpu-affinity` or the mask "
         "that the service manager sets; raise the quota (CPUQuota, --cpus, resources.limits.cpu); give the host more "
