@@ -50,7 +50,7 @@ def _hot_worker_saturated(t: Thresholds) -> Alert:
         alert="UwsgiHotWorkerSaturated",
         expr=f"{_slowed(t)}\nand {_above_noise(t)}\nand {_idle(t)} >= {t.hot_worker_idle}",
         hold=t.hot_worker_hold,
-        keep=t.uneven_keep,
+        keep=t.load_keep,
         severity="critical",
         summary=f"{_worker(hot)}uWSGI {SERVER} on {INSTANCE}: worker {{{{ $id }}}} is saturated while others have room.",
         description=f"{_worker(hot)}Worker {{{{ $id }}}} takes {part} % of the requests. Its interpreter is at "
@@ -73,7 +73,7 @@ def _workers_uneven(t: Thresholds) -> Alert:
         alert="UwsgiWorkersUneven",
         expr=f"{ratio} > {t.uneven_ratio}\nand {_above_noise(t)}\nand {_loaded(t)}",
         hold=t.uneven_hold,
-        keep=t.uneven_keep,
+        keep=t.load_keep,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: the hottest worker takes {value(TENTH)} times its fair share.",
         description=f"{_worker(f'topk(1, {share}{{$self}})')}Worker {{{{ $id }}}} takes the most: the busiest take "

@@ -25,13 +25,14 @@ from alerts.words import (
 
 DAY = 86400
 
-CAPACITY_DASHBOARD = SERVER_DASHBOARD.replace("uwsgi-headroom-server", "uwsgi-headroom-capacity")
-
 
 def groups(t: Thresholds) -> Sequence[Group]:
     """The group of `capacity.yaml`."""
-    alerts = (_near_capacity, _headroom_low, _forecast, _interpreter_bound, _cpu_bound, _workers_share_one_cpu)
-    return [Group("uwsgi-headroom capacity", [alert(t) for alert in alerts])]
+    alerts = (_near_capacity, _headroom_low, _interpreter_bound, _cpu_bound, _workers_share_one_cpu)
+    return [
+        Group("uwsgi-headroom capacity", [alert(t) for alert in alerts]),
+        Group("uwsgi-headroom forecast", [_forecast(t)], interval="1h"),
+    ]
 
 
 def _near_capacity(t: Thresholds) -> Alert:
@@ -45,6 +46,7 @@ def _near_capacity(t: Thresholds) -> Alert:
         alert="UwsgiConcurrencyNearCapacity",
         expr=f"server:uwsgi_utilization:ratio_rate{w} >= {t.near_capacity}",
         hold=t.near_capacity_hold,
+        keep=t.load_keep,
         severity="critical",
         summary=f"uWSGI {SERVER} on {INSTANCE} has hardly a thread free.",
         description=answer(f"server:uwsgi_utilization:ratio_rate{w}{{$self}} * uwsgi_threads_available{{$self}}", TENTH)
@@ -87,17 +89,16 @@ min without (limit) (
         hold=t.headroom_hold,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE} has room for little more load.",
-        description="In the worst twentieth of the last "
-        f"{t.headroom_range}, load could grow to no more than {value(HUNDREDTH)} times before "
-        f"{{{{ with {asked(f'bottomk(1, {worst})')} }}}}"
+        description=f"In the worst twentieth of the last {t.headroom_range}, load {value(HUNDREDTH)} times as high would "
+        f"have {{{{ with {asked(f'bottomk(1, {worst})')} }}}}"
         '{{ $limit := . | first | label "limit" }}'
-        '{{ if eq $limit "threads" }}the threads give out. Raise `threads`, or `processes` where the interpreters are '
-        'busy.{{ else if eq $limit "cpu" }}the CPUs give out: give the server more CPUs, or move load to another host.'
-        '{{ else if eq $limit "interpreters" }}all interpreters are saturated. Add `processes`, as far as there are '
-        "CPUs.{{ else }}the interpreter of the hottest worker is saturated. Use more `processes` and fewer `threads`."
-        "{{ end }}{{ else }}a limit is reached.{{ end }}\nBy limit: "
+        '{{ if eq $limit "threads" }}taken all threads: raise `threads`, or `processes` where the interpreters are '
+        'busy.{{ else if eq $limit "cpu" }}taken all the CPU there is: give the server more, or move load to another '
+        'host.{{ else if eq $limit "interpreters" }}saturated all interpreters: add `processes`, as far as there are '
+        "CPUs.{{ else }}saturated the interpreter of the hottest worker: use more `processes` and fewer `threads`."
+        "{{ end }}{{ else }}reached a limit.{{ end }}\nBy limit: "
         f"{{{{ range $place, $of := {asked(f'sort({worst})')} }}}}{{{{ if $place }}}}, {{{{ end }}}}"
-        '{{ $of.Labels.limit }} {{ printf "%.2f" $of.Value }}{{ end }} (1 is reached).',
+        '{{ $of.Labels.limit }} {{ printf "%.2f" $of.Value }}{{ end }} (at 1 it is reached).',
         dashboard=SERVER_DASHBOARD,
     )
 
@@ -106,9 +107,11 @@ def _forecast(t: Thresholds) -> Alert:
     """The least-squares line through the 0.95 quantiles of days.
 
     Its slope b has the t-statistic b sqrt((n - 2) V_t / (V_x - b² V_t)), where V are the variances of time and of the
-    figures, each over n: N. R. Draper, H. Smith, "Applied Regression Analysis", 1998, section 1.4.
+    figures, each over n: N. R. Draper, H. Smith, "Applied Regression Analysis", 1998, chapter 1. Over a sliding day
+    neighbours would be alike and any trend look certain, so a day counts once.
     """
     days = f"server:uwsgi_utilization:p95_1d[{t.forecast_range}:1d]"
+    today = "server:uwsgi_utilization:p95_1d{$self}"
     slope, count = f"deriv({days})", f"count_over_time({days})"
     times = f"stdvar_over_time((time() + 0 * server:uwsgi_utilization:p95_1d)[{t.forecast_range}:1d])"
     explained = f"{slope} ^ 2 * {times}"
@@ -117,7 +120,9 @@ def _forecast(t: Thresholds) -> Alert:
         alert="UwsgiHeadroomForecast",
         expr=f"""
 (time() + ({t.near_capacity} - {now}) / ({slope} > 0))
-and {now} < {t.near_capacity} and {then} >= {t.near_capacity}
+and {now} < {t.near_capacity}
+and {then} >= {t.near_capacity}
+and server:uwsgi_utilization:p95_1d
 and {count} >= {t.forecast_days}
 and ({count} - 2) * {explained}
   >= {t.forecast_significance} ^ 2 * clamp_min(stdvar_over_time({days}) - {explained}, 0)""",
@@ -126,14 +131,14 @@ and ({count} - 2) * {explained}
         summary=f"uWSGI {SERVER} on {INSTANCE} will be near capacity about "
         '{{ ($value | toTime).Format "2 January 2006" }}.',
         description="The threads busy in the worst twentieth of each day were "
-        + answer("100 * server:uwsgi_utilization:p95_1d{$self}", WHOLE)
+        + answer(f"100 * {today}", WHOLE)
         + " % of those available in the last day, and grow by "
         + answer(f"100 * {7 * DAY} * {slope.replace('p95_1d', 'p95_1d{$self}')}", TENTH)
         + f" points a week: the line through {answer(count.replace('p95_1d', 'p95_1d{$self}'))} days reaches "
         f"{100 * t.near_capacity:g} %, where UwsgiConcurrencyNearCapacity pages, about "
         '{{ ($value | toTime).Format "2 January 2006" }}. It holds if the load goes on as it did.\n'
-        "Plan for more `processes` and CPUs, or another host; the dashboard says which limit comes first.",
-        dashboard=CAPACITY_DASHBOARD,
+        "Plan for more `processes` and CPUs, or another host.",
+        dashboard=SERVER_DASHBOARD,
     )
 
 
@@ -144,6 +149,7 @@ def _interpreter_bound(t: Thresholds) -> Alert:
         alert="UwsgiInterpreterBound",
         expr=f"{by_server('avg', loads)} >= {t.interpreter_full}",
         hold=t.bound_hold,
+        keep=t.load_keep,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: the interpreters of all workers are saturated.",
         description=f"They use {value(HUNDREDTH)} of a CPU each, where one interpreter can use 1, and "
@@ -164,6 +170,7 @@ def _cpu_bound(t: Thresholds) -> Alert:
         alert="UwsgiCpuBound",
         expr=f"{by_server('sum', used)} / uwsgi_cpus_usable >= {t.cpu_full}",
         hold=t.bound_hold,
+        keep=t.load_keep,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE} uses nearly all the CPU it can get.",
         description=f"{answer(f'sum({used}{{$self}})', TENTH)} of {answer('uwsgi_cpus_usable{$self}')} CPUs are in use "
@@ -189,5 +196,5 @@ def _workers_share_one_cpu(t: Thresholds) -> Alert:
         f"wait for one another however idle the other CPUs are ({answer('uwsgi_cpus_usable{$self}')} in all).\n"
         "Leave `cpu-affinity` out, or see that `processes` times `cpu-affinity` is not above the CPUs there are. In a "
         "container, uWSGI counts the host's CPUs, not the container's.",
-        dashboard=SERVER_DASHBOARD.replace("uwsgi-headroom-server", "uwsgi-headroom-affinity"),
+        dashboard=SERVER_DASHBOARD,
     )

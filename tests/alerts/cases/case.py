@@ -54,11 +54,11 @@ class Case:
         return {**given, **{key: of for key, of in tests.items() if of}}
 
 
-def render(cases: Sequence[Case], rules: Sequence[str]) -> str:
-    """The YAML of a test file about these rule files."""
+def render(cases: Sequence[Case], rules: Sequence[str], evaluation: str = "1m") -> str:
+    """The YAML of a test file about these rule files. evaluation: time between evaluations of the rules."""
     document = {
         "rule_files": [f"../rules/{name}" for name in rules],
-        "evaluation_interval": "1m",
+        "evaluation_interval": evaluation,
         "tests": [case.document() for case in cases],
     }
     return HEADER + yaml.dump(document, Dumper=BlockDumper, sort_keys=False, width=1000, allow_unicode=True)
