@@ -105,7 +105,7 @@ def _check(options: argparse.Namespace) -> int:
         print(f"UNKNOWN  {server.name}  {server.address}: {error}", file=sys.stderr)
         return UNREADABLE
     print(document.render(verdict) if options.format == "json" else text.render(verdict))
-    return verdict.status
+    return verdict.exit_status
 
 
 def _silent(_left: float) -> None:
