@@ -88,6 +88,7 @@ class History:
         self._times: deque[float] = deque(maxlen=HISTORY_SECONDS)
         self._rows: deque[_Row] = deque(maxlen=HISTORY_SECONDS)
         self._shape: tuple[object, ...] = ()
+        self._began = 0.0
         self._latest_at = 0.0
         self._latest = Totals()
 
@@ -100,6 +101,7 @@ class History:
             self._times.clear()
             self._rows.clear()
             self._shape = shape
+            self._began = at
         if not self._times or at - self._times[-1] >= ROW_SECONDS:
             self._times.append(at)
             self._rows.append(_row(totals))
@@ -142,6 +144,10 @@ class History:
     def seconds(self) -> float:
         """How far back it goes from the latest totals."""
         return self._latest_at - self._times[0] if self._times else 0.0
+
+    def newest_slice(self, step: float) -> object:
+        """Something that changes whenever there is one more of these, or the history has begun anew."""
+        return self._began, self._latest_at // step
 
     def covered(self, seconds: float) -> float:
         """How much there has been of the last `seconds` before the latest totals."""

@@ -70,6 +70,18 @@ def servers(all_of_them: Iterable[documents.Server], clock: Clock) -> documents.
     )
 
 
+def findings_of(it: documents.Server) -> documents.Findings:
+    """What is worth knowing of a server, alone."""
+    return documents.Findings(
+        name=it.name,
+        time=it.time,
+        state=it.state,
+        status=it.status,
+        verdict=it.verdict,
+        findings=it.findings,
+    )
+
+
 def path(name: str) -> str:
     """Where the document of a server is; a name may be a path itself."""
     return f"{SERVERS_PATH}/{quote(name, safe='')}"
