@@ -35,7 +35,7 @@ class Told:
         return self
 
     def seconds(self, server: Server, count: int, each: Callable[[int], None] = lambda _second: None) -> Told:
-        """So many seconds of two samples each, from now on; `each` is what happens in one. The first begins with one."""
+        """So many seconds of two samples each, from now on; `each` is what happens in one."""
         if self.watch.reading is None:
             self.read(server.look(self.now))
         for second in range(count):

@@ -126,7 +126,7 @@ def test_who_stalls_is_dropped_and_costs_no_memory(tmp_path: Path) -> None:
         with listening(exporting.port, "/api/v1/events") as response:
             assert response.status == 200
         assert most - before < (MOST_STREAMS + 8) * 2 * size
-        assert max(later - earlier for earlier, later in zip(times, times[1:])) < 5  # type: ignore[operator]
+        assert len(set(times)) == len(times) > STALLED_SECONDS / 2
 
 
 def _is_full(exporting: Exporter) -> bool:
@@ -157,6 +157,7 @@ def test_it_stops_in_its_usual_time(tmp_path: Path) -> None:
 
         threading.Thread(target=read_on, daemon=True).start()
         exporting.process.send_signal(signal.SIGTERM)
-        exporting.process.wait(2.5)  # without a word from anyone: uvicorn's patience ends after three
+        exporting.process.wait(20)
         assert ended.wait(5)
-        assert "rror" not in exporting.log.read_text().replace("read_errors", "")
+        assert not exporting.lines("timeout graceful shutdown exceeded")  # which is how uvicorn ends what does not
+        assert not exporting.lines("level=error")
