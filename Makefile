@@ -20,7 +20,7 @@ lint:  ## check style, formatting and types
 	@$(PYTHON) -m app.testing lint
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
-	.venv/bin/mypy -p uwsgi_headroom -p app
+	.venv/bin/mypy -p uwsgi_headroom -p app -p alerts
 
 bench:  ## measure what a scrape costs (PEER="NAME=COMMAND" measures another exporter too, ARGS="--write FILE")
 	@$(PYTHON) -m app.testing test

@@ -1,0 +1,1 @@
+"""The alerts, one module a subject. Pages are few and about symptoms; tickets explain them."""

@@ -1,0 +1,25 @@
+"""Which rule files there are, and which groups are in each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from alerts import recording
+from alerts.alerting import availability, balance, capacity, queue, workers
+from alerts.rule import Group
+from alerts.rule import render as to_yaml
+from alerts.thresholds import Thresholds
+
+FILES: dict[str, Callable[[Thresholds], Sequence[Group]]] = {
+    "recording.yaml": recording.groups,
+    "availability.yaml": availability.groups,
+    "balance.yaml": balance.groups,
+    "capacity.yaml": capacity.groups,
+    "queue.yaml": queue.groups,
+    "workers.yaml": workers.groups,
+}
+
+
+def render(thresholds: Thresholds) -> dict[str, str]:
+    """The text of every rule file, by its name."""
+    return {name: to_yaml(groups(thresholds), thresholds) for name, groups in FILES.items()}
