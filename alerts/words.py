@@ -34,8 +34,8 @@ def figure(selector: str, how: str = "humanize") -> str:
 
 
 def answer(query: str, how: str = "humanize") -> str:
-    """What a query says at this moment; `unknown` while it says nothing. In its selectors, `$self` stands for the labels
-    of the alert's server, and other variables for what a template before has put into them.
+    """What a query says at this moment; `unknown` while it says nothing. In its selectors, `$self` stands for the
+    labels of the alert's server, and other variables for what a template before has put into them.
     """
     return f"{{{{ with {asked(query)} }}}}{{{{ . | first | value | {how} }}}}{{{{ else }}}}unknown{{{{ end }}}}"
 

@@ -52,7 +52,8 @@ def _hot_worker_saturated(t: Thresholds) -> Alert:
         hold=t.hot_worker_hold,
         keep=t.load_keep,
         severity="critical",
-        summary=f"{_worker(hot)}uWSGI {SERVER} on {INSTANCE}: worker {{{{ $id }}}} is saturated while others have room.",
+        summary=f"{_worker(hot)}uWSGI {SERVER} on {INSTANCE}: "
+        "worker {{ $id }} is saturated while others have room.",
         description=f"{_worker(hot)}Worker {{{{ $id }}}} takes {part} % of the requests. Its interpreter is at "
         + answer(f"{load}{{$worker}}", HUNDREDTH)
         + f" of a CPU and its requests take {milliseconds(slow)}, against {milliseconds(calm)} on the calm workers; "

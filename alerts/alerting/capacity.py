@@ -89,8 +89,8 @@ min without (limit) (
         hold=t.headroom_hold,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE} has room for little more load.",
-        description=f"In the worst twentieth of the last {t.headroom_range}, load {value(HUNDREDTH)} times as high would "
-        f"have {{{{ with {asked(f'bottomk(1, {worst})')} }}}}"
+        description=f"In the worst twentieth of the last {t.headroom_range}, load {value(HUNDREDTH)} times as high "
+        f"would have {{{{ with {asked(f'bottomk(1, {worst})')} }}}}"
         '{{ $limit := . | first | label "limit" }}'
         '{{ if eq $limit "threads" }}taken all threads: raise `threads`, or `processes` where the interpreters are '
         'busy.{{ else if eq $limit "cpu" }}taken all the CPU there is: give the server more, or move load to another '

@@ -20,9 +20,9 @@ SCRAPE = 60
 
 @dataclass(frozen=True)
 class Site:
-    """One server. peak: load of its busiest minutes, in CPU seconds a second of all interpreters; cpu, wait: mean seconds
-    that a request needs of an interpreter, and waits for others; preference: how often a worker is the one to take a
-    request, all alike if empty."""
+    """One server. peak: load of its busiest minutes, in CPU seconds a second of all interpreters; cpu, wait: mean
+    seconds that a request needs of an interpreter, and waits for others; preference: how often a worker is the one to
+    take a request, all alike if empty."""
 
     name: str
     workers: int
@@ -68,7 +68,7 @@ def counters(site: Site, seed: int, minutes: int = 24 * 60) -> Mapping[str, Sequ
 
 
 def _scrapes(site: Site, workers: list[_Worker], random: Random, minutes: int) -> Iterator[tuple[float, float, float]]:
-    """The time of each scrape, and until then the time with every thread busy and the integral of the queue's length."""
+    """The time of each scrape; until then, the time with every thread busy and the integral of the queue's length."""
     endings: list[tuple[float, int, float]] = []
     waiting: deque[float] = deque()
     peak = site.peak / site.cpu

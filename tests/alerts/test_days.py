@@ -25,7 +25,7 @@ BUSY = (
     Site("eight", workers=8, threads=1, peak=3.2, cpu=0.5, wait=0.3),
     Site("sixty-four", workers=64, threads=2, peak=35, cpu=3, wait=2.9),
 )
-"""At the peak 0.4 to 0.6 of a CPU in each interpreter, and 60 to 70 % of the threads busy: what is healthy and no more."""
+"""At the peak 0.4 to 0.6 of a CPU in each interpreter, and 60 to 70 % of the threads busy: healthy, and no more."""
 
 QUIET = (
     *(replace(site, peak=site.peak / 20) for site in BUSY),
@@ -35,8 +35,8 @@ QUIET = (
 """Little load; two of the servers share it as an idle uWSGI may."""
 
 UNEVEN = (Site("api", workers=4, threads=8, peak=2.0, cpu=0.25, wait=0.5, preference=(10, 70, 10, 10)),)
-"""Like the story of EXPERIMENTS.md E4, with requests three times as long: in its busy hours one of four workers has nearly
-half of them, and is saturated."""
+"""Like the story of EXPERIMENTS.md E4, with requests three times as long: in its busy hours one of four workers has
+nearly half of them, and is saturated."""
 
 
 def test_a_quiet_day_is_silent(tmp_path: Path) -> None:

@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from tests.alerts.cases import balance, capacity, forecast
-from tests.alerts.cases.case import render
-
-TESTS = Path(__file__).parents[3] / "alerts" / "tests"
-
-FILES = {
-    "balance.test.yaml": render(balance.CASES, balance.RULES),
-    "capacity.test.yaml": render(capacity.CASES, capacity.RULES),
-    "forecast.test.yaml": render(forecast.CASES, forecast.RULES, evaluation="2h"),
-}
+from tests.alerts.cases.files import made
 
 if __name__ == "__main__":
-    for name, text in FILES.items():
-        (TESTS / name).write_text(text)
+    for path, text in made().items():
+        path.write_text(text)

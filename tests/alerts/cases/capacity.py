@@ -53,21 +53,21 @@ STARVED = server(7.6, 0.1, full=0.4, queue=10, reserve=2)
 
 
 CLEAR_FULL = (
-    "30.4 of 32 available threads are busy on average, all of them 40 % of the time. A request that finds none free waits "
-    "in the listen queue, now for 246 ms on average. 40.6 requests/s take 749 ms each: look first whether that is longer "
-    "than usual, and what they wait for.\n"
+    "30.4 of 32 available threads are busy on average, all of them 40 % of the time. A request that finds none free "
+    "waits in the listen queue, now for 246 ms on average. 40.6 requests/s take 749 ms each: look first whether that "
+    "is longer than usual, and what they wait for.\n"
 )
 PROCESSES = (
-    "Add `processes`, as far as there are CPUs: the interpreters are at 0.60 of a CPU each, and more threads would wait "
-    "for them."
+    "Add `processes`, as far as there are CPUs: the interpreters are at 0.60 of a CPU each, and more threads would "
+    "wait for them."
 )
 RESERVES = (
-    "2 workers in reserve were not spawned: raise `cheaper` or `cheaper-initial`, lower `cheaper-overload`, see that no "
-    "`cheaper-rss-limit-soft` holds them back.\nRaise `threads` or `processes`, one at a time."
+    "2 workers in reserve were not spawned: raise `cheaper` or `cheaper-initial`, lower `cheaper-overload`, see that "
+    "no `cheaper-rss-limit-soft` holds them back.\nRaise `threads` or `processes`, one at a time."
 )
 BY_INTERPRETER = (
-    "In the worst twentieth of the last 1h, load 1.09 times as high would have saturated the interpreter of the hottest "
-    "worker: use more `processes` and fewer `threads`.\n"
+    "In the worst twentieth of the last 1h, load 1.09 times as high would have saturated the interpreter of the "
+    "hottest worker: use more `processes` and fewer `threads`.\n"
     "By limit: hottest_interpreter 1.09, interpreters 1.11, cpu 2.22, threads 4.00 (at 1 it is reached)."
 )
 
@@ -83,8 +83,8 @@ BY_CPUS = (
     "By limit: cpu 1.11, hottest_interpreter 2.19, interpreters 2.22, threads 4.00 (at 1 it is reached)."
 )
 BY_HOTTEST = (
-    "In the worst twentieth of the last 1h, load 1.18 times as high would have saturated the interpreter of the hottest "
-    "worker: use more `processes` and fewer `threads`.\n"
+    "In the worst twentieth of the last 1h, load 1.18 times as high would have saturated the interpreter of the "
+    "hottest worker: use more `processes` and fewer `threads`.\n"
     "By limit: hottest_interpreter 1.18, interpreters 2.29, threads 3.74, cpu 4.57 (at 1 it is reached)."
 )
 
@@ -122,8 +122,8 @@ def cpu(**labels: str) -> Firing:
         CPU,
         "warning",
         " uses nearly all the CPU it can get.",
-        "1.9 of 2 CPUs are in use by 4 workers. No option of uWSGI makes more of them, and response times (394 ms) grow "
-        "from here.\n"
+        "1.9 of 2 CPUs are in use by 4 workers. No option of uWSGI makes more of them, and response times (394 ms) "
+        "grow from here.\n"
         "Of its affinity, its cgroup's quota and the host's CPUs the least counts (the workers' masks allow 2 each): "
         "widen `cpu-affinity` or the mask that the service manager sets; raise the quota (CPUQuota, --cpus, "
         "resources.limits.cpu); give the host more CPUs, or move load to another one.",

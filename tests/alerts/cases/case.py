@@ -19,8 +19,8 @@ Firing = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """name: the alert, which kind of case, and what it shows. expected: at which times the alert fires, and with all its
-    labels and texts; count: at which times it fires, for how many servers; nothing_fires: when no alert at all does."""
+    """name: the alert, which kind of case, and what it shows. expected: at which times the alert fires, and with all
+    its labels and texts; count: at which times, for how many servers; nothing_fires: when no alert at all does."""
 
     name: str
     input_series: Sequence[Mapping[str, str]]
