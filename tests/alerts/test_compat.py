@@ -34,8 +34,6 @@ OTHERWISE = {
 }
 """Where ours says something else than theirs on purpose."""
 
-needs_promtool = pytest.mark.skipif(promtool.PROGRAM is None, reason="no promtool: apt-get install prometheus")
-
 
 def theirs(path: Path) -> Iterator[tuple[str, dict[str, str], float]]:
     """Every sample of a captured answer: its name, its labels with a server for the address, its value."""
@@ -51,7 +49,6 @@ def written(name: str, labels: dict[str, str]) -> str:
     return name + "{" + ",".join(f'{key}="{value}"' for key, value in sorted(labels.items())) + "}"
 
 
-@needs_promtool
 def test_recorded_names_say_what_theirs_say(tmp_path: Path) -> None:
     """Of real documents: cheaper's workers, busy threads, killed ones, caches, memory; but for what is listed above."""
     given: dict[str, list[float | None]] = {}
@@ -129,7 +126,6 @@ def test_the_table_tells_the_truth_about_ours() -> None:
 
 
 @pytest.mark.integration
-@needs_promtool
 def test_the_autoscalers_question_on_a_real_uwsgi(tmp_path: Path) -> None:
     """avg(uwsgi_worker_busy): workers whose status is busy, of those that were ever spawned."""
     with (
