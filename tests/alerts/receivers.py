@@ -64,7 +64,7 @@ def receiving() -> Iterator[Inbox]:
             self.end_headers()
             self.wfile.write(b"ok")  # Slack's word, without which newer Alertmanagers send it again
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, *_: object) -> None:
             pass
 
     class Smtp(socketserver.StreamRequestHandler):
