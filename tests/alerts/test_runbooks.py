@@ -10,9 +10,7 @@ from textwrap import dedent
 import pytest
 import yaml
 
-from alerts.files import FILES
-from alerts.rule import Alert
-from alerts.thresholds import Thresholds
+from tests.alerts.table import shipped
 from tests.monitoring import find
 from tests.real import ROOT
 from uwsgi_headroom.analysis import findings
@@ -20,13 +18,7 @@ from uwsgi_headroom.analysis.findings.runbooks import RUNBOOKS
 
 FOLDER = ROOT / "alerts" / "runbooks"
 BOOKS = sorted(FOLDER.glob("*.md"))
-ALERTS = [
-    rule.alert
-    for groups in FILES.values()
-    for group in groups(Thresholds())
-    for rule in group.rules
-    if isinstance(rule, Alert)
-]
+ALERTS = [alert.alert for alert in shipped()]
 SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
 SAY_IT_ALL = {"too_few_requests", "no_process_facts", "no_threads", "large_document", "thunder_lock"}
 """Findings that need no runbook."""
