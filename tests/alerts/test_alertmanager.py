@@ -237,6 +237,21 @@ def test_one_notification_for_a_service(running: Running) -> None:
     assert lines[-1] == "• and 2 others"
 
 
+@pytest.mark.integration
+def test_an_alert_of_other_rules_can_be_read(running: Running) -> None:
+    """Without annotations and severity it is a ticket with its name, and nothing in its place is empty or broken."""
+    running.post({"labels": {"alertname": "DiskFull", "server": "foreign"}})
+    (body,) = running.wait('"server": "foreign"', "/webhook")
+    assert body["receiver"] == "ticket"
+    (mail,) = eventually(
+        lambda: [mail for mail in running.mailbox.mails if mail["Subject"] == "ALERT: DiskFull"], bool, "the mail"
+    )
+    title, since, nothing, where = part(mail, "plain").strip().splitlines()
+    assert (title, nothing, where) == ("DiskFull", "", "DiskFull: server foreign")
+    assert since.startswith("Since 2")
+    assert "href" not in part(mail, "html")
+
+
 DOWN, EXPORTER = ("UwsgiDown", "critical"), ("UwsgiExporterDown", "warning")
 HOT, UNEVEN = ("UwsgiHotWorkerSaturated", "critical"), ("UwsgiWorkersUneven", "warning")
 NEAR, LOW, FORECAST = (
