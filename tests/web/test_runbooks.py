@@ -8,6 +8,8 @@ import pytest
 
 from tests.real import ROOT
 from tests.web.serving import get, serving
+from uwsgi_headroom.analysis.findings.runbooks import RUNBOOKS
+from uwsgi_headroom.api import describe
 
 FOLDER = ROOT / "alerts" / "runbooks"
 NAMES = sorted(file.name for file in FOLDER.glob("*.md"))
@@ -33,6 +35,19 @@ def test_a_runbook_is_served_as_it_is_written(port: int, name: str) -> None:
     assert headers["Content-Type"] == "text/plain; charset=utf-8"
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert body == (FOLDER / name).read_bytes()
+
+
+@pytest.mark.parametrize("code", RUNBOOKS)
+def test_a_finding_leads_to_its_runbook(port: int, code: str) -> None:
+    """The address that its document holds is served."""
+    address = describe.runbook(code)
+    assert address is not None
+    assert get(port, address)[0] == 200
+
+
+def test_a_finding_without_a_runbook_leads_nowhere() -> None:
+    """Its address is null, as it is for a code that nobody knows."""
+    assert describe.runbook("too_few_requests") is None
 
 
 def test_the_runbooks_are_listed(port: int) -> None:
