@@ -229,7 +229,7 @@ def test_one_notification_for_a_service(running: Running) -> None:
     )
     assert "more" not in running.slack("of lonely")["text"]
     slack = running.slack("of fleet")
-    assert slack["title"] == "CRITICAL: UwsgiConcurrencyNearCapacity of fleet on 10.0.0.11:9238. (and 12 more)"
+    assert slack["title"] == "CRITICAL: UwsgiConcurrencyNearCapacity of fleet on 10.0.0.11:9238. And 12 more."
     lines = slack["text"].splitlines()
     assert lines.count("Numbers of fleet, and what to do first.") == 1
     assert lines[3] == "*12 more of the same service:*"
