@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.alerts.day import SCRAPE, Site, counters
+from tests.alerts.promtool import RULES, program
 
-RULES = Path(__file__).parents[2] / "alerts" / "rules"
 MINUTES = 24 * 60
 EVALUATION = "3m"
 """Rules over 78 workers take a while; and whatever holds for five minutes is seen."""
@@ -88,7 +88,7 @@ def _promtool(directory: Path, sites: Sequence[Site], seed: int, expected: Mappi
         ],
     }
     written.write_text(json.dumps(document))  # which is YAML too
-    done = subprocess.run(["promtool", "test", "rules", str(written)], capture_output=True, text=True, check=False)
+    done = subprocess.run([program(), "test", "rules", str(written)], capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.fail(f"{done.stdout}{done.stderr}", pytrace=False)
 
