@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import yaml
 
+from tests.monitoring import find
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 RULES = ROOT / "alerts" / "rules"
-PROGRAM = os.environ.get("PROMTOOL") or shutil.which("promtool")
-"""Another version is asked with `PROMTOOL=/path`."""
+
+
+def program() -> str:
+    """promtool, or another version of it at `PROMTOOL`. Raises RuntimeError where there is none."""
+    return os.environ.get("PROMTOOL") or str(find("promtool"))
 
 
 def nothing(
@@ -28,7 +32,6 @@ def nothing(
 
     series: values an interval apart from time 0 on, None where there is none.
     """
-    assert PROGRAM
     written = [
         {"series": name, "values": " ".join("_" if it is None else repr(float(it)) for it in values)}
         for name, values in series.items()
@@ -41,5 +44,5 @@ def nothing(
     }
     path = directory / "asked.test.yaml"
     path.write_text(yaml.safe_dump(document, width=1_000_000))
-    ran = subprocess.run([PROGRAM, "test", "rules", str(path)], capture_output=True, text=True, check=False)
+    ran = subprocess.run([program(), "test", "rules", str(path)], capture_output=True, text=True, check=False)
     return "" if ran.returncode == 0 else ran.stdout + ran.stderr

@@ -40,8 +40,6 @@ def told() -> list[Story]:
 
 def test_the_rules_say_what_the_exporter_says(told: list[Story], tmp_path: Path) -> None:
     """Each figure of each worker, server and service, of servers of all kinds: there and equal, or absent in both."""
-    if promtool.PROGRAM is None:
-        pytest.skip("promtool is not installed: apt-get install prometheus")
     text = (promtool.RULES / "recording.yaml").read_text()
     series: dict[str, Sequence[float | None]] = {
         key: it for story in told for key, it in story.scrapes.items() if key.partition("{")[0] in text
