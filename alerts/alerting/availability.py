@@ -70,7 +70,9 @@ up{{job=~"{t.exporter_job}"}} == 0""",
 
 
 def _sampler_gaps(t: Thresholds) -> Alert:
-    """An emperor's and a router's document are not sampled. Time in which the server was down is UwsgiDown's."""
+    """An emperor's and a router's document are not sampled. Time in which the server was down is UwsgiDown's; a scrape
+    or two that failed do not begin this anew.
+    """
     r = t.sampler_gap_range
     gap, observed = (f"rate(uwsgi_exporter_{name}_seconds_total[{r}])" for name in ("sample_gap", "observed"))
     errors = f"sum(increase(uwsgi_exporter_read_errors_total{{$self}}[{r}]))"
@@ -78,7 +80,8 @@ def _sampler_gaps(t: Thresholds) -> Alert:
         alert="UwsgiSamplerGaps",
         expr=f"""
 {gap} / ({gap} + {observed}) - (1 - avg_over_time(uwsgi_up[{r}])) > {t.sampler_gap}
-and ignoring (kind, version) uwsgi_server_info{{kind="server"}}""",
+and ignoring (kind, version) last_over_time(uwsgi_server_info{{kind="server"}}[{r}])
+and max_over_time(uwsgi_up[{t.down_hold}]) == 1""",
         hold=t.sampler_gap_hold,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE} is sampled for a part of the time only.",
