@@ -1,4 +1,4 @@
-"""Marks in every graph: alerts that fired, workers that were spawned, reloads."""
+"""Marks in every graph: alerts that fired, workers that were spawned, reloads. Each at its own time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models.dashboard import AnnotationQuery
 
 from dashboards.looks.dressed import DATASOURCE
-from dashboards.selector import Scope
+from dashboards.selector import RATE, Scope
 
 Annotations = Sequence[Builder[AnnotationQuery]]
 
@@ -31,40 +31,32 @@ class _Annotation(Builder[AnnotationQuery]):
         return self._query
 
 
-def alerts(scope: Scope) -> Builder[AnnotationQuery]:
-    """From when to when an alert of a server fired."""
-    firing = scope.of("ALERTS", 'alertname=~"Uwsgi.*"', 'alertstate="firing"')
-    return _annotation("Alerts", firing, "red", title="{{alertname}}", text="{{server}} {{worker_id}}", tags="severity")
-
-
-def pages(scope: Scope) -> Builder[AnnotationQuery]:
-    """From when to when there was a page, to the hour: for months."""
-    firing = scope.of("ALERTS", 'alertname=~"Uwsgi.*"', 'alertstate="firing"', 'severity="critical"')
-    return _annotation("Pages", firing, "red", title="{{alertname}}", text="{{server}} on {{instance}}", step="1h")
+def alerts(scope: Scope, *more: str) -> Builder[AnnotationQuery]:
+    """When the condition of an alert that fired began; `more` are matchers."""
+    matchers = ('alertname=~"Uwsgi.*"', *more)
+    since = scope.of("ALERTS_FOR_STATE", *matchers)
+    fired = scope.of("ALERTS", *matchers, 'alertstate="firing"')
+    return _mark(
+        "Alerts",
+        f"max_over_time({since}{RATE}) * 1000 and ignoring (alertstate) max_over_time({fired}{RATE})",
+        "red",
+        title="{{alertname}}",
+        text="{{severity}}: {{server}} on {{instance}} {{worker_id}}",
+    )
 
 
 def spawns(scope: Scope) -> Builder[AnnotationQuery]:
-    """When a worker was spawned, at its own second. Of several at once the mark names one."""
-    spawned = scope.of("uwsgi_worker_last_spawn_time_seconds")
-    return _annotation(
-        "Spawns",
-        f"topk(1, {spawned} * 1000 > $__from)",
-        "blue",
-        title="Worker {{worker_id}} spawned",
-        text="{{server}}",
-        useValueForTime=True,
-    )
+    """When a worker was spawned. Of several at once the mark names one."""
+    spawned = f"{scope.of('uwsgi_worker_last_spawn_time_seconds')} * 1000"
+    return _mark("Spawns", f"topk(1, {spawned} > $__from)", "blue", "Worker {{worker_id}} spawned", "{{server}}")
 
 
 def reloads(scope: Scope) -> Builder[AnnotationQuery]:
-    """Full reloads, which put uWSGI's counters back to zero."""
-    return _annotation(
-        "Reloads",
-        f"max by (server) (changes({scope.of('uwsgi_server_reloads_total')}[2m])) > bool 0 == 1",
-        "purple",
-        title="uWSGI reloaded",
-        text="{{server}}",
-    )
+    """When the last worker was spawned after a full reload, which puts uWSGI's counters back to zero."""
+    spawned = scope.of("uwsgi_worker_last_spawn_time_seconds")
+    changed = f"changes({scope.of('uwsgi_server_reloads_total')}{RATE}) > 0"
+    expression = f"max without (worker_id) ({spawned}) * 1000 and {changed}"
+    return _mark("Reloads", expression, "purple", "uWSGI reloaded", "{{server}} on {{instance}}")
 
 
 def every(scope: Scope) -> Annotations:
@@ -72,9 +64,10 @@ def every(scope: Scope) -> Annotations:
     return [alerts(scope), spawns(scope), reloads(scope)]
 
 
-def _annotation(
-    name: str, expr: str, colour: str, *, title: str, text: str, tags: str = "", step: str = "15s", **more: Any
-) -> Builder[AnnotationQuery]:
+def _mark(name: str, expr: str, colour: str, title: str, text: str) -> Builder[AnnotationQuery]:
+    """A mark at the time, in milliseconds, that is the value of `expr`: one, however many steps the graph has. (Grafana
+    makes regions of values that are no further apart than its own step, and a row of marks of all others.)
+    """
     query = _Query(name=name, datasource=DATASOURCE, enable=True, icon_color=colour, expr=expr)
-    query.texts = {"titleFormat": title, "textFormat": text, "tagKeys": tags, "step": step, **more}
+    query.texts = {"titleFormat": title, "textFormat": text, "step": "15s", "useValueForTime": True}
     return _Annotation(query)

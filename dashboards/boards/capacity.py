@@ -30,7 +30,7 @@ def dashboard(t: Thresholds) -> Dashboard:
         "Months of the day's figures: how near capacity it was, how often, when, and where that leads. Needs the "
         "recording rules of this project, and a Prometheus that keeps as long.",
         [*variables("server:uwsgi_utilization:max1d", many=True), utc_offset()],
-        [marks.pages(FLEET)],
+        [marks.alerts(FLEET, 'severity="critical"')],
         [
             Row(
                 "",
@@ -93,7 +93,7 @@ def _bands(t: Thresholds) -> Sequence[Override]:
 
 
 def _minutes(t: Thresholds) -> tables.Panel:
-    busy = Column("percentunit", 0, verdicts.utilization(t), 1.0, 180)
+    busy = Column("percentunit", 0, verdicts.utilization(t), 1.0, 150)
     return table(
         it.minutes(t),
         (24, 10),
@@ -104,7 +104,7 @@ def _minutes(t: Thresholds) -> tables.Panel:
         },
         {
             "Gives out first": Column(width=160),
-            "Least headroom": Column("suffix:x", 2, verdicts.headroom(t), 5.0, 200),
+            "Least headroom": Column("suffix:x", 2, verdicts.headroom(t), 5.0, 170),
             "Busiest day's p95": busy,
             "Peak": busy,
             "Most requests": Column("reqps", 1, width=130),

@@ -23,7 +23,7 @@ def dashboard(t: Thresholds) -> Dashboard:
     """The dashboard."""
     headroom = Column("suffix:x", 1, verdicts.headroom(t), FULL_BAR, 210)
     busy = Column("percentunit", 0, verdicts.utilization(t), 1.0, 170)
-    cost = Column("percentunit", 0, verdicts.costly(), width=120)
+    cost = Column("percentunit", 0, verdicts.costly(), width=140)
     seconds, requests = Column("s", 0, width=115), Column("reqps", 1, width=100)
     first = Column(width=150)
     called = {"limit": "Gives out first"}

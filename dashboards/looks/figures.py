@@ -41,7 +41,7 @@ def figure(
     panel.color_mode(BigValueColorMode.VALUE)
     panel.text_mode(BigValueTextMode.VALUE_AND_NAME if named else BigValueTextMode.VALUE)
     panel.graph_mode(BigValueGraphMode.NONE if signal.series[0].now else BigValueGraphMode.AREA)
-    panel.text(VizTextDisplayOptions().title_size(14).value_size(34))
+    panel.text(VizTextDisplayOptions().title_size(14).value_size(28 if named else 34))
     if decimals is not None:
         panel.decimals(decimals)
     for matcher, values in overrides:

@@ -60,7 +60,7 @@ def table(
     *,
     called: Mapping[str, str] | None = None,
     numbered: str = "",
-    empty: str = "no data",
+    empty: str = "-",
 ) -> tables.Panel:
     """A line for each combination of `labels`, a column for each query of the signal, by its legend. Lines are in the
     order in which the first query has them; those that it lacks come after. called: other names for labels;

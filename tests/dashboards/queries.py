@@ -56,8 +56,7 @@ def queries(name: str, values: Mapping[str, str], seconds: float) -> Iterator[Qu
             series, label = re.fullmatch(r"label_values\((.*),\s*(\w+)\)", text, re.DOTALL).groups()  # type: ignore[union-attr]
             yield Query(f"{name}: variable {variable['name']}", "values", series, step, label)
     for annotation in document["annotations"]["list"]:
-        each = max(step, {"15s": 15, "1h": 3600}[annotation["step"]])
-        yield Query(f"{name}: mark {annotation['name']}", "range", substituted(annotation["expr"], known), each)
+        yield Query(f"{name}: mark {annotation['name']}", "range", substituted(annotation["expr"], known), step)
     for panel in panels(document):
         for target in panel["targets"]:
             kind = "instant" if target.get("instant") else "range"
