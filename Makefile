@@ -8,10 +8,10 @@ PORT ?= 9238
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST))
 
-demo:  ## see it: a loaded uWSGI and the exporter beside it, until Ctrl-C (PORT=9238, PYTHON=python3)
+demo:  ## see it: a loaded uWSGI, the exporter, Prometheus, Alertmanager, until Ctrl-C (PORT=9238, PYTHON=python3)
 	@exec $(PYTHON) -m app.demo --port $(PORT)
 
-# promtool may have been put into .venv/bin, and tests look for it on PATH.
+# Prometheus' programs may have been put into .venv/bin, and tests look for them on PATH.
 test:  ## run all tests, the ones with real servers included
 	@$(PYTHON) -m app.testing test
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python -m pytest $(ARGS)
@@ -23,15 +23,15 @@ lint:  ## check style, formatting and types
 	.venv/bin/mypy -p uwsgi_headroom -p app -p alerts
 
 bench:  ## measure what a scrape costs (PEER="NAME=COMMAND" measures another exporter too, ARGS="--write FILE")
-	@$(PYTHON) -m app.testing test
+	@$(PYTHON) -m app.testing bench
 	@.venv/bin/python -m tests.bench.scrape $(if $(PEER),--peer "$(PEER)") $(ARGS)
 
 bench-accuracy:  ## measure the figures against the truth, for 20 minutes (ARGS="--quick", ARGS="--prometheus")
-	@$(PYTHON) -m app.testing test
+	@$(PYTHON) -m app.testing bench
 	@.venv/bin/python -m tests.bench.accuracy $(ARGS)
 
 bench-cost:  ## measure what the exporter costs uWSGI, the machine and the application, for 12 minutes
-	@$(PYTHON) -m app.testing test
+	@$(PYTHON) -m app.testing bench
 	@.venv/bin/python -m tests.bench.cost $(ARGS)
 
 clean:  ## remove the environments and everything generated

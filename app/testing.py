@@ -1,10 +1,10 @@
-"""What `make lint` and `make test` need before they can begin."""
+"""What `make lint`, `make bench` and `make test` need before they can begin."""
 
 from __future__ import annotations
 
 import sys
 
-from app import environments, promtool
+from app import debian, environments
 from app.commands import CommandError
 from app.environments import SetupError
 
@@ -12,16 +12,16 @@ EXTRAS = "demo,lint,test"
 
 
 def main(argv: list[str]) -> str | None:
-    """Prepare for `lint` (project and tools) or `test` (uWSGI and promtool, too); returns what is missing."""
+    """Prepare for `lint` (project and tools), `bench` (uWSGI, too) or `test` (Prometheus and Alertmanager, too).
+
+    Returns what is missing.
+    """
     try:
         project = environments.project(EXTRAS)
-        if argv == ["test"]:
+        if argv != ["lint"]:
             environments.uwsgi_for_tests()
-            if not promtool.ensure(project.path / "bin"):
-                print(
-                    "  promtool is missing, so the tests of the alert rules are skipped.\n"
-                    "  On Debian and Ubuntu: apt-get install --no-install-recommends prometheus"
-                )
+        if argv == ["test"]:
+            debian.ensure(project.path / "bin")
     except (SetupError, CommandError) as error:
         return f"\nmake {argv[0]}: {error}"
     except KeyboardInterrupt:

@@ -24,6 +24,7 @@ from uwsgi_headroom.fleet import Fleet
 from uwsgi_headroom.watch import Watch
 from uwsgi_headroom.web.app import application
 from uwsgi_headroom.web.connections import BACKLOG, Bounded
+from uwsgi_headroom.web.streams import Streams
 from uwsgi_headroom.window import HISTORY_SECONDS
 
 _COMMANDS = ("serve", "check", "discover")
@@ -105,7 +106,7 @@ def _check(options: argparse.Namespace) -> int:
         print(f"UNKNOWN  {server.name}  {server.address}: {error}", file=sys.stderr)
         return UNREADABLE
     print(document.render(verdict) if options.format == "json" else text.render(verdict))
-    return verdict.status
+    return verdict.exit_status
 
 
 def _silent(_left: float) -> None:
@@ -143,13 +144,16 @@ async def run(fleet: Fleet, sockets: list[socket.socket]) -> None:
     """Serve a fleet on sockets that listen, until a signal ends it."""
     sampling = asyncio.create_task(fleet.run(), name="sampling")
 
+    streams = Streams()
+
     async def stop_reading() -> None:
+        streams.close()
         sampling.cancel()
         await fleet.close()
 
     server = _Server(
         uvicorn.Config(
-            application(fleet),
+            application(fleet, streams),
             loop="asyncio",
             http=Bounded,
             backlog=BACKLOG,

@@ -35,8 +35,8 @@ class Fleet:
     def __init__(
         self, servers: Sequence[ServerConfig], settings: Settings = SETTINGS, clock: Clock | None = None
     ) -> None:
-        self._clock = clock or Clock()
-        self._settings = settings
+        self.clock = clock or Clock()
+        self.settings = settings
         self._named = [self._watch(it.name, it.address, it) for it in servers if it.address]
         self._globs = [it for it in servers if it.address is None]
         self._found: dict[str, _Found] = {}
@@ -45,7 +45,7 @@ class Fleet:
 
     def watches(self) -> list[Watch]:
         """Every server, in the order of the configuration; globs are looked up again now and then."""
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         if self._globs and now - self._globbed_at >= GLOB_SECONDS:
             self._globbed_at = now
             self._look_up(now)
@@ -69,7 +69,7 @@ class Fleet:
                 read_errors=watch.reader.errors,
                 totals=watch.integrals.totals,
                 pace=watch.pace,
-                figures=watch.figures(outcome, self._settings.windows) if isinstance(outcome, Reading) else [],
+                figures=watch.figures(outcome, self.settings.windows) if isinstance(outcome, Reading) else [],
             )
             for watch, outcome in zip(watches, outcomes, strict=True)
         ]
@@ -100,9 +100,9 @@ class Fleet:
             address,
             timeout=config.timeout,
             size_cap=config.size_cap,
-            samples_a_second=self._settings.samples_a_second,
-            cpu_residency=self._settings.cpu_residency,
-            clock=self._clock,
+            samples_a_second=self.settings.samples_a_second,
+            cpu_residency=self.settings.cpu_residency,
+            clock=self.clock,
         )
 
     def _look_up(self, now: float) -> None:

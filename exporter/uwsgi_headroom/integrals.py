@@ -71,6 +71,8 @@ class Integrals:
             self._gap_to(reading.at)
         self._add_queues(before, reading, step)
         self._add_occupancy(reading)
+        totals.configured = _all([worker.threads for worker in snapshot.workers])
+        totals.available = _all([worker.available_threads for worker in snapshot.workers])
         totals.samples += 1
         self._before, self._broken = reading, False
 
@@ -215,6 +217,12 @@ def _occupied(reading: Reading) -> tuple[int, int]:
     assert isinstance(reading.snapshot, Snapshot)
     workers = reading.snapshot.workers
     return sum(reading.busy_threads(it) or 0 for it in workers), sum(it.available_threads or 0 for it in workers)
+
+
+def _all(threads: list[int | None]) -> int | None:
+    """Their sum; None where uWSGI does not name the threads of every worker."""
+    known = [it for it in threads if it is not None]
+    return sum(known) if known and len(known) == len(threads) else None
 
 
 def _is_full(reading: Reading) -> bool:

@@ -39,6 +39,7 @@ class Totals:
     observed_seconds is covered by samples and gap_seconds is not; together they are all the time since. full_seconds:
     every available thread was busy. workers and sockets are those that uWSGI lists now. occupancy counts samples by
     `OCCUPANCY_BOUNDS`, the last one those above all. queue_since: from when on a queue has always been measured.
+    configured and available alone are levels, the latest: threads, None where uWSGI names none.
     """
 
     samples: int = 0
@@ -48,6 +49,8 @@ class Totals:
     reloads: int = 0
     occupancy: list[int] = field(default_factory=lambda: [0] * (len(OCCUPANCY_BOUNDS) + 1))
     occupancy_sum: float = 0.0
+    configured: int | None = None
+    available: int | None = None
     workers: list[WorkerTotals] = field(default_factory=list)
     queue_seconds: dict[str, float] = field(default_factory=dict)
     queue_since: dict[str, float] = field(default_factory=dict)

@@ -16,7 +16,10 @@ from uwsgi_headroom.window import History
 
 
 class Watch:
-    """A server's reader, pace, totals and history. `sample` reads on its own timer; scrapes read through `reader`."""
+    """A server's reader, pace, totals and history. `sample` reads on its own timer; scrapes read through `reader`.
+
+    `reading` is the last that succeeded, None before the first; `reader.outcome` says what came of the last attempt.
+    """
 
     def __init__(
         self,
@@ -43,6 +46,7 @@ class Watch:
         self.pace = Pace(samples_a_second)
         self.integrals = Integrals()
         self.history = History()
+        self.reading: Reading | None = None
 
     async def sample(self) -> None:
         """Read on the watch's own timer until cancelled."""
@@ -60,6 +64,7 @@ class Watch:
         if isinstance(outcome, ReadError):
             self.integrals.miss(at)
             return
+        self.reading = outcome
         if not isinstance(outcome.snapshot, Snapshot):
             return
         self.integrals.add(outcome, self.pace.longest_step)

@@ -36,6 +36,7 @@ def window(seconds: float, *workers: WorkerWindow, observed: float | None = None
     return Window(
         asked=seconds,
         seconds=seconds,
+        until=seconds,
         observed_seconds=observed,
         full_seconds=0.0,
         gap_seconds=seconds - observed,
@@ -45,6 +46,9 @@ def window(seconds: float, *workers: WorkerWindow, observed: float | None = None
         respawns=0,
         workers=workers,
         queue_seconds=queues,
+        occupancy=(0,) * 12,
+        configured=None,
+        available=None,
     )
 
 

@@ -10,6 +10,7 @@ import flask
 import pytest
 
 from app import demo
+from app.loopback import free_port
 from app.programs import running
 from tests import real
 from tests.app.served import Served
@@ -20,7 +21,7 @@ def served() -> Iterator[Served]:
     """uWSGI with app/uwsgi.ini, on a free port; it sees the Flask of the tests, however it was built."""
     with tempfile.TemporaryDirectory(prefix="headroom-") as name, pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(flask.__file__).parent.parent))
-        directory, port = Path(name), demo.free_port()
+        directory, port = Path(name), free_port()
         uwsgi = demo.programs(0, port, Path(real.uwsgi_binary()), Path(), directory)[:1]
         with running(uwsgi, directory, cwd=Path("/")):
             yield Served(port, directory / "stats")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -18,19 +19,7 @@ import pytest
 from app import demo
 from app.environments import ROOT, SetupError
 from tests import real
-
-METRICS = """\
-# HELP uwsgi_worker_request_share The worker's part.
-uwsgi_worker_request_share{server="demo",window="5m",worker_id="1"} 0.75
-uwsgi_worker_request_share{window="5m",worker_id="2",server="demo"} 0.25
-uwsgi_worker_request_share{server="another",window="5m",worker_id="1"} 1.0
-uwsgi_concurrency{method="littles_law",server="demo",window="1m"} 9.0
-uwsgi_concurrency{method="observed",server="demo",window="1m"} 3.04
-uwsgi_concurrency{method="observed",server="demo",window="5m"} 8.0
-uwsgi_headroom_ratio{limit="threads",server="demo",window="1m"} 10.5
-uwsgi_headroom_ratio{limit="hottest_interpreter",server="demo",window="1m"} 2.5
-uwsgi_threads_available{server="demo"} 32.0
-"""
+from tests.monitoring import Alertmanager, Prometheus
 
 # The set-up of environments is tested apart; here it is skipped, and the exporter has a stand-in.
 DRIVER = """\
@@ -43,18 +32,6 @@ environments.Environment.program = lambda self, name: self.path
 environments.uwsgi_for_demo = lambda: Path(uwsgi)
 sys.exit(demo.main(["--port", port]))
 """
-
-
-def test_figures_are_those_of_the_demo():
-    """Shares, concurrency and the least headroom, of this server and no other."""
-    line = "shares 75%/25%; concurrency 3.0 of 32 threads; headroom 2.5x, then hottest interpreter"
-    assert demo.figures(METRICS) == line
-
-
-@pytest.mark.parametrize("metrics", ["", "up 1\n", METRICS.replace("uwsgi_concurrency{", "x{")])
-def test_no_figures_are_no_line(metrics):
-    """What is not there yet is not shown as 0."""
-    assert demo.figures(metrics) is None
 
 
 def test_taken_port_ends_the_demo_before_anything_is_set_up():
@@ -87,16 +64,43 @@ def test_demo_runs_until_a_signal_and_leaves_nothing(signals):
     port = real.free_port()
     with _demo(port) as (process, output, temporary):
         real.wait_until(lambda: "concurrency 3.0 of 32" in output.read_text(), what="the first figures")
-        assert len(_processes_with(temporary)) >= 8  # uWSGI, 4 workers, the load, the exporter, the demo
+        assert len(_processes_with(temporary)) >= 10  # uWSGI, 4 workers, load, exporter, Prometheus, Alertmanager, demo
         for each in signals:
             process.send_signal(each)
         assert process.wait(20) == 0
         said = output.read_text()
         assert f"http://127.0.0.1:{port}/metrics" in said
         assert "shares 75%/25%; concurrency 3.0 of 32 threads" in said
+        assert re.search(r"Prometheus +http://127\.0\.0\.1:\d+/", said)
+        assert re.search(r"Alertmanager http://127\.0\.0\.1:\d+/api/v2/alerts", said)
         assert said.endswith("\nstopped\n")
         assert _processes_with(temporary) == []
         assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.integration
+def test_demo_shows_the_alerts_of_its_exporter():
+    """The addresses that it prints are those of a Prometheus that scrapes it, with every shipped rule in order, and of
+    an Alertmanager that this Prometheus knows.
+    """
+    with _demo(real.free_port()) as (_, output, _):
+        real.wait_until(lambda: "Ctrl-C ends everything" in output.read_text(), what="the addresses")
+        ports = dict(re.findall(r"(Prometheus|Alertmanager) +http://127\.0\.0\.1:(\d+)/", output.read_text()))
+        prometheus = Prometheus(int(ports["Prometheus"]))
+        prometheus.wait_for('uwsgi_threads_available{job="uwsgi", server="demo"}')
+        assert prometheus.unwell() == {}
+        assert Alertmanager(int(ports["Alertmanager"])).alerts("UwsgiDown") == []
+
+
+@pytest.mark.integration
+def test_demo_goes_on_without_prometheus(monkeypatch):
+    """Where it is neither there nor to be had, one line says what to install."""
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with _demo(real.free_port()) as (_, output, _):
+        real.wait_until(lambda: "concurrency 3.0 of 32" in output.read_text(), what="the first figures")
+        told = "not here     alertmanager and prometheus (apt-get install --no-install-recommends "
+        assert told + "prometheus-alertmanager prometheus)" in output.read_text()
+        assert "Prometheus  " not in output.read_text()
 
 
 @pytest.mark.integration

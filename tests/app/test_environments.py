@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from app import environments, promtool
+from app import environments
 from app.commands import CommandError
 from app.environments import PYTHON, ROOT, Environment, SetupError
 
@@ -159,16 +159,3 @@ def test_old_python_is_refused_in_words():
     )
     assert ended.returncode == 1
     assert ended.stderr.startswith("uwsgi-headroom needs Python 3.10 or newer, and ")
-
-
-def test_promtool_of_the_machine_is_used(tmp_path, monkeypatch):
-    program = tmp_path / "promtool"
-    program.touch(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert promtool.ensure(tmp_path / "elsewhere")
-
-
-def test_promtool_without_apt_is_missing(tmp_path, monkeypatch):
-    """No error: only the tests that need it are skipped."""
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert not promtool.ensure(tmp_path)

@@ -55,7 +55,7 @@ def test_a_worker_behind_a_mapped_socket_that_is_saturated_is_costly() -> None:
     with uwsgi(*options) as server, clients(*[hot] * 7, *[calm] * 2, path="/?cpu_ms=30&io_ms=100"):
         ran = run("check", f"shop={server.stats}", "--seconds", "12", "--format", "json")
     verdict = json.loads(ran.stdout)
-    first, second = verdict["balance"]["workers"]
+    first, second = verdict["workers"]
     assert 0.55 < first["share"] < 0.85
     assert first["response_time"] > second["response_time"]
     told = {finding["code"]: finding for finding in verdict["findings"]}
@@ -77,8 +77,8 @@ def test_shares_that_differ_at_a_low_load_are_harmless() -> None:
     assert ran.returncode == 0, verdict["findings"]
     assert verdict["status"] == "ok"
     assert not {"unevenness_hurts", "uneven"} & codes
-    assert verdict["flow"]["requests"] == sum(worker["requests"] for worker in verdict["window"]["workers"]) > 100
-    assert verdict["threads"] == {"configured": 32, "available": 32}
+    assert verdict["flow"]["requests"] == sum(worker["window_requests"] for worker in verdict["workers"]) > 100
+    assert (verdict["threads"]["configured"], verdict["threads"]["available"]) == (32, 32)
 
 
 def test_every_thread_busy_is_critical() -> None:

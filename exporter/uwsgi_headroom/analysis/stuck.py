@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.stats.server import Worker
 
 STUCK_SECONDS = 30.0
 """Age from which a request in service is called stuck. Raise it where long requests are meant."""
 
 
+def ages(reading: Reading, worker: Worker) -> list[float]:
+    """Ages in seconds of the requests in service in a worker, the oldest first; what a killed worker left is none."""
+    if reading.is_ghost(worker):
+        return []
+    return [max(0.0, reading.time - start) for start in sorted(worker.request_starts)]
+
+
 def stuck(reading: Reading) -> list[tuple[float, int]]:
-    """Age in seconds and worker id of each stuck request, the oldest first; what a killed worker left is none."""
+    """Age in seconds and worker id of each stuck request, the oldest first."""
     assert isinstance(reading.snapshot, Snapshot)
-    ages = [
-        (reading.time - start, worker.worker_id)
-        for worker in reading.snapshot.workers
-        if not reading.is_ghost(worker)
-        for start in worker.request_starts
-    ]
-    return sorted((it for it in ages if it[0] >= STUCK_SECONDS), reverse=True)
+    found = [(age, worker.worker_id) for worker in reading.snapshot.workers for age in ages(reading, worker)]
+    return sorted((it for it in found if it[0] >= STUCK_SECONDS), reverse=True)

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from uwsgi_headroom.analysis.figures import Figures, figures
-from uwsgi_headroom.analysis.findings import Finding, Severity, findings
+from uwsgi_headroom.analysis.findings import Finding, findings
+from uwsgi_headroom.analysis.verdict import Status, sentence, status
 from uwsgi_headroom.errors import ReadError, StatsError
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import Snapshot
@@ -19,23 +20,32 @@ from uwsgi_headroom.watch import Watch
 from uwsgi_headroom.window import ROW_SECONDS
 
 UNREADABLE = 3
-_STATUS: dict[Severity, int] = {"info": 0, "warning": 1, "critical": 2}
+_EXIT_STATUS: dict[Status, int] = {"ok": 0, "warning": 1, "critical": 2, "unknown": UNREADABLE}
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a check found. The sentence is the worst finding's, or what the headroom is."""
+    """What a check found."""
 
-    name: str
-    address: str
+    watch: Watch
     reading: Reading
     figures: Figures
     findings: list[Finding]
 
     @property
-    def status(self) -> int:
-        """The exit status."""
-        return max((_STATUS[finding.severity] for finding in self.findings), default=0)
+    def status(self) -> Status:
+        """How the server is, in a word."""
+        return status(self.findings)
+
+    @property
+    def sentence(self) -> str:
+        """How the server is, in a sentence."""
+        return sentence(self.figures.headroom, self.findings)
+
+    @property
+    def exit_status(self) -> int:
+        """What the command ends with."""
+        return _EXIT_STATUS[self.status]
 
 
 async def check(watch: Watch, seconds: float, progress: Callable[[float], None] = lambda _left: None) -> Verdict:
@@ -63,4 +73,4 @@ async def check(watch: Watch, seconds: float, progress: Callable[[float], None] 
     if window is None:
         raise ReadError("timeout", "it was watched for too short a time: two readings, a second apart, are needed")
     seen = figures(window, last)
-    return Verdict(watch.name, str(watch.address), last, seen, findings(seen, last))
+    return Verdict(watch, last, seen, findings(seen, last))

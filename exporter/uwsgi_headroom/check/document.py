@@ -1,34 +1,16 @@
-"""A verdict for a machine: JSON. Keys are the words of the figures; what is not known is null."""
+"""A verdict for a machine: the server's document, as the exporter's API gives it, over the time it was watched."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import msgspec
 
+from uwsgi_headroom.api import describe
 from uwsgi_headroom.check import Verdict
-from uwsgi_headroom.check.text import sentence
+from uwsgi_headroom.reader import Clock
 
 
 def render(verdict: Verdict) -> str:
     """The verdict as one JSON document."""
-    figures = verdict.figures
-    document = {
-        "server": verdict.name,
-        "address": verdict.address,
-        "status": ("ok", "warning", "critical")[verdict.status],
-        "verdict": sentence(verdict),
-        "uwsgi_version": verdict.reading.snapshot.version,
-        "threads": {"configured": figures.configured, "available": figures.available},
-        "flow": asdict(figures.flow),
-        "headroom": {
-            "ratio": figures.headroom.factor,
-            "first": figures.headroom.first,
-            "ceiling": figures.headroom.ceiling,
-            "by_limit": figures.headroom.by_limit,
-        },
-        "balance": asdict(figures.balance),
-        "window": asdict(figures.window),
-        "findings": [asdict(finding) for finding in verdict.findings],
-    }
+    asked = verdict.figures.window.asked
+    document = describe.server(verdict.watch, Clock(), asked, (asked,))
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()

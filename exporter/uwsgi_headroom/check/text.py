@@ -7,20 +7,13 @@ import textwrap
 from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.balance import WorkerFigures
-from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.analysis.findings.words import duration, factor, percent
+from uwsgi_headroom.analysis.verdict import GIVES_OUT
 from uwsgi_headroom.check import Verdict
 from uwsgi_headroom.stats.server import Snapshot
 
 _WIDTH = 80
-_WORDS = {0: "OK", 1: "WARNING", 2: "CRITICAL"}
-_GIVES_OUT: dict[Limit, str] = {
-    "hottest_interpreter": "the hottest worker's interpreter gives out",
-    "interpreters": "the interpreters of all workers give out",
-    "threads": "the threads give out",
-    "cpu": "the CPUs give out",
-}
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
@@ -29,23 +22,13 @@ def render(verdict: Verdict) -> str:
     return "\n".join(_lines(verdict))
 
 
-def sentence(verdict: Verdict) -> str:
-    """The verdict in one sentence: the worst finding, or what gives out first and when."""
-    if verdict.status:
-        return verdict.findings[0].title
-    room = verdict.figures.headroom
-    if room.first is None or room.factor is None:
-        return "It does next to nothing now, so what would give out first cannot be told."
-    return f"Load can grow to {factor(room.factor)} of today's before {_GIVES_OUT[room.first]}."
-
-
 def _lines(verdict: Verdict) -> Iterator[str]:
     snapshot = verdict.reading.snapshot
     assert isinstance(snapshot, Snapshot)
-    yield f"{verdict.name}  {verdict.address}"
+    yield f"{verdict.watch.name}  {verdict.watch.address}"
     yield f"uWSGI {snapshot.version}, watched for {duration(verdict.figures.window.seconds)}"
     yield ""
-    yield from _wrap(f"{_WORDS[verdict.status]}  {sentence(verdict)}")
+    yield from _wrap(f"{verdict.status.upper()}  {verdict.sentence}")
     yield ""
     yield from _figures(verdict)
     yield ""
@@ -67,7 +50,7 @@ def _figures(verdict: Verdict) -> Iterator[str]:
     known = ", ".join(f"{value:.1f} {how}" for value, how in ways if value is not None)
     yield f"  concurrency  {known or 'not known'}"
     if room.first and room.factor is not None:
-        yield f"  headroom     {factor(room.factor)}, then {_GIVES_OUT[room.first]}"
+        yield f"  headroom     {factor(room.factor)}, then {GIVES_OUT[room.first]}"
         others = [
             f"{limit.replace('_', ' ')} {factor(value)}".replace(" ", "\u00a0")
             for limit, value in room.by_limit.items()

@@ -6,6 +6,7 @@ import argparse
 import os
 import time
 
+from tests import monitoring
 from tests.bench.accuracy import cases, prometheus, table
 
 QUICK = 8.0
@@ -25,8 +26,11 @@ def main() -> None:
     parser.add_argument("--only", default="", metavar="TEXT", help="the cases whose name has this text")
     parser.add_argument("--prometheus", action="store_true", help="ask a real Prometheus for the rules, too")
     options = parser.parse_args()
-    if options.prometheus and not prometheus.PROGRAM:
-        parser.error("there is no prometheus on PATH; on Debian and Ubuntu: apt-get install prometheus")
+    if options.prometheus:
+        try:
+            monitoring.find("prometheus")
+        except RuntimeError as error:
+            parser.error(str(error))
     seconds = QUICK if options.quick else options.seconds
     print(f"{PREAMBLE}\n{seconds:g} s a case, {os.cpu_count()} CPUs.\n\n{table.header()}", flush=True)
     begun, lines = time.monotonic(), []

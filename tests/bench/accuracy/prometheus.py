@@ -3,76 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import shutil
-import subprocess
-import tempfile
-import time
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
+from tests import monitoring
 from tests.bench.accuracy.rules import RULES, Rule
 from tests.bench.accuracy.table import Line
-from tests.real import free_port, wait_until
+from tests.monitoring import Prometheus
 
-PROGRAM = shutil.which("prometheus")
 TOLERANCE = 0.01
-
-CONFIGURATION = """\
-global: {scrape_interval: 1s, scrape_timeout: 1s}
-scrape_configs:
-  - job_name: uwsgi
-    static_configs: [{targets: ["127.0.0.1:EXPORTER"]}]
-"""
-
-
-class Prometheus:
-    """Answers queries."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-
-    def ready(self) -> bool:
-        """Whether it answers queries yet."""
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/-/ready", timeout=5):
-                return True
-        except OSError:
-            return False
-
-    def query(self, expression: str, at: float | None = None) -> dict[frozenset[tuple[str, str]], float]:
-        """The values of an instant query, by their labels."""
-        asked = urllib.parse.urlencode({"query": expression, "time": time.time() if at is None else at})
-        url = f"http://127.0.0.1:{self._port}/api/v1/query?{asked}"
-        with urllib.request.urlopen(url, timeout=30) as answer:
-            result = json.load(answer)["data"]["result"]
-        return {frozenset(it["metric"].items()): float(it["value"][1]) for it in result}
 
 
 @contextlib.contextmanager
 def beside(exporter: int) -> Iterator[Callable[[], Iterator[Line]]]:
     """Run Prometheus on the exporter at this port, every second; gives what compares it with the gauges. To be started
     before the exporter."""
-    assert PROGRAM
-    port = free_port()
-    with tempfile.TemporaryDirectory(prefix="headroom-") as directory:
-        configuration, log = Path(directory, "prometheus.yml"), Path(directory, "log")
-        configuration.write_text(CONFIGURATION.replace("EXPORTER", str(exporter)))
-        command = [PROGRAM, f"--config.file={configuration}", f"--storage.tsdb.path={directory}/data"]
-        command += [f"--web.listen-address=127.0.0.1:{port}"]
-        with log.open("wb") as output:
-            process = subprocess.Popen(command, stdout=output, stderr=output)
-        try:
-            prometheus = Prometheus(port)
-            wait_until(prometheus.ready, what="Prometheus to be ready")
-            # It learns of its targets some seconds later, and must know the exporter's counters from the beginning.
-            wait_until(lambda: prometheus.query("up"), what="Prometheus to try the exporter")
-            yield lambda: compare(prometheus)
-        finally:
-            process.terminate()
-            process.wait(30)
+    with monitoring.prometheus([exporter]) as prometheus:
+        # It must know the exporter's counters from the beginning.
+        prometheus.wait_for("up")
+        yield lambda: compare(prometheus)
 
 
 def compare(prometheus: Prometheus) -> Iterator[Line]:

@@ -1,0 +1,35 @@
+"""How a server is, in one word and one sentence: the worst finding, or what the headroom is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from uwsgi_headroom.analysis.capacity import Headroom, Limit
+from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.findings.words import factor
+
+Status = Literal["ok", "warning", "critical", "unknown"]
+"""unknown: it cannot be read, or has not been watched for long enough."""
+
+GIVES_OUT: dict[Limit, str] = {
+    "hottest_interpreter": "the hottest worker's interpreter gives out",
+    "interpreters": "the interpreters of all workers give out",
+    "threads": "the threads give out",
+    "cpu": "the CPUs give out",
+}
+
+
+def status(findings: Sequence[Finding]) -> Status:
+    """The severity of the worst of the findings; ok where none is worse than info."""
+    severities = {finding.severity for finding in findings}
+    return "critical" if "critical" in severities else "warning" if "warning" in severities else "ok"
+
+
+def sentence(room: Headroom, findings: Sequence[Finding]) -> str:
+    """The verdict in one sentence: the worst finding (they come the worst first), or what gives out first and when."""
+    if status(findings) != "ok":
+        return findings[0].title
+    if room.first is None or room.factor is None:
+        return "It does next to nothing now, so what would give out first cannot be told."
+    return f"Load can grow to {factor(room.factor)} of today's before {GIVES_OUT[room.first]}."

@@ -1,0 +1,106 @@
+"""Prometheus and Alertmanager listen on loopback, know their rules and each other, and keep to their directory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import psutil
+import pytest
+
+from app import monitoring, watchers
+from app.programs import ProgramError, running
+from tests.monitoring import Alertmanager, Prometheus, eventually, find
+from tests.real import free_port
+
+ALWAYS = """\
+groups:
+  - name: always
+    rules:
+      - {alert: Always, expr: vector(1), labels: {severity: info}}
+      - {record: "a:b:c", expr: up + 1}
+"""
+
+
+@pytest.mark.integration
+def test_alert_of_a_rule_file_reaches_alertmanager_on_loopback_alone(tmp_path):
+    """No port is open to others, gossip's included; nothing is written elsewhere; links lead to loopback."""
+    rules = tmp_path / "always.yaml"
+    rules.write_text(ALWAYS)
+    page, alerts = free_port(), free_port()
+    programs = [
+        monitoring.alertmanager(find("alertmanager"), alerts, tmp_path, watchers.NOBODY),
+        monitoring.prometheus(
+            find("prometheus"),
+            page,
+            tmp_path,
+            targets=[page],
+            rules=[Path(os.path.relpath(rules))],
+            alertmanager=alerts,
+        ),
+    ]
+    with running(programs, tmp_path, cwd=Path("/")):
+        prometheus, alertmanager = Prometheus(page), Alertmanager(alerts)
+        (alert,) = eventually(alertmanager.alerts, bool, "the alert to reach Alertmanager")
+        assert alert["labels"] == {"alertname": "Always", "severity": "info"}
+        assert alert["generatorURL"].startswith(f"http://127.0.0.1:{page}/")
+        (labels,) = prometheus.wait_for("a:b:c == 2")
+        assert dict(labels)["job"] == "uwsgi"
+        assert _listening() == {("127.0.0.1", page), ("127.0.0.1", alerts)}
+    assert _listening() == set()
+
+
+@pytest.mark.integration
+def test_wrong_rule_ends_prometheus_with_its_complaint(tmp_path):
+    """Rather than a Prometheus that watches by fewer rules than one thinks."""
+    rules = tmp_path / "wrong.yaml"
+    rules.write_text(ALWAYS.replace("up + 1", "up +"))
+    wrong = monitoring.prometheus(find("prometheus"), free_port(), tmp_path, targets=[], rules=[rules])
+    with (
+        pytest.raises(ProgramError, match=r"(?s)prometheus ended \(status 1\).*parse"),
+        running([wrong], tmp_path, tmp_path),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("pages", "shown"),
+    [
+        (["/alerts"], "/alerts"),
+        (["/classic/alerts"], "/classic/alerts"),
+        ([], "/api/v1/alerts"),
+    ],
+)
+def test_page_of_the_alerts_is_one_that_is_there(pages, shown):
+    """Upstream's, Debian's, or the API where Debian's pages were not installed."""
+    with _serving(pages) as port:
+        assert monitoring.alerts_page(port) == f"http://127.0.0.1:{port}{shown}"
+
+
+def _listening() -> set[tuple[str, int]]:
+    """Where the programs that this process has started listen, for TCP and UDP."""
+    started = {child.pid for child in psutil.Process().children()}
+    ours = [it for it in psutil.net_connections("inet") if it.pid in started]
+    return {tuple(it.laddr) for it in ours if it.status in (psutil.CONN_LISTEN, psutil.CONN_NONE)}
+
+
+@contextlib.contextmanager
+def _serving(pages: list[str]) -> Iterator[int]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path in pages else 404)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Not to the terminal."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()

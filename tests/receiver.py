@@ -1,0 +1,61 @@
+"""What Alertmanager notifies in tests: an HTTP server on loopback that keeps every notification."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Notification:
+    """One POST: where to, and the JSON in it."""
+
+    path: str
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Receiver:
+    """Has received `notifications`, the first one first."""
+
+    port: int
+    notifications: list[Notification] = field(default_factory=list)
+
+    def url(self, path: str = "/") -> str:
+        """The address for a webhook, or for whatever else posts JSON, such as Slack's."""
+        return f"http://127.0.0.1:{self.port}{path}"
+
+    def alerts(self, name: str, status: str, path: str = "/") -> list[dict[str, Any]]:
+        """Alerts of this name in webhooks to `path`; status: firing or resolved."""
+        received = [alert for it in self.notifications if it.path == path for alert in it.body["alerts"]]
+        return [it for it in received if (it["labels"]["alertname"], it["status"]) == (name, status)]
+
+
+@contextlib.contextmanager
+def receiver() -> Iterator[Receiver]:
+    """Receive until the block ends."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            running.notifications.append(Notification(self.path, body))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Not to the terminal."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        running = Receiver(server.server_port)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield running
+        finally:
+            server.shutdown()
+            thread.join()
