@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from alerts import daily, recording
+from alerts import compat, daily, recording
 from alerts.alerting import availability, balance, capacity, queue, workers
 from alerts.rule import Group
 from alerts.rule import render as to_yaml
@@ -18,6 +18,7 @@ FILES: dict[str, Callable[[Thresholds], Sequence[Group]]] = {
     "capacity.yaml": capacity.groups,
     "queue.yaml": queue.groups,
     "workers.yaml": workers.groups,
+    "compat-uwsgi-exporter.yaml": compat.groups,
 }
 
 

@@ -36,6 +36,99 @@ class Thresholds:
         "Where runbook links lead: as shipped to the exporter itself, which serves them. Name your own copy where "
         "people cannot reach exporters.",
     )
+    down_hold: str = knob(
+        "2m", "How long a server cannot be read before it is a page. Longer than a full reload takes to load your app."
+    )
+    down_flapping_range: str = knob(
+        "10m",
+        "A server that came and went within this, and was down for more than half of it, counts as down: one that "
+        "is restarted in a loop is never down for long.",
+    )
+    exporter_down_hold: str = knob(
+        "5m", "How long an exporter cannot be scraped before it is a ticket. Longer than an update of its host takes."
+    )
+    sampler_gap: float = knob(
+        0.1,
+        "Part of the time, beyond that in which the server was down, without samples: from here, what is made from "
+        "samples misses more than their own error.",
+    )
+    sampler_gap_range: str = knob("15m", "What that part is of. Longer forgives a busy spell of the exporter's host.")
+    sampler_gap_hold: str = knob("15m", "How long samples are missing before it is a ticket.")
+    queue_filling: float = knob(
+        0.5,
+        "Mean length of a listen queue, of its limit, from which the next burst may overflow it. As in `check`. Lower "
+        "it where the limit is high: half of 4096 is a long wait.",
+    )
+    queue_filling_hold: str = knob("5m", "How long a queue is filling before it is a ticket.")
+    queue_full_range: str = knob(
+        "2m",
+        "A queue counts as overflowing while it was seen full within this. At least four scrape intervals: fewer looks "
+        "miss a queue that is full for a part of the time.",
+    )
+    queue_full_hold: str = knob(
+        "3m", "How long that goes on before it is a page: one burst is over in `queue_full_range`, so keep it longer."
+    )
+    queue_wait_seconds: float = knob(
+        0.1, "Mean wait in the listen queue from which users notice it. Lower it for services that answer at once."
+    )
+    queue_wait_ratio: float = knob(
+        0.25,
+        "Mean wait over response time from which it is the queue that users notice. As in `check`. Lower it where no "
+        "queue should ever form.",
+    )
+    queue_wait_hold: str = knob("10m", "How long requests wait before it is a ticket: the wait after a reload is none.")
+    queue_not_measurable_hold: str = knob("6h", "How long a queue cannot be measured before it is told.")
+    stuck_seconds: float = knob(
+        120.0,
+        "Age from which a request in service is stuck. nginx gives up after 60 s, so nobody waits for it any more. "
+        "Raise it where long requests are meant: web sockets, long polling, downloads.",
+    )
+    stuck_hold: str = knob("2m", "How long there is one before it is a ticket.")
+    harakiris: int = knob(
+        1,
+        "Workers ended by harakiri within `harakiri_range` that are a ticket. One has lost requests; raise it where "
+        "harakiri is how you end slow ones.",
+    )
+    harakiri_range: str = knob("1h", "What they are counted over: the ticket stays open until none came for so long.")
+    harakiri_hold: str = knob("1m", "How long that is so before it is a ticket: it has happened, so there is no doubt.")
+    respawns: int = knob(
+        3,
+        "Respawns of one worker within `respawn_range`, without those of full reloads, that are a loop. As in `check`.",
+    )
+    respawn_served: float = knob(
+        50.0,
+        "Requests that a worker serves between respawns, on average, from which they are recycling (`max-requests`, "
+        "`reload-on-rss`) and no loop. Raise it if yours crash after more; keep it below your `max-requests`.",
+    )
+    respawns_cheaper: int = knob(
+        20,
+        "As `respawns`, while cheaper mode keeps workers in reserve: it ends and spawns the same worker again, but "
+        "hardly every 15 s.",
+    )
+    respawn_range: str = knob("5m", "What respawns are counted over.")
+    respawn_hold: str = knob(
+        "5m", "How long the loop goes on before it is a page: not less than `respawn_range`, or one that ended pages."
+    )
+    exceptions: float = knob(
+        0.01, "Part of the requests that raise out of the application from which it is a ticket. As in `check`."
+    )
+    exceptions_least: int = knob(
+        10, "Exceptions within `exceptions_range` below which it is none: at night, one may be half of the requests."
+    )
+    exceptions_range: str = knob("15m", "What exceptions and requests are counted over.")
+    exceptions_hold: str = knob("5m", "How long they are too many before it is a ticket.")
+    memory_growth: float = knob(
+        0.1, "Growth of a worker's resident memory in `memory_growth_hours`, twice in a row, that is a leak."
+    )
+    memory_growth_bytes: float = knob(
+        16e6, "And at least so many bytes each time, as in `check`: small workers grow by a tenth for nothing."
+    )
+    memory_growth_hours: int = knob(
+        3,
+        "Hours in which it grows so much, two times over. The first hour after a spawn does not count, when caches "
+        "fill. Raise it where they take longer; a worker must live for over twice as long to be judged.",
+    )
+    memory_growth_hold: str = knob("15m", "How long that is so before it is a ticket.")
     uneven_ratio: float = knob(
         1.5,
         "Hot ratio (1 is even) from which uneven workers are a ticket. Lower it for services that must be fast "
