@@ -166,10 +166,10 @@ class Thresholds:
         "server is full rather than uneven, which is another page.",
     )
     hot_worker_hold: str = knob("5m", "How long a worker is saturated before it is a page. Raise it for batch work.")
-    uneven_keep: str = knob(
+    load_keep: str = knob(
         "10m",
-        "How long alerts about uneven workers stay once they fired, though the condition is gone: load at the "
-        "threshold, and a reload, must not resolve a page and send it again.",
+        "How long alerts about load stay once they fired, though the condition is gone: load about the threshold, and "
+        "the gap in the counters that a reload makes, must not resolve a page and send it again.",
     )
     interpreter_full: float = knob(
         0.9,
