@@ -62,7 +62,7 @@ def bars(
     panel = dressed(bargauge.Panel(), signal, size)
     panel.thresholds(verdict).color_scheme(FieldColor().mode(FieldColorModeId.THRESHOLDS))
     panel.reduce_options(ReduceDataOptions().calcs(["lastNotNull"]).fields(""))
-    panel.text(VizTextDisplayOptions().title_size(13).value_size(16))
+    panel.text(VizTextDisplayOptions().title_size(12).value_size(15))
     panel.display_mode(BarGaugeDisplayMode.BASIC).orientation(VizOrientation.HORIZONTAL).show_unfilled(True).min(0)
     if most is not None:
         panel.max(most)

@@ -87,9 +87,28 @@ def _legend(beside: bool) -> VizLegendOptions:
     return legend.sort_by("Last *").sort_desc(True)
 
 
-def by_worker(signal: Signal, width: int, **how: object) -> timeseries.Panel:
-    """A line for each worker, in its colour."""
-    return lines(signal, width, overrides=workers(), beside=True, **how)  # type: ignore[arg-type]
+def by_worker(
+    signal: Signal,
+    width: int,
+    *,
+    most: float | None = None,
+    at_least: float | None = None,
+    threshold: ThresholdsConfig | None = None,
+    stacked: bool = False,
+    step: str = "",
+) -> timeseries.Panel:
+    """A line for each worker, in its colour; the rest as in `lines`."""
+    return lines(
+        signal,
+        width,
+        overrides=workers(),
+        most=most,
+        at_least=at_least,
+        threshold=threshold,
+        stacked=stacked,
+        step=step,
+        beside=True,
+    )
 
 
 def matching(names: str, *values: tuple[str, object]) -> Override:

@@ -93,22 +93,25 @@ def _most(daily: str) -> str:
 
 
 def week(t: Thresholds) -> Signal:
-    """Utilization by weekday and hour: each moment is given its own as labels, and what has the same is one series."""
+    """Utilization by weekday and hour: every half hour is given the number of its hour in the week as a label, and what
+    has the same is one series. (1113 is Tuesday at 13; one label joins faster than two.)
+    """
     local = "vector(time() + 3600 * $utc_offset)"
+    hour = f"1000 + (day_of_week({local}) + 6) % 7 * 100 + hour({local})"
     busy = FLEET.of(f"server:uwsgi_utilization:ratio_rate{t.window}")
     expression = f"""
-quantile_over_time(0.95, (
-  max({busy})
-  * on () group_left (weekday) count_values("weekday", (day_of_week({local}) + 6) % 7)
-  * on () group_left (hour) count_values("hour", hour({local}))
-)[$__range:15m])
+label_replace(label_replace(
+  quantile_over_time(0.95, (max({busy}) * on () group_left (moment) count_values("moment", {hour}))[$__range:30m]),
+  "weekday", "$1", "moment", "1(.)..")
+, "hour", "$1", "moment", "1.(..)")
 """
+    expression = f"sum by (weekday, hour) ({expression.strip()})"
     return signal(
         "When it is busy: weekday and hour",
         "percentunit",
         f"""Threads busy on the fullest chosen server: what 95 % of the moments in that hour of the week, all through
         the shown time, stayed below. Hours are UTC plus the offset that is chosen above. {_RULES}""",
-        Series(expression.strip(), now=True),
+        Series(expression, now=True),
     )
 
 

@@ -10,8 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-DAYS, DAY, STEP = 90, 86400, 240
-"""STEP: seconds between samples, which is the interval of the daily rules."""
+from tests.monitoring import find
+
+DAYS, DAY = 90, 86400
+STEP, DAILY_STEP = 900, 3600
+"""Seconds between samples: fewer than in life, where writing them would take minutes, and enough at every moment that a
+query looks at (midnights and quarters of an hour)."""
 LIMITS = ("hottest_interpreter", "interpreters", "threads", "cpu")
 
 
@@ -44,12 +48,12 @@ SERVERS = (
 )
 
 
-def write(directory: Path, end: float, work: Path) -> None:
+def write(directory: Path, end: float) -> None:
     """Put the history that ends at `end` into the data directory of a Prometheus, with promtool."""
-    text = work / "history.txt"
+    text = directory / "history.txt"
     with text.open("w") as file:
         file.writelines(_openmetrics(end))
-    command = ["promtool", "tsdb", "create-blocks-from", "openmetrics", "--max-block-duration=48h"]
+    command = [str(find("promtool")), "tsdb", "create-blocks-from", "openmetrics", "--max-block-duration=1440h"]
     subprocess.run([*command, str(text), str(directory)], check=True, capture_output=True, timeout=300)
     text.unlink()
 
@@ -62,10 +66,11 @@ def _openmetrics(end: float) -> Iterator[str]:
     for server in SERVERS:
         dice = random.Random(server.instance)
         busy = [max(0.0, server.busy(at, end) * dice.gauss(1, 0.05)) for at in times]
-        today: list[float] = []
         for index, at in enumerate(times):
             _sample(lines, "server:uwsgi_utilization:ratio_rate5m", server, busy[index], at)
-            today = sorted(busy[max(0, index - day) : index + 1]) if index % 15 == 0 else today
+            if at % DAILY_STEP:
+                continue
+            today = sorted(busy[max(0, index - day) : index + 1])
             most, p95 = today[-1], today[int(0.95 * (len(today) - 1))]
             _sample(lines, "server:uwsgi_utilization:max1d", server, most, at)
             _sample(lines, "server:uwsgi_utilization:p95_1d", server, p95, at)
