@@ -1,4 +1,4 @@
-"""From one dashboard to the next, with the time and what was chosen; and to the server of a line in a table."""
+"""From one dashboard to the next, with what was chosen; and to the server of a line in a table."""
 
 from __future__ import annotations
 
@@ -24,12 +24,17 @@ def links(at: str) -> Sequence[DashboardLink]:
 
 
 def _link(at: str, to: str) -> DashboardLink:
-    every = to not in ONE_SERVER or at in ONE_SERVER
-    link = DashboardLink(TITLES[to]).type(DashboardLinkType.LINK).icon("dashboard").keep_time(True)
-    return link.include_vars(every).url(f"/d/{to}" if every else f"/d/{to}?{_SHARED}")
+    """The whole choice goes along where it has a meaning, and the time except from or to a review of months."""
+    every = to == CAPACITY or (at in ONE_SERVER) == (to in ONE_SERVER)
+    link = DashboardLink(TITLES[to]).type(DashboardLinkType.LINK).icon("dashboard").include_vars(every)
+    link.keep_time(CAPACITY not in (at, to))
+    return link.url(f"/d/{to}" if every else f"/d/{to}?{_SHARED}")
 
 
-def to_server() -> list[dict[str, object]]:
-    """From a line that has `job`, `instance` and `server` to the page of that server."""
+def to_server(*, now: bool = False) -> list[dict[str, object]]:
+    """From a line that has `job`, `instance` and `server` to the page of that server; now: at the time that it shows by
+    itself, not at the one that is shown here.
+    """
     chosen = "&".join(f"var-{label}=${{__data.fields.{label}}}" for label in ("job", "instance", "server"))
-    return [{"title": "Open this server", "url": f"/d/{SERVER}?{_SHARED}&{chosen}&${{__url_time_range}}"}]
+    time = "" if now else "&${__url_time_range}"
+    return [{"title": "Open this server", "url": f"/d/{SERVER}?{_SHARED}&{chosen}{time}"}]

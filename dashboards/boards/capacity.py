@@ -98,7 +98,7 @@ def _minutes(t: Thresholds) -> tables.Panel:
         it.minutes(t),
         (24, 10),
         {
-            "server": Column(more=[("links", links.to_server())]),
+            "server": Column(more=[("links", links.to_server(now=True))]),
             "instance": Column(),
             "limit": Column(),
         },
