@@ -104,7 +104,7 @@ def _minutes(t: Thresholds) -> tables.Panel:
         },
         {
             "Gives out first": Column(width=160),
-            "Least headroom": Column("suffix:x", 2, verdicts.headroom(t), 5.0, 170),
+            "Least headroom": Column("suffix:x", 2, verdicts.headroom(t), 5.0, 190),
             "Busiest day's p95": busy,
             "Peak": busy,
             "Most requests": Column("reqps", 1, width=130),

@@ -37,7 +37,7 @@ def dashboard(t: Thresholds) -> Dashboard:
             Row(
                 "",
                 [
-                    figure(it.LEAST, 6, verdicts.headroom(t), named=True, decimals=1, empty="idle"),
+                    figure(it.LEAST, 6, verdicts.headroom(t), named=True, decimals=1, empty="-"),
                     figure(it.UNREADABLE, 3, verdicts.any_is("red")),
                     figure(it.FIRING, 3, verdicts.any_is("red"), empty="none"),
                     figure(it.THREADS, 3, verdicts.utilization(t), decimals=0),

@@ -41,7 +41,7 @@ def _verdict(t: Thresholds) -> Panels:
     coloured_severity = {name: {"text": name, "color": colour} for name, colour in severities.items()}
     mapped = ("mappings", [{"type": "value", "options": coloured_severity}])
     return [
-        figure(it.HEADROOM, 3, verdicts.headroom(t), named=True, decimals=1, empty="idle", height=TOP),
+        figure(it.HEADROOM, 3, verdicts.headroom(t), named=True, decimals=1, empty="-", height=TOP),
         bars(it.LIMITS, (5, TOP), verdicts.headroom(t), most=PLENTY, decimals=1),
         figure(it.UTILIZATION, 3, verdicts.utilization(t), decimals=0, height=TOP),
         figure(balance.COST_NOW, 3, verdicts.costly(), decimals=0, height=TOP),

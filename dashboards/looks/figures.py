@@ -14,7 +14,13 @@ from grafana_foundation_sdk.models.common import (
     BigValueTextMode,
     VizOrientation,
 )
-from grafana_foundation_sdk.models.dashboard import FieldColorModeId
+from grafana_foundation_sdk.models.dashboard import (
+    DashboardSpecialValueMapOptions,
+    FieldColorModeId,
+    SpecialValueMap,
+    SpecialValueMatch,
+    ValueMappingResult,
+)
 
 from dashboards.looks.colours import Override
 from dashboards.looks.dressed import dressed
@@ -46,7 +52,7 @@ def figure(
         panel.decimals(decimals)
     for matcher, values in overrides:
         panel.with_override(matcher, values)
-    return panel.no_value(empty)
+    return panel.mappings([_nothing(empty)])
 
 
 def bars(
@@ -70,4 +76,9 @@ def bars(
         panel.decimals(decimals)
     for matcher, values in overrides:
         panel.with_override(matcher, values)
-    return panel.no_value("unknown")
+    return panel.mappings([_nothing("-")])
+
+
+def _nothing(text: str) -> SpecialValueMap:
+    """What stands where there is no value: not in the colour of a verdict."""
+    return SpecialValueMap(DashboardSpecialValueMapOptions(SpecialValueMatch.NULL, ValueMappingResult(text, "text")))

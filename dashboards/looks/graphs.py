@@ -59,7 +59,9 @@ def lines(  # noqa: PLR0913  (each is one choice of how to draw)
     as a line; beside: the legend is a table on the right, sorted, for many series.
     """
     panel = dressed(timeseries.Panel(), signal, (width, height), step=step)
-    panel.line_width(1).fill_opacity(70 if stacked else 8).show_points(VisibilityMode.NEVER).legend(_legend(beside))
+    panel.line_width(1).fill_opacity(70 if stacked else 0 if beside else 8).show_points(VisibilityMode.NEVER).legend(
+        _legend(beside)
+    )
     panel.color_scheme(FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC))
     panel.tooltip(VizTooltipOptions().mode(TooltipDisplayMode.MULTI).sort(SortOrder.DESCENDING))
     if logarithmic:

@@ -37,9 +37,9 @@ _IN_RANGE = f"sum by (worker_id) ({ONE.growth('uwsgi_worker_requests_total')})"
 SHARES_NOW = signal(
     "Share, and the fair one",
     "percentunit",
-    """Each worker's part of the requests of the whole shown time. The line is the fair share: one part for each
-    worker that accepts requests now.""",
-    Series(f"sort_desc({_IN_RANGE} / on () group_left () (sum({_IN_RANGE}) > 0))", "share", now=True),
+    f"""Each worker's part of the requests of the whole shown time, the {_LINES} with most. The line is the fair share:
+    one part for each worker that accepts requests now.""",
+    Series(f"topk({_LINES}, {_IN_RANGE} / on () group_left () (sum({_IN_RANGE}) > 0))", "share", now=True),
     Series(f"1 / count({ONE.of('uwsgi_worker_accepting')} == 1)", "fair", now=True),
 )
 UNEVENNESS = signal(
