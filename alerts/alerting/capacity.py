@@ -185,15 +185,14 @@ def _cpu_bound(t: Thresholds) -> Alert:
 
 
 def _workers_share_one_cpu(t: Thresholds) -> Alert:
-    """Not where there is one CPU alone: every worker is on it then, pinned or not."""
     return Alert(
         alert="UwsgiWorkersShareOneCpu",
-        expr="uwsgi_workers_sharing_one_cpu > 0 and uwsgi_cpus_usable > 1",
+        expr="uwsgi_workers_sharing_one_cpu > 0",
         hold=t.shared_cpu_hold,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: {value()} workers are pinned to a CPU together with another worker.",
         description=f"{value()} workers may each run on one CPU, and another worker may run on that one only. They "
-        f"wait for one another however idle the other CPUs are ({answer('uwsgi_cpus_usable{$self}')} in all).\n"
+        "wait for one another however idle the other CPUs are.\n"
         "Leave `cpu-affinity` out, or see that `processes` times `cpu-affinity` is not above the CPUs there are. In a "
         "container, uWSGI counts the host's CPUs, not the container's.",
         dashboard=SERVER_DASHBOARD,

@@ -155,7 +155,7 @@ def _host(reading: Reading) -> documents.Host:
         limited_by=host.cpus.limited_by if host.cpus else None,
         quota=host.cpus.quota if host.cpus else None,
         host_cpus=host.cpus.host if host.cpus else None,
-        sharing_one_cpu=sharing_one_cpu(host.processes.values()) if host.processes else None,
+        sharing_one_cpu=sharing_one_cpu(host) if host.processes else None,
         listen_overflows=host.overflows.overflows if host.overflows else None,
         listen_drops=host.overflows.drops if host.overflows else None,
     )

@@ -138,7 +138,7 @@ def sharing(**labels: str) -> Firing:
         "warning",
         ": 4 workers are pinned to a CPU together with another worker.",
         "4 workers may each run on one CPU, and another worker may run on that one only. They wait for one another "
-        "however idle the other CPUs are (2 in all).\n"
+        "however idle the other CPUs are.\n"
         "Leave `cpu-affinity` out, or see that `processes` times `cpu-affinity` is not above the CPUs there are. In a "
         "container, uWSGI counts the host's CPUs, not the container's.",
         **labels,
@@ -258,7 +258,7 @@ CASES = [
     *six(
         SHARING,
         CALM,
-        server(2, cpus=1, sharing=4, affinity=1),
+        server(2, sharing=0, affinity=1),
         server(2, cpus=2, sharing=4, affinity=1),
         sharing,
         early=13,
