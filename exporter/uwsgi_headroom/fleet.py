@@ -91,8 +91,13 @@ class Fleet:
                 task.cancel()
 
     async def close(self) -> None:
-        """End reads in flight."""
+        """End reads in flight, and begin no other until `open`."""
         await asyncio.gather(*(watch.reader.close() for watch in self.watches()))
+
+    def open(self) -> None:
+        """Read again after a `close`."""
+        for watch in self.watches():
+            watch.reader.open()
 
     def _watch(self, name: str, address: Address, config: ServerConfig) -> Watch:
         return Watch(

@@ -83,11 +83,15 @@ class Reader:
         return task.result()
 
     async def close(self) -> None:
-        """End the read in flight, if any, close its connection, and begin no other."""
+        """End the read in flight, if any, close its connection, and begin no other until `open`."""
         self._closed = True
         if self._in_flight is not None:
             self._in_flight.cancel()
             await asyncio.wait({self._in_flight})
+
+    def open(self) -> None:
+        """Read again after a `close`."""
+        self._closed = False
 
     async def _read(self) -> Reading | ReadError:
         outcome: Reading | ReadError

@@ -1,0 +1,126 @@
+"""The loop: look, draw, obey keys and signals, and leave the terminal as it was."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from uwsgi_headroom import suspend
+from uwsgi_headroom.top import dump
+from uwsgi_headroom.top.feed import Feed
+from uwsgi_headroom.top.looking import Looking, press
+from uwsgi_headroom.top.paint import Painter
+from uwsgi_headroom.top.screen import draw
+from uwsgi_headroom.top.sight import Sight, choose
+from uwsgi_headroom.top.terminal import Abilities, Terminal
+
+_NOTICE_SECONDS = 5.0
+_NOT_OUT_YET_SECONDS = 0.1
+
+
+async def run(feeds: Sequence[Feed], looking: Looking, can: Abilities) -> None:
+    """Show what the feeds bring until a key or a signal ends it."""
+    top = _Top(feeds, looking, can)
+    try:
+        await top.run()
+    finally:
+        top.terminal.leave()
+        for feed in feeds:
+            await feed.close()
+
+
+class _Top:
+    def __init__(self, feeds: Sequence[Feed], looking: Looking, can: Abilities) -> None:
+        self._feeds = feeds
+        self._looking = looking
+        self._sight = Sight(feeds)
+        self._ended = asyncio.Event()
+        self._look_now = asyncio.Event()
+        unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+        self._painter = Painter(colour=can.colour, styles=True, unicode=unicode)
+        self.terminal = Terminal(sys.stdin.fileno(), sys.stdout.fileno(), self._ended.set)
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(each, self._ended.set)
+        loop.add_signal_handler(signal.SIGWINCH, self._resized)
+        self.terminal.enter()
+        suspend.between_reads(self._suspend, self._resume)
+        self.terminal.listen(self._pressed)
+        tasks = [asyncio.create_task(feed.run(), name="watching") for feed in self._feeds]
+        tasks.append(asyncio.create_task(self._look(), name="looking"))
+        ended = asyncio.create_task(self._ended.wait())
+        done, _ = await asyncio.wait({*tasks, ended}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (*tasks, ended):
+            task.cancel()
+        for task in done:
+            task.result()  # an exception of ours is for whoever started us to see
+
+    async def _look(self) -> None:
+        """Look again and again; at once after a key that wants something else."""
+        while True:
+            began = time.monotonic()
+            if not self._looking.paused:
+                await self._sight.look(self._looking)
+                self._looking = choose(self._looking, self._sight.seen.entries)  # keys may have changed it meanwhile
+            self._draw()
+            left = self._looking.interval - (time.monotonic() - began)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._look_now.wait(), max(0.05, left))
+            self._look_now.clear()
+
+    def _draw(self) -> None:
+        columns, lines = self.terminal.size
+        painted = [
+            self._painter.paint(line, columns)
+            for line in draw(self._sight.seen, self._looking, columns, lines, time.time())
+        ]
+        if not self.terminal.show(painted):
+            asyncio.get_running_loop().call_later(_NOT_OUT_YET_SECONDS, self._draw)
+
+    def _pressed(self, key: str) -> None:
+        seen = self._sight.seen
+        windows = [it.asked for it in seen.server.windows] if seen.server else []
+        wanted = press(key, self._looking, [it.key for it in seen.entries], windows)
+        if wanted == "quit":
+            self._ended.set()
+        elif wanted == "dump":
+            self._say(dump.write(seen.server, os.getcwd()) if seen.server else "there is nothing to write yet")
+        else:
+            elsewhere = (wanted.server, wanted.window) != (self._looking.server, self._looking.window)
+            self._looking = wanted
+            if elsewhere or not wanted.paused:
+                self._look_now.set()
+        self._draw()
+
+    def _say(self, notice: str) -> None:
+        self._sight.seen = replace(self._sight.seen, notice=notice)
+        asyncio.get_running_loop().call_later(_NOTICE_SECONDS, partial(self._unsay, notice))
+
+    def _unsay(self, notice: str) -> None:
+        if self._sight.seen.notice == notice:
+            self._sight.seen = replace(self._sight.seen, notice="")
+
+    def _resized(self) -> None:
+        self.terminal.clear()
+        self._draw()
+
+    async def _suspend(self) -> None:
+        for feed in self._feeds:
+            await feed.close()
+        self.terminal.leave()
+
+    def _resume(self) -> None:
+        self.terminal.enter()  # which stops us again where the shell has us in the background: nothing is read then
+        for feed in self._feeds:
+            feed.open()
+        self._look_now.set()
+        self._draw()
