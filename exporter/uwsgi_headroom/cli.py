@@ -16,7 +16,7 @@ from types import FrameType
 
 import uvicorn
 
-from uwsgi_headroom import __version__, config, discover, logs
+from uwsgi_headroom import __version__, config, discover, logs, suspend
 from uwsgi_headroom.check import UNREADABLE, Verdict, check, document, text
 from uwsgi_headroom.config import flags
 from uwsgi_headroom.errors import ConfigError, HeadroomError, ReadError
@@ -85,7 +85,9 @@ def _parser() -> argparse.ArgumentParser:
         "found on this machine. Where standard output is no terminal, one snapshot is printed.",
     )
     top.add_argument("addresses", metavar="ADDRESS|URL", nargs="*", help="what to look at")
-    top.add_argument("--interval", type=_interval, default=1.0, help="seconds between two looks, 0.25 to 60 (default 1)")
+    top.add_argument(
+        "--interval", type=_interval, default=1.0, help="seconds between two looks, 0.25 to 60 (default 1)"
+    )
     top.add_argument("--once", action="store_true", help="print one snapshot, and end")
     top.add_argument("--json", action="store_true", help="print the document instead (of several servers: a list)")
     top.add_argument(
@@ -121,6 +123,7 @@ def _check(options: argparse.Namespace) -> int:
     async def judge() -> Verdict:
         task = asyncio.ensure_future(check(watch, options.seconds, _show_progress if sys.stderr.isatty() else _silent))
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
+        suspend.between_reads(watch.reader.pause, watch.reader.resume)
         return await task
 
     try:
@@ -182,6 +185,7 @@ def _serve(options: argparse.Namespace) -> int:
 
 async def run(fleet: Fleet, sockets: list[socket.socket]) -> None:
     """Serve a fleet on sockets that listen, until a signal ends it."""
+    suspend.between_reads(fleet.pause, fleet.resume)
     sampling = asyncio.create_task(fleet.run(), name="sampling")
 
     streams = Streams()

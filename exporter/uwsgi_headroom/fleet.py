@@ -91,13 +91,17 @@ class Fleet:
                 task.cancel()
 
     async def close(self) -> None:
-        """End reads in flight, and begin no other until `open`."""
+        """End reads in flight."""
         await asyncio.gather(*(watch.reader.close() for watch in self.watches()))
 
-    def open(self) -> None:
-        """Read again after a `close`."""
+    async def pause(self) -> None:
+        """End reads in flight, and begin none until `resume`."""
+        await asyncio.gather(*(watch.reader.pause() for watch in self.watches()))
+
+    def resume(self) -> None:
+        """Read again after a `pause`."""
         for watch in self.watches():
-            watch.reader.open()
+            watch.reader.resume()
 
     def _watch(self, name: str, address: Address, config: ServerConfig) -> Watch:
         return Watch(

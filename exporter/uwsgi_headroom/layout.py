@@ -31,7 +31,5 @@ def _level(value: float, top: float) -> int:
 def wrap(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
     """Lines of at most `width` columns, indented so; a figure stays with its unit."""
     kept = re.sub(r"(\d) (%|(?:ms|s|min|MB|kB)\b)", "\\1\u00a0\\2", text)
-    lines = textwrap.wrap(
-        kept, max(width, 20), initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
-    )
+    lines = textwrap.wrap(kept, max(width, 20), initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
     return [line.replace("\u00a0", " ") for line in lines]

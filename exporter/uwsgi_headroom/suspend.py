@@ -7,8 +7,8 @@ import signal
 from collections.abc import Awaitable, Callable
 
 
-def between_reads(close: Callable[[], Awaitable[None]], open_again: Callable[[], None]) -> None:
-    """From now on SIGTSTP stops this process only after `close`, and `open_again` comes when it goes on.
+def between_reads(pause: Callable[[], Awaitable[None]], resume: Callable[[], None]) -> None:
+    """From now on SIGTSTP stops this process only after `pause`, and `resume` comes when it goes on.
 
     To be called in a running event loop. Whoever started us with SIGTSTP ignored is obeyed.
     """
@@ -18,13 +18,13 @@ def between_reads(close: Callable[[], Awaitable[None]], open_again: Callable[[],
     under_way: set[asyncio.Task[None]] = set()
 
     async def stop() -> None:
-        await close()
+        await pause()
         loop.remove_signal_handler(signal.SIGTSTP)
         # Not SIGSTOP: of a process that no shell could wake up again (`ssh -t host uwsgi-headroom top`), the kernel
         # drops this one.
         signal.raise_signal(signal.SIGTSTP)
         loop.add_signal_handler(signal.SIGTSTP, begin)
-        open_again()
+        resume()
 
     def begin() -> None:
         if not under_way:

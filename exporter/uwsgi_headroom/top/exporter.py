@@ -54,11 +54,14 @@ class Exporter:
         """Nothing: the exporter watches."""
         await asyncio.Event().wait()
 
-    async def close(self) -> None:
+    async def pause(self) -> None:
         """Nothing: no server is read from here."""
 
-    def open(self) -> None:
-        """Nothing was closed."""
+    def resume(self) -> None:
+        """Nothing."""
+
+    async def close(self) -> None:
+        """Nothing."""
 
     async def _get(self, path: str, kind: type[T]) -> T:
         try:

@@ -34,6 +34,10 @@ class Trend(Struct, frozen=True):
     headroom: Headroom = Headroom()
 
 
+NOTHING = Trend()
+"""Before there is one."""
+
+
 class Feed(Protocol):
     """`where` says what it is attached to. Every method may raise GoneError."""
 
@@ -51,8 +55,11 @@ class Feed(Protocol):
     async def run(self) -> None:
         """Whatever has to go on meanwhile, until cancelled."""
 
-    async def close(self) -> None:
-        """End reads of servers that are under way, and begin none until `open`."""
+    async def pause(self) -> None:
+        """End reads of servers that are under way, and begin none until `resume`."""
 
-    def open(self) -> None:
+    def resume(self) -> None:
         """Read again."""
+
+    async def close(self) -> None:
+        """End reads of servers that are under way, for good."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from rich.text import Text
 
 from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.findings.words import duration, factor
 from uwsgi_headroom.analysis.verdict import GIVES_OUT, Status
-from uwsgi_headroom.api.documents import Server
+from uwsgi_headroom.api.documents import Server, Summary
 from uwsgi_headroom.layout import spark, wrap
 from uwsgi_headroom.top.feed import Trend
 from uwsgi_headroom.top.workers import age
@@ -21,28 +22,41 @@ STATUS_STYLES: dict[Status, str] = {
     "unknown": "bold magenta",
 }
 _MOST_HEADROOM = 10.0  # the height of its spark: beyond, more is no news
-_SPARK = 20
+_SPARK, _LEAST_SPARK = 60, 5  # values at most, and at least
 
 
-def verdict(server: Server, width: int, lines: int) -> list[Text]:
+def verdict(it: Server | Summary, width: int, lines: int) -> list[Text]:
     """The word and the sentence, in so many lines at most."""
-    word = server.status.upper()
-    told = [Text(line) for line in cut(wrap(f"{word}  {server.verdict}", width), lines)]
-    told[0].stylize(STATUS_STYLES[server.status], 0, len(word))
+    word = it.status.upper()
+    told = [Text(line) for line in cut(wrap(f"{word}  {it.verdict}", width), lines)]
+    told[0].stylize(STATUS_STYLES[it.status], 0, len(word))
     return told
 
 
-def figures(server: Server, trend: Trend, width: int) -> Iterator[Text]:
-    """A line each, the most telling first: headroom, requests in service, requests, queue, limits."""
-    yield from _headroom(server, trend, width)
-    yield from _concurrency(server, trend, width)
-    yield from _requests(server)
-    yield from _queues(server)
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A line; the larger its `rank`, the sooner it is left out."""
+
+    rank: int
+    line: Text
 
 
-def change(server: Server, width: int, lines: int) -> list[Text]:
-    """What to do about the worst finding; nothing where there is nothing to do."""
-    if not server.findings or not server.findings[0].change:
+def parts(server: Server, trend: Trend, width: int, advice: int) -> list[Part]:
+    """What stands below the verdict. advice: lines it may take."""
+    return [
+        *(Part(0, line) for line in _headroom(server, trend, width)),
+        *(Part(6, line) for line in _limits(server)),
+        *(Part(1, line) for line in _change(server, width, advice)),
+        *(Part(2, line) for line in _concurrency(server, trend, width)),
+        *(Part(3, line) for line in _requests(server)),
+        *(Part(4 if place == 0 else 7, line) for place, line in enumerate(_queues(server))),
+        Part(5, Text()),
+    ]
+
+
+def _change(server: Server, width: int, lines: int) -> list[Text]:
+    """What to do about the worst finding; nothing where nothing is wrong."""
+    if server.status not in ("warning", "critical") or not server.findings or not server.findings[0].change:
         return []
     told = wrap(server.findings[0].change, width, "change       ", " " * 13)
     return [_labelled(line) if place == 0 else Text(line) for place, line in enumerate(cut(told, lines))]
@@ -62,7 +76,13 @@ def _headroom(server: Server, trend: Trend, width: int) -> Iterator[Text]:
         line.append("not known: it does next to nothing now")
     else:
         line.append(factor(room.factor), "bold").append(f", then {GIVES_OUT[room.first]}")
-    yield _with_spark(line, spark(trend.headroom.factor[-_SPARK:], _MOST_HEADROOM), trend, width)
+    yield _with_spark(line, trend.headroom.factor, _MOST_HEADROOM, trend.step, width)
+
+
+def _limits(server: Server) -> Iterator[Text]:
+    room = server.headroom
+    if room is None:
+        return
     factors: dict[Limit, float | None] = {
         "hottest_interpreter": room.by_limit.hottest_interpreter,
         "interpreters": room.by_limit.interpreters,
@@ -91,7 +111,7 @@ def _concurrency(server: Server, trend: Trend, width: int) -> Iterator[Text]:
         line.append(f", {threads.stuck} stuck", "bold red")
     if threads.configured != threads.available and threads.configured is not None:
         line.append(f", {threads.configured} configured")
-    yield _with_spark(line, spark(trend.concurrency.observed[-_SPARK:], threads.available), trend, width)
+    yield _with_spark(line, trend.concurrency.observed, threads.available, trend.step, width)
 
 
 def _requests(server: Server) -> Iterator[Text]:
@@ -112,7 +132,8 @@ def _requests(server: Server) -> Iterator[Text]:
 
 
 def _queues(server: Server) -> Iterator[Text]:
-    for it in server.sockets:
+    """The longest first, then those that are not known."""
+    for it in sorted(server.sockets, key=lambda it: -1 if it.queue is None else it.queue, reverse=True):
         line = _labelled("queue        ")
         if it.queue is None:
             line.append(f"not known: {it.reason}", "magenta")
@@ -129,10 +150,13 @@ def _labelled(text: str) -> Text:
     return line
 
 
-def _with_spark(line: Text, drawn: str, trend: Trend, width: int) -> Text:
-    """The line with the spark at its right end, where there is room for both."""
-    span = f" {age(len(drawn) * trend.step)}"
-    room = width - line.cell_len - len(drawn) - len(span) - 1
-    if room < 0 or not drawn.strip():
+def _with_spark(line: Text, values: Sequence[float | None], of: float | None, step: float, width: int) -> Text:
+    """The line with the newest values as a spark at its right end, as many as there is room for."""
+    room = width - line.cell_len - 6  # a gap of two, and the time it is over
+    shown = values[-min(room, _SPARK) :] if room >= _LEAST_SPARK else []
+    if not any(it is not None for it in shown):
         return line
-    return line.append(" " * (room + 1)).append(drawn, "cyan").append(span, "dim")
+    drawn = spark(shown, of)
+    span = f" {age(len(drawn) * step)}"
+    line.append(" " * (width - line.cell_len - len(drawn) - len(span)))
+    return line.append(drawn, "cyan").append(span, "dim")

@@ -5,25 +5,25 @@ from __future__ import annotations
 from rich.text import Text
 
 _TEXT = """\
-q, Ctrl-C        quit                          Ctrl-Z         suspend; fg comes back
-up down, j k     move, scroll                  PgUp PgDn Home End
-enter            the server that is chosen     esc, l         the list of servers
-tab, left right  the next, the last server     v              vassals (emperor's page)
-t, a             threads in service            e              findings and advice in full
-[ ]              a shorter, a longer window    + -            look more seldom, more often
-p, space         pause                         f              fast: four looks a second
-d, J             write the document as JSON    ?, h           this page
+q           quit                          up down, j k  move, scroll (PgUp, PgDn)
+enter       look at the chosen server     esc, l        back to the list of servers
+tab, arrows another server                v             vassals (of an emperor)
+e           findings, what to change      t, a          threads
+[ ]         shorter, longer window        + -           look less, more often
+p, space    pause                         f             fast: four looks a second
+d, J        write the document as JSON    Ctrl-Z        suspend; uWSGI goes on
 
-Sort the workers: s share, r requests, w response time, i interpreter load, b busy threads,
-m memory, o oldest request, x exceptions, g age, n number; R the other way round.
+Sort workers by: s share, r requests, w response time, i interpreter load,
+b busy threads, m memory, o oldest request, x exceptions, g age, n number;
+R the other way round.
 
-SHARE    of the requests in the window; LIFE: of all since uWSGI's last full reload
-BUSY     threads that serve a request now; OLDEST: how long the oldest request has been in service
-RESP     mean time in service; long where threads wait for their interpreter
-LOAD     of the one CPU that one Python interpreter can use; near 1 its threads queue for it
-CPU      where its main thread ran last; AFFINITY: where it may run
-GROWTH   of its memory over the window; SPAWNS: the first counts; HARA: ended by harakiri
-headroom by what factor load can grow before something gives out; the list calls it MORE
+SHARE   of the window's requests; LIFE: of those since uWSGI's last full reload
+BUSY    threads serving a request now; OLDEST: how long the oldest is served
+RESP    mean time in service; longer where threads wait for their interpreter
+LOAD    of the CPU one Python interpreter can use; near 1 its threads queue
+CPU     where its main thread ran last; AFFINITY: where it may run
+GROWTH  of its memory in the window; SPAWNS: the first counts; HARA: harakiris
+MORE    headroom: the factor by which load can grow before something gives out
 """
 
 

@@ -115,12 +115,12 @@ class _Top:
 
     async def _suspend(self) -> None:
         for feed in self._feeds:
-            await feed.close()
+            await feed.pause()
         self.terminal.leave()
 
     def _resume(self) -> None:
         self.terminal.enter()  # which stops us again where the shell has us in the background: nothing is read then
         for feed in self._feeds:
-            feed.open()
+            feed.resume()
         self._look_now.set()
         self._draw()

@@ -19,6 +19,7 @@ from uwsgi_headroom.top.sight import Sight, choose
 from uwsgi_headroom.top.terminal import abilities
 
 _PIPE_WIDTH = 120  # columns where nothing says how many there are
+_UNCUT = 500  # columns for a list, whose lines end with a sentence
 
 
 def main(feeds: Sequence[Feed], interval: float, seconds: float, *, once: bool) -> int:
@@ -39,4 +40,6 @@ async def _snapshot(feeds: Sequence[Feed], seconds: float) -> list[str]:
         sight = Sight(feeds)
         await sight.look(Looking())
     looking = choose(Looking(), sight.seen.entries)
+    if looking.view == "servers":
+        width = _UNCUT
     return [painter.paint(line, width).rstrip() for line in plain(sight.seen, looking, width, time.time())]

@@ -15,9 +15,7 @@ from uwsgi_headroom.top.watched import Watched
 async def documents(feeds: Sequence[Feed], seconds: float) -> Server | list[Server]:
     """The document of the server, or those of all; after `seconds` where it is watched from here. Raises GoneError."""
     async with watching(feeds, seconds):
-        found = [
-            await feed.server(it.name, None) for feed in feeds for it in (await feed.servers(None)).servers
-        ]
+        found = [await feed.server(it.name, None) for feed in feeds for it in (await feed.servers(None)).servers]
     if not found:
         raise HeadroomError("there is no server to show")
     return found[0] if len(found) == 1 else found

@@ -6,24 +6,43 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
+from uwsgi_headroom.analysis.stuck import STUCK_SECONDS
 from uwsgi_headroom.api.documents import Server
 from uwsgi_headroom.api.others import Emperor, Router
+from uwsgi_headroom.api.workers import Worker
 from uwsgi_headroom.layout import wrap
-from uwsgi_headroom.top.workers import STATE_STYLES, age, busy_bar, number, ordered, size
+from uwsgi_headroom.top.workers import age, busy_bar, number, ordered, size
 
+_THREADS_AT, _THREAD = 17, 15  # columns: where the threads begin, how much each takes
 _SEVERITIES = {"critical": "bold red", "warning": "bold yellow", "info": "bold"}
 
 
 def threads(server: Server, sort: str, reverse: bool, width: int) -> Iterator[Text]:
-    """For every worker, its threads in service and for how long each has been at its request."""
-    yield _title("  W  BUSY        REQUESTS IN SERVICE, BY AGE", width)
+    """For every worker, its threads: the requests each has completed, and for how long it has been at one now."""
+    yield _title("  W  BUSY        THREAD: REQUESTS COMPLETED, FOR HOW LONG AT ONE NOW", width)
     for worker in ordered(server.workers, sort, reverse):
         line = Text(f"{worker.worker_id:>3}  ").append_text(busy_bar(worker, 6))
-        line.append(" " * (17 - line.cell_len))
-        line.append(f"{worker.state:14}" if not worker.request_ages else "", STATE_STYLES.get(worker.state, "dim"))
-        for seconds in worker.request_ages:
-            line.append(f"{age(seconds)} ", "bold red" if seconds >= 30 else "green")
-        yield line
+        line.append(" " * (_THREADS_AT - line.cell_len))
+        cells = [_thread(place, worker) for place in range(len(worker.thread_requests or ()))]
+        if not cells:
+            yield line.append("threads not known" if worker.pid else worker.state, "dim")
+        for place, cell in enumerate(cells):
+            if line.cell_len + _THREAD > width and place:
+                yield line
+                line = Text(" " * _THREADS_AT)
+            line.append_text(cell)
+        if cells:
+            yield line
+
+
+def _thread(place: int, worker: Worker) -> Text:
+    cell = Text(f"{place}: {number((worker.thread_requests or ())[place])}", "" if worker.pid else "dim")
+    if worker.serving and place in worker.serving:
+        seconds = worker.serving[place]
+        stuck = seconds is not None and seconds >= STUCK_SECONDS
+        cell.append(" busy" if seconds is None else f" {age(seconds)}", "bold red" if stuck else "bold green")
+    cell.truncate(_THREAD, pad=True)
+    return cell
 
 
 def findings(server: Server, width: int) -> Iterator[Text]:
@@ -43,7 +62,7 @@ def findings(server: Server, width: int) -> Iterator[Text]:
     for unknown in server.unknown:
         of = f" of {unknown.socket}" if unknown.socket else ""
         yield from (Text(line, "dim") for line in wrap(f"Not known: {unknown.what}{of}: {unknown.why}.", width))
-    yield from _host(server, width)
+    yield from _host(server)
 
 
 def emperor(it: Emperor, width: int) -> Iterator[Text]:
@@ -74,7 +93,7 @@ def router(it: Router, width: int) -> Iterator[Text]:
         yield Text(f"{number(static.hits):>9}{'':36}    {static.name}")
 
 
-def _host(server: Server, width: int) -> Iterator[Text]:
+def _host(server: Server) -> Iterator[Text]:
     host, sampling = server.host, server.sampling
     if host and host.cpus is not None:
         yield Text(f"CPUs usable: {host.cpus:g} (by {host.limited_by}).")
@@ -82,8 +101,8 @@ def _host(server: Server, width: int) -> Iterator[Text]:
         yield Text(f"Workers pinned to one CPU with another: {host.sharing_one_cpu}.", "yellow")
     if server.thunder_lock is not None:
         yield Text(f"thunder-lock is {'on' if server.thunder_lock else 'off'}.")
-    told = f"Read every {sampling.interval:.2g} s, {sampling.samples} times so far, {100 * sampling.duty:.2g} % of the time."
-    yield from (Text(line, "dim") for line in wrap(told, width))
+    often = f"Read every {sampling.interval:.2g} s, {sampling.samples} times so far"
+    yield Text(f"{often}, {100 * sampling.duty:.2g} % of the time.", "dim")
 
 
 def _title(text: str, width: int) -> Text:

@@ -12,7 +12,7 @@ _BLOCKS = str.maketrans("▏▎▍▌▋▊▉█▁▂▃▄▅▆▇", "   ###
 
 
 class Painter:
-    """colour: whether there is any; styles: whether there is bold and reverse; unicode: whether the terminal is UTF-8."""
+    """colour: whether there is any; styles: whether bold and reverse; unicode: whether the terminal is UTF-8."""
 
     def __init__(self, *, colour: bool, styles: bool, unicode: bool) -> None:
         self._unicode = unicode

@@ -14,9 +14,11 @@ from uwsgi_headroom.top import headline, help, pages, servers, workers  # noqa: 
 from uwsgi_headroom.top.looking import Looking
 from uwsgi_headroom.top.seen import Seen
 
-_SERVER_KEYS = "q quit  ? help  e advice  t threads  s r w i b m sort  [ ] window  tab next"
-_LIST_KEYS = "q quit  ? help  enter look at  up down choose"
-_LEAST_BODY = 6  # lines that the head leaves to the body, if there are as many
+_SERVER_KEYS = ("q quit", "? help", "e advice", "t threads", "srwibm sort", "[ ] window", "p pause", "tab next")
+_LIST_KEYS = ("q quit", "? help", "enter look at it", "j k choose")
+_ADVICE = 4, 2  # lines that it may take where there is room, and where there is not
+_BODY = 0.45
+"""The part of the screen that the head leaves to the body, if that has as many lines."""
 
 
 def draw(seen: Seen, looking: Looking, width: int, height: int, now: float) -> list[Text]:
@@ -39,29 +41,32 @@ def plain(seen: Seen, looking: Looking, width: int, now: float) -> list[Text]:
 
 
 def _head(seen: Seen, looking: Looking, width: int, height: int, body: int, now: float) -> list[Text]:
-    """Of its lines, given the most important first, as many as leave the body its room."""
+    """As many of its lines as leave the body its room, the most telling."""
     must = [_title(seen, looking, width, now)]
     if seen.trouble:
         must += [Text(line, "bold red") for line in headline.cut(wrap(f"STALE  {seen.trouble}", width), 2)]
     server = seen.server
-    if looking.view in ("servers", "help") or server is None:
+    if looking.view == "servers":
+        chosen = next((it.summary for it in seen.entries if it.key == looking.server), None)
+        return must + (headline.verdict(chosen, width, 3 if height >= 20 else 2) if chosen else []) + [Text()]
+    if looking.view == "help" or server is None:
         return must
     must += headline.verdict(server, width, 3 if height >= 20 else 2)
     if looking.view == "findings":
         return [*must, Text()]
-    lines = list(headline.figures(server, seen.trend, width))
-    advice = headline.change(server, width, 4 if height >= 40 else 2)
-    # What to change comes next to what it is about, before the figures it can do without.
-    wanted = [*lines[:1], *advice, *lines[1:], Text()]
-    room = height - 1 - len(must) - min(_LEAST_BODY, body)
-    return must + wanted[: max(1, room)]
+    room = max(1, height - 1 - len(must) - min(int(_BODY * height), body))
+    rest = headline.parts(server, seen.trend, width, _ADVICE[0])
+    if len(rest) > room:
+        rest = headline.parts(server, seen.trend, width, _ADVICE[1])
+    kept = {id(part) for part in sorted(rest, key=lambda part: part.rank)[:room]}
+    return must + [part.line for part in rest if id(part) in kept]
 
 
 def _title(seen: Seen, looking: Looking, width: int, now: float) -> Text:
     server = seen.server
     right = f"{'PAUSED  ' if looking.paused else ''}{time.strftime('%H:%M:%S', time.localtime(now))} "
     if looking.view == "servers" or server is None:
-        left = f" uwsgi-headroom   {len(seen.entries)} server{'' if len(seen.entries) == 1 else 's'}   {seen.where}"
+        left = f" uwsgi-headroom   {servers.counts(seen.entries)}   {seen.where}"
     else:
         keys = [it.key for it in seen.entries]
         place = f"{keys.index(looking.server) + 1}/{len(keys)}  " if looking.server in keys and len(keys) > 1 else ""
@@ -119,12 +124,14 @@ def _foot(seen: Seen, looking: Looking, width: int) -> Text:
     window = seen.server.window if seen.server and looking.view != "servers" else None
     right = f"every {looking.interval:g} s"
     if window:
-        right = f"{duration(window.asked)} window, {right}"
-        if window.seconds < 0.9 * window.asked:
-            right = f"{duration(window.seconds)} of a {right}"
-    line = Text(_LIST_KEYS if looking.view == "servers" else _SERVER_KEYS, "dim")
-    line.truncate(max(0, width - len(right) - 2), pad=True)
-    return line.append("  ").append(right)
+        young = f"{window.seconds:.0f} of " if window.seconds < 0.9 * window.asked else ""
+        right = f"over {young}{duration(window.asked)}, {right}"
+    hints = ""
+    for hint in _LIST_KEYS if looking.view == "servers" else _SERVER_KEYS:
+        if len(hints) + len(hint) + len(right) + 2 > width:
+            break
+        hints += f"{hint}  "
+    return Text(f"{hints:{max(0, width - len(right))}}", "dim").append(right)
 
 
 def _fitted(line: Text, width: int) -> Text:

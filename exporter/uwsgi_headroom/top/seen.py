@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from uwsgi_headroom.api.documents import Server, Summary
-from uwsgi_headroom.top.feed import Trend
+from uwsgi_headroom.top.feed import NOTHING, Trend
 from uwsgi_headroom.top.looking import Key
 
 
@@ -27,7 +27,7 @@ class Seen:
 
     entries: tuple[Entry, ...] = ()
     server: Server | None = None
-    trend: Trend = Trend()
+    trend: Trend = NOTHING
     trouble: str = ""
     where: str = ""
     notice: str = ""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from uwsgi_headroom.analysis.findings.words import duration, factor
+from uwsgi_headroom.analysis.findings.words import duration, factor, number
 from uwsgi_headroom.api.documents import Summary
 from uwsgi_headroom.top.headline import STATUS_STYLES
 from uwsgi_headroom.top.looking import Key
@@ -31,6 +32,13 @@ def table(entries: Sequence[Entry], chosen: Key | None, width: int) -> Iterator[
         line.append(f"{_in_service(it):>10} {rate(it.throughput):>6} ")
         line.append(f"{'-' if it.response_time is None else duration(it.response_time):>6}  ")
         yield line.append(it.verdict)
+
+
+def counts(entries: Sequence[Entry]) -> str:
+    """`3 servers: 1 down, 1 critical`; what is well is not counted."""
+    states = Counter("down" if it.summary.state == "down" else it.summary.status for it in entries)
+    bad = ", ".join(f"{states[it]} {it}" for it in ("down", "critical", "warning", "unknown") if states[it])
+    return number(len(entries), "server") + (f": {bad}" if bad else "")
 
 
 def _in_service(it: Summary) -> str:

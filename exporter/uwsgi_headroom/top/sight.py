@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from uwsgi_headroom.api.documents import Server, Summary
-from uwsgi_headroom.top.feed import Feed, GoneError, Trend
+from uwsgi_headroom.top.feed import NOTHING, Feed, GoneError, Trend
 from uwsgi_headroom.top.looking import Key, Looking
 from uwsgi_headroom.top.seen import Entry, Seen
 
@@ -44,7 +44,7 @@ class Sight:
             except GoneError as error:
                 trouble = str(error)
                 if server and server.name != looking.server[1]:
-                    server, trend = None, Trend()
+                    server, trend = None, NOTHING
         self.seen = replace(self.seen, entries=entries, server=server, trend=trend, trouble=trouble)
 
     async def _list(self, window: float | None) -> str:
@@ -60,7 +60,7 @@ class Sight:
     async def _trend(self, key: Key, server: Server) -> Trend:
         """A new one when there is one more point for it."""
         if server.kind != "server":
-            return Trend()
+            return NOTHING
         span = max([it for it in _SPANS if it <= server.sampling.history_seconds], default=_SPANS[0])
         newest = key, span, server.time // (span / _POINTS)
         if newest != self._trend_of:

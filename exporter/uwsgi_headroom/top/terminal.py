@@ -52,7 +52,7 @@ class Terminal:
 
     def __init__(self, source: int, target: int, gone: Callable[[], None]) -> None:
         self._source, self._target, self._gone = source, target, gone
-        self._before: list[object] | None = None
+        self._before: list[int | list[bytes | int]] | None = None
         self._shown: list[str] = []
         self._writer = _Writer(target, asyncio.get_running_loop(), gone)
         self._unfinished = ""

@@ -11,7 +11,7 @@ from uwsgi_headroom.api.documents import Server, Servers
 from uwsgi_headroom.api.history import history
 from uwsgi_headroom.config import ServerConfig, Settings
 from uwsgi_headroom.fleet import Fleet
-from uwsgi_headroom.top.feed import GoneError, Trend
+from uwsgi_headroom.top.feed import NOTHING, GoneError, Trend
 
 WINDOWS = (60.0, 300.0, 900.0)
 
@@ -41,16 +41,20 @@ class Watched:
             if watch.name == name:
                 whole = await history(watch, self._fleet.clock, seconds, points)
                 return msgspec.convert(whole, Trend, from_attributes=True)
-        return Trend()
+        return NOTHING
 
     async def run(self) -> None:
         """Sample."""
         await self._fleet.run()
 
-    async def close(self) -> None:
-        """End the reads under way, and begin no other until `open`."""
-        await self._fleet.close()
+    async def pause(self) -> None:
+        """End the reads under way, and begin no other until `resume`."""
+        await self._fleet.pause()
 
-    def open(self) -> None:
+    def resume(self) -> None:
         """Sample again."""
-        self._fleet.open()
+        self._fleet.resume()
+
+    async def close(self) -> None:
+        """End the reads under way."""
+        await self._fleet.close()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from uwsgi_headroom.analysis.findings.words import duration
+from uwsgi_headroom.analysis.stuck import STUCK_SECONDS
 from uwsgi_headroom.api.documents import Server
 from uwsgi_headroom.api.workers import Worker
 from uwsgi_headroom.layout import bar
@@ -122,8 +123,9 @@ def busy_bar(worker: Worker, cells: int) -> Text:
 
 
 def _share(worker: Worker, server: Server) -> Text:
-    largest = max([it.share or 0.0 for it in server.workers] + [server.balance and server.balance.even_share or 0.0])
     balance = server.balance
+    even = (balance and balance.even_share) or 0.0
+    largest = max(even, *(it.share or 0.0 for it in server.workers))
     hot = bool(
         balance
         and balance.hottest == worker.worker_id
@@ -148,7 +150,7 @@ def _state(worker: Worker, _: Server) -> Text:
 
 def _oldest(worker: Worker, _: Server) -> Text:
     value = worker.oldest_request_age
-    return Text(age(value), "bold red" if value is not None and value >= 30 else "")
+    return Text(age(value), "bold red" if value is not None and value >= STUCK_SECONDS else "")
 
 
 def _affinity(worker: Worker, server: Server) -> Text:
