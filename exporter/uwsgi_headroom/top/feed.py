@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
 from typing import Protocol
 
 from msgspec import Struct
@@ -63,3 +65,19 @@ class Feed(Protocol):
 
     async def close(self) -> None:
         """End reads of servers that are under way, for good."""
+
+
+async def pause(feeds: Iterable[Feed]) -> None:
+    """Pause them all."""
+    await asyncio.gather(*(feed.pause() for feed in feeds))
+
+
+def resume(feeds: Iterable[Feed]) -> None:
+    """Resume them all."""
+    for feed in feeds:
+        feed.resume()
+
+
+async def close(feeds: Iterable[Feed]) -> None:
+    """Close them all."""
+    await asyncio.gather(*(feed.close() for feed in feeds))

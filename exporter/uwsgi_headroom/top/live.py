@@ -11,10 +11,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from uwsgi_headroom import suspend
 from uwsgi_headroom.top import dump
-from uwsgi_headroom.top.feed import Feed
+from uwsgi_headroom.top.feed import Feed, close, pause, resume
 from uwsgi_headroom.top.looking import Looking, press
 from uwsgi_headroom.top.paint import Painter
 from uwsgi_headroom.top.screen import draw
@@ -23,6 +24,7 @@ from uwsgi_headroom.top.terminal import Abilities, Terminal
 
 _NOTICE_SECONDS = 5.0
 _NOT_OUT_YET_SECONDS = 0.1
+_AT_FIRST_SECONDS = 0.2  # between looks at a server that has not been read yet
 
 
 async def run(feeds: Sequence[Feed], looking: Looking, can: Abilities) -> None:
@@ -31,9 +33,10 @@ async def run(feeds: Sequence[Feed], looking: Looking, can: Abilities) -> None:
     try:
         await top.run()
     finally:
-        top.terminal.leave()
-        for feed in feeds:
-            await feed.close()
+        try:
+            await close(feeds)
+        finally:
+            top.terminal.leave()  # which may take a second, in which no read may be under way
 
 
 class _Top:
@@ -42,6 +45,8 @@ class _Top:
         self._looking = looking
         self._sight = Sight(feeds)
         self._ended = asyncio.Event()
+        self._fault: BaseException | None = None
+        self._again: asyncio.TimerHandle | None = None
         self._look_now = asyncio.Event()
         unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
         self._painter = Painter(colour=can.colour, styles=True, unicode=unicode)
@@ -49,6 +54,7 @@ class _Top:
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._failed)
         for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(each, self._ended.set)
         loop.add_signal_handler(signal.SIGWINCH, self._resized)
@@ -63,6 +69,13 @@ class _Top:
             task.cancel()
         for task in done:
             task.result()  # an exception of ours is for whoever started us to see
+        if self._fault:
+            raise self._fault
+
+    def _failed(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An exception that nobody waits for, of a key perhaps."""
+        self._fault = self._fault or context.get("exception") or RuntimeError(context["message"])
+        self._ended.set()
 
     async def _look(self) -> None:
         """Look again and again; at once after a key that wants something else."""
@@ -72,19 +85,23 @@ class _Top:
                 await self._sight.look(self._looking)
                 self._looking = choose(self._looking, self._sight.seen.entries)  # keys may have changed it meanwhile
             self._draw()
-            left = self._looking.interval - (time.monotonic() - began)
+            server = self._sight.seen.server
+            interval = _AT_FIRST_SECONDS if server and server.age is None else self._looking.interval
+            left = interval - (time.monotonic() - began)
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._look_now.wait(), max(0.05, left))
             self._look_now.clear()
 
     def _draw(self) -> None:
+        if self._again:
+            self._again.cancel()
+            self._again = None
+        if self.terminal.busy:
+            self._again = asyncio.get_running_loop().call_later(_NOT_OUT_YET_SECONDS, self._draw)
+            return
         columns, lines = self.terminal.size
-        painted = [
-            self._painter.paint(line, columns)
-            for line in draw(self._sight.seen, self._looking, columns, lines, time.time())
-        ]
-        if not self.terminal.show(painted):
-            asyncio.get_running_loop().call_later(_NOT_OUT_YET_SECONDS, self._draw)
+        drawn = draw(self._sight.seen, self._looking, columns, lines, time.time())
+        self.terminal.show([self._painter.paint(line, columns) for line in drawn])
 
     def _pressed(self, key: str) -> None:
         seen = self._sight.seen
@@ -114,13 +131,11 @@ class _Top:
         self._draw()
 
     async def _suspend(self) -> None:
-        for feed in self._feeds:
-            await feed.pause()
+        await pause(self._feeds)
         self.terminal.leave()
 
     def _resume(self) -> None:
         self.terminal.enter()  # which stops us again where the shell has us in the background: nothing is read then
-        for feed in self._feeds:
-            feed.resume()
+        resume(self._feeds)
         self._look_now.set()
         self._draw()

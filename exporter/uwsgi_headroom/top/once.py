@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 
+from uwsgi_headroom import suspend
 from uwsgi_headroom.api.documents import Server
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.top.feed import Feed
+from uwsgi_headroom.top.feed import Feed, close, pause, resume
 from uwsgi_headroom.top.watched import Watched
 
 
@@ -24,6 +26,7 @@ async def documents(feeds: Sequence[Feed], seconds: float) -> Server | list[Serv
 @contextlib.asynccontextmanager
 async def watching(feeds: Sequence[Feed], seconds: float) -> AsyncIterator[None]:
     """For as long as the block runs, which begins when there has been something to see for `seconds`."""
+    suspend.between_reads(partial(pause, feeds), partial(resume, feeds))
     tasks = [asyncio.create_task(feed.run(), name="watching") for feed in feeds]
     try:
         if any(isinstance(feed, Watched) for feed in feeds):
@@ -32,5 +35,4 @@ async def watching(feeds: Sequence[Feed], seconds: float) -> AsyncIterator[None]
     finally:
         for task in tasks:
             task.cancel()
-        for feed in feeds:
-            await feed.close()
+        await close(feeds)

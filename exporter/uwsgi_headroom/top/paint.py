@@ -19,7 +19,7 @@ class Painter:
         self._console = Console(
             file=io.StringIO(),
             force_terminal=styles,
-            color_system="standard" if colour else None,
+            color_system="standard" if styles else None,
             no_color=not colour,
             legacy_windows=False,
             highlight=False,

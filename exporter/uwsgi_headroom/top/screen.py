@@ -27,7 +27,10 @@ def draw(seen: Seen, looking: Looking, width: int, height: int, now: float) -> l
     head = _head(seen, looking, width, height, len(body), now)
     foot = _foot(seen, looking, width)
     room = max(0, height - len(head) - 1)
-    lines = [*head, *_scrolled(body, looking, room)][: height - 1]
+    in_view = _scrolled(body, looking, room)
+    if _is_old(seen) and looking.view not in ("help", "servers"):
+        in_view = [Text(line.plain, "dim") for line in in_view]
+    lines = [*head, *in_view][: height - 1]
     lines += [Text()] * (height - 1 - len(lines))
     return [_fitted(line, width) for line in [*lines, foot][:height]]
 
@@ -62,6 +65,10 @@ def _head(seen: Seen, looking: Looking, width: int, height: int, body: int, now:
     return must + [part.line for part in rest if id(part) in kept]
 
 
+def _is_old(seen: Seen) -> bool:
+    return bool(seen.trouble) or (seen.server is not None and seen.server.state != "up")
+
+
 def _title(seen: Seen, looking: Looking, width: int, now: float) -> Text:
     server = seen.server
     right = f"{'PAUSED  ' if looking.paused else ''}{time.strftime('%H:%M:%S', time.localtime(now))} "
@@ -81,7 +88,9 @@ def _title(seen: Seen, looking: Looking, width: int, now: float) -> Text:
 
 def _state(server: Server, now: float) -> str:
     """Up, or how old what is shown is."""
-    if server.state == "up" or server.age is None:
+    if server.age is None:
+        return "not read yet" if server.state == "stale" else server.state
+    if server.state == "up":
         return server.state
     return f"{server.state}, as it was {duration(server.age + max(0.0, now - server.time))} ago"
 

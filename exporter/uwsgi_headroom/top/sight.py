@@ -27,13 +27,14 @@ class Sight:
         self._feeds = feeds
         self._listed: dict[int, tuple[Summary, ...]] = {}
         self._listed_at = float("-inf")
+        self._trouble = ""
         self._trend_of: tuple[object, ...] = ()
 
     async def look(self, looking: Looking) -> None:
         """Look once."""
-        trouble = ""
         if looking.view == "servers" or time.monotonic() - self._listed_at >= _LIST_SECONDS:
-            trouble = await self._list(looking.window)
+            await self._list(looking.window)
+        trouble = self._trouble
         entries = _sorted(self._listed)
         looking = choose(looking, entries)
         server, trend = self.seen.server, self.seen.trend
@@ -47,15 +48,14 @@ class Sight:
                     server, trend = None, NOTHING
         self.seen = replace(self.seen, entries=entries, server=server, trend=trend, trouble=trouble)
 
-    async def _list(self, window: float | None) -> str:
-        trouble = ""
+    async def _list(self, window: float | None) -> None:
+        self._trouble = ""
         for place, feed in enumerate(self._feeds):
             try:
                 self._listed[place] = (await feed.servers(window)).servers
             except GoneError as error:
-                trouble = str(error)
+                self._trouble = str(error)
         self._listed_at = time.monotonic()
-        return trouble
 
     async def _trend(self, key: Key, server: Server) -> Trend:
         """A new one when there is one more point for it."""

@@ -91,10 +91,13 @@ class Terminal:
         self._shown = []
         self._writer.put("\x1b[H\x1b[2J")
 
-    def show(self, lines: Sequence[str]) -> bool:
-        """Show these painted lines; False where what was shown before is not out yet."""
-        if self._writer.busy:
-            return False
+    @property
+    def busy(self) -> bool:
+        """Whether what was shown before is not out yet."""
+        return self._writer.busy
+
+    def show(self, lines: Sequence[str]) -> None:
+        """Show these painted lines."""
         changed = [
             f"\x1b[{place};1H{line}\x1b[0m\x1b[K"
             for place, line in enumerate(lines, 1)
@@ -103,7 +106,6 @@ class Terminal:
         self._shown = list(lines)
         if changed:
             self._writer.put("".join(changed))
-        return True
 
     def listen(self, pressed: Callable[[str], None]) -> None:
         """Call `pressed` with every key, from now on."""

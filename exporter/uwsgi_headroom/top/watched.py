@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import msgspec
@@ -12,6 +13,7 @@ from uwsgi_headroom.api.history import history
 from uwsgi_headroom.config import ServerConfig, Settings
 from uwsgi_headroom.fleet import Fleet
 from uwsgi_headroom.top.feed import NOTHING, GoneError, Trend
+from uwsgi_headroom.watch import Watch
 
 WINDOWS = (60.0, 300.0, 900.0)
 
@@ -25,14 +27,17 @@ class Watched:
 
     async def servers(self, window: float | None) -> Servers:
         """The list."""
-        found = [await self.server(watch.name, window) for watch in self._fleet.watches()]
+        found = []
+        for watch in self._fleet.watches():
+            found.append(self._described(watch, window))
+            await asyncio.sleep(0)  # reads in flight have a deadline
         return describe.servers(found, self._fleet.clock)
 
     async def server(self, name: str, window: float | None) -> Server:
         """The document of one server."""
         for watch in self._fleet.watches():
             if watch.name == name:
-                return describe.server(watch, self._fleet.clock, window or WINDOWS[0], WINDOWS)
+                return self._described(watch, window)
         raise GoneError(f"there is no server {name!r} any more")
 
     async def trend(self, name: str, seconds: float, points: int) -> Trend:
@@ -58,3 +63,6 @@ class Watched:
     async def close(self) -> None:
         """End the reads under way."""
         await self._fleet.close()
+
+    def _described(self, watch: Watch, window: float | None) -> Server:
+        return describe.server(watch, self._fleet.clock, window or WINDOWS[0], WINDOWS)
