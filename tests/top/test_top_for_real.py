@@ -13,11 +13,12 @@ import sys
 import termios
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from tests import real
+from tests import bad_servers, real
 from tests.documents import document
 from tests.exporter import COMMAND, clean_environment, exporter, run
 from tests.real import Uwsgi, accepts, uwsgi, wait_until
@@ -335,38 +336,35 @@ def test_an_http_stats_server_is_not_taken_for_an_exporter() -> None:
 # ---------------------------------------------------------------- it holds no one up
 
 
+@dataclass
 class Stats:
-    """A stats server on a UNIX socket that counts its readers. While it `holds`, it says nothing to them: `held` is
-    the connection it holds."""
+    """A stats server that counts its readers. While it `holds`, it says nothing to them; `left`: one has hung up."""
 
-    def __init__(self, folder: Path) -> None:
-        self.address = str(folder / "stats")
-        self.readers, self.holds = 0, False
-        self.held: socket.socket | None = None
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(self.address)
-        self._listener.listen()
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError):  # the test is over
-            while True:
-                reader, _ = self._listener.accept()
-                if self.holds:
-                    self.held = reader
-                    continue
-                self.readers += 1
-                with reader, contextlib.suppress(OSError):
-                    reader.sendall(document("minified"))
-
-    def close(self) -> None:
-        self._listener.close()
+    address: str = ""
+    readers: int = 0
+    holds: bool = False
+    held: threading.Event = field(default_factory=threading.Event)
+    left: threading.Event = field(default_factory=threading.Event)
 
 
 @pytest.fixture
-def stats(tmp_path: Path) -> Iterator[Stats]:
+def stats() -> Iterator[Stats]:
     """A stats server, until the test ends."""
-    with contextlib.closing(Stats(tmp_path)) as it:
+    it = Stats()
+
+    def behave(connection: socket.socket, ended: threading.Event) -> None:
+        if it.holds:
+            it.held.set()
+            while not ended.is_set() and not it.left.is_set():
+                if bad_servers.has_left(connection):
+                    it.left.set()
+                ended.wait(0.01)
+            return
+        it.readers += 1
+        connection.settimeout(5)
+        connection.sendall(document("minified"))
+
+    with bad_servers.serving("unix", behave) as it.address:
         yield it
 
 
@@ -399,12 +397,10 @@ def test_stopped_by_ctrl_z_it_has_let_go_of_uwsgi(stats: Stats, command: str) ->
     try:
         wait_until(lambda: stats.readers > 3, what="reads")
         stats.holds = True
-        wait_until(lambda: stats.held, what="a read under way")
+        assert stats.held.wait(20), "no read is under way"
         process.send_signal(signal.SIGTSTP)
         wait_until(lambda: state(process.pid) == "T", what="it to stop")
-        assert stats.held
-        stats.held.settimeout(5)
-        assert stats.held.recv(1) == b""
+        assert stats.left.wait(5)
         stats.holds, before = False, stats.readers
         process.send_signal(signal.SIGCONT)
         wait_until(lambda: stats.readers > before + 3, what="reads again")
