@@ -22,7 +22,7 @@ STATUS_STYLES: dict[Status, str] = {
     "unknown": "bold magenta",
 }
 _MOST_HEADROOM = 10.0  # the height of its spark: beyond, more is no news
-_SPARK, _LEAST_SPARK = 60, 5  # values at most, and at least
+_SPARK_OF, _LEAST_SPARK = 5, 5  # columns of width for one of a spark; values at least
 
 
 def verdict(it: Server | Summary, width: int, lines: int) -> list[Text]:
@@ -153,7 +153,7 @@ def _labelled(text: str) -> Text:
 def _with_spark(line: Text, values: Sequence[float | None], of: float | None, step: float, width: int) -> Text:
     """The line with the newest values as a spark at its right end, as many as there is room for."""
     room = width - line.cell_len - 6  # a gap of two, and the time it is over
-    shown = values[-min(room, _SPARK) :] if room >= _LEAST_SPARK else []
+    shown = values[-min(room, width // _SPARK_OF) :] if room >= _LEAST_SPARK else []
     if not any(it is not None for it in shown):
         return line
     drawn = spark(shown, of)
