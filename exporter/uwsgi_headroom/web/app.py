@@ -13,7 +13,7 @@ from starlette.routing import Route
 from uwsgi_headroom.fleet import Fleet
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.text import OPENMETRICS, TEXT, render
-from uwsgi_headroom.web import api, page
+from uwsgi_headroom.web import api, page, runbooks
 from uwsgi_headroom.web.accept import accepts_gzip, accepts_openmetrics
 from uwsgi_headroom.web.histories import GZIP_LEVEL
 from uwsgi_headroom.web.streams import Streams
@@ -50,6 +50,7 @@ def application(fleet: Fleet, streams: Streams | None = None) -> Starlette:
             Route("/-/healthy", alive),
             Route("/-/ready", alive),
             *api.routes(fleet, streams or Streams()),
+            *runbooks.ROUTES,
         ]
     )
 
