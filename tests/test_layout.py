@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uwsgi_headroom.layout import bar, spark, wrap
+from uwsgi_headroom.layout import bar, shrunk, spark, wrap
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e6), st.integers(1, 40))
@@ -28,3 +28,11 @@ def test_a_spark_has_gaps_where_nothing_is_known() -> None:
 def test_a_figure_stays_with_its_unit() -> None:
     """43 % is not torn apart."""
     assert wrap("a" * 16 + " 43 % of it", 20) == ["a" * 16, "43 % of it"]
+
+
+def test_values_are_shrunk_to_means() -> None:
+    """Neighbours together, gaps left out of the mean; the newest group is whole, the oldest may not be."""
+    assert shrunk([1.0, 3.0, None, 5.0], 2) == [2.0, 5.0]
+    assert shrunk([9.0, 1.0, 3.0, None, None], 3) == [9.0, 2.0, None]
+    assert shrunk([1.0, 2.0], 5) == [1.0, 2.0]
+    assert shrunk([], 5) == []

@@ -24,6 +24,14 @@ def spark(values: Sequence[float | None], of: float | None = None) -> str:
     return "".join(" " if it is None else _LEVELS[_level(it, top)] for it in values)
 
 
+def shrunk(values: Sequence[float | None], most: int) -> list[float | None]:
+    """The same in at most so many values: means of as many neighbours as it takes, those at the end complete."""
+    size = -(-len(values) // most)
+    starts = range(len(values) % size - size if len(values) % size else 0, len(values), size) if values else ()
+    groups = [[it for it in values[max(0, start) : start + size] if it is not None] for start in starts]
+    return [sum(group) / len(group) if group else None for group in groups]
+
+
 def _level(value: float, top: float) -> int:
     return min(len(_LEVELS) - 1, int(value / top * len(_LEVELS))) if top > 0 else 0
 

@@ -11,7 +11,7 @@ from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.findings.words import duration, factor
 from uwsgi_headroom.analysis.verdict import GIVES_OUT, Status
 from uwsgi_headroom.api.documents import Server, Summary
-from uwsgi_headroom.layout import spark, wrap
+from uwsgi_headroom.layout import shrunk, spark, wrap
 from uwsgi_headroom.top.feed import Trend
 from uwsgi_headroom.top.workers import age
 
@@ -22,7 +22,7 @@ STATUS_STYLES: dict[Status, str] = {
     "unknown": "bold magenta",
 }
 _MOST_HEADROOM = 10.0  # the height of its spark: beyond, more is no news
-_SPARK_OF, _LEAST_SPARK = 5, 5  # columns of width for one of a spark; values at least
+_SPARK_OF, _LEAST_SPARK = 5, 5  # columns of width for one of a spark; at least so many
 
 
 def verdict(it: Server | Summary, width: int, lines: int) -> list[Text]:
@@ -151,12 +151,11 @@ def _labelled(text: str) -> Text:
 
 
 def _with_spark(line: Text, values: Sequence[float | None], of: float | None, step: float, width: int) -> Text:
-    """The line with the newest values as a spark at its right end, as many as there is room for."""
-    room = width - line.cell_len - 6  # a gap of two, and the time it is over
-    shown = values[-min(room, width // _SPARK_OF) :] if room >= _LEAST_SPARK else []
-    if not any(it is not None for it in shown):
+    """The line with a spark of the values at its right end, where there is room for one."""
+    room = min(width - line.cell_len - 6, width // _SPARK_OF)  # a gap of two, and the time it is over
+    if room < _LEAST_SPARK or not any(it is not None for it in values):
         return line
-    drawn = spark(shown, of)
-    span = f" {age(len(drawn) * step)}"
+    drawn = spark(shrunk(values, room), of)
+    span = f" {age(len(values) * step)}"
     line.append(" " * (width - line.cell_len - len(drawn) - len(span)))
     return line.append(drawn, "cyan").append(span, "dim")

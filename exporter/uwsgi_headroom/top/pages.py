@@ -55,6 +55,8 @@ def findings(server: Server, width: int) -> Iterator[Text]:
             yield from map(Text, wrap(text, width, "   ", "   ") if text else ())
         if it.change:
             yield from (Text(line, "bold") for line in wrap(it.change, width, "   -> ", "      "))
+        if it.runbook:
+            yield Text(f"   More: {it.runbook} of the exporter", "dim")
         yield Text()
     if not server.findings:
         yield Text("Nothing stands out.")
