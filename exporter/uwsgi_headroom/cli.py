@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 import sys
@@ -43,7 +44,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments.insert(0, "serve")
     options = _parser().parse_args(arguments)
     try:
-        return int(options.run(options))
+        status = int(options.run(options))
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # whoever read it (`head`) has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where Python may flush to as it ends
+        return 1
     except ConfigError as error:
         print(f"uwsgi-headroom: {error}", file=sys.stderr)
         return 2

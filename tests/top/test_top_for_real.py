@@ -303,6 +303,22 @@ def test_into_a_pipe_it_prints_one_snapshot() -> None:
         assert sum(it["requests"] for it in json.loads(ran.stdout)["workers"]) == 20
 
 
+def test_whoever_reads_it_may_have_enough() -> None:
+    """As `| head`: no traceback."""
+    with uwsgi("--processes", "1") as server:
+        for how in ("--json", "--once"):
+            process = subprocess.Popen(
+                [*COMMAND, "top", server.stats, how, "--seconds", "2"],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=clean_environment(),
+            )
+            assert process.stdout
+            process.stdout.close()
+            _, told = process.communicate(timeout=20)
+            assert (process.returncode, told) == (1, b"")
+
+
 def test_on_a_dumb_terminal_it_prints_one_snapshot() -> None:
     """Where lines cannot be addressed, there is no screen to draw on."""
     with uwsgi("--processes", "1") as server, driven(server.stats, TERM="dumb") as top:

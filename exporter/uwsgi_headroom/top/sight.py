@@ -14,6 +14,9 @@ from uwsgi_headroom.top.seen import Entry, Seen
 _LIST_SECONDS = 5.0
 """How often the list is asked for while one server is looked at."""
 
+_TREND_SECONDS = 3.0
+"""How often a trend is asked for, at most: it costs an exporter more than anything else."""
+
 _POINTS = 60
 _SPANS = (60.0, 300.0, 900.0)
 """Seconds a trend is of: the longest that there is a history for."""
@@ -62,7 +65,7 @@ class Sight:
         if server.kind != "server":
             return NOTHING
         span = max([it for it in _SPANS if it <= server.sampling.history_seconds], default=_SPANS[0])
-        newest = key, span, server.time // (span / _POINTS)
+        newest = key, span, server.time // max(span / _POINTS, _TREND_SECONDS)
         if newest != self._trend_of:
             trend = await self._feeds[key[0]].trend(key[1], span, _POINTS)
             self._trend_of = newest
