@@ -21,6 +21,7 @@ lint:  ## check style, formatting and types
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy -p uwsgi_headroom -p app -p alerts
+	.venv/bin/mypy --python-version 3.11 -p dashboards
 
 bench:  ## measure what a scrape costs (PEER="NAME=COMMAND" measures another exporter too, ARGS="--write FILE")
 	@$(PYTHON) -m app.testing bench

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from alerts import recording
+from alerts import compat, daily, recording
 from alerts.alerting import availability, balance, capacity, queue, workers
 from alerts.rule import Group
 from alerts.rule import render as to_yaml
@@ -12,11 +12,13 @@ from alerts.thresholds import Thresholds
 
 FILES: dict[str, Callable[[Thresholds], Sequence[Group]]] = {
     "recording.yaml": recording.groups,
+    "daily.yaml": daily.groups,
     "availability.yaml": availability.groups,
     "balance.yaml": balance.groups,
     "capacity.yaml": capacity.groups,
     "queue.yaml": queue.groups,
     "workers.yaml": workers.groups,
+    "compat-uwsgi-exporter.yaml": compat.groups,
 }
 
 

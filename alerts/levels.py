@@ -12,6 +12,9 @@ from alerts.thresholds import Thresholds
 WORKER_LABELS = "worker_id"
 """What tells workers of a server apart."""
 
+WITHIN_SERVER = (WORKER_LABELS, "cpu", "kind", "le", "limit", "mode", "reason", "socket", "state")
+"""Labels that tell parts and sides of one server apart."""
+
 
 def by_server(aggregation: str, expression: str, also: str = "") -> str:
     """One figure for each server; `also` leaves out more labels, such as a CPU mode's."""

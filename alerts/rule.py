@@ -10,6 +10,7 @@ from typing import Any, Literal
 import yaml
 
 from alerts.thresholds import Thresholds
+from alerts.words import with_self
 
 Severity = Literal["critical", "warning", "info"]
 """critical: a page, somebody gets up; warning: a ticket; info: good to know."""
@@ -34,7 +35,8 @@ class Recording:
 @dataclass(frozen=True)
 class Alert:
     """An alert. hold: how long it must be true before it fires (`for`); summary: one sentence with what is wrong where;
-    description: the numbers, and what to do first; dashboard: path below Grafana's address, with Prometheus' templates.
+    description: the numbers, and what to do first; dashboard: path below Grafana's address, with Prometheus' templates;
+    keep: how long it stays when it is no longer true (`keep_firing_for`).
     """
 
     alert: str
@@ -44,6 +46,7 @@ class Alert:
     summary: str
     description: str
     dashboard: str
+    keep: str = ""
 
     def document(self, thresholds: Thresholds) -> dict[str, Any]:
         """As Prometheus reads it."""
@@ -51,10 +54,11 @@ class Alert:
             "alert": self.alert,
             "expr": _block(self.expr),
             "for": self.hold,
+            **({"keep_firing_for": self.keep} if self.keep else {}),
             "labels": {"severity": self.severity},
             "annotations": {
-                "summary": self.summary,
-                "description": self.description,
+                "summary": with_self(self.summary),
+                "description": with_self(self.description),
                 "runbook_url": f"{thresholds.runbooks}/{self.alert}.md",
                 "dashboard_url": thresholds.grafana + self.dashboard,
             },
@@ -82,10 +86,10 @@ def render(groups: Sequence[Group], thresholds: Thresholds) -> str:
             for group in groups
         ]
     }
-    return HEADER + yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=1000, allow_unicode=True)
+    return HEADER + yaml.dump(document, Dumper=BlockDumper, sort_keys=False, width=1000, allow_unicode=True)
 
 
-class _Dumper(yaml.SafeDumper):
+class BlockDumper(yaml.SafeDumper):
     """Lines of an expression stay lines."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
@@ -96,7 +100,7 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
 
 
-_Dumper.add_representer(str, _text)
+BlockDumper.add_representer(str, _text)
 
 
 def _block(expression: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -35,11 +36,186 @@ class Thresholds:
         "Where runbook links lead: as shipped to the exporter itself, which serves them. Name your own copy where "
         "people cannot reach exporters.",
     )
+    down_hold: str = knob(
+        "2m", "How long a server cannot be read before it is a page. Longer than a full reload takes to load your app."
+    )
+    down_flapping_range: str = knob(
+        "10m",
+        "A server that came and went within this, and was down for more than half of it, counts as down: one that "
+        "is restarted in a loop is never down for long.",
+    )
+    exporter_down_hold: str = knob(
+        "5m", "How long an exporter cannot be scraped before it is a ticket. Longer than an update of its host takes."
+    )
+    sampler_gap: float = knob(
+        0.1,
+        "Part of the time, beyond that in which the server was down, without samples: from here, what is made from "
+        "samples misses more than their own error.",
+    )
+    sampler_gap_range: str = knob("15m", "What that part is of. Longer forgives a busy spell of the exporter's host.")
+    sampler_gap_hold: str = knob("15m", "How long samples are missing before it is a ticket.")
+    queue_filling: float = knob(
+        0.5,
+        "Mean length of a listen queue, of its limit, from which the next burst may overflow it. As in `check`. Lower "
+        "it where the limit is high: half of 4096 is a long wait.",
+    )
+    queue_filling_hold: str = knob("5m", "How long a queue is filling before it is a ticket.")
+    queue_full_range: str = knob(
+        "2m",
+        "A queue counts as overflowing while it was seen full within this. At least four scrape intervals: fewer looks "
+        "miss a queue that is full for a part of the time.",
+    )
+    queue_full_hold: str = knob(
+        "3m", "How long that goes on before it is a page: one burst is over in `queue_full_range`, so keep it longer."
+    )
+    queue_wait_seconds: float = knob(
+        0.1, "Mean wait in the listen queue from which users notice it. Lower it for services that answer at once."
+    )
+    queue_wait_ratio: float = knob(
+        0.25,
+        "Mean wait over response time from which it is the queue that users notice. As in `check`. Lower it where no "
+        "queue should ever form.",
+    )
+    queue_wait_hold: str = knob("10m", "How long requests wait before it is a ticket: the wait after a reload is none.")
+    queue_not_measurable_hold: str = knob("6h", "How long a queue cannot be measured before it is told.")
+    stuck_seconds: float = knob(
+        120.0,
+        "Age from which a request in service is stuck. nginx gives up after 60 s, so nobody waits for it any more. "
+        "Raise it where long requests are meant: web sockets, long polling, downloads.",
+    )
+    stuck_hold: str = knob("2m", "How long there is one before it is a ticket.")
+    harakiris: int = knob(
+        1,
+        "Workers ended by harakiri within `harakiri_range` that are a ticket. One has lost requests; raise it where "
+        "harakiri is how you end slow ones.",
+    )
+    harakiri_range: str = knob("1h", "What they are counted over: the ticket stays open until none came for so long.")
+    harakiri_hold: str = knob("1m", "How long that is so before it is a ticket: it has happened, so there is no doubt.")
+    respawns: int = knob(
+        3,
+        "Respawns of one worker within `respawn_range`, without those of full reloads, that are a loop. As in `check`.",
+    )
+    respawn_served: float = knob(
+        50.0,
+        "Requests that a worker serves between respawns, on average, from which they are recycling (`max-requests`, "
+        "`reload-on-rss`) and no loop. Raise it if yours crash after more; keep it below your `max-requests`.",
+    )
+    respawns_cheaper: int = knob(
+        20,
+        "As `respawns`, while cheaper mode keeps workers in reserve: it ends and spawns the same worker again, but "
+        "hardly every 15 s.",
+    )
+    respawn_range: str = knob("5m", "What respawns are counted over.")
+    respawn_hold: str = knob(
+        "5m", "How long the loop goes on before it is a page: not less than `respawn_range`, or one that ended pages."
+    )
+    exceptions: float = knob(
+        0.01, "Part of the requests that raise out of the application from which it is a ticket. As in `check`."
+    )
+    exceptions_least: int = knob(
+        10, "Exceptions within `exceptions_range` below which it is none: at night, one may be half of the requests."
+    )
+    exceptions_range: str = knob("15m", "What exceptions and requests are counted over.")
+    exceptions_hold: str = knob("5m", "How long they are too many before it is a ticket.")
+    memory_growth: float = knob(
+        0.1, "Growth of a worker's resident memory in `memory_growth_hours`, twice in a row, that is a leak."
+    )
+    memory_growth_bytes: float = knob(
+        16e6, "And at least so many bytes each time, as in `check`: small workers grow by a tenth for nothing."
+    )
+    memory_growth_hours: int = knob(
+        3,
+        "Hours in which it grows so much, two times over. The first hour after a spawn does not count, when caches "
+        "fill. Raise it where they take longer; a worker must live for over twice as long to be judged.",
+    )
+    memory_growth_hold: str = knob("15m", "How long that is so before it is a ticket.")
     uneven_ratio: float = knob(
         1.5,
         "Hot ratio (1 is even) from which uneven workers are a ticket. Lower it for services that must be fast "
         "throughout; there is no reason to raise it, because it counts under load alone.",
     )
+    uneven_utilization: float = knob(
+        0.25,
+        "Part of the available threads that is busy from which unevenness counts; with less, uneven shares are how an "
+        "idle uWSGI works. Raise it if the ticket comes for servers that are fast enough.",
+    )
+    uneven_interpreter: float = knob(
+        0.5,
+        "CPU a second of an interpreter from which unevenness counts although few threads are busy: from half a core "
+        "on, requests in one worker meet at its lock.",
+    )
+    uneven_concurrency: float = knob(
+        1.2,
+        "Requests in service at once, on average, from which unevenness counts at all: one client that sends one "
+        "request after the other makes 1.0 at most, and waits for nobody, however uneven and however fast.",
+    )
+    uneven_hold: str = knob("15m", "How long workers are uneven before it is a ticket: longer ignores batch jobs.")
+    hot_worker_ratio: float = knob(
+        1.25,
+        "Times its fair share from which a saturated worker is one that takes too much. 68/32 % over two workers is "
+        "1.36 and was measured to hurt.",
+    )
+    hot_worker_slower: float = knob(
+        1.5,
+        "Times the response time of the calm workers from which a saturated worker is a page. Lower it where every "
+        "request has to be fast.",
+    )
+    hot_worker_idle: float = knob(
+        1.0,
+        "Threads of workers with room that idle, on average, for a saturated worker to be a page: with none, the "
+        "server is full rather than uneven, which is another page.",
+    )
+    hot_worker_hold: str = knob("5m", "How long a worker is saturated before it is a page. Raise it for batch work.")
+    load_keep: str = knob(
+        "10m",
+        "How long alerts about load stay once they fired, though the condition is gone: load about the threshold, and "
+        "the gap in the counters that a reload makes, must not resolve a page and send it again.",
+    )
+    interpreter_full: float = knob(
+        0.9,
+        "CPU a second of one interpreter from which its threads mostly wait for its lock. Raise it where extensions "
+        "release the lock, which lets a worker use more than one CPU.",
+    )
+    near_capacity: float = knob(
+        0.9,
+        "Part of the available threads that is busy, on average, from which it is a page: random arrivals find all of "
+        "them busy much of the time. Raise it for batch servers whose clients do not mind waiting.",
+    )
+    near_capacity_hold: str = knob(
+        "10m", "How long it is near capacity before it is a page: twice the time in which a mean forgets a burst."
+    )
+    headroom_low: float = knob(
+        1.25,
+        "Factor by which load could still grow, in the worst twentieth of an hour, below which it is a ticket. Raise "
+        "it where load jumps, or new capacity takes long to have.",
+    )
+    headroom_range: str = knob("1h", "What the worst twentieth is of. A server younger than that is not judged.")
+    headroom_hold: str = knob("10m", "How long headroom is low before it is a ticket.")
+    forecast_range: str = knob(
+        "28d",
+        "How far a forecast looks back. Whole weeks, because of weekends; not beyond what your Prometheus keeps.",
+    )
+    forecast_days: int = knob(
+        14, "Daily figures that a forecast needs at least: two weekends, so that none is a trend."
+    )
+    forecast_significance: float = knob(
+        4.0,
+        "t-statistic of the trend, its slope over the slope's standard error, that a forecast needs. At 4, chance "
+        "makes a trend of steady load once in a thousand; 2 would be once in twenty.",
+    )
+    forecast_horizon_days: int = knob(28, "How far a forecast looks ahead: no further than it looks back.")
+    forecast_hold: str = knob("1h", "How long a forecast stands before it is told: daily figures move once a day.")
+    cpu_full: float = knob(
+        0.9, "Part of the CPUs that the workers may use which is used, from which it is a ticket. As in `check`."
+    )
+    bound_hold: str = knob("15m", "How long interpreters or CPUs are full before it is a ticket.")
+    shared_cpu_hold: str = knob("15m", "How long workers are pinned to one CPU before it is a ticket.")
+
+    @property
+    def window_seconds(self) -> float:
+        """The window's length: `1m30s` is 90."""
+        units = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+        return sum(int(count) * units[unit] for count, unit in re.findall(r"(\d+)(ms|[smhd])", self.window))
 
 
 def changed(thresholds: Thresholds, assignments: Sequence[str]) -> Thresholds:

@@ -8,7 +8,7 @@ from app import debian, environments
 from app.commands import CommandError
 from app.environments import SetupError
 
-EXTRAS = "demo,lint,test"
+EXTRAS = "dashboards,demo,lint,test"
 
 
 def main(argv: list[str]) -> str | None:

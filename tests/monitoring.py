@@ -10,7 +10,7 @@ import tempfile
 import time
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -42,13 +42,14 @@ def eventually(look: Callable[[], T], enough: Callable[[T], object], what: str, 
 
 @dataclass(frozen=True)
 class Prometheus:
-    """A running Prometheus on a port of 127.0.0.1."""
+    """A running Prometheus on a port of 127.0.0.1. limit: it gives up a query that takes longer."""
 
     port: int
+    limit: str = "2m"
 
     def query(self, expression: str, at: float | None = None) -> dict[Labels, float]:
         """The values of an instant query, now or at a time (UNIX seconds), by their labels; a scalar has none."""
-        data = self._ask("query", query=expression, time=time.time() if at is None else at)
+        data = self._ask("query", query=expression, time=time.time() if at is None else at, timeout=self.limit)
         if data["resultType"] == "scalar":
             return {frozenset(): float(data["result"][1])}
         return {frozenset(it["metric"].items()): float(it["value"][1]) for it in data["result"]}
@@ -57,10 +58,15 @@ class Prometheus:
         self, expression: str, start: float, end: float, step: float
     ) -> dict[Labels, list[tuple[float, float]]]:
         """Pairs of time (UNIX seconds) and value, by their labels."""
-        data = self._ask("query_range", query=expression, start=start, end=end, step=step)
+        data = self._ask("query_range", query=expression, start=start, end=end, step=step, timeout=self.limit)
         return {
             frozenset(it["metric"].items()): [(at, float(value)) for at, value in it["values"]] for it in data["result"]
         }
+
+    def values(self, label: str, series: str) -> list[str]:
+        """The values of a label in these series (a selector)."""
+        values: list[str] = self._ask(f"label/{label}/values", **{"match[]": series})
+        return values
 
     def alerts(self, name: str | None = None) -> list[dict[str, Any]]:
         """Alerts that are pending or firing (`state`), with their labels and annotations; of this name, or all."""
@@ -99,16 +105,23 @@ class Alertmanager:
 
 @contextlib.contextmanager
 def prometheus(
-    targets: Iterable[int], rules: Iterable[Path] = (), alertmanager: Alertmanager | None = None
+    targets: Iterable[int],
+    rules: Iterable[Path] = (),
+    alertmanager: Alertmanager | None = None,
+    history: Callable[[Path], None] | None = None,
 ) -> Iterator[Prometheus]:
     """Run Prometheus over exporters at these ports until the block ends. It scrapes and evaluates once a second,
-    from 5 s after its start.
+    from 5 s after its start. history: writes blocks of a past into the directory that it is given.
     """
     port, manager = free_port(), alertmanager.port if alertmanager else None
     with _directory() as directory:
         program = monitoring.prometheus(
             find("prometheus"), port, directory, targets=targets, rules=rules, alertmanager=manager
         )
+        if history:
+            (directory / "prometheus-data").mkdir()
+            history(directory / "prometheus-data")
+            program = replace(program, command=[*program.command, "--storage.tsdb.retention.time=1y"])
         with _running(program, directory):
             yield Prometheus(port)
 

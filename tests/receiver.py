@@ -46,6 +46,7 @@ def receiver() -> Iterator[Receiver]:
             running.notifications.append(Notification(self.path, body))
             self.send_response(200)
             self.end_headers()
+            self.wfile.write(b"ok")  # as Slack answers; newer Alertmanagers send again what had another answer
 
         def log_message(self, *_: object) -> None:
             """Not to the terminal."""

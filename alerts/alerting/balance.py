@@ -1,13 +1,140 @@
-"""Alerts about uneven workers: a ticket where it persists under load, a page where it hurts."""
+"""Alerts about uneven workers: a ticket where it persists under load, a page where it hurts.
+
+Both are about a server, and their texts ask which worker it is: with `worker_id` as a label, `for` would begin anew
+whenever another worker is the hottest.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from alerts.rule import Group
+from alerts.levels import by_server, of_server
+from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
+from alerts.words import (
+    HUNDREDTH,
+    INSTANCE,
+    SERVER,
+    SERVER_DASHBOARD,
+    TENTH,
+    WHOLE,
+    answer,
+    asked,
+    milliseconds,
+    value,
+)
+
+EVEN_OUT = (
+    "Where `map-socket` pins sockets to workers, spread the load over the sockets. Else use more `processes` and fewer "
+    f"`threads`: {answer('2 * count(uwsgi_worker_threads{$self})')}x"
+    f"{answer('ceil(max(uwsgi_worker_threads{$self}) / 2)')} in place of "
+    f"{answer('count(uwsgi_worker_threads{$self})')}x{answer('max(uwsgi_worker_threads{$self})')}. "
+    "Change one thing at a time, and compare the response time."
+)
+"""What to do, processes x threads worked out for the server."""
 
 
 def groups(t: Thresholds) -> Sequence[Group]:
     """The group of `balance.yaml`."""
-    return [Group("uwsgi-headroom balance", [])]
+    return [Group("uwsgi-headroom balance", [_hot_worker_saturated(t), _workers_uneven(t)])]
+
+
+def _hot_worker_saturated(t: Thresholds) -> Alert:
+    w = t.window
+    share, load = f"worker:uwsgi_request_share:ratio_rate{w}", f"worker:uwsgi_interpreter_load:rate{w}"
+    hot = f"topk(1, {share}{{$self}} and {load}{{$self}} >= {t.interpreter_full})"
+    slow = f"worker:uwsgi_response_time_seconds:ratio_rate{w}{{$worker}}"
+    calm, mean = (f"server:uwsgi_{it}response_time_seconds:ratio_rate{w}{{$self}}" for it in ("calm_", ""))
+    part = answer(f"100 * {share}{{$worker}}", WHOLE)
+    return Alert(
+        alert="UwsgiHotWorkerSaturated",
+        expr=f"{_slowed(t)}\nand {_above_noise(t)}\nand {_idle(t)} >= {t.hot_worker_idle}",
+        hold=t.hot_worker_hold,
+        keep=t.load_keep,
+        severity="critical",
+        summary=f"{_worker(hot)}uWSGI {SERVER} on {INSTANCE}: "
+        "worker {{ $id }} is saturated while others have room.",
+        description=f"{_worker(hot)}Worker {{{{ $id }}}} takes {part} % of the requests. Its interpreter is at "
+        + answer(f"{load}{{$worker}}", HUNDREDTH)
+        + f" of a CPU and its requests take {milliseconds(slow)}, against {milliseconds(calm)} on the calm workers; "
+        + answer(_idle(t, "{$self}"), WHOLE)
+        + " threads of other workers idle.\n"
+        f"{part} % of the requests pay {milliseconds(f'({slow} - ignoring (worker_id) {calm})')} each; it puts "
+        f"{milliseconds(f'({mean} - {calm})')} on the mean response time, which is {milliseconds(mean)}.\n{EVEN_OUT}",
+        dashboard=SERVER_DASHBOARD,
+    )
+
+
+def _workers_uneven(t: Thresholds) -> Alert:
+    w = t.window
+    ratio, share = f"server:uwsgi_hot_worker_ratio:ratio_rate{w}", f"worker:uwsgi_request_share:ratio_rate{w}"
+    calm, mean = (f"server:uwsgi_{it}response_time_seconds:ratio_rate{w}{{$self}}" for it in ("calm_", ""))
+    shares = f"sort_desc(topk(8, 100 * {share}{{$self}}))"
+    return Alert(
+        alert="UwsgiWorkersUneven",
+        expr=f"{ratio} > {t.uneven_ratio}\nand {_above_noise(t)}\nand {_loaded(t)}",
+        hold=t.uneven_hold,
+        keep=t.load_keep,
+        severity="warning",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: the hottest worker takes {value(TENTH)} times its fair share.",
+        description=f"{_worker(f'topk(1, {share}{{$self}})')}Worker {{{{ $id }}}} takes the most: the busiest take "
+        f"{{{{ range $place, $of := {asked(shares)} }}}}{{{{ if $place }}}}/{{{{ end }}}}"
+        '{{ printf "%.0f" $of.Value }}{{ end }} % of the requests. That is '
+        f"{value(TENTH)} times an even share, where chance explains "
+        + answer(f"server:uwsgi_hot_worker_ratio_noise_floor:ratio_rate{w}{{$self}}", TENTH)
+        + ".\nIts requests take "
+        + milliseconds(f"worker:uwsgi_response_time_seconds:ratio_rate{w}{{$worker}}")
+        + f", against {milliseconds(calm)} on the calm workers; its interpreter is at "
+        + answer(f"worker:uwsgi_interpreter_load:rate{w}{{$worker}}", HUNDREDTH)
+        + f" of a CPU. Evening out would take {milliseconds(f'clamp_min({mean} - {calm}, 0)')} ("
+        + answer(f"100 * server:uwsgi_unevenness_cost:ratio_rate{w}{{$self}}", WHOLE)
+        + f" %) off the mean response time; below 10 % it is harmless and can be left.\n{EVEN_OUT}",
+        dashboard=SERVER_DASHBOARD,
+    )
+
+
+def _slowed(t: Thresholds) -> str:
+    """By how many times the requests of a saturated worker that takes too much are slower than the calm ones'."""
+    w = t.window
+    active = f"worker:uwsgi_active_requests:rate{w}"
+    return by_server(
+        "max",
+        f"""
+  worker:uwsgi_response_time_seconds:ratio_rate{w}
+    {of_server("/")} server:uwsgi_calm_response_time_seconds:ratio_rate{w} >= {t.hot_worker_slower}
+  and worker:uwsgi_interpreter_load:rate{w} >= {t.interpreter_full}
+  and {active} {of_server(">")} ({t.hot_worker_ratio} * {by_server("avg", active)})
+""",
+    )
+
+
+def _above_noise(t: Thresholds) -> str:
+    ratio = f"server:uwsgi_hot_worker_ratio:ratio_rate{t.window}"
+    return f"{ratio} > server:uwsgi_hot_worker_ratio_noise_floor:ratio_rate{t.window}"
+
+
+def _idle(t: Thresholds, of: str = "") -> str:
+    """Threads that idle in workers whose interpreters have room for more requests."""
+    w = t.window
+    idle = f"uwsgi_worker_threads{of} - worker:uwsgi_concurrency_observed:ratio_rate{w}{of}"
+    room = f"worker:uwsgi_interpreter_load:rate{w}{of} < {t.interpreter_full}"
+    return by_server("sum", f"{idle} and worker:uwsgi_active_requests:rate{w}{of} and {room}")
+
+
+def _loaded(t: Thresholds) -> str:
+    w = t.window
+    loads = f"worker:uwsgi_interpreter_load:rate{w} and worker:uwsgi_active_requests:rate{w}"
+    concurrency = f"server:uwsgi_concurrency_observed:ratio_rate{w} or server:uwsgi_concurrency_littles_law:rate{w}"
+    return (
+        f"(\n  server:uwsgi_utilization:ratio_rate{w} >= {t.uneven_utilization}\n"
+        f"  or {by_server('max', loads)} >= {t.uneven_interpreter}\n)\n"
+        f"and ({concurrency}) > {t.uneven_concurrency}"
+    )
+
+
+def _worker(query: str) -> str:
+    """A template that puts the id of the worker that a query names into `$id`, and its labels into `$worker`."""
+    return (
+        f'{{{{ $id := "?" }}}}{{{{ range {asked(query)} }}}}{{{{ $id = .Labels.worker_id }}}}{{{{ end }}}}'
+        '{{ $worker := printf "%sworker_id=%q" $self $id }}'
+    )

@@ -1,13 +1,199 @@
-"""Alerts about load against a limit: threads, interpreters, CPUs."""
+"""Alerts about load against a limit: threads, interpreters, CPUs.
+
+Limits that are not known (stats-no-cores hides threads, an unproven process its CPU time) raise no alert.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from alerts.rule import Group
+from alerts.levels import by_server
+from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
+from alerts.words import (
+    HUNDREDTH,
+    INSTANCE,
+    SERVER,
+    SERVER_DASHBOARD,
+    TENTH,
+    WHOLE,
+    answer,
+    asked,
+    milliseconds,
+    value,
+)
+
+DAY = 86400
 
 
 def groups(t: Thresholds) -> Sequence[Group]:
     """The group of `capacity.yaml`."""
-    return [Group("uwsgi-headroom capacity", [])]
+    alerts = (_near_capacity, _headroom_low, _interpreter_bound, _cpu_bound, _workers_share_one_cpu)
+    return [
+        Group("uwsgi-headroom capacity", [alert(t) for alert in alerts]),
+        Group("uwsgi-headroom forecast", [_forecast(t)], interval="1h"),
+    ]
+
+
+def _near_capacity(t: Thresholds) -> Alert:
+    w = t.window
+    full = (
+        f"100 * rate(uwsgi_full_occupancy_seconds_total{{$self}}[{w}])"
+        f" / rate(uwsgi_exporter_observed_seconds_total{{$self}}[{w}])"
+    )
+    reserve = 'sum(uwsgi_workers{state=~"cheap|never_spawned",$self}) > 0'
+    return Alert(
+        alert="UwsgiConcurrencyNearCapacity",
+        expr=f"server:uwsgi_utilization:ratio_rate{w} >= {t.near_capacity}",
+        hold=t.near_capacity_hold,
+        keep=t.load_keep,
+        severity="critical",
+        summary=f"uWSGI {SERVER} on {INSTANCE} has hardly a thread free.",
+        description=answer(f"server:uwsgi_utilization:ratio_rate{w}{{$self}} * uwsgi_threads_available{{$self}}", TENTH)
+        + f" of {answer('uwsgi_threads_available{$self}')} available threads are busy on average, all of them "
+        f"{answer(full, WHOLE)} % of the time. A request that finds none free waits in the listen queue, now for "
+        + milliseconds(f"server:uwsgi_queue_wait_seconds:ratio_rate{w}{{$self}}")
+        + f" on average. {answer(f'server:uwsgi_requests:rate{w}{{$self}}', TENTH)} requests/s take "
+        + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")
+        + " each: look first whether that is longer than usual, and what they wait for.\n"
+        f"{{{{ with {asked(reserve)} }}}}{{{{ . | first | value }}}} workers in reserve were not spawned: raise "
+        "`cheaper` or `cheaper-initial`, lower `cheaper-overload`, see that no `cheaper-rss-limit-soft` holds them "
+        "back.\n{{ end }}" + _more_threads(t),
+        dashboard=SERVER_DASHBOARD,
+    )
+
+
+def _more_threads(t: Thresholds) -> str:
+    """More threads help only where the interpreters have time left for them."""
+    busy = f'1 / server:uwsgi_headroom:ratio_rate{t.window}{{limit="interpreters",$self}}'
+    return (
+        f"{{{{ with {asked(f'{busy} > {t.interpreter_full / 2}')} }}}}Add `processes`, as far as there are CPUs: the "
+        "interpreters are at "
+        + "{{ . | first | value | "
+        + HUNDREDTH
+        + " }} of a CPU each, and more threads would wait for "
+        "them.{{ else }}Raise `threads` or `processes`, one at a time.{{ end }}"
+    )
+
+
+def _headroom_low(t: Thresholds) -> Alert:
+    headroom = f"server:uwsgi_headroom:ratio_rate{t.window}"
+    worst = f"quantile_over_time(0.05, {headroom}{{$self}}[{t.headroom_range}])"
+    return Alert(
+        alert="UwsgiHeadroomLow",
+        expr=f"""
+min without (limit) (
+  quantile_over_time(0.05, {headroom}[{t.headroom_range}])
+  and {headroom} offset {t.headroom_range}
+) < {t.headroom_low}""",
+        hold=t.headroom_hold,
+        severity="warning",
+        summary=f"uWSGI {SERVER} on {INSTANCE} has room for little more load.",
+        description=f"In the worst twentieth of the last {t.headroom_range}, load {value(HUNDREDTH)} times as high "
+        f"would have {{{{ with {asked(f'bottomk(1, {worst})')} }}}}"
+        '{{ $limit := . | first | label "limit" }}'
+        '{{ if eq $limit "threads" }}taken all threads: raise `threads`, or `processes` where the interpreters are '
+        'busy.{{ else if eq $limit "cpu" }}taken all the CPU there is: give the server more, or move load to another '
+        'host.{{ else if eq $limit "interpreters" }}saturated all interpreters: add `processes`, as far as there are '
+        "CPUs.{{ else }}saturated the interpreter of the hottest worker: use more `processes` and fewer `threads`."
+        "{{ end }}{{ else }}reached a limit.{{ end }}\nBy limit: "
+        f"{{{{ range $place, $of := {asked(f'sort({worst})')} }}}}{{{{ if $place }}}}, {{{{ end }}}}"
+        '{{ $of.Labels.limit }} {{ printf "%.2f" $of.Value }}{{ end }} (at 1 it is reached).',
+        dashboard=SERVER_DASHBOARD,
+    )
+
+
+def _forecast(t: Thresholds) -> Alert:
+    """The least-squares line through the 0.95 quantiles of days.
+
+    Its slope b has the t-statistic b sqrt((n - 2) V_t / (V_x - b² V_t)), where V are the variances of time and of the
+    figures, each over n: N. R. Draper, H. Smith, "Applied Regression Analysis", 1998, chapter 1. Over a sliding day
+    neighbours would be alike and any trend look certain, so a day counts once.
+    """
+    days = f"server:uwsgi_utilization:p95_1d[{t.forecast_range}:1d]"
+    today = "server:uwsgi_utilization:p95_1d{$self}"
+    slope, count = f"deriv({days})", f"count_over_time({days})"
+    times = f"stdvar_over_time((time() + 0 * server:uwsgi_utilization:p95_1d)[{t.forecast_range}:1d])"
+    explained = f"{slope} ^ 2 * {times}"
+    now, then = f"predict_linear({days}, 0)", f"predict_linear({days}, {t.forecast_horizon_days} * {DAY})"
+    return Alert(
+        alert="UwsgiHeadroomForecast",
+        expr=f"""
+(time() + ({t.near_capacity} - {now}) / ({slope} > 0))
+and {now} < {t.near_capacity}
+and {then} >= {t.near_capacity}
+and server:uwsgi_utilization:p95_1d
+and {count} >= {t.forecast_days}
+and ({count} - 2) * {explained}
+  >= {t.forecast_significance} ^ 2 * clamp_min(stdvar_over_time({days}) - {explained}, 0)""",
+        hold=t.forecast_hold,
+        severity="info",
+        summary=f"uWSGI {SERVER} on {INSTANCE} will be near capacity about "
+        '{{ ($value | toTime).Format "2 January 2006" }}.',
+        description="The threads busy in the worst twentieth of each day were "
+        + answer(f"100 * {today}", WHOLE)
+        + " % of those available in the last day, and grow by "
+        + answer(f"100 * {7 * DAY} * {slope.replace('p95_1d', 'p95_1d{$self}')}", TENTH)
+        + f" points a week: the line through {answer(count.replace('p95_1d', 'p95_1d{$self}'))} days reaches "
+        f"{100 * t.near_capacity:g} %, where UwsgiConcurrencyNearCapacity pages, about "
+        '{{ ($value | toTime).Format "2 January 2006" }}. It holds if the load goes on as it did.\n'
+        "Plan for more `processes` and CPUs, or another host.",
+        dashboard=SERVER_DASHBOARD,
+    )
+
+
+def _interpreter_bound(t: Thresholds) -> Alert:
+    w = t.window
+    loads = f"worker:uwsgi_interpreter_load:rate{w} and worker:uwsgi_active_requests:rate{w}"
+    return Alert(
+        alert="UwsgiInterpreterBound",
+        expr=f"{by_server('avg', loads)} >= {t.interpreter_full}",
+        hold=t.bound_hold,
+        keep=t.load_keep,
+        severity="warning",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: the interpreters of all workers are saturated.",
+        description=f"They use {value(HUNDREDTH)} of a CPU each, where one interpreter can use 1, and "
+        + answer(f"server:uwsgi_requests:rate{w}{{$self}}", TENTH)
+        + " requests/s are as many as they can serve; from here, response times ("
+        + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")
+        + ") grow and throughput does not.\nAdd `processes`: "
+        + answer(f"sum(worker:uwsgi_interpreter_load:rate{w}{{$self}})", TENTH)
+        + f" of {answer('uwsgi_cpus_usable{$self}')} CPUs are in use. More threads do not help.",
+        dashboard=SERVER_DASHBOARD,
+    )
+
+
+def _cpu_bound(t: Thresholds) -> Alert:
+    w = t.window
+    used = f"worker:uwsgi_interpreter_load:rate{w}"
+    return Alert(
+        alert="UwsgiCpuBound",
+        expr=f"{by_server('sum', used)} / uwsgi_cpus_usable >= {t.cpu_full}",
+        hold=t.bound_hold,
+        keep=t.load_keep,
+        severity="warning",
+        summary=f"uWSGI {SERVER} on {INSTANCE} uses nearly all the CPU it can get.",
+        description=f"{answer(f'sum({used}{{$self}})', TENTH)} of {answer('uwsgi_cpus_usable{$self}')} CPUs are in use "
+        f"by {answer(f'count({used}{{$self}})')} workers. No option of uWSGI makes more of them, and response times ("
+        + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")
+        + ") grow from here.\nOf its affinity, its cgroup's quota and the host's CPUs the least counts (the workers' "
+        f"masks allow {answer('max(uwsgi_worker_cpu_affinity_cpus{$self})')} each): widen `cpu-affinity` or the mask "
+        "that the service manager sets; raise the quota (CPUQuota, --cpus, resources.limits.cpu); give the host more "
+        "CPUs, or move load to another one.",
+        dashboard=SERVER_DASHBOARD,
+    )
+
+
+def _workers_share_one_cpu(t: Thresholds) -> Alert:
+    return Alert(
+        alert="UwsgiWorkersShareOneCpu",
+        expr="uwsgi_workers_sharing_one_cpu > 0",
+        hold=t.shared_cpu_hold,
+        severity="warning",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: {value()} workers are pinned to a CPU together with another worker.",
+        description=f"{value()} workers may each run on one CPU, and another worker may run on that one only. They "
+        "wait for one another however idle the other CPUs are.\n"
+        "Leave `cpu-affinity` out, or see that `processes` times `cpu-affinity` is not above the CPUs there are. In a "
+        "container, uWSGI counts the host's CPUs, not the container's.",
+        dashboard=SERVER_DASHBOARD,
+    )

@@ -1,13 +1,169 @@
-"""Alerts about workers that fail: stuck, killed, respawned, raising, growing."""
+"""Alerts about workers that fail: stuck, killed, respawned, raising, growing.
+
+One alert for a server, not for a worker: what goes wrong in one mostly goes wrong in all, or wanders from one to the
+next, where it would begin to count anew.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from alerts.rule import Group
+from alerts.levels import by_server, of_server
+from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
+from alerts.words import INSTANCE, SERVER, SERVER_DASHBOARD, WHOLE, answer, asked, value
 
 
 def groups(t: Thresholds) -> Sequence[Group]:
-    """The group of `workers.yaml`."""
-    return [Group("uwsgi-headroom workers", [])]
+    """The groups of `workers.yaml`. Memory is looked at over hours, and so seldom."""
+    return [
+        Group("uwsgi-headroom workers", [_stuck(t), _harakiri(t), _respawn_loop(t), _exceptions(t)]),
+        Group("uwsgi-headroom memory", [_memory_growing(t)], interval="5m"),
+    ]
+
+
+def _stuck(t: Thresholds) -> Alert:
+    age = "uwsgi_worker_oldest_request_age_seconds"
+    return Alert(
+        alert="UwsgiRequestStuck",
+        expr=f"{by_server('max', age)} >= {t.stuck_seconds:g}",
+        hold=t.stuck_hold,
+        severity="warning",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: a request has been in service for {value('humanizeDuration')}.",
+        description=f"It is in worker {_workers(f'topk(1, {age}{{$self}})')}. "
+        f"{answer('uwsgi_threads_stuck{$self}')} of {answer('uwsgi_threads_available{$self}')} threads have been at "
+        "one request for over 30 s, each kept from all others.\n"
+        "See what it waits for: `py-spy dump --pid PID` of that worker. Then set timeouts on what the application "
+        "calls, and `harakiri` as the last resort: with `threads` it ends all requests of the worker.",
+        dashboard=SERVER_DASHBOARD,
+    )
+
+
+def _harakiri(t: Thresholds) -> Alert:
+    ended = f"increase(uwsgi_worker_harakiri_total[{t.harakiri_range}])"
+    return Alert(
+        alert="UwsgiHarakiri",
+        expr=f"round({by_server('sum', ended)}) >= {t.harakiris}",
+        hold=t.harakiri_hold,
+        severity="warning",
+        summary=f"uWSGI {SERVER} on {INSTANCE} ended workers for requests over its harakiri time: {value(WHOLE)} in "
+        f"{t.harakiri_range}.",
+        description="Worker "
+        + _workers(f"round({_of_self(ended)}) > 0")
+        + ": every request that it had in hand was lost with it, and is counted nowhere.\n"
+        "Find the request in uWSGI's log, at `HARAKIRI`, with its address. If it is always the same one, mend it, "
+        "or set timeouts on what it calls; raise `harakiri` only for requests that are meant to take so long.",
+        dashboard=SERVER_DASHBOARD,
+    )
+
+
+def _respawn_loop(t: Thresholds) -> Alert:
+    """Not a full reload, which spawns each worker once; nor recycling, between which a worker serves; nor cheaper mode,
+    whose spawns cannot be told from those after a crash, save that they are few.
+    """
+    r = t.respawn_range
+    spawned, reloads = f"increase(uwsgi_worker_respawns_total[{r}])", f"increase(uwsgi_server_reloads_total[{r}])"
+    respawns = f"(round({spawned}) {of_server('-')} round({reloads}))"
+    served = f"increase(uwsgi_worker_requests_total[{r}])"
+    reserve = f'max_over_time(uwsgi_workers{{state="cheap"}}[{r}]) > 0'
+    looping = f"{respawns} >= {t.respawns}"
+    return Alert(
+        alert="UwsgiRespawnLoop",
+        expr=f"""
+max without (worker_id) (
+  (
+    {respawns} >= {t.respawns}
+      unless ignoring (worker_id, state) {reserve}
+    or
+    {respawns} >= {t.respawns_cheaper}
+  )
+  and {served} < {t.respawn_served:g} * {spawned}
+)""",
+        hold=t.respawn_hold,
+        severity="critical",
+        summary=f"uWSGI {SERVER} on {INSTANCE} respawns the same worker again and again.",
+        description=f"{value(WHOLE)} times in {r}; worker "
+        + _workers(_of_self(looping))
+        + " in a loop, with "
+        + answer(f"round(sum(increase(uwsgi_worker_harakiri_total{{$self}}[{r}])))", WHOLE)
+        + " harakiris. Each respawn loses what the worker was doing, and loads the application again where it is lazy; "
+        + answer("uwsgi_threads_available{$self}")
+        + " of "
+        + answer("uwsgi_threads_configured{$self}")
+        + " threads accept requests now.\n"
+        "See uWSGI's log for what ends it: `died, killed by signal 9` (out of memory: see `dmesg`), `Segmentation "
+        "Fault` (a C extension), `HARAKIRI`, or an import error. If it began with a deploy, take that back. Raise "
+        "`max-requests` or `reload-on-rss` if they are what does it.",
+        dashboard=SERVER_DASHBOARD,
+    )
+
+
+def _exceptions(t: Thresholds) -> Alert:
+    r = t.exceptions_range
+    raised = f"increase(uwsgi_worker_exceptions_total[{r}])"
+    requests = f"increase(uwsgi_worker_requests_total[{r}])"
+    return Alert(
+        alert="UwsgiExceptionsHigh",
+        expr=f"""
+{by_server("sum", raised)} / {by_server("sum", requests)} >= {t.exceptions}
+and round({by_server("sum", raised)}) >= {t.exceptions_least}""",
+        hold=t.exceptions_hold,
+        severity="warning",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: {value('humanizePercentage')} of the requests raise an exception.",
+        description=answer(f"sum({_of_self(raised)})", WHOLE)
+        + " of "
+        + answer(f"sum({_of_self(requests)})", WHOLE)
+        + f" requests in {r} raised out of the application, or their clients left in the middle of an answer.\n"
+        "uWSGI's log has the tracebacks; if it began with a deploy, take that back. Where they are `write error` or "
+        "`SIGPIPE`, clients or the web server gave up waiting: then see the response time, or set "
+        "`disable-write-exception`.",
+        dashboard=SERVER_DASHBOARD,
+    )
+
+
+def _memory_growing(t: Thresholds) -> Alert:
+    """The least of half an hour against the most of another, hours before, and that twice in a row: neither a request
+    that needs much for once, nor one step up that stays, nor a hole in the data is growth.
+    """
+    resident, hours = "uwsgi_worker_resident_memory_bytes", t.memory_growth_hours
+    now = f"min_over_time({resident}[30m])"
+    middle, middle_most = (f"{it}_over_time({resident}[30m] offset {hours}h)" for it in ("min", "max"))
+    start = f"max_over_time({resident}[30m] offset {2 * hours}h)"
+    age = f"(time() - uwsgi_worker_last_spawn_time_seconds) >= {2 * hours + 1.5:g} * 3600"
+    growth = f"{resident}{{$self}} - {resident}{{$self}} offset {2 * hours}h"
+    return Alert(
+        alert="UwsgiWorkerMemoryGrowing",
+        expr=f"""
+max without (worker_id) (
+  {now} / {start}
+  and {now} >= {1 + t.memory_growth:g} * {middle_most}
+  and {now} - {middle_most} >= {t.memory_growth_bytes:g}
+  and {middle} >= {1 + t.memory_growth:g} * {start}
+  and {middle} - {start} >= {t.memory_growth_bytes:g}
+  and {age}
+) - 1""",
+        hold=t.memory_growth_hold,
+        severity="warning",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: the memory of a worker grows, by {value('humanizePercentage')} in "
+        f"{2 * hours} hours.",
+        description=f"Worker {_workers(f'topk(1, {growth})')} has "
+        f"{answer(f'{resident}{{$self}} and topk(1, {growth})', 'humanize1024')}B, "
+        f"{answer(f'topk(1, {growth})', 'humanize1024')}B more than {2 * hours} hours ago, and it grew all the time "
+        "since. Caches have filled by then; this is likely a leak, which ends with the kernel killing something.\n"
+        "Until it is found, let workers end in time: `reload-on-rss`, or `max-requests` with `max-requests-delta` so "
+        "that not all do at once. `tracemalloc` says which lines of the application allocate what stays.",
+        dashboard=SERVER_DASHBOARD,
+    )
+
+
+def _of_self(query: str) -> str:
+    """A query about the alert's server alone."""
+    return query.replace("_total[", "_total{$self}[")
+
+
+def _workers(query: str) -> str:
+    """The ids of the workers in a query's answer, the worst first: `2`, or `3, 1`."""
+    return (
+        f"{{{{ range $place, $worker := {asked(f'sort_desc({query})')} }}}}{{{{ if $place }}}}, {{{{ end }}}}"
+        "{{ $worker.Labels.worker_id }}{{ else }}unknown{{ end }}"
+    )

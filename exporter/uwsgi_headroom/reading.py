@@ -20,12 +20,14 @@ class HostFacts:
 
     off: why it can say nothing of its processes, as a sentence for an operator; None where it can.
     processes: by pid, only processes proven to be this server's workers.
+    master_affinity: CPUs that the master may run on, which its workers inherit.
     backlogs: by socket name as it stands in the stats document.
     threads: by pid, where CPU residency is asked for.
     """
 
     off: str | None = None
     processes: Mapping[int, WorkerProcess] = field(default_factory=dict)
+    master_affinity: tuple[int, ...] | None = None
     backlogs: Mapping[str, Backlog] = field(default_factory=dict)
     cpus: UsableCpus | None = None
     overflows: ListenOverflows | None = None

@@ -23,6 +23,8 @@ def test_what_changes_slowly_is_a_second_old_at_most() -> None:
         first = host.facts(snapshot, answer)
         os.sched_setaffinity(worker.pid, {min(os.sched_getaffinity(0))})
 
+        assert first.master_affinity == tuple(sorted(os.sched_getaffinity(0)))
+
         hands.move(SLOW_SECONDS / 2)
         soon = host.facts(snapshot, answer)
         assert soon.cpus is first.cpus

@@ -22,6 +22,7 @@ from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.affinity import sharing_one_cpu
 from uwsgi_headroom.metrics.cron import schedule
 from uwsgi_headroom.metrics.text import render
+from uwsgi_headroom.reading import HostFacts
 from uwsgi_headroom.stats.parts import Cron
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -210,15 +211,18 @@ def test_no_command_of_a_cron_is_shown() -> None:
 
 
 def test_workers_sharing_one_cpu() -> None:
-    """Workers share a CPU when each is pinned to it alone; a mask of several CPUs is no pin."""
+    """Workers share a CPU when each is pinned to it alone; a mask of several CPUs is no pin, nor is the master's."""
 
-    def pinned(*cpus: int) -> WorkerProcess:
-        return WorkerProcess(1, None, None, None, None, None, None, cpus or None, None, None)
+    def sharing(*masks: tuple[int, ...], master: tuple[int, ...] | None = (0, 1)) -> int:
+        workers = [WorkerProcess(1, None, None, None, None, None, None, mask or None, None, None) for mask in masks]
+        return sharing_one_cpu(HostFacts(processes=dict(enumerate(workers)), master_affinity=master))
 
-    assert sharing_one_cpu([pinned(0), pinned(1)]) == 0
-    assert sharing_one_cpu([pinned(0), pinned(0), pinned(0), pinned(1)]) == 3
-    assert sharing_one_cpu([pinned(0, 1), pinned(0, 1)]) == 0
-    assert sharing_one_cpu([pinned(), pinned()]) == 0
+    assert sharing((0,), (1,)) == 0
+    assert sharing((0,), (0,), (0,), (1,)) == 3
+    assert sharing((0, 1), (0, 1)) == 0
+    assert sharing((), ()) == 0
+    assert sharing((0,), (0,), (1,), master=(0,)) == 0
+    assert sharing((0,), (0,), master=None) == 2
 
 
 @pytest.mark.parametrize("name", ["threads_4x8_busy", "prefork_8x1_busy", "ugreen", "memory_report", "minified"])

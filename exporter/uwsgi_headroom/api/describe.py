@@ -9,6 +9,7 @@ from uwsgi_headroom import __version__
 from uwsgi_headroom.analysis.affinity import sharing_one_cpu
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import Finding, findings
+from uwsgi_headroom.analysis.findings.runbooks import RUNBOOKS
 from uwsgi_headroom.api import documents, figures, others, state
 from uwsgi_headroom.api.workers import workers
 from uwsgi_headroom.config import printable
@@ -112,6 +113,12 @@ def _summary(it: documents.Server) -> documents.Summary:
     )
 
 
+def runbook(code: str) -> str | None:
+    """Where the exporter serves the runbook of a finding, if there is one."""
+    name = RUNBOOKS.get(code)
+    return f"/runbooks/{name}.md" if name else None
+
+
 def _finding(it: Finding) -> documents.Finding:
     return documents.Finding(
         code=it.code,
@@ -120,7 +127,7 @@ def _finding(it: Finding) -> documents.Finding:
         evidence=it.evidence,
         meaning=it.meaning,
         change=it.change,
-        runbook=None,
+        runbook=runbook(it.code),
     )
 
 
@@ -148,7 +155,7 @@ def _host(reading: Reading) -> documents.Host:
         limited_by=host.cpus.limited_by if host.cpus else None,
         quota=host.cpus.quota if host.cpus else None,
         host_cpus=host.cpus.host if host.cpus else None,
-        sharing_one_cpu=sharing_one_cpu(host.processes.values()) if host.processes else None,
+        sharing_one_cpu=sharing_one_cpu(host) if host.processes else None,
         listen_overflows=host.overflows.overflows if host.overflows else None,
         listen_drops=host.overflows.drops if host.overflows else None,
     )

@@ -170,7 +170,7 @@ class Sampling(Struct, frozen=True, kw_only=True):
 
 class Finding(Struct, frozen=True, kw_only=True):
     """One thing worth knowing. code: a stable name; title: one sentence; evidence: the figures it rests on; meaning:
-    why it matters; change: what to do, empty where there is nothing; runbook: an address, null where there is none."""
+    why it matters; change: what to do, empty where there is nothing; runbook: its path, null where there is none."""
 
     code: str
     severity: Severity

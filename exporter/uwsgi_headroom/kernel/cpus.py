@@ -43,6 +43,14 @@ class UsableCpus:
     quota: float | None
 
 
+def affinity_of(pid: int) -> tuple[int, ...] | None:
+    """The CPUs that a process may run on, ascending; None if it is gone."""
+    try:
+        return tuple(sorted(os.sched_getaffinity(pid)))
+    except OSError:
+        return None
+
+
 def usable_cpus(pid: int, *, affinity: Collection[int] | None = None, root: Path = ROOT) -> UsableCpus | None:
     """The CPUs a process can use; None if it is gone, or if one of the limits cannot be known.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from uwsgi_headroom.kernel.backlogs import Backlogs
-from uwsgi_headroom.kernel.cpus import UsableCpus, usable_cpus
+from uwsgi_headroom.kernel.cpus import UsableCpus, affinity_of, usable_cpus
 from uwsgi_headroom.kernel.netstat import ListenOverflows, listen_overflows
 from uwsgi_headroom.kernel.processes import Processes
 from uwsgi_headroom.kernel.proof import Proof, prove
@@ -58,9 +58,12 @@ class Host:
             # uWSGI's cpu-affinity pins its workers one by one, and its master not at all.
             allowed = {cpu for process in processes.values() for cpu in process.affinity or ()}
             cpus = usable_cpus(proof.pid, affinity=allowed or None)
-            self._slow = replace(self._slow, cpus=cpus, overflows=listen_overflows(proof.pid))
+            self._slow = replace(
+                self._slow, cpus=cpus, affinity=affinity_of(proof.pid), overflows=listen_overflows(proof.pid)
+            )
         return HostFacts(
             processes=processes,
+            master_affinity=self._slow.affinity,
             backlogs=backlogs,
             cpus=self._slow.cpus,
             overflows=self._slow.overflows,
@@ -77,4 +80,5 @@ class _Slow:
     at: float = 0.0
     proof: Proof = _NOT_ASKED
     cpus: UsableCpus | None = None
+    affinity: tuple[int, ...] | None = None
     overflows: ListenOverflows | None = None

@@ -31,10 +31,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_workers_sharing_one_cpu",
-        "Workers pinned to a single CPU that another worker of the server is pinned to as well.",
-        [
-            (server.labels, sharing_one_cpu(process for _, process in server.processes))
-            for server in scrape.servers
-            if server.processes
-        ],
+        "Workers pinned to a single CPU that another worker of the server is pinned to as well. A mask inherited from "
+        "the master is no pin.",
+        [(server.labels, sharing_one_cpu(server.reading.host)) for server in scrape.servers if server.processes],
     )

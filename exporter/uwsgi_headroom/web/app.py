@@ -13,7 +13,7 @@ from starlette.routing import Route
 from uwsgi_headroom.fleet import Fleet
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.text import OPENMETRICS, TEXT, render
-from uwsgi_headroom.web import api, pages
+from uwsgi_headroom.web import api, pages, runbooks
 from uwsgi_headroom.web.accept import accepts_gzip, accepts_openmetrics
 from uwsgi_headroom.web.histories import GZIP_LEVEL
 from uwsgi_headroom.web.streams import Streams
@@ -45,6 +45,7 @@ def application(fleet: Fleet, streams: Streams | None = None) -> Starlette:
             Route("/-/ready", alive),
             *pages.routes(fleet),
             *api.routes(fleet, streams or Streams()),
+            *runbooks.ROUTES,
         ]
     )
 

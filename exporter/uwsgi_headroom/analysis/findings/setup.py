@@ -19,7 +19,7 @@ def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
     """Findings of this module."""
     snapshot = reading.snapshot
     assert isinstance(snapshot, Snapshot)
-    sharing = sharing_one_cpu(reading.host.processes.values())
+    sharing = sharing_one_cpu(reading.host)
     if sharing:
         yield Finding(
             code="workers_share_one_cpu",

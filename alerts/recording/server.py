@@ -1,0 +1,120 @@
+"""Figures of servers, made from those of their workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from alerts.levels import by_server, of_server
+from alerts.rule import Recording
+from alerts.thresholds import Thresholds
+from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS
+from uwsgi_headroom.analysis.capacity import LEAST_LOAD
+
+
+def rules(t: Thresholds) -> Sequence[Recording]:
+    """Flow, balance and headroom, in this order."""
+    return [*_flow(t), *_balance(t), *_headroom(t)]
+
+
+def _flow(t: Thresholds) -> Sequence[Recording]:
+    w = t.window
+    observed = f"(rate(uwsgi_exporter_observed_seconds_total[{w}]) > 0)"
+    requests, timed = f"server:uwsgi_requests:rate{w}", f"server:uwsgi_timed_requests:rate{w}"
+    littles_law, seen = (
+        f"server:uwsgi_concurrency_littles_law:rate{w}",
+        f"server:uwsgi_concurrency_observed:ratio_rate{w}",
+    )
+    queue = f"server:uwsgi_queue_length:ratio_rate{w}"
+    return [
+        Recording(requests, by_server("sum", f"worker:uwsgi_requests:rate{w}")),
+        Recording(timed, by_server("sum", f"worker:uwsgi_timed_requests:rate{w}")),
+        Recording(littles_law, by_server("sum", f"rate(uwsgi_worker_running_time_seconds_total[{w}])")),
+        Recording(f"server:uwsgi_response_time_seconds:ratio_rate{w}", f"{littles_law} / ({timed} > 0)"),
+        Recording(seen, f"{by_server('sum', f'rate(uwsgi_worker_busy_thread_seconds_total[{w}])')} / {observed}"),
+        Recording(queue, f"sum without (socket) (rate(uwsgi_socket_queue_seconds_total[{w}])) / {observed}"),
+        # `rate` is of the whole window, also of one that has just begun: requests are then too few for the queue.
+        Recording(
+            f"server:uwsgi_queue_wait_seconds:ratio_rate{w}",
+            f"{queue} / ({requests} > 0) and uwsgi_exporter_observed_seconds_total offset {w}",
+        ),
+        Recording(
+            f"server:uwsgi_utilization:ratio_rate{w}", f"({seen} or {littles_law}) / (uwsgi_threads_available > 0)"
+        ),
+    ]
+
+
+def _balance(t: Thresholds) -> Sequence[Recording]:
+    w, seconds = t.window, t.window_seconds
+    active, calm = f"worker:uwsgi_active_requests:rate{w}", f"worker:uwsgi_calm_requests:rate{w}"
+    median = f"server:uwsgi_active_requests:median_rate{w}"
+    workers, requests = f"server:uwsgi_active_workers:count{w}", f"server:uwsgi_active_requests:rate{w}"
+    calm_time = f"server:uwsgi_calm_response_time_seconds:ratio_rate{w}"
+    z_squared = f"(9 + 2 * ln({workers} / 2))"
+    counted, enough = f"({requests} * {seconds:g})", f"{ENOUGH_REQUESTS} / {seconds:g}"
+    return [
+        Recording(workers, by_server("count", active)),
+        Recording(requests, by_server("sum", active)),
+        Recording(
+            f"server:uwsgi_hot_worker_ratio:ratio_rate{w}",
+            f"{workers} * {by_server('max', active)} / ({requests} > 0)",
+        ),
+        # Derived at uwsgi_headroom.analysis.balance.noise_floor. One worker is always even.
+        Recording(
+            f"server:uwsgi_hot_worker_ratio_noise_floor:ratio_rate{w}",
+            f"""
+            (
+              1
+              + sqrt({z_squared} * ({workers} - 1) / {counted})
+              + ({z_squared} - 1) / 6 * {workers} / {counted}
+              and {workers} > 1
+              or {workers} == 1
+            )
+            and {requests} > 0
+            """,
+        ),
+        Recording(median, f"quantile without (worker_id) (0.5, {active})"),
+        # Where workers tie at the median none may be below it; those at it are then the calm ones.
+        Recording(
+            calm,
+            f"""
+            {active} {of_server("<")} {median}
+            or
+            ({active} {of_server("==")} {median} unless ignoring (worker_id) ({active} {of_server("<")} {median}))
+            """,
+        ),
+        Recording(
+            calm_time,
+            f"""
+            {by_server("sum", f"rate(uwsgi_worker_running_time_seconds_total[{w}]) and {calm}")}
+              / ({by_server("sum", f"worker:uwsgi_timed_requests:rate{w} and {calm}")} >= {enough})
+            and {workers} > 1
+            """,
+        ),
+        Recording(
+            f"server:uwsgi_unevenness_cost:ratio_rate{w}",
+            f"clamp_min(1 - {calm_time} / (server:uwsgi_response_time_seconds:ratio_rate{w} > 0), 0)",
+        ),
+    ]
+
+
+def _headroom(t: Thresholds) -> Sequence[Recording]:
+    """What is used to U of its capacity is reached at 1/U times the load: uwsgi_headroom.analysis.capacity."""
+    w = t.window
+    workers, load = f"server:uwsgi_active_workers:count{w}", f"server:uwsgi_interpreter_load:rate{w}"
+    loads = f"worker:uwsgi_interpreter_load:rate{w} and worker:uwsgi_active_requests:rate{w}"
+    used = {
+        "hottest_interpreter": by_server("max", loads),
+        "interpreters": f"{load} / {workers}",
+        "threads": f"server:uwsgi_utilization:ratio_rate{w}",
+        "cpu": f"{load} / uwsgi_cpus_usable",
+    }
+    return [
+        # Of the active workers, and only where every one of them is known.
+        Recording(load, f"{by_server('sum', loads)} and {by_server('count', loads)} == {workers}"),
+        *(headroom(f"server:uwsgi_headroom:ratio_rate{w}", limit, part) for limit, part in used.items()),
+    ]
+
+
+def headroom(record: str, limit: str, used: str) -> Recording:
+    """The headroom of a limit that is used to this part. Barely used, it is more than anybody plans for, and noise."""
+    return Recording(record, f"1 / ({used} >= {LEAST_LOAD})", labels=(("limit", limit),))

@@ -1,0 +1,24 @@
+"""`python -m dashboards`: write the dashboards, or with `--check` say which of the written ones have drifted.
+
+With other thresholds than those of the shipped rules, which must be given to `python -m alerts` too:
+`python -m dashboards --set uneven_ratio=2 --out /var/lib/grafana/dashboards`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from alerts import generated
+from dashboards import files
+
+OUT = Path(__file__).parent / "out"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write or check the dashboards."""
+    return generated.main("dashboards", __doc__, OUT, files.render, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

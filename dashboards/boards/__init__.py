@@ -1,0 +1,1 @@
+"""The dashboards: which signal stands where, and how it is drawn."""

@@ -1,0 +1,71 @@
+"""Affinity: where the workers may run, and where they do."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+from alerts.thresholds import Thresholds
+from dashboards import links, marks
+from dashboards.looks import verdicts
+from dashboards.looks.figures import figure
+from dashboards.looks.graphs import by_worker, lines, states
+from dashboards.looks.tables import Column, matrix, table
+from dashboards.page import Row, page
+from dashboards.selector import ONE
+from dashboards.signals import affinity as it
+from dashboards.signals import balance
+from dashboards.variables import variables
+
+
+def dashboard(t: Thresholds) -> Dashboard:
+    """The dashboard."""
+    whole, rate = Column(width=110), Column("cps", 1, width=150)
+    return page(
+        links.AFFINITY,
+        "One server: which CPUs its workers may use, which they do, and whether they are in each other's way.",
+        variables("uwsgi_up", many=False),
+        [marks.alerts(ONE), marks.spawns(ONE)],
+        [
+            Row(
+                "",
+                [
+                    figure(it.USABLE, 6, verdicts.none()),
+                    figure(it.USED, 6, verdicts.cpu(t), decimals=0),
+                    figure(it.PINNED, 6, verdicts.none()),
+                    figure(it.SHARING, 6, verdicts.any_is("red")),
+                ],
+            ),
+            Row(
+                "Where may they run, and where do they?",
+                [
+                    table(
+                        it.WORKERS,
+                        (14, 10),
+                        {"worker_id": Column()},
+                        {
+                            "worker": Column(width=90),
+                            "CPUs allowed": whole,
+                            "Last CPU": whole,
+                            "Moves seen": whole,
+                            "CPU": Column("percentunit", 0, verdicts.interpreter(t), 1.0),
+                            "Voluntary switches": rate,
+                            "Involuntary switches": rate,
+                        },
+                        called={"worker_id": "worker"},
+                        numbered="worker_id",
+                    ),
+                    matrix(it.RESIDENCY, (10, 10), rows="worker_id", columns="cpu", most=1),
+                    states(it.LAST_CPU, 12),
+                    lines(it.CPUS, 12, at_least=1),
+                ],
+            ),
+            Row(
+                "Are they put off?",
+                [
+                    by_worker(it.SWITCHES, 8),
+                    by_worker(it.WAITS, 8),
+                    by_worker(balance.INTERPRETERS, 8, at_least=1, threshold=verdicts.interpreter_full(t)),
+                ],
+            ),
+        ],
+    )

@@ -1,0 +1,115 @@
+"""Capacity review: the last months, and where they lead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grafana_foundation_sdk.builders import table as tables
+from grafana_foundation_sdk.models.dashboard import Dashboard, FieldColorModeId
+
+from alerts.thresholds import Thresholds
+from dashboards import links, marks
+from dashboards.looks import verdicts
+from dashboards.looks.colours import Override, named
+from dashboards.looks.figures import bars, figure
+from dashboards.looks.graphs import lines, matching
+from dashboards.looks.tables import Column, matrix, table
+from dashboards.page import Panels, Row, Times, page
+from dashboards.selector import FLEET
+from dashboards.signals import history as it
+from dashboards.variables import utc_offset, variables
+
+MONTHS = Times("now-90d", "")
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+def dashboard(t: Thresholds) -> Dashboard:
+    """The dashboard."""
+    return page(
+        links.CAPACITY,
+        "Months of the day's figures: how near capacity it was, how often, when, and where that leads. Needs the "
+        "recording rules of this project, and a Prometheus that keeps as long.",
+        [*variables("server:uwsgi_utilization:max1d", many=True), utc_offset()],
+        [marks.alerts(FLEET, 'severity="critical"')],
+        [
+            Row(
+                "",
+                [
+                    figure(it.HEADROOM, 6, verdicts.headroom(t), named=True, decimals=2),
+                    figure(it.USED, 5, verdicts.utilization(t), decimals=0),
+                    figure(it.USUAL, 5, verdicts.utilization(t), decimals=0),
+                    figure(it.GROWTH, 5, verdicts.none(), decimals=1),
+                    figure(it.DAYS, 3, verdicts.none(), empty="no rules?"),
+                ],
+            ),
+            Row("Where does it lead?", _trend(t)),
+            Row(
+                "How often is it close, and when?",
+                [
+                    bars(it.days_by_headroom(t), (8, 9), verdicts.none(), decimals=0, overrides=_bands(t)),
+                    lines(it.HEADROOMS, 16, logarithmic=True, threshold=verdicts.headroom_low(t), step="1d"),
+                    matrix(
+                        it.week(t),
+                        (24, 10),
+                        rows="weekday",
+                        columns="hour",
+                        most=1,
+                        colours=FieldColorModeId.CONTINUOUS_GR_YL_RD,
+                        width=56,
+                        called={str(day): name for day, name in enumerate(WEEKDAYS)},
+                    ),
+                ],
+            ),
+            Row("What goes into the minutes?", [_minutes(t)]),
+        ],
+        MONTHS,
+    )
+
+
+def _trend(t: Thresholds) -> Panels:
+    peaks = matching(
+        "/peak$/", ("custom.drawStyle", "points"), ("custom.showPoints", "always"), ("custom.fillOpacity", 0)
+    )
+    trends = matching(
+        "/trend$/",
+        ("custom.lineStyle", {"fill": "dash", "dash": [8, 6]}),
+        ("custom.lineWidth", 2),
+        ("custom.fillOpacity", 0),
+    )
+    near = verdicts.near_capacity(t)
+    return [
+        lines(it.DAILY, 12, overrides=[peaks], at_least=1, threshold=near, step="1d"),
+        lines(it.trend(t), 12, overrides=[trends], at_least=1, threshold=near, step="1d"),
+    ]
+
+
+def _bands(t: Thresholds) -> Sequence[Override]:
+    names = [series.legend for series in it.days_by_headroom(t).series]
+    colours = ("red", "orange", "yellow", "green", "blue")
+    return [
+        named(name, ("color", {"mode": "fixed", "fixedColor": colour}))
+        for name, colour in zip(names, colours, strict=True)
+    ]
+
+
+def _minutes(t: Thresholds) -> tables.Panel:
+    busy = Column("percentunit", 0, verdicts.utilization(t), 1.0, 150)
+    return table(
+        it.minutes(t),
+        (24, 10),
+        {
+            "server": Column(more=[("links", links.to_server(now=True))]),
+            "instance": Column(),
+            "limit": Column(),
+        },
+        {
+            "Gives out first": Column(width=160),
+            "Least headroom": Column("suffix:x", 2, verdicts.headroom(t), 5.0, 190),
+            "Busiest day's p95": busy,
+            "Peak": busy,
+            "Most requests": Column("reqps", 1, width=130),
+            "Growth in 30 days": Column("percentunit", 1, width=150),
+            "Days": Column(width=80),
+        },
+        called={"limit": "Gives out first"},
+    )

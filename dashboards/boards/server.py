@@ -1,0 +1,124 @@
+"""Server: the page one opens when paged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+from alerts.thresholds import Thresholds
+from dashboards import links, marks
+from dashboards.looks import verdicts
+from dashboards.looks.colours import BLUE, GREY, ORANGE, PURPLE, coloured, limits, named
+from dashboards.looks.figures import bars, figure
+from dashboards.looks.graphs import by_worker, dashed, lines, occupancy, shares
+from dashboards.looks.tables import Column, table
+from dashboards.page import Panels, Row, page
+from dashboards.selector import ONE
+from dashboards.signals import balance, processes, users
+from dashboards.signals import limits as it
+from dashboards.variables import variables, window
+
+TOP = 6
+"""Height of the first row."""
+PLENTY = 5.0
+"""Headroom of a full bar."""
+
+
+def dashboard(t: Thresholds) -> Dashboard:
+    """The dashboard."""
+    return page(
+        links.SERVER,
+        "One server: how much more it can take, what gives out first, how even its workers are and what users get.",
+        [*variables("uwsgi_up", many=False), window()],
+        marks.every(ONE),
+        [Row("", _verdict(t)), *_questions(t)],
+    )
+
+
+def _verdict(t: Thresholds) -> Panels:
+    severities = {"critical": "red", "warning": "orange", "info": "blue"}
+    coloured_severity = {name: {"text": name, "color": colour} for name, colour in severities.items()}
+    mapped = ("mappings", [{"type": "value", "options": coloured_severity}])
+    return [
+        figure(it.HEADROOM, 3, verdicts.headroom(t), named=True, decimals=1, empty="-", height=TOP),
+        bars(it.LIMITS, (5, TOP), verdicts.headroom(t), most=PLENTY, decimals=1),
+        figure(it.UTILIZATION, 3, verdicts.utilization(t), decimals=0, height=TOP),
+        figure(balance.COST_NOW, 3, verdicts.costly(), decimals=0, height=TOP),
+        figure(users.RESPONSE_TIME_NOW, 3, verdicts.none(), height=TOP),
+        figure(users.QUEUE_WAIT_NOW, 3, verdicts.none(), decimals=0, height=TOP),
+        table(
+            it.ALERTS,
+            (4, TOP),
+            {
+                "alertname": Column(),
+                "severity": Column(width=80, more=[mapped, ("custom.displayMode", "color-text")]),
+                "alertstate": Column(width=70),
+            },
+            {"Alert": Column(more=[("custom.hidden", True)])},
+            empty="no alerts",
+        ),
+    ]
+
+
+def _questions(t: Thresholds) -> Sequence[Row]:
+    capacity = [named("available", ("custom.fillOpacity", 0), ("custom.lineWidth", 2)), dashed("configured", "red")]
+    load = coloured({"observed": BLUE, "by Little's law": PURPLE, "available": ORANGE})
+    unevenness = [*coloured({"hot worker": BLUE}), dashed("noise floor", GREY)]
+    times = coloured({"in service": BLUE, "in the listen queue": ORANGE})
+    errors = coloured({"exceptions": ORANGE, "harakiri": "red", "respawns": PURPLE})
+    cpu = coloured({"user": BLUE, "system": PURPLE})
+    return [
+        Row(
+            "How full is it?",
+            [
+                lines(it.CONCURRENCY, 9, overrides=[*capacity, *load]),
+                occupancy(it.OCCUPANCY, 8),
+                lines(
+                    it.HEADROOM_OVER_TIME, 7, logarithmic=True, overrides=limits(), threshold=verdicts.headroom_low(t)
+                ),
+            ],
+        ),
+        Row(
+            "Do the workers share the load evenly, and does it cost anything?",
+            [
+                by_worker(balance.SHARES, 9, stacked=True, most=1),
+                shares(balance.SHARES_NOW, 6),
+                lines(balance.UNEVENNESS, 5, at_least=2, overrides=unevenness, threshold=verdicts.uneven(t)),
+                lines(
+                    balance.COST,
+                    4,
+                    at_least=0.5,
+                    overrides=coloured({"of the response time": BLUE}),
+                    threshold=verdicts.costly_line(),
+                ),
+                by_worker(balance.RESPONSE_TIMES, 8, step="1m"),
+                by_worker(balance.INTERPRETERS, 8, at_least=1, threshold=verdicts.interpreter_full(t)),
+                by_worker(balance.BUSY_THREADS, 8),
+            ],
+        ),
+        Row(
+            "What do users get?",
+            [
+                lines(users.REQUESTS, 6, overrides=coloured({"requests": BLUE, "of them static files": GREY})),
+                lines(users.WHERE_TIME_GOES, 9, stacked=True, overrides=times),
+                lines(users.ERRORS, 9, overrides=errors),
+                lines(users.QUEUE, 8),
+                lines(users.QUEUE_FULL, 8, most=1),
+                lines(users.REFUSED, 8, overrides=coloured({"overflows": ORANGE, "drops": PURPLE})),
+            ],
+        ),
+        Row(
+            "How are the processes?",
+            [
+                by_worker(processes.MEMORY, 8),
+                lines(processes.STATES, 8, stacked=True),
+                lines(processes.CPU, 8, stacked=True, overrides=[*cpu, dashed("usable", "red")]),
+                by_worker(processes.OLDEST, 8),
+                by_worker(processes.FILES, 8),
+                lines(
+                    processes.SAMPLING, 8, at_least=0.02, overrides=coloured({"gaps": ORANGE, "reading uWSGI": BLUE})
+                ),
+            ],
+        ),
+    ]

@@ -1,0 +1,51 @@
+"""What every panel has, whatever its kind: name, description, unit, queries, size."""
+
+from __future__ import annotations
+
+from string import ascii_uppercase
+from typing import Any, Protocol, TypeVar
+
+from grafana_foundation_sdk.builders import prometheus
+from grafana_foundation_sdk.models.dashboard import DataSourceRef
+from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+
+from dashboards.signal import Series, Signal
+
+DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
+"""Whichever Prometheus is chosen on the page: none is written into a dashboard."""
+
+
+class Panel(Protocol):
+    """What the builders of all kinds of panels have in common."""
+
+    def title(self, title: str) -> Any: ...
+    def description(self, description: str) -> Any: ...
+    def unit(self, unit: str) -> Any: ...
+    def datasource(self, datasource: DataSourceRef) -> Any: ...
+    def with_target(self, target: prometheus.Dataquery) -> Any: ...
+    def span(self, w: int) -> Any: ...
+    def height(self, h: int) -> Any: ...
+
+
+P = TypeVar("P", bound=Panel)
+
+
+def dressed(
+    panel: P, signal: Signal, size: tuple[int, int], how: PromQueryFormat = PromQueryFormat.TIME_SERIES, step: str = ""
+) -> P:
+    """`panel` with what `signal` says. size: width in 24ths of the page, and height; step: seconds between points, at
+    least.
+    """
+    panel.title(signal.name).description(signal.description).unit(signal.unit).datasource(DATASOURCE)
+    panel.span(size[0]).height(size[1])
+    for letter, series in zip(ascii_uppercase, signal.series, strict=False):
+        panel.with_target(_query(letter, series, how, step))
+    return panel
+
+
+def _query(letter: str, series: Series, how: PromQueryFormat, step: str) -> prometheus.Dataquery:
+    query = prometheus.Dataquery().ref_id(letter).datasource(DATASOURCE).expr(series.expr).format(how)
+    query = query.legend_format(series.legend or "__auto")
+    if step:
+        query.interval(step)
+    return query.instant() if series.now else query.range()

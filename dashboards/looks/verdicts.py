@@ -1,0 +1,82 @@
+"""Colours that judge a figure. They change where the rules of `alerts` do: at the same thresholds."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders.dashboard import ThresholdsConfig
+from grafana_foundation_sdk.models.dashboard import Threshold, ThresholdsMode
+
+from alerts.thresholds import Thresholds
+from uwsgi_headroom.analysis.findings.evenness import COSTLY
+
+FINE, WARNING, CRITICAL, PLAIN = "green", "orange", "red", "text"
+
+
+def _steps(first: str, *more: tuple[float, str]) -> ThresholdsConfig:
+    """`first` from below, and each colour from its value on."""
+    steps = [Threshold(None, first), *(Threshold(round(value, 4), colour) for value, colour in more)]
+    return ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(steps)
+
+
+def none() -> ThresholdsConfig:
+    """No verdict: a figure that is neither good nor bad."""
+    return _steps(PLAIN)
+
+
+def headroom(t: Thresholds) -> ThresholdsConfig:
+    """Critical where a limit is used to what pages, a warning where headroom is low."""
+    return _steps(CRITICAL, (1 / t.near_capacity, WARNING), (t.headroom_low, FINE))
+
+
+def headroom_low(t: Thresholds) -> ThresholdsConfig:
+    """Low headroom, as lines in a graph."""
+    return _steps("transparent", (1 / t.near_capacity, CRITICAL), (t.headroom_low, WARNING))
+
+
+def utilization(t: Thresholds) -> ThresholdsConfig:
+    """The same, of the part that is used."""
+    return _steps(FINE, (1 / t.headroom_low, WARNING), (t.near_capacity, CRITICAL))
+
+
+def near_capacity(t: Thresholds) -> ThresholdsConfig:
+    """The part in use that pages, as a line in a graph."""
+    return _steps("transparent", (t.near_capacity, CRITICAL))
+
+
+def interpreter(t: Thresholds) -> ThresholdsConfig:
+    """A warning from where threads meet at an interpreter's lock, critical where they mostly wait for it."""
+    return _steps(FINE, (t.uneven_interpreter, WARNING), (t.interpreter_full, CRITICAL))
+
+
+def interpreter_full(t: Thresholds) -> ThresholdsConfig:
+    """Saturation alone, as a line in a graph."""
+    return _steps("transparent", (t.interpreter_full, CRITICAL))
+
+
+def uneven(t: Thresholds) -> ThresholdsConfig:
+    """From where uneven workers under load are a ticket."""
+    return _steps("transparent", (t.uneven_ratio, CRITICAL))
+
+
+def hot(t: Thresholds) -> ThresholdsConfig:
+    """The same, as a verdict: never critical, because unevenness alone does no harm."""
+    return _steps(FINE, (t.uneven_ratio, WARNING))
+
+
+def costly() -> ThresholdsConfig:
+    """From the cost that a finding of the exporter calls harm."""
+    return _steps(FINE, (COSTLY, WARNING))
+
+
+def costly_line() -> ThresholdsConfig:
+    """The same, as a line in a graph."""
+    return _steps("transparent", (COSTLY, WARNING))
+
+
+def cpu(t: Thresholds) -> ThresholdsConfig:
+    """From where the CPUs are a ticket."""
+    return _steps(FINE, (t.cpu_full, WARNING))
+
+
+def any_is(colour: str) -> ThresholdsConfig:
+    """0 is fine, one is not."""
+    return _steps(FINE, (1, colour))

@@ -1,0 +1,1 @@
+"""What the dashboards say: names, expressions, units and descriptions, one module a question."""

@@ -1,0 +1,160 @@
+"""What a capacity review asks of the last months: from the day's figures that the recording rules keep."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from alerts.thresholds import Thresholds
+from dashboards.selector import BY_SERVER, BY_SERVICE, FLEET, RANGE, in_words, with_service
+from dashboards.signal import Series, Signal, signal
+
+DAY = 86400
+_RULES = "Empty without the recording rules of `alerts/rules` (recording.yaml and daily.yaml)."
+_PEAK = FLEET.of("server:uwsgi_utilization:max1d")
+_P95 = FLEET.of("server:uwsgi_utilization:p95_1d")
+_LEAST = FLEET.of("server:uwsgi_headroom:min1d")
+_REQUESTS = FLEET.of("server:uwsgi_requests:max1d")
+_DAILY = "[$__range:1d]"
+_MIDNIGHT = "A point at midnight UTC is the day that ended there; today is not shown before it is over."
+_WORST = f"max {BY_SERVICE} ({with_service(_P95)})"
+
+USED = signal(
+    "Peak of threads busy",
+    "percentunit",
+    f"""The fullest that any chosen server was in the shown time: mean requests in service over available threads, in
+    the recording window. {_RULES}""",
+    Series(f"max(max_over_time({_PEAK}{RANGE}))", "peak", now=True),
+)
+USUAL = signal(
+    "Busy days: threads busy",
+    "percentunit",
+    f"""On the fullest server, 95 % of the time of nineteen days in twenty was at most this full. {_RULES}""",
+    Series(f"max(quantile_over_time(0.95, {_P95}{RANGE}))", "p95", now=True),
+)
+HEADROOM = signal(
+    "Least headroom",
+    "suffix:x",
+    f"""The least of the shown time, where, and what would have given out first: the factor by which load could still
+    have grown at that moment. {_RULES}""",
+    Series(in_words(f"bottomk(1, min_over_time({_LEAST}{RANGE}))"), "{{server}} on {{instance}}: {{limit}}", now=True),
+)
+GROWTH = signal(
+    "Growth in 30 days",
+    "percentunit",
+    f"""Slope of the straight line through the day's p95 of threads busy, of the service that grows most, in parts of
+    its threads: 10 % is from 40 % to 50 % in 30 days. {_RULES}""",
+    Series(f"max(deriv(({_WORST}){_DAILY})) * {30 * DAY}", "most", now=True),
+)
+DAYS = signal(
+    "Days recorded",
+    "none",
+    f"Days of the shown time that have figures: what all of this page rests on. {_RULES}",
+    Series(f"max(count_over_time(({_WORST}){_DAILY}))", "days", now=True),
+)
+DAILY = signal(
+    "Threads busy: the day's p95 and peak",
+    "percentunit",
+    f"""Of the fullest server of each service: the filled line is what 95 % of the day stayed below, the dots its
+    peak. {_MIDNIGHT} {_RULES}""",
+    Series(_WORST, "{{service}} p95"),
+    Series(f"max {BY_SERVICE} ({with_service(_PEAK)})", "{{service}} peak"),
+)
+HEADROOMS = signal(
+    "Headroom: the day's least",
+    "suffix:x",
+    f"Of the worst server of each service, on a logarithmic scale. {_MIDNIGHT} {_RULES}",
+    Series(f"min {BY_SERVICE} ({with_service(_LEAST)})", "{{service}}"),
+)
+
+
+def trend(t: Thresholds) -> Signal:
+    """The day's p95 and the least squares line through it: its mean, and its slope times the distance from the mean
+    time. (`predict_linear` with `@ end()` is no straight line: each step has other samples.)
+    """
+    days = f"({_WORST}){_DAILY} @ end()"
+    times = f"({_WORST} * 0 + time()){_DAILY} @ end()"
+    return signal(
+        "Trend of the day's p95",
+        "percentunit",
+        f"""The day's p95 of the fullest server of each service, and the straight line through it, where there are
+        {t.forecast_days} days at least. Let the time end in the future (now-90d to now+30d) and the line goes on: a
+        forecast, if nothing changes. {_MIDNIGHT} {_RULES}""",
+        Series(_WORST, "{{service}}"),
+        Series(
+            f"avg_over_time({days}) + deriv({days}) * (time() - avg_over_time({times}))\n"
+            f"and count_over_time({days}) >= {t.forecast_days}",
+            "{{service}} trend",
+        ),
+    )
+
+
+def _most(daily: str) -> str:
+    return with_service(f"max_over_time({daily}{RANGE})")
+
+
+def week(t: Thresholds) -> Signal:
+    """Utilization by weekday and hour: every half hour is given the number of its hour in the week as a label, and what
+    has the same is one series. (1113 is Tuesday at 13; one label joins faster than two.)
+    """
+    local = "vector(time() + 3600 * $utc_offset)"
+    hour = f"1000 + (day_of_week({local}) + 6) % 7 * 100 + hour({local})"
+    busy = FLEET.of(f"server:uwsgi_utilization:ratio_rate{t.window}")
+    expression = f"""
+label_replace(label_replace(
+  quantile_over_time(0.95, (max({busy}) * on () group_left (moment) count_values("moment", {hour}))[$__range:30m]),
+  "weekday", "$1", "moment", "1(.)..")
+, "hour", "$1", "moment", "1.(..)")
+"""
+    expression = f"sum by (weekday, hour) ({expression.strip()})"
+    return signal(
+        "When it is busy: weekday and hour",
+        "percentunit",
+        f"""Threads busy on the fullest chosen server: what 95 % of the moments in that hour of the week, all through
+        the shown time, stayed below. Hours are UTC plus the offset that is chosen above. {_RULES}""",
+        Series(expression, now=True),
+    )
+
+
+def days_by_headroom(t: Thresholds) -> Signal:
+    """Server-days in bands of headroom, one of which begins where headroom is low to the rules."""
+    bounds = [1.0, t.headroom_low, 2.0, 5.0]
+    least = f"min {BY_SERVER} ({with_service(_LEAST)})"
+
+    def days(name: str, condition: str) -> Series:
+        every = f"sum(count_over_time(({least}){_DAILY}))"
+        return Series(f"sum(count_over_time(({least} {condition}){_DAILY})) or 0 * {every}", name, now=True)
+
+    return signal(
+        "Headroom, day by day",
+        "none",
+        f"""Days of every chosen server by the least headroom of the day: how often it was close, not only how close.
+        Days without load have none. {_RULES}""",
+        days(f"below {bounds[0]:g}x", f"< {bounds[0]:g}"),
+        *(days(f"{low:g}x to {high:g}x", f">= {low:g} < {high:g}") for low, high in pairwise(bounds)),
+        days(f"{bounds[-1]:g}x and more", f">= {bounds[-1]:g}"),
+    )
+
+
+def minutes(t: Thresholds) -> Signal:
+    """A line for each server, for the minutes of a meeting."""
+    p95 = f"max {BY_SERVER} ({with_service(_P95)})"
+    lowest = in_words(with_service(f"min_over_time({_LEAST}{RANGE})"))
+    enough = f"count_over_time(({p95}){_DAILY}) >= {t.forecast_days}"
+    return signal(
+        "For the minutes",
+        "none",
+        f"""A line for each server, the least headroom first: over the shown time, its least headroom and the limit
+        that it is to, threads busy in the worst day's p95 and at the peak, most requests a second, and by how much the
+        p95 grows in 30 days (of all its threads; with {t.forecast_days} days of history at least). To copy it: panel
+        menu, Inspect, Data. {_RULES}""",
+        Series(
+            f"sort(sum {BY_SERVER.replace(')', ', limit)')} (bottomk {BY_SERVER} (1, {lowest})))",
+            "Least headroom",
+            now=True,
+        ),
+        Series(f"max {BY_SERVER} ({_most(_P95)})", "Busiest day's p95", now=True),
+        Series(f"max {BY_SERVER} ({_most(_PEAK)})", "Peak", now=True),
+        Series(f"max {BY_SERVER} ({_most(_REQUESTS)})", "Most requests", now=True),
+        Series(f"deriv(({p95}){_DAILY}) * {30 * DAY} and {enough}", "Growth in 30 days", now=True),
+        Series(f"count_over_time(({p95}){_DAILY})", "Days", now=True),
+    )

@@ -1,0 +1,72 @@
+"""How much more one server can take, what gives out first, and how full it is."""
+
+from __future__ import annotations
+
+from dashboards.selector import ONE, RATE, WINDOW, in_words
+from dashboards.signal import Series, signal
+
+_HEADROOM = ONE.of("uwsgi_headroom_ratio", WINDOW)
+_SEEN = ONE.of("uwsgi_concurrency", WINDOW, 'method="observed"')
+_AVAILABLE = ONE.of("uwsgi_threads_available")
+OBSERVED_SECONDS = f"sum({ONE.rate('uwsgi_exporter_observed_seconds_total')})"
+"""What figures made of samples are divided by, so that a gap between samples does not look idle."""
+
+HEADROOM = signal(
+    "Headroom",
+    "suffix:x",
+    """The factor by which load can grow before the named limit is reached; at 1x it is. Empty while every limit is
+    used to less than a hundredth (an idle server), and where the server cannot be read.""",
+    Series(in_words(f"bottomk(1, {_HEADROOM})"), "{{limit}}", now=True),
+)
+LIMITS = signal(
+    "What gives out first",
+    "suffix:x",
+    """Headroom to each limit, the least on top. Hottest interpreter: the busiest worker's, at today's shares; latency
+    grows from there. Interpreters: of all workers together. Threads: requests in service against available threads.
+    CPU: against the CPUs the server may use. A limit that is used to less than a hundredth, or unknown, is missing.""",
+    Series(in_words(f"sort({_HEADROOM})"), "{{limit}}", now=True),
+)
+UTILIZATION = signal(
+    "Threads busy",
+    "percentunit",
+    """Mean requests in service over available threads. Near 100 % requests wait in the listen queue, although the
+    CPUs may idle.""",
+    Series(f"sum({_SEEN}) / sum({_AVAILABLE})", "busy"),
+)
+HEADROOM_OVER_TIME = signal(
+    "Headroom by limit",
+    "suffix:x",
+    """The lowest line is the headroom. Where it is the hottest interpreter's, evening out the workers helps; the
+    others are a hard ceiling. On a logarithmic scale; a limit that is used to less than a hundredth is not drawn.""",
+    Series(in_words(_HEADROOM), "{{limit}}"),
+)
+CONCURRENCY = signal(
+    "Requests in service, against threads",
+    "none",
+    """Observed is the mean of samples; Little's law counts a request when it ends, so what is observed above it is in
+    flight, or stuck. Available are the threads of workers that are up and accepting: below the configured ones where
+    cheaper mode or a respawn has taken workers away.""",
+    Series(f"sum({ONE.rate('uwsgi_worker_busy_thread_seconds_total')}) / {OBSERVED_SECONDS}", "observed"),
+    Series(f"sum({ONE.rate('uwsgi_worker_running_time_seconds_total')})", "by Little's law"),
+    Series(f"sum({_AVAILABLE})", "available"),
+    Series(f"sum({ONE.of('uwsgi_threads_configured')})", "configured"),
+)
+OCCUPANCY = signal(
+    "How often how full",
+    "percentunit",
+    """Samples by busy over available threads: how often it was how full, which a mean hides. In the top band every
+    thread is busy. The scale below says how many samples a colour stands for. Empty with stats-no-cores, which hides
+    the threads.""",
+    Series(f"sum by (le) (increase({ONE.of('uwsgi_threads_busy_ratio_bucket')}{RATE}))", "{{le}}"),
+)
+ALERTS = signal(
+    "Alerts on this server",
+    "none",
+    """Alerts of this project's rules that are pending or fire now. Empty is good, or means that the rules are not
+    loaded.""",
+    Series(
+        f"sum by (alertname, severity, alertstate) ({ONE.of('ALERTS')})",
+        "Alert",
+        now=True,
+    ),
+)

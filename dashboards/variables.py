@@ -1,0 +1,54 @@
+"""What people choose at the top of a dashboard: the same on all of them."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders.dashboard import DatasourceVariable, QueryVariable, TextBoxVariable
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.models.dashboard import VariableModel, VariableOption, VariableRefresh, VariableSort
+
+from dashboards.looks.dressed import DATASOURCE
+
+Variables = list[Builder[VariableModel]]
+_ALL = VariableOption(selected=True, text="All", value="$__all")
+
+
+def variables(metric: str, *, many: bool) -> Variables:
+    """`metric` tells which servers there are; many: whether several may be chosen, or exactly one. Each narrows the
+    next.
+    """
+    service = '$service_label=~"$service"'
+    job = f'{service}, job{"=~" if many else "="}"$job"'
+    instance = f'{job}, instance{"=~" if many else "="}"$instance"'
+    return [
+        DatasourceVariable("datasource").label("Data source").type("prometheus"),
+        _text("service_label", "Service is label", "server"),
+        _query("service", "Service", f"label_values({metric}, $service_label)", many=True),
+        _query("job", "Job", f"label_values({metric}{{{service}}}, job)", many=many),
+        _query("instance", "Instance", f"label_values({metric}{{{job}}}, instance)", many=many),
+        _query("server", "Server", f"label_values({metric}{{{instance}}}, server)", many=many),
+    ]
+
+
+def window() -> Builder[VariableModel]:
+    """Over which of the exporter's windows its own figures are; the longest at first, which is the steadiest."""
+    variable = _query("window", "Figures over", "label_values(uwsgi_window_seconds, window)", many=False)
+    return variable.sort(VariableSort.NUMERICAL_DESC)
+
+
+def utc_offset() -> Builder[VariableModel]:
+    """PromQL knows no time zones."""
+    return _text("utc_offset", "Hours from UTC", "0")
+
+
+def _text(name: str, label: str, value: str) -> TextBoxVariable:
+    """Grafana 9 takes the value from all three places."""
+    chosen = VariableOption(selected=True, text=value, value=value)
+    return TextBoxVariable(name).label(label).default_value(value).current(chosen).options([chosen])
+
+
+def _query(name: str, label: str, query: str, *, many: bool) -> QueryVariable:
+    variable = QueryVariable(name).label(label).datasource(DATASOURCE)
+    variable.query({"query": query, "refId": name}).refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
+    variable.sort(VariableSort.ALPHABETICAL_ASC).multi(many).include_all(many)
+    # Also servers without the label: a regular expression that an absent label matches.
+    return variable.all_value(".*").current(_ALL) if many else variable

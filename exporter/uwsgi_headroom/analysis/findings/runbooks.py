@@ -1,0 +1,25 @@
+"""Which runbook says more about a finding: that of the alert which tells of the same."""
+
+from __future__ import annotations
+
+RUNBOOKS = {
+    "unevenness_hurts": "UwsgiHotWorkerSaturated",
+    "uneven": "UwsgiWorkersUneven",
+    "unevenness_harmless": "UwsgiWorkersUneven",
+    "saturation": "UwsgiConcurrencyNearCapacity",
+    "cheaper_does_not_scale": "UwsgiConcurrencyNearCapacity",
+    "interpreter_bound": "UwsgiInterpreterBound",
+    "cpu_bound": "UwsgiCpuBound",
+    "more_workers_than_cpus": "UwsgiCpuBound",
+    "workers_share_one_cpu": "UwsgiWorkersShareOneCpu",
+    "queue_filling": "UwsgiListenQueueFilling",
+    "queue_wait": "UwsgiQueueWaitHigh",
+    "queue_not_measurable": "UwsgiQueueNotMeasurable",
+    "request_stuck": "UwsgiRequestStuck",
+    "harakiri": "UwsgiHarakiri",
+    "respawn_loop": "UwsgiRespawnLoop",
+    "workers_missing": "UwsgiRespawnLoop",
+    "exceptions": "UwsgiExceptionsHigh",
+    "memory_growing": "UwsgiWorkerMemoryGrowing",
+}
+"""From a finding's code to an alert's name; a finding without one says all there is to say itself."""

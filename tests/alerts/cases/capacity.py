@@ -1,0 +1,267 @@
+"""Cases of the alerts about load against a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tests.alerts.cases.case import Case, Firing, firing
+from tests.alerts.series import RESERVE, Phase, Server, Worker, series
+
+RULES = ("recording.yaml", "capacity.yaml")
+TARGET = {"job": "uwsgi", "instance": "web1:9238", "server": "api"}
+OTHER = {"job": "uwsgi-canary", "instance": "web1:9239", "server": "api"}
+NORTH, SOUTH = ({**TARGET, "cluster": it} for it in ("north", "south"))
+
+FULL, LOW = "UwsgiConcurrencyNearCapacity", "UwsgiHeadroomLow"
+INTERPRETER, CPU, SHARING = "UwsgiInterpreterBound", "UwsgiCpuBound", "UwsgiWorkersShareOneCpu"
+
+
+def server(
+    busy: float,
+    load: float = 0.3,
+    *,
+    workers: int = 4,
+    threads: int = 8,
+    reserve: int = 0,
+    cpus: float = 8,
+    full: float = 0,
+    queue: float = 0,
+    sharing: int = 0,
+    affinity: int = 8,
+    cores: bool = True,
+    host: bool = True,
+) -> Server:
+    """Even workers that each have `busy` of their threads busy with 10 requests/s, and use `load` CPU."""
+    shares = [1 + 0.01 * place for place in range(workers)]
+    each = [Worker(10 * share, busy / 10 / share, load * share / (sum(shares) / workers), threads) for share in shares]
+    return Server([*each, *[RESERVE] * reserve], cpus, full, queue, sharing, affinity, cores, host)
+
+
+def target(*phases: Phase, **labels: str) -> Sequence[dict[str, str]]:
+    """The series of a server that goes through these phases."""
+    return series(phases, **{**TARGET, **labels})
+
+
+def steady(it: Server, minutes: int = 40) -> Sequence[dict[str, str]]:
+    """The series of a server that does the same for all of the time."""
+    return target(Phase(minutes, it))
+
+
+CALM = server(2)
+BUSY = server(7.6, 0.6, full=0.4, queue=10)
+STARVED = server(7.6, 0.1, full=0.4, queue=10, reserve=2)
+
+
+CLEAR_FULL = (
+    "30.4 of 32 available threads are busy on average, all of them 40 % of the time. A request that finds none free "
+    "waits in the listen queue, now for 246 ms on average. 40.6 requests/s take 749 ms each: look first whether that "
+    "is longer than usual, and what they wait for.\n"
+)
+PROCESSES = (
+    "Add `processes`, as far as there are CPUs: the interpreters are at 0.60 of a CPU each, and more threads would "
+    "wait for them."
+)
+RESERVES = (
+    "2 workers in reserve were not spawned: raise `cheaper` or `cheaper-initial`, lower `cheaper-overload`, see that "
+    "no `cheaper-rss-limit-soft` holds them back.\nRaise `threads` or `processes`, one at a time."
+)
+BY_INTERPRETER = (
+    "In the worst twentieth of the last 1h, load 1.09 times as high would have saturated the interpreter of the "
+    "hottest worker: use more `processes` and fewer `threads`.\n"
+    "By limit: hottest_interpreter 1.09, interpreters 1.11, cpu 2.22, threads 4.00 (at 1 it is reached)."
+)
+
+
+BY_THREADS = (
+    "In the worst twentieth of the last 1h, load 1.14 times as high would have taken all threads: raise `threads`, or "
+    "`processes` where the interpreters are busy.\n"
+    "By limit: threads 1.14, hottest_interpreter 3.28, interpreters 3.33, cpu 6.67 (at 1 it is reached)."
+)
+BY_CPUS = (
+    "In the worst twentieth of the last 1h, load 1.11 times as high would have taken all the CPU there is: give the "
+    "server more, or move load to another host.\n"
+    "By limit: cpu 1.11, hottest_interpreter 2.19, interpreters 2.22, threads 4.00 (at 1 it is reached)."
+)
+BY_HOTTEST = (
+    "In the worst twentieth of the last 1h, load 1.18 times as high would have saturated the interpreter of the "
+    "hottest worker: use more `processes` and fewer `threads`.\n"
+    "By limit: hottest_interpreter 1.18, interpreters 2.29, threads 3.74, cpu 4.57 (at 1 it is reached)."
+)
+
+
+def _of(alert: str, severity: str, summary: str, description: str, **labels: str) -> Firing:
+    return firing(alert, severity, f"uWSGI api on {labels['instance']}{summary}", description, **labels)
+
+
+def full(description: str = CLEAR_FULL + PROCESSES, **labels: str) -> Firing:
+    """The page of BUSY."""
+    return _of(FULL, "critical", " has hardly a thread free.", description, **labels)
+
+
+def low(description: str = BY_INTERPRETER, **labels: str) -> Firing:
+    """The ticket of a server with interpreters at 0.9 of a CPU."""
+    return _of(LOW, "warning", " has room for little more load.", description, **labels)
+
+
+def interpreter(**labels: str) -> Firing:
+    """The ticket of a server with interpreters at 0.94 of a CPU."""
+    return _of(
+        INTERPRETER,
+        "warning",
+        ": the interpreters of all workers are saturated.",
+        "They use 0.94 of a CPU each, where one interpreter can use 1, and 40.6 requests/s are as many as they can "
+        "serve; from here, response times (394 ms) grow and throughput does not.\n"
+        "Add `processes`: 3.8 of 8 CPUs are in use. More threads do not help.",
+        **labels,
+    )
+
+
+def cpu(**labels: str) -> Firing:
+    """The ticket of a server that uses 1.88 of 2 CPUs."""
+    return _of(
+        CPU,
+        "warning",
+        " uses nearly all the CPU it can get.",
+        "1.9 of 2 CPUs are in use by 4 workers. No option of uWSGI makes more of them, and response times (394 ms) "
+        "grow from here.\n"
+        "Of its affinity, its cgroup's quota and the host's CPUs the least counts (the workers' masks allow 2 each): "
+        "widen `cpu-affinity` or the mask that the service manager sets; raise the quota (CPUQuota, --cpus, "
+        "resources.limits.cpu); give the host more CPUs, or move load to another one.",
+        **labels,
+    )
+
+
+def sharing(**labels: str) -> Firing:
+    """The ticket of four workers on two CPUs."""
+    return _of(
+        SHARING,
+        "warning",
+        ": 4 workers are pinned to a CPU together with another worker.",
+        "4 workers may each run on one CPU, and another worker may run on that one only. They wait for one another "
+        "however idle the other CPUs are.\n"
+        "Leave `cpu-affinity` out, or see that `processes` times `cpu-affinity` is not above the CPUs there are. In a "
+        "container, uWSGI counts the host's CPUs, not the container's.",
+        **labels,
+    )
+
+
+def six(
+    alert: str,
+    calm: Server,
+    below: Server,
+    above: Server,
+    fires: Callable[..., Firing],
+    *,
+    early: int,
+    late: int,
+    history: int = 6,
+) -> list[Case]:
+    """The cases that every alert has. early, late: minutes after which it is not yet seen to fire, and is; history:
+    minutes that it needs to know of before."""
+    last = history + late
+    return [
+        Case(f"{alert}: silent: a server with room", steady(calm, last), {f"{last}m": []}, nothing_fires=[f"{last}m"]),
+        Case(f"{alert}: boundary: just below the threshold it is silent", steady(below, last), {f"{last - 1}m": []}),
+        Case(
+            f"{alert}: boundary: above it, it waits before it fires",
+            target(Phase(history, calm), Phase(late + 2, above)),
+            {f"{history + early}m": []},
+            {f"{last}m": 1},
+        ),
+        Case(f"{alert}: fires: with its numbers", steady(above, last + 1), {f"{last}m": [fires(**TARGET)]}),
+        Case(
+            f"{alert}: counter reset: a full reload and a respawn do not hide it",
+            target(Phase(last, above), Phase(20, above, reload=True), Phase(20, above, respawned=(2,))),
+            count={f"{last + minutes}m": 1 for minutes in (-1, 19, 39)},
+        ),
+        Case(
+            f"{alert}: counter reset: neither a full reload nor a respawn makes it fire",
+            target(Phase(last, calm), Phase(20, calm, reload=True), Phase(20, calm, respawned=(2,))),
+            {f"{last + minutes}m": [] for minutes in range(0, 40, 3)},
+        ),
+        Case(
+            f"{alert}: missing server: it resolves when the server is gone",
+            target(Phase(last, above), Phase(history + 10, None)),
+            {f"{last + history + 9}m": []},
+            {f"{last - 1}m": 1},
+        ),
+        Case(
+            f"{alert}: duplicate series: a server that two exporters watch, and of two that differ in a label of "
+            "Prometheus the one that it is about",
+            [
+                *target(Phase(last + 1, above), **OTHER),
+                *target(Phase(last + 1, above), **NORTH),
+                *target(Phase(last + 1, calm), **SOUTH),
+            ],
+            {f"{last}m": [fires(**OTHER), fires(**NORTH)]},
+        ),
+    ]
+
+
+CASES = [
+    *six(FULL, CALM, server(7.1), BUSY, full, early=9, late=17),
+    Case(
+        f"{FULL}: silent: with stats-no-cores threads are not known",
+        steady(server(7.6, cores=False)),
+        {"39m": []},
+        nothing_fires=["39m"],
+    ),
+    Case(
+        f"{FULL}: silent: cheaper adds a worker within minutes",
+        target(
+            Phase(20, server(4, reserve=2, workers=2)),
+            Phase(5, server(7.8, reserve=2, workers=2, full=0.5)),
+            Phase(30, server(5, reserve=1, workers=3)),
+        ),
+        {f"{minute}m": [] for minute in range(20, 55)},
+    ),
+    Case(
+        f"{FULL}: fires: workers in reserve that are not spawned are named",
+        steady(STARVED, 20),
+        {"19m": [full(CLEAR_FULL + RESERVES, **TARGET)]},
+    ),
+    *six(LOW, CALM, server(6.2, 0.3), server(2, 0.9), low, early=2, late=20, history=61),
+    Case(
+        f"{LOW}: silent: three minutes of an hour are not a twentieth of it",
+        target(Phase(80, CALM), Phase(1, server(7.9)), Phase(80, CALM)),
+        {f"{minute}m": [] for minute in range(80, 160, 5)},
+    ),
+    Case(
+        f"{LOW}: silent: a server that began within the hour is not judged, however busy its start",
+        target(Phase(55, server(7.6, 0.9)), Phase(100, CALM)),
+        {f"{minute}m": [] for minute in range(10, 55, 5)},
+    ),
+    Case(f"{LOW}: fires: by the threads", steady(server(7, 0.3), 85), {"84m": [low(BY_THREADS, **TARGET)]}),
+    Case(f"{LOW}: fires: by the CPUs", steady(server(2, 0.45, cpus=2), 85), {"84m": [low(BY_CPUS, **TARGET)]}),
+    Case(
+        f"{LOW}: fires: by the hottest worker's interpreter",
+        steady(
+            Server([Worker(20, 0.2, 0.85), Worker(10, 0.15, 0.3), Worker(10.1, 0.15, 0.3), Worker(10.2, 0.15, 0.3)]),
+            85,
+        ),
+        {"84m": [low(BY_HOTTEST, **TARGET)]},
+    ),
+    *six(INTERPRETER, CALM, server(4, 0.88), server(4, 0.94), interpreter, early=14, late=22),
+    Case(
+        f"{INTERPRETER}: missing server: without CPU time nothing is known of interpreters",
+        steady(server(4, 0.94, host=False)),
+        {"39m": []},
+        nothing_fires=["39m"],
+    ),
+    *six(CPU, CALM, server(4, 0.44, cpus=2), server(4, 0.47, cpus=2, affinity=2), cpu, early=14, late=22),
+    Case(
+        f"{CPU}: missing server: without CPU time nothing is known of CPUs",
+        steady(server(4, 0.94, cpus=2, host=False)),
+        {"39m": []},
+        nothing_fires=["39m"],
+    ),
+    *six(
+        SHARING,
+        CALM,
+        server(2, sharing=0, affinity=1),
+        server(2, cpus=2, sharing=4, affinity=1),
+        sharing,
+        early=13,
+        late=17,
+    ),
+]

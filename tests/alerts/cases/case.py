@@ -1,0 +1,80 @@
+"""One case of an alert, and its file for `promtool test rules`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from alerts.rule import BlockDumper
+from alerts.words import SERVER_DASHBOARD
+
+HEADER = "# Made by `python -m tests.alerts.cases`, from tests/alerts/cases. Changes made here are lost.\n"
+
+Firing = Mapping[str, Any]
+"""An alert that is expected: `exp_labels` and `exp_annotations`."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """name: the alert, which kind of case, and what it shows. expected: at which times the alert fires, and with all
+    its labels and texts; count: at which times, for how many servers; nothing_fires: when no alert at all does."""
+
+    name: str
+    input_series: Sequence[Mapping[str, str]]
+    expected: Mapping[str, Sequence[Firing]] = field(default_factory=dict)
+    count: Mapping[str, int] = field(default_factory=dict)
+    nothing_fires: Sequence[str] = ()
+    interval: str = "1m"
+
+    def document(self) -> dict[str, Any]:
+        """As promtool reads it."""
+        alert = self.name.partition(":")[0]
+        tests: dict[str, Any] = {
+            "alert_rule_test": [
+                {"eval_time": time, "alertname": alert, "exp_alerts": list(firing)}
+                for time, firing in self.expected.items()
+            ],
+            "promql_expr_test": [
+                {
+                    "expr": f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})',
+                    "eval_time": time,
+                    "exp_samples": [{"labels": "{}", "value": servers}],
+                }
+                for time, servers in self.count.items()
+            ]
+            + [
+                {"expr": 'ALERTS{alertstate="firing"}', "eval_time": time, "exp_samples": []}
+                for time in self.nothing_fires
+            ],
+        }
+        given = {"name": self.name, "interval": self.interval, "input_series": list(self.input_series)}
+        return {**given, **{key: of for key, of in tests.items() if of}}
+
+
+def render(cases: Sequence[Case], rules: Sequence[str], evaluation: str = "1m") -> str:
+    """The YAML of a test file about these rule files. evaluation: time between evaluations of the rules."""
+    document = {
+        "rule_files": [f"../rules/{name}" for name in rules],
+        "evaluation_interval": evaluation,
+        "tests": [case.document() for case in cases],
+    }
+    return HEADER + yaml.dump(document, Dumper=BlockDumper, sort_keys=False, width=1000, allow_unicode=True)
+
+
+def firing(alert: str, severity: str, summary: str, description: str, **labels: str) -> Firing:
+    """An alert as it must be, links included."""
+    link = SERVER_DASHBOARD
+    for name in ("job", "instance", "server"):
+        link = link.replace(f"{{{{ $labels.{name} | urlquery }}}}", labels[name].replace(":", "%3A"))
+    return {
+        "exp_labels": {"severity": severity, **labels},
+        "exp_annotations": {
+            "summary": summary,
+            "description": description,
+            "runbook_url": f"http://{labels['instance']}/runbooks/{alert}.md",
+            "dashboard_url": f"http://localhost:3000{link}",
+        },
+    }

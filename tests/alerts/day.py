@@ -1,0 +1,132 @@
+"""A simulated day of uWSGI servers, as the counters that an exporter would show once a minute.
+
+Requests arrive at random (Poisson), more by day than by night, and each needs a random time of its worker's interpreter
+and a random time of waiting for others. A free thread of a random worker takes it, or the first that becomes free; the
+interpreter serves one request after the other. So queues at threads and interpreters, and hot spots, are by chance what
+they are in the real thing, and concurrency, response time and CPU time agree with one another.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from math import cos, pi
+from random import Random
+
+SCRAPE = 60
+
+
+@dataclass(frozen=True)
+class Site:
+    """One server. peak: load of its busiest minutes, in CPU seconds a second of all interpreters; cpu, wait: mean
+    seconds that a request needs of an interpreter, and waits for others; preference: how often a worker is the one to
+    take a request, all alike if empty."""
+
+    name: str
+    workers: int
+    threads: int
+    peak: float
+    cpu: float
+    wait: float
+    preference: Sequence[float] = ()
+
+
+def load(second: float) -> float:
+    """Part of the peak's load at a second of the day: least at three in the night, most at three in the afternoon."""
+    return 0.55 - 0.45 * cos(2 * pi * (second / 3600 - 3) / 24)
+
+
+@dataclass
+class _Worker:
+    """free: when its interpreter has done all that it was given; the rest are totals."""
+
+    busy: int = 0
+    started: float = 0.0
+    free: float = 0.0
+    requests: int = 0
+    running: float = 0.0
+    cpu: float = 0.0
+
+
+def counters(site: Site, seed: int, minutes: int = 24 * 60) -> Mapping[str, Sequence[float]]:
+    """The values of each counter, minute by minute; worker_id is in the name after a space where it is a worker's."""
+    random = Random(f"{site.name} {seed}")
+    workers = [_Worker() for _ in range(site.workers)]
+    values: dict[str, list[float]] = {}
+    full = queued = 0.0
+    for now, full, queued in _scrapes(site, workers, random, minutes):
+        values.setdefault("full", []).append(round(full, 3))
+        values.setdefault("queue", []).append(round(queued, 3))
+        for place, it in enumerate(workers, start=1):
+            values.setdefault(f"requests {place}", []).append(it.requests)
+            values.setdefault(f"running {place}", []).append(round(it.running, 6))
+            values.setdefault(f"busy {place}", []).append(round(it.running + it.busy * now - it.started, 3))
+            values.setdefault(f"cpu {place}", []).append(round(it.cpu - max(0.0, it.free - now), 2))
+    return values
+
+
+def _scrapes(site: Site, workers: list[_Worker], random: Random, minutes: int) -> Iterator[tuple[float, float, float]]:
+    """The time of each scrape; until then, the time with every thread busy and the integral of the queue's length."""
+    endings: list[tuple[float, int, float]] = []
+    waiting: deque[float] = deque()
+    peak = site.peak / site.cpu
+    threads = site.workers * site.threads
+    busy, full, queued, at, scrape = 0, 0.0, 0.0, 0.0, 0
+    arrival = random.expovariate(peak)
+
+    def take(now: float) -> None:
+        """A free thread begins a request: first its work, then its waiting, which makes what ends it known at once."""
+        worker = _chosen(site, workers, random)
+        it = workers[worker]
+        work = random.gammavariate(1.5, site.cpu / 1.5)
+        it.free = max(it.free, now) + work
+        it.cpu += work
+        it.busy += 1
+        it.started += now
+        heappush(endings, (it.free + random.expovariate(1 / site.wait), worker, now))
+
+    while True:
+        then = min(arrival, endings[0][0] if endings else arrival)
+        while scrape * SCRAPE <= then:
+            tick = scrape * SCRAPE
+            since = max(0.0, tick - at)
+            yield tick, full + since * (busy == threads), queued + since * len(waiting)
+            scrape += 1
+            if scrape > minutes:
+                return
+        full += (then - at) * (busy == threads)
+        queued += (then - at) * len(waiting)
+        at = then
+        if then == arrival:
+            if random.random() < load(then):
+                if busy < threads:
+                    take(then)
+                    busy += 1
+                else:
+                    waiting.append(then)
+            arrival = then + random.expovariate(peak)
+            continue
+        _, worker, began = heappop(endings)
+        it = workers[worker]
+        it.busy -= 1
+        it.started -= began
+        it.requests += 1
+        it.running += then - began
+        if waiting:
+            waiting.popleft()
+            take(then)
+        else:
+            busy -= 1
+
+
+def _chosen(site: Site, workers: list[_Worker], random: Random) -> int:
+    """A worker that has a thread free: any, or by preference."""
+    while True:
+        if site.preference:
+            worker = random.choices(range(site.workers), site.preference)[0]
+        else:
+            worker = int(random.random() * site.workers)
+        if workers[worker].busy < site.threads:
+            return worker

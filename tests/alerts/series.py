@@ -1,0 +1,148 @@
+"""The series that an exporter would leave in Prometheus while a server does something steady for some minutes, in the
+notation of `promtool test rules`, scraped once a minute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+SCRAPE = 60.0
+
+
+@dataclass(frozen=True)
+class Worker:
+    """requests a second, seconds each, and CPU seconds a second. A reserve worker of cheaper mode is not spawned."""
+
+    requests: float
+    response_time: float
+    load: float
+    threads: int = 8
+    spawned: bool = True
+
+
+RESERVE = Worker(0, 0, 0, spawned=False)
+
+
+@dataclass(frozen=True)
+class Server:
+    """cpus: those that it may use; full: part of the time with every thread busy; queue: mean length of its listen
+    queue; sharing: workers pinned to a CPU that another is pinned to.
+    cores: whether uWSGI tells of its threads (stats-no-cores); host: whether its processes are proven.
+    """
+
+    workers: Sequence[Worker]
+    cpus: float = 8
+    full: float = 0
+    queue: float = 0
+    sharing: int = 0
+    affinity: int = 8
+    cores: bool = True
+    host: bool = True
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Some minutes of one kind. server: None while nothing of it is scraped; reload: uWSGI's counters begin at zero;
+    respawned: workers (from 1) whose processes are new."""
+
+    minutes: int
+    server: Server | None
+    reload: bool = False
+    respawned: Sequence[int] = ()
+
+
+@dataclass
+class _Line:
+    """One series as it grows: runs of values, and where a counter has got to."""
+
+    runs: list[str] = field(default_factory=list)
+    scrapes: int = 0
+    at: float = 0.0
+    present: bool = False
+
+    def lack(self, scrapes: int) -> None:
+        if scrapes > 0 and self.present:
+            self.runs.append("stale")
+            self.scrapes += 1
+            scrapes -= 1
+        if scrapes > 0:
+            self.runs.append(f"_x{scrapes - 1}")
+            self.scrapes += scrapes
+        self.present = False
+
+    def grow(self, scrapes: int, step: float) -> None:
+        self.runs.append(f"{_number(self.at)}+{_number(step)}x{scrapes - 1}")
+        self.at += step * scrapes
+        self.scrapes += scrapes
+        self.present = True
+
+
+def series(phases: Sequence[Phase], **labels: str) -> list[dict[str, str]]:
+    """`input_series` of a server that goes through these phases. labels: those that Prometheus gives the target."""
+    lines: dict[str, _Line] = {}
+    scraped = 0
+    for phase in phases:
+        for name, own, value, counter in _samples(phase.server) if phase.server else ():
+            line = lines.setdefault(_selector(name, {**labels, **own}), _Line())
+            line.lack(scraped - line.scrapes)
+            if not counter:
+                line.at = value
+            elif _zeroed(name, own, phase):
+                line.at = 0.0
+            line.grow(phase.minutes, value * SCRAPE if counter else 0.0)
+        scraped += phase.minutes
+        for line in lines.values():
+            line.lack(scraped - line.scrapes)
+    return [{"series": selector, "values": " ".join(line.runs)} for selector, line in lines.items()]
+
+
+def _samples(server: Server) -> Iterator[tuple[str, dict[str, str], float, bool]]:
+    """Name, labels and value of each series; of counters, growth a second."""
+    spawned = [worker for worker in server.workers if worker.spawned]
+    for place, worker in enumerate(server.workers, start=1):
+        own = {"worker_id": str(place)}
+        busy = worker.requests * worker.response_time
+        yield "uwsgi_worker_requests_total", own, worker.requests, True
+        yield "uwsgi_worker_static_requests_total", own, 0, True
+        yield "uwsgi_worker_running_time_seconds_total", own, busy, True
+        yield "uwsgi_worker_accepting", own, worker.spawned, False
+        if server.cores:
+            yield "uwsgi_worker_busy_thread_seconds_total", own, busy, True
+            yield "uwsgi_worker_threads", own, worker.threads, False
+        if server.host and worker.spawned:
+            yield "uwsgi_worker_cpu_seconds_total", {**own, "mode": "user"}, 0.75 * worker.load, True
+            yield "uwsgi_worker_cpu_seconds_total", {**own, "mode": "system"}, 0.25 * worker.load, True
+            yield "uwsgi_worker_cpu_affinity_cpus", own, server.affinity, False
+    yield "uwsgi_up", {}, 1, False
+    yield "uwsgi_workers", {"state": "idle"}, len(spawned), False
+    yield "uwsgi_workers", {"state": "never_spawned"}, len(server.workers) - len(spawned), False
+    yield "uwsgi_exporter_observed_seconds_total", {}, 1, True
+    yield "uwsgi_socket_queue_seconds_total", {"socket": "/run/api.sock"}, server.queue, True
+    if server.cores:
+        yield "uwsgi_threads_configured", {}, sum(worker.threads for worker in server.workers), False
+        yield "uwsgi_threads_available", {}, sum(worker.threads for worker in spawned), False
+        yield "uwsgi_full_occupancy_seconds_total", {}, server.full, True
+    if server.host:
+        yield "uwsgi_cpus_usable", {}, server.cpus, False
+        yield "uwsgi_workers_sharing_one_cpu", {}, server.sharing, False
+
+
+def _zeroed(name: str, own: dict[str, str], phase: Phase) -> bool:
+    """A full reload zeroes what uWSGI counts, a new process its CPU time; what the exporter adds up goes on."""
+    if name == "uwsgi_worker_cpu_seconds_total":
+        return phase.reload or int(own["worker_id"]) in phase.respawned
+    return phase.reload and name in (
+        "uwsgi_worker_requests_total",
+        "uwsgi_worker_static_requests_total",
+        "uwsgi_worker_running_time_seconds_total",
+    )
+
+
+def _selector(name: str, labels: dict[str, str]) -> str:
+    pairs = ",".join(f'{key}="{value}"' for key, value in labels.items())
+    return f"{name}{{{pairs}}}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.6f}".rstrip("0").rstrip(".")

@@ -1,0 +1,314 @@
+"""The Alertmanager configuration routes, groups and inhibits as it says, and its texts can be acted on."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests import monitoring
+from tests.mailbox import PASSWORD, Mailbox, mailbox, part
+from tests.monitoring import eventually, find
+from tests.real import ROOT
+from tests.receiver import Receiver, receiver
+
+FOLDER = ROOT / "alerts" / "alertmanager"
+CONFIG = FOLDER / "alertmanager.yml"
+SECRETS = "/etc/alertmanager/secrets"
+
+RUNBOOK = "http://10.0.0.1:9238/runbooks/UwsgiHotWorkerSaturated.md"
+DASHBOARD = "http://grafana/d/uwsgi-headroom-server?var-job=uwsgi&var-server=shop"
+
+
+def amtool(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([find("amtool"), *words], capture_output=True, text=True, timeout=30, check=False)
+
+
+def test_amtool_accepts_the_configuration() -> None:
+    """It is valid, the template beside it is found, and the files with the secrets need not be there for that."""
+    checked = amtool("check-config", str(CONFIG))
+    assert checked.returncode == 0, checked.stderr
+    assert "1 templates" in checked.stdout
+
+
+def test_no_secret_is_in_the_configuration() -> None:
+    """What is secret is named by files."""
+    secret = re.compile(r"^[\s-]*\S*(api_url|routing_key|service_key|password|secret|token|credentials):", re.MULTILINE)
+    assert not secret.search(CONFIG.read_text())
+    assert secret.search("    - routing_key: x"), "the pattern finds none anywhere"
+
+
+@pytest.mark.parametrize(
+    ("labels", "receiver"),
+    [
+        ("alertname=UwsgiDown severity=critical job=uwsgi instance=a:9238 server=shop", "page"),
+        ("alertname=UwsgiHotWorkerSaturated severity=critical job=uwsgi instance=a:9238 server=shop", "page"),
+        ("alertname=UwsgiListenQueueOverflowing severity=critical server=shop cluster=west", "page"),
+        ("alertname=UwsgiWorkersUneven severity=warning job=uwsgi instance=a:9238 server=shop", "ticket"),
+        ("alertname=UwsgiExporterDown severity=warning job=uwsgi instance=a:9238", "ticket"),
+        ("alertname=UwsgiHeadroomForecast severity=info job=uwsgi server=shop", "info"),
+        ("alertname=UwsgiQueueNotMeasurable severity=info job=uwsgi server=shop", "info"),
+        ("alertname=SomethingElse", "ticket"),
+        ("alertname=UwsgiDown severity=disaster", "ticket"),
+    ],
+)
+def test_a_severity_has_its_receiver(labels: str, receiver: str) -> None:
+    """Critical pages, a warning is a ticket, info is info; what is neither is seen by somebody."""
+    tested = amtool(
+        "config", "routes", "test", f"--config.file={CONFIG}", f"--verify.receivers={receiver}", *labels.split()
+    )
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+
+
+@dataclass(frozen=True)
+class Running:
+    """An Alertmanager with the shipped configuration, in a hurry, and what arrives from it."""
+
+    manager: monitoring.Alertmanager
+    receiver: Receiver
+    mailbox: Mailbox
+
+    def post(self, *alerts: dict[str, Any]) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self.manager.port, timeout=10)
+        with contextlib.closing(connection):
+            connection.request("POST", "/api/v2/alerts", json.dumps(alerts), {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            assert answer.status == 200, answer.read()
+
+    def seen(self, words: str, *paths: str) -> list[dict[str, Any]]:
+        """What came to these paths and has the words somewhere in it."""
+        found = [it.body for it in self.receiver.notifications if it.path in paths]
+        return [body for body in found if words in json.dumps(body, ensure_ascii=False)]
+
+    def wait(self, words: str, *paths: str, count: int = 1) -> list[dict[str, Any]]:
+        """The same, once so many have come."""
+        return eventually(lambda: self.seen(words, *paths), lambda it: len(it) >= count, f"{words!r} at {paths}")
+
+    def slack(self, words: str, count: int = 1) -> dict[str, Any]:
+        """The attachment of the last of so many Slack messages, which have one each."""
+        *_, last = self.wait(words, "/slack", count=count)
+        attachment: dict[str, Any]
+        (attachment,) = last["attachments"]
+        return attachment | {"channel": last["channel"]}
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """The shipped file with other addresses, secrets of the test, and seconds instead of minutes."""
+    secrets = tmp_path_factory.mktemp("secrets")
+    with receiver() as received, mailbox() as mails:
+        (secrets / "slack-webhook-url").write_text(received.url("/slack"))
+        (secrets / "smtp-password").write_text(PASSWORD)
+        (secrets / "pagerduty-routing-key").write_text("the key of the file")
+        with monitoring.alertmanager(hurried(received, mails, secrets)) as manager:
+            yield Running(manager, received, mails)
+
+
+def hurried(received: Receiver, mails: Mailbox, secrets: Path) -> dict[str, Any]:
+    text = CONFIG.read_text().replace(SECRETS, str(secrets))
+    text = text.replace("http://127.0.0.1:9099/alerts", received.url("/webhook"))
+    text = text.replace("mail.example.org:587", f"127.0.0.1:{mails.port}")
+    configuration: dict[str, Any] = yaml.safe_load(text)
+    # The test's mail server has no certificate, and its PagerDuty is not theirs.
+    configuration["global"] |= {"smtp_require_tls": False, "pagerduty_url": received.url("/pagerduty")}
+    configuration["templates"] = [str(FOLDER / name) for name in configuration["templates"]]
+    for route in [configuration["route"], *configuration["route"]["routes"]]:
+        route |= {"group_wait": "1s", "group_interval": "1s"}
+    return configuration
+
+
+def alert(name: str, severity: str, server: str, *, instance: str = "10.0.0.1:9238", **more: Any) -> dict[str, Any]:
+    """One as Prometheus posts it, that fires from now on. (For one that began before group_wait nothing is waited.)"""
+    labels = {"alertname": name, "severity": severity, "job": "uwsgi", "instance": instance}
+    return {
+        "labels": labels | ({"server": server} if server else {}),
+        "annotations": {
+            "summary": f"{name} of {server} on {instance}.",
+            "description": f"Numbers of {server}, and what to do first.",
+            "runbook_url": RUNBOOK,
+            "dashboard_url": DASHBOARD,
+        },
+        "startsAt": datetime.now(timezone.utc).isoformat(),
+    } | more
+
+
+def two_hours_ago() -> str:
+    return (datetime.now(timezone.utc) - timedelta(hours=2)).isoformat()
+
+
+def over(ended: dict[str, Any]) -> dict[str, Any]:
+    """The same alert a moment after it was last true."""
+    return ended | {"endsAt": datetime.now(timezone.utc).isoformat()}
+
+
+@pytest.mark.integration
+def test_a_page_says_what_to_do_and_where_to_look(running: Running) -> None:
+    """Slack and PagerDuty get status, summary, numbers, runbook, dashboard and since when."""
+    hot = alert("UwsgiHotWorkerSaturated", "critical", "page", startsAt=two_hours_ago())
+    running.post(hot)
+    slack = running.slack("of page")
+    began = datetime.fromisoformat(hot["startsAt"]).strftime("%Y-%m-%d %H:%M UTC")
+    assert slack["channel"] == "#incidents"
+    assert slack["title"] == "CRITICAL: UwsgiHotWorkerSaturated of page on 10.0.0.1:9238."
+    assert slack["title_link"] == DASHBOARD
+    assert slack["color"] == "danger"
+    assert slack["text"] == (
+        f"Since {began}.\n"
+        "Numbers of page, and what to do first.\n"
+        f"<{RUNBOOK}|Runbook> · <{DASHBOARD}|Dashboard> · "
+        "UwsgiHotWorkerSaturated: instance 10.0.0.1:9238, job uwsgi, server page"
+    )
+    (duty,) = running.wait("of page", "/pagerduty")
+    assert duty["routing_key"] == "the key of the file"
+    assert duty["event_action"] == "trigger"
+    assert duty["payload"]["summary"] == slack["title"]
+    assert duty["payload"]["severity"] == "critical"
+    assert duty["payload"]["custom_details"]["what"].splitlines()[:4] == [
+        "UwsgiHotWorkerSaturated of page on 10.0.0.1:9238.",
+        f"Since {began}.",
+        "",
+        "Numbers of page, and what to do first.",
+    ]
+    assert [link["href"] for link in duty["links"]] == [RUNBOOK, DASHBOARD]
+
+
+@pytest.mark.integration
+def test_a_page_is_taken_back(running: Running) -> None:
+    """When the alert is over, Slack says so with how long it took, and PagerDuty's incident ends."""
+    saturated = alert("UwsgiConcurrencyNearCapacity", "critical", "mended", startsAt=two_hours_ago())
+    running.post(saturated)
+    (first,) = running.wait("of mended", "/pagerduty")
+    running.slack("of mended")
+    running.post(over(saturated))
+    slack = running.slack("of mended", count=2)
+    assert slack["title"] == "RESOLVED: UwsgiConcurrencyNearCapacity of mended on 10.0.0.1:9238."
+    assert slack["color"] == "good"
+    assert re.match(r"Over since 2\d\d\d-\d\d-\d\d \d\d:\d\d UTC, after 120 min\. ", slack["text"])
+    _, last = running.wait(first["dedup_key"], "/pagerduty", count=2)
+    assert last["event_action"] == "resolve"
+
+
+@pytest.mark.integration
+def test_a_ticket_is_a_mail_and_json(running: Running) -> None:
+    """The mail has a subject, text and HTML that say the same; the webhook has every annotation."""
+    running.post(alert("UwsgiWorkersUneven", "warning", "ticket<b>"))
+    subject = "WARNING: UwsgiWorkersUneven of ticket<b> on 10.0.0.1:9238."
+    mails = eventually(
+        lambda: [mail for mail in running.mailbox.mails if mail["Subject"] == subject], bool, "the mail to arrive"
+    )
+    (mail,) = mails
+    assert mail["To"] == "web-team@example.org"
+    text, html = part(mail, "plain"), part(mail, "html")
+    for line in ("Numbers of ticket<b>, and what to do first.", f"Runbook:   {RUNBOOK}", f"Dashboard: {DASHBOARD}"):
+        assert line in text.splitlines()
+    assert ">Numbers of ticket&lt;b&gt;, and what to do first.</p>" in html
+    assert f'<a href="{RUNBOOK}">Runbook</a>' in html
+    assert f'<a href="{DASHBOARD.replace("&", "&amp;")}">Dashboard</a>' in html
+    (body,) = running.wait("of ticket<b>", "/webhook")
+    assert body["status"] == "firing"
+    assert body["commonAnnotations"]["runbook_url"] == RUNBOOK
+
+
+@pytest.mark.integration
+def test_one_notification_for_a_service(running: Running) -> None:
+    """Its machines and alerts are told together, the first in full; another service has its own."""
+    machines = [f"10.0.0.{number}:9238" for number in range(11, 24)]
+    running.post(
+        *(alert("UwsgiConcurrencyNearCapacity", "critical", "fleet", instance=machine) for machine in machines),
+        alert("UwsgiConcurrencyNearCapacity", "critical", "lonely"),
+    )
+    assert "more" not in running.slack("of lonely")["text"]
+    slack = running.slack("of fleet")
+    assert slack["title"] == "CRITICAL: UwsgiConcurrencyNearCapacity of fleet on 10.0.0.11:9238. And 12 more."
+    lines = slack["text"].splitlines()
+    assert lines.count("Numbers of fleet, and what to do first.") == 1
+    assert lines[3] == "*12 more of the same service:*"
+    assert len(lines[4:]) == 11
+    assert lines[-1] == "• and 2 others"
+
+
+@pytest.mark.integration
+def test_an_alert_of_other_rules_can_be_read(running: Running) -> None:
+    """Without annotations and severity it is a ticket with its name, and nothing in its place is empty or broken."""
+    running.post({"labels": {"alertname": "DiskFull", "server": "foreign"}})
+    (body,) = running.wait('"server": "foreign"', "/webhook")
+    assert body["receiver"] == "ticket"
+    (mail,) = eventually(
+        lambda: [mail for mail in running.mailbox.mails if mail["Subject"] == "ALERT: DiskFull"], bool, "the mail"
+    )
+    title, since, nothing, where = part(mail, "plain").strip().splitlines()
+    assert (title, nothing, where) == ("DiskFull", "", "DiskFull: server foreign")
+    assert since.startswith("Since 2")
+    assert "href" not in part(mail, "html")
+
+
+DOWN, EXPORTER = ("UwsgiDown", "critical"), ("UwsgiExporterDown", "warning")
+HOT, UNEVEN = ("UwsgiHotWorkerSaturated", "critical"), ("UwsgiWorkersUneven", "warning")
+NEAR, LOW, FORECAST = (
+    ("UwsgiConcurrencyNearCapacity", "critical"),
+    ("UwsgiHeadroomLow", "warning"),
+    ("UwsgiHeadroomForecast", "info"),
+)
+OVERFLOWING, FILLING, WAIT = (
+    ("UwsgiListenQueueOverflowing", "critical"),
+    ("UwsgiListenQueueFilling", "warning"),
+    ("UwsgiQueueWaitHigh", "warning"),
+)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("source", "held_back"),
+    [
+        (DOWN, [HOT, UNEVEN, NEAR, LOW, OVERFLOWING, FORECAST]),
+        (EXPORTER, [DOWN, HOT, UNEVEN, FORECAST]),
+        (HOT, [UNEVEN, LOW]),
+        (NEAR, [LOW, FORECAST]),
+        (OVERFLOWING, [FILLING, WAIT]),
+    ],
+    ids=lambda it: it[0] if isinstance(it, tuple) else "",
+)
+def test_what_explains_holds_back_the_rest(
+    running: Running, source: tuple[str, str], held_back: list[tuple[str, str]]
+) -> None:
+    """Of one server only the alert that explains is sent; the same alerts of other servers are sent as ever."""
+    name, here, there = source[0], f"here-{source[0]}", f"there-{source[0]}"
+    machine = f"10.0.1.{len(name)}:9238"  # the alert on an exporter holds back whatever is on its machine
+    explained = "" if source == EXPORTER else here
+    running.post(
+        alert(*source, server=explained, instance=machine),
+        *(alert(*it, server=here, instance=machine) for it in held_back),
+        *(alert(*it, server=f"{there}-{it[0]}") for it in held_back),
+    )
+    for alertname, _ in held_back:
+        running.wait(f"{alertname} of {there}-{alertname} on", "/slack", "/webhook")
+    running.wait(f"{name} of {explained} on {machine}", "/slack", "/webhook")
+    for alertname, _ in held_back:
+        assert not running.seen(f"{alertname} of {here} on", "/slack", "/webhook", "/pagerduty")
+
+
+@pytest.mark.integration
+def test_what_is_over_meanwhile_is_told_beside_what_is_not(running: Running) -> None:
+    """A group that still fires says which of its alerts have ended."""
+    ended, stays = (
+        alert("UwsgiConcurrencyNearCapacity", "critical", "half", instance=f"10.0.0.{it}:9238") for it in (1, 2)
+    )
+    running.post(ended, stays)
+    running.slack("of half")
+    running.post(over(ended))
+    slack = running.slack("of half", count=2)
+    assert slack["title"] == "CRITICAL: UwsgiConcurrencyNearCapacity of half on 10.0.0.2:9238."
+    assert slack["text"].splitlines()[-2:] == [
+        "*Over meanwhile:*",
+        "• UwsgiConcurrencyNearCapacity of half on 10.0.0.1:9238.",
+    ]

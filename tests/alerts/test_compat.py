@@ -1,0 +1,173 @@
+"""The Go exporter's names: recorded from ours they say what it says of the same documents; a table tells of each."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import threading
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families as parsed
+
+from alerts import compat
+from tests.alerts import promtool
+from tests.exporter import exporter
+from tests.metrics.subjects import series, up
+from tests.metrics.table import everything
+from tests.real import Uwsgi, uwsgi, wait_until
+from uwsgi_headroom.metrics import families
+
+CAPTURED = sorted((Path(__file__).parent / "uwsgi_exporter").glob("*.metrics"))
+MIGRATION = promtool.ROOT / "alerts" / "MIGRATION.md"
+RECORDED = [*compat.OF_WORKERS, *compat.OF_SERVERS]
+
+OTHERWISE = {
+    ("signal_handled", "uwsgi_worker_idle"): "a worker may handle a uWSGI signal and still be idle",
+    ("no_cores", "uwsgi_worker_busy"): "threads are hidden",
+    ("no_cores", "uwsgi_worker_idle"): "threads are hidden",
+    ("no_cores", "uwsgi_worker_cores"): "threads are hidden, not 0",
+}
+"""Where ours says something else than theirs on purpose."""
+
+
+def theirs(path: Path) -> Iterator[tuple[str, dict[str, str], float]]:
+    """Every sample of a captured answer: its name, its labels with a server for the address, its value."""
+    # Without types: the parser would have counters end in _total, which its caches' do not.
+    text = "".join(line for line in path.read_text().splitlines(keepends=True) if not line.startswith("#"))
+    for family in parsed(text):
+        for sample in family.samples:
+            labels = {name: value for name, value in sample.labels.items() if name != "stats_uri"}
+            yield sample.name, {"server": path.stem, **labels}, sample.value
+
+
+def written(name: str, labels: dict[str, str]) -> str:
+    return name + "{" + ",".join(f'{key}="{value}"' for key, value in sorted(labels.items())) + "}"
+
+
+def test_recorded_names_say_what_theirs_say(tmp_path: Path) -> None:
+    """Of real documents: cheaper's workers, busy threads, killed ones, caches, memory; but for what is listed above."""
+    given: dict[str, list[float | None]] = {}
+    for path in CAPTURED:
+        given |= {name: [value] for name, value in series(up(path.stem)).items()}
+        for name, labels, value in theirs(path):
+            # uWSGI writes 0 for memory that it did not measure.
+            if name in RECORDED and not (name == "uwsgi_worker_rss_bytes" and value == 0):
+                given[written(f"theirs:{name}", labels)] = [value]
+    servers = [name for name in RECORDED if not name.startswith("uwsgi_exporter_")]
+    asked = []
+    for name in servers:
+        but = "|".join(server for server, other in OTHERWISE if other == name)
+        ours, other = f'{name}{{server!~"{but}"}}', f'theirs:{name}{{server!~"{but}"}}'
+        asked.append(f"({ours} unless {other}) or ({other} unless {ours}) or ({ours} != {other})")
+    averages = "avg by (server) ({}uwsgi_worker_busy{{server!='no_cores'}})"
+    asked.append(f"{averages.format('')} != {averages.format('theirs:')}")
+    assert all(any(key.startswith(f"theirs:{name}{{") for key in given) for name in servers)
+    assert promtool.nothing(tmp_path, ["compat-uwsgi-exporter.yaml"], given, "1m", "0m", asked) == ""
+
+
+@pytest.mark.parametrize("path", CAPTURED, ids=lambda it: it.stem)
+def test_shared_names_say_what_theirs_say(path: Path) -> None:
+    """Same name, labels and value, for every row of the table that says `same`."""
+    same = {name for name, row in rows().items() if row[3].startswith("same") and not row[3].startswith("same name")}
+    ours = series(up(path.stem))
+    compared = [(written(name, labels), value) for name, labels, value in theirs(path) if name in same - {"uwsgi_up"}]
+    assert len(compared) >= 5
+    for key, value in compared:
+        assert ours[key] == value
+
+
+def rows() -> dict[str, tuple[str, str, str, str]]:
+    """The table: their type, our name, our type and the words, by their name."""
+    found = {}
+    for line in MIGRATION.read_text().partition("## Metrics")[2].splitlines():
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if len(cells) == 5 and cells[0].startswith("`"):
+            found[cells[0].strip("`")] = (cells[1], cells[2].strip("`"), cells[3], cells[4])
+    return found
+
+
+def _types(metrics: Iterator[Metric]) -> dict[str, str]:
+    return {it.name + ("_total" if it.type == "counter" else ""): it.type for it in metrics}
+
+
+def test_the_table_has_all_of_theirs() -> None:
+    """Each metric they export, with its type."""
+    short = {"counter": "c", "gauge": "g"}
+    exported = {name: short[kind] for path in CAPTURED for kind, name in _declared(path)} | {
+        "uwsgi_exporter_scrape_duration_seconds": "summary",
+        "uwsgi_exporter_build_info": "g",
+    }
+    assert {name: row[0] for name, row in rows().items()} == exported
+
+
+def _declared(path: Path) -> Iterator[tuple[str, str]]:
+    for line in path.read_text().splitlines():
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split()
+            yield kind, name
+
+
+def test_the_table_tells_the_truth_about_ours() -> None:
+    """Our name exists and has that type; `same` is the same name; `recorded` is in the rules."""
+    short = {"counter": "c", "gauge": "g"}
+    ours = {name: short.get(kind) for name, kind in _types(families(everything())).items()}
+    for name, (_, our_name, our_type, words) in rows().items():
+        assert our_name == "none" or ours[our_name] == our_type, name
+        assert not words.startswith("same") or our_name == name, name
+    assert [name for name, row in rows().items() if row[3].startswith("recorded")] == sorted(
+        RECORDED, key=list(rows()).index
+    )
+    assert not set(RECORDED) & set(ours)
+
+
+@pytest.mark.integration
+def test_the_autoscalers_question_on_a_real_uwsgi(tmp_path: Path) -> None:
+    """avg(uwsgi_worker_busy): workers whose status is busy, of those that were ever spawned."""
+    with (
+        uwsgi("--processes", "6", "--threads", "2", "--cheaper", "4", "--cheaper-initial", "4") as server,
+        exporter("--stats", f"shop=unix://{server.stats}") as ours,
+        held(server, 3),
+    ):
+        wait_until(lambda: ours.scrape()['uwsgi_threads_busy{server="shop"}'] == 3, what="three requests in service")
+        before, scraped, after = _busy(server), ours.scrape(), _busy(server)
+    assert before == after
+    busy, spawned = after
+    assert spawned == 4
+    given: dict[str, list[float | None]] = {name: [value] for name, value in scraped.items()}
+    asked = [
+        f"avg(uwsgi_worker_busy) != {busy / spawned}",
+        f"sum(uwsgi_worker_busy) != {busy}",
+        f"sum(uwsgi_worker_idle) != {spawned - busy}",
+        f"absent(uwsgi_worker_busy) or count(uwsgi_worker_busy) != {spawned}",
+    ]
+    assert promtool.nothing(tmp_path, ["compat-uwsgi-exporter.yaml"], given, "1m", "0m", asked) == ""
+
+
+def _busy(server: Uwsgi) -> tuple[int, int]:
+    """Workers that uWSGI calls busy, and those that were ever spawned: what theirs counts."""
+    workers = [it for it in json.loads(server.document())["workers"] if it["id"]]
+    return sum(it["status"] == "busy" for it in workers), len(workers)
+
+
+@contextlib.contextmanager
+def held(server: Uwsgi, requests: int) -> Iterator[None]:
+    """So many requests in service while the block runs, which has to end within three seconds."""
+    url = f"http://127.0.0.1:{server.http}/?io_ms=3000"
+    threads = [threading.Thread(target=_get, args=(url,)) for _ in range(requests)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        for thread in threads:
+            thread.join()
+
+
+def _get(url: str) -> None:
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        answer.read()

@@ -1,0 +1,142 @@
+"""All rules together over simulated days: a quiet one and a busy one, on which nothing may fire, and one that is uneven
+and costs, on which the right alerts do.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.alerts.day import SCRAPE, Site, counters
+from tests.alerts.promtool import RULES, program
+
+MINUTES = 24 * 60
+EVALUATION = "3m"
+"""Rules over 78 workers take a while; and whatever holds for five minutes is seen."""
+
+BUSY = (
+    Site("two", workers=2, threads=8, peak=1.2, cpu=0.2, wait=1.3),
+    Site("four", workers=4, threads=4, peak=2.4, cpu=0.3, wait=0.7),
+    Site("eight", workers=8, threads=1, peak=3.2, cpu=0.5, wait=0.3),
+    Site("sixty-four", workers=64, threads=2, peak=35, cpu=3, wait=2.9),
+)
+"""At the peak 0.4 to 0.6 of a CPU in each interpreter, and 60 to 70 % of the threads busy: healthy, and no more."""
+
+QUIET = (
+    *(replace(site, peak=site.peak / 20) for site in BUSY),
+    Site("wakes unevenly", workers=4, threads=4, peak=0.02, cpu=0.02, wait=0.05, preference=(16, 46, 5, 34)),
+    Site("wakes one", workers=4, threads=4, peak=0.02, cpu=0.02, wait=0.05, preference=(1, 0, 0, 0)),
+)
+"""Little load; two of the servers share it as an idle uWSGI may."""
+
+UNEVEN = (Site("api", workers=4, threads=8, peak=2.0, cpu=0.25, wait=0.5, preference=(10, 70, 10, 10)),)
+"""Like the story of EXPERIMENTS.md E4, with requests three times as long: in its busy hours one of four workers has
+nearly half of them, and is saturated."""
+
+
+def test_a_quiet_day_is_silent(tmp_path: Path) -> None:
+    """No alert fires on servers with little load, however unevenly some share it."""
+    _promtool(tmp_path, QUIET, 1, {FIRED: []})
+
+
+def test_a_busy_day_is_silent(tmp_path: Path) -> None:
+    """No alert fires on servers that are busy and even; and they are as busy as is claimed here."""
+    busiest = "max_over_time(server:uwsgi_utilization:ratio_rate5m[1d])"
+    even = "min_over_time(server:uwsgi_hot_worker_ratio:ratio_rate5m[1d])"
+    _promtool(
+        tmp_path,
+        BUSY,
+        1,
+        {
+            FIRED: [],
+            f"count({busiest} > 0.6 < 0.8)": [{"labels": "{}", "value": len(BUSY)}],
+            f"count({even} >= 1 < 1.5)": [{"labels": "{}", "value": len(BUSY)}],
+        },
+    )
+
+
+def test_an_uneven_and_costly_day_is_told(tmp_path: Path) -> None:
+    """The ticket and the page about uneven workers fire, and nothing about anything else but their cause."""
+    names = ("UwsgiHeadroomLow", "UwsgiHotWorkerSaturated", "UwsgiWorkersUneven")
+    samples = [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in names]
+    _promtool(tmp_path, UNEVEN, 1, {f"count by (alertname) ({FIRED})": samples})
+
+
+FIRED = 'count_over_time(ALERTS{alertstate="firing"}[1d])'
+
+
+def _promtool(directory: Path, sites: Sequence[Site], seed: int, expected: Mapping[str, Sequence[object]]) -> None:
+    """Run all rules over a day of these sites, and compare what expressions give at its end."""
+    written = directory / "day.test.yaml"
+    document = {
+        "rule_files": [str(path) for path in sorted(RULES.glob("*.yaml"))],
+        "evaluation_interval": EVALUATION,
+        "tests": [
+            {
+                "interval": f"{SCRAPE}s",
+                "input_series": [it for site in sites for it in _series(site, seed)],
+                "promql_expr_test": [
+                    {"expr": expression, "eval_time": f"{MINUTES}m", "exp_samples": list(samples)}
+                    for expression, samples in expected.items()
+                ],
+            }
+        ],
+    }
+    written.write_text(json.dumps(document))  # which is YAML too
+    done = subprocess.run([program(), "test", "rules", str(written)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.fail(f"{done.stdout}{done.stderr}", pytrace=False)
+
+
+def _series(site: Site, seed: int) -> Iterator[Mapping[str, str]]:
+    """What an exporter shows of the site, minute by minute."""
+    values = counters(site, seed, MINUTES)
+
+    def one(name: str, numbers: Sequence[float] | float, **labels: str) -> Mapping[str, str]:
+        pairs = {"job": "uwsgi", "instance": "web1:9238", "server": site.name, **labels}
+        selector = ",".join(f'{key}="{value}"' for key, value in pairs.items())
+        constant = isinstance(numbers, (int, float))
+        text = f"{numbers}x{MINUTES}" if constant else " ".join(f"{number:.15g}" for number in numbers)
+        return {"series": f"{name}{{{selector}}}", "values": text}
+
+    threads = site.workers * site.threads
+    yield one("up", 1)
+    yield one("uwsgi_up", 1)
+    yield one("uwsgi_threads_configured", threads)
+    yield one("uwsgi_threads_available", threads)
+    yield one("uwsgi_threads_stuck", 0)
+    yield one("uwsgi_cpus_usable", site.workers)
+    yield one("uwsgi_workers_sharing_one_cpu", 0)
+    yield one("uwsgi_host_facts_available", 1)
+    yield one("uwsgi_workers", site.workers, state="idle")
+    yield one("uwsgi_server_reloads_total", 0)
+    yield one("uwsgi_full_occupancy_seconds_total", values["full"])
+    yield one("uwsgi_exporter_observed_seconds_total", [minute * SCRAPE for minute in range(MINUTES + 1)])
+    yield one("uwsgi_exporter_samples_total", [5 * minute * SCRAPE for minute in range(MINUTES + 1)])
+    yield one("uwsgi_exporter_sample_gap_seconds_total", 0)
+    yield one("uwsgi_exporter_read_errors_total", 0, reason="timeout")
+    yield one("uwsgi_exporter_sampling_duty_ratio", 0.001)
+    yield one("uwsgi_socket_queue_measurable", 1, socket="/run/api.sock")
+    yield one("uwsgi_socket_max_queue_length", 100, socket="/run/api.sock")
+    yield one("uwsgi_socket_queue_seconds_total", values["queue"], socket="/run/api.sock")
+    yield one("uwsgi_listen_overflows_total", 0)
+    yield one("uwsgi_listen_drops_total", 0)
+    for worker in map(str, range(1, site.workers + 1)):
+        cpu = values[f"cpu {worker}"]
+        yield one("uwsgi_worker_accepting", 1, worker_id=worker)
+        yield one("uwsgi_worker_threads", site.threads, worker_id=worker)
+        yield one("uwsgi_worker_requests_total", values[f"requests {worker}"], worker_id=worker)
+        yield one("uwsgi_worker_static_requests_total", 0, worker_id=worker)
+        yield one("uwsgi_worker_running_time_seconds_total", values[f"running {worker}"], worker_id=worker)
+        yield one("uwsgi_worker_busy_thread_seconds_total", values[f"busy {worker}"], worker_id=worker)
+        yield one("uwsgi_worker_cpu_seconds_total", [0.9 * it for it in cpu], worker_id=worker, mode="user")
+        yield one("uwsgi_worker_cpu_seconds_total", [0.1 * it for it in cpu], worker_id=worker, mode="system")
+        yield one("uwsgi_worker_exceptions_total", 0, worker_id=worker)
+        yield one("uwsgi_worker_harakiri_total", 0, worker_id=worker)
+        yield one("uwsgi_worker_respawns_total", 1, worker_id=worker)
+        yield one("uwsgi_worker_resident_memory_bytes", 60_000_000, worker_id=worker)

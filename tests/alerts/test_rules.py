@@ -1,0 +1,151 @@
+"""The rules do what their tests say, and every alert keeps to the policy: silent cases first, and a text to act on."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from alerts import files
+from alerts.rule import Alert
+from alerts.thresholds import Thresholds, changed
+from tests.alerts import promtool
+
+RULES = sorted(promtool.RULES.glob("*.yaml"))
+TESTS = sorted((promtool.ROOT / "alerts" / "tests").glob("*.test.yaml"))
+ALERTS = [
+    rule
+    for groups in files.FILES.values()
+    for group in groups(Thresholds())
+    for rule in group.rules
+    if isinstance(rule, Alert)
+]
+KINDS = ("silent", "boundary", "fires", "counter reset", "missing server", "duplicate series")
+PAGES = 6
+"""More pages than these are read by nobody."""
+
+LEAST_HOLD = 60.0
+"""Seconds: two scrapes, half a minute apart. One scrape is not enough to wake anybody, or to file a ticket."""
+
+
+def run(*arguments: str | Path) -> str:
+    """What promtool has to say, empty if it is content."""
+    ran = subprocess.run([promtool.program(), *arguments], capture_output=True, text=True, check=False)
+    return ran.stdout + ran.stderr if ran.returncode else ""
+
+
+def cases(path: Path) -> Iterator[dict[str, Any]]:
+    yield from yaml.safe_load(path.read_text())["tests"]
+
+
+def named(alert: Alert) -> str:
+    return alert.alert
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda it: it.name)
+def test_promtool(path: Path) -> None:
+    """Each case of the file comes out as it says."""
+    assert run("test", "rules", path) == ""
+
+
+@pytest.mark.parametrize("path", RULES, ids=lambda it: it.name)
+def test_prometheus_accepts_the_file(path: Path) -> None:
+    """Expressions, templates and names are right, and no rule is there twice."""
+    assert run("check", "rules", "--lint-fatal", path) == ""
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=named)
+def test_an_alert_has_its_cases(alert: Alert) -> None:
+    """Of each of the six kinds there is one at least; what must stay silent matters as much as what fires."""
+    names = [it["name"].split(": ", 2) for path in TESTS for it in cases(path)]
+    missing = [kind for kind in KINDS if not any(name[:2] == [alert.alert, kind] for name in names)]
+    assert not missing, f"add cases to alerts/tests, named '{alert.alert}: {missing[0]}: what it shows'"
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda it: it.name)
+def test_a_case_is_of_something(path: Path) -> None:
+    """A case of an alert says which alert there is, of which kind the case is, and what it shows."""
+    alerts = [it.alert for it in ALERTS]
+    for case in cases(path):
+        alert, kind, shows, *_ = *case["name"].split(": ", 2), "", ""
+        right = (alert in alerts and kind in KINDS and shows) or not alert.startswith("Uwsgi")
+        assert right, f"{case['name']!r}: name it '<alert>: <{'|'.join(KINDS)}>: what it shows'"
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda it: it.name)
+def test_a_case_expects_something(path: Path) -> None:
+    """promtool is content with a case that asks nothing."""
+    for case in cases(path):
+        assert case.get("alert_rule_test") or case.get("promql_expr_test"), f"{case['name']}: say what is expected"
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=named)
+def test_the_text_of_a_firing_alert_is_tested(alert: Alert) -> None:
+    """With every label and annotation, as a person will read them."""
+    told = [
+        fired
+        for path in TESTS
+        for case in cases(path)
+        if case["name"].startswith(f"{alert.alert}: fires: ")
+        for asked in case.get("alert_rule_test", [])
+        if asked["alertname"] == alert.alert
+        for fired in asked["exp_alerts"]
+    ]
+    assert told, f"add an alert_rule_test with exp_labels and exp_annotations to a case '{alert.alert}: fires: ...'"
+    for fired in told:
+        texts = " ".join(fired["exp_annotations"].values())
+        assert "unknown" not in texts, "give the case the series that its text needs"
+        assert not re.search(r"\{\{|%!|<no value>|<nil>|NaN|<error", fired["exp_annotations"]["summary"])
+
+
+def test_alerts_have_names_of_their_own() -> None:
+    """Two of one name could not be told apart by a route, an inhibition or a runbook."""
+    names = [it.alert for it in ALERTS]
+    assert len(set(names)) == len(names)
+    assert all(name.startswith("Uwsgi") for name in names)
+
+
+def test_pages_are_few() -> None:
+    """Somebody gets up for a page; all else waits until morning."""
+    assert {it.severity for it in ALERTS} <= {"critical", "warning", "info"}
+    pages = [it.alert for it in ALERTS if it.severity == "critical"]
+    assert len(pages) <= PAGES, f"make one of them a ticket (warning): {', '.join(pages)}"
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=named)
+def test_an_alert_says_all_that_is_needed(alert: Alert) -> None:
+    """Where and what in one sentence, what to do first, and two links; and nothing of Python's formatting is left."""
+    annotations = alert.document(Thresholds())["annotations"]
+    for name in ("summary", "description", "runbook_url", "dashboard_url"):
+        text = annotations[name]
+        assert text.strip(), f"write the {name}"
+        assert not re.search(r"\{[\w.]+\}", text), f"{name}: an f is missing before a string, or braces too many"
+        assert text.count("{{") == text.count("}}"), f"{name}: a template is not closed"
+    summary = annotations["summary"]
+    assert "{{ $labels.instance }}" in summary, "name the instance in the summary"
+    assert "{{ $labels.server }}" in summary or alert.alert == "UwsgiExporterDown", "name the server in the summary"
+    assert summary.endswith("."), "end the summary's sentence"
+    assert "\n" not in summary, "keep the summary to one line"
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=named)
+def test_an_alert_waits_for_more_than_one_scrape(alert: Alert) -> None:
+    """A single odd scrape is forgiven."""
+    hold = dataclasses.replace(Thresholds(), window=alert.hold).window_seconds
+    assert hold >= LEAST_HOLD, f"hold {alert.alert} for {LEAST_HOLD:g} s at least, not for {alert.hold or 'nothing'}"
+
+
+@pytest.mark.parametrize("knob", dataclasses.fields(Thresholds), ids=lambda it: it.name)
+def test_a_knob_turns_something(knob: dataclasses.Field[Any]) -> None:
+    """Another value makes other rules, and there is a reason to want them."""
+    value = getattr(Thresholds(), knob.name)
+    other = f"7{value}" if isinstance(value, str) else 2 * value + 1
+    turned = files.render(changed(Thresholds(), [f"{knob.name}={other}"]))
+    assert turned != files.render(Thresholds()), f"no rule uses {knob.name}: remove it"
+    assert re.fullmatch(r".{20,}\.", knob.metadata["why"]), f"say why one would change {knob.name}"

@@ -1,0 +1,81 @@
+"""There is a runbook for every alert and for every finding that has one, and what it tells people to type is right."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+import yaml
+
+from tests.alerts.table import shipped
+from tests.monitoring import find
+from tests.real import ROOT
+from uwsgi_headroom.analysis import findings
+from uwsgi_headroom.analysis.findings.runbooks import RUNBOOKS
+
+FOLDER = ROOT / "alerts" / "runbooks"
+BOOKS = sorted(FOLDER.glob("*.md"))
+ALERTS = [alert.alert for alert in shipped()]
+SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
+SAY_IT_ALL = {"too_few_requests", "no_process_facts", "no_threads", "large_document", "thunder_lock"}
+"""Findings that need no runbook."""
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return [dedent(it) for it in re.findall(rf"^ *```{language}\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE)]
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_an_alert_has_a_runbook(alert: str) -> None:
+    """Its link leads to something."""
+    assert (FOLDER / f"{alert}.md").is_file(), f"write alerts/runbooks/{alert}.md"
+
+
+@pytest.mark.parametrize("book", BOOKS, ids=lambda it: it.stem)
+def test_a_runbook_has_its_parts(book: Path) -> None:
+    """The alert's name, one sentence with what is wrong, and the four sections, each with something in it."""
+    title, sentence, *_ = book.read_text().split("\n\n")
+    assert title == f"# {book.stem}"
+    assert re.fullmatch(r"(?:[A-Z]|uWSGI )[^\n]*[^.\n]\.", sentence), "one line, one sentence"
+    headings = re.findall(r"^## (.*)$", book.read_text(), re.MULTILINE)
+    assert headings == SECTIONS
+    assert all(part.strip() for part in re.split(r"^## .*$", book.read_text(), flags=re.MULTILINE))
+
+
+@pytest.mark.parametrize("book", BOOKS, ids=lambda it: it.stem)
+def test_queries_parse(book: Path, tmp_path: Path) -> None:
+    """Every PromQL block is one expression that Prometheus understands."""
+    queries = blocks(book.read_text(), "promql")
+    assert queries
+    rules = tmp_path / "rules.yaml"
+    recorded = [{"record": f"query:{place}", "expr": query} for place, query in enumerate(queries)]
+    rules.write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": recorded}]}))
+    checked = subprocess.run([find("promtool"), "check", "rules", rules], capture_output=True, text=True, check=False)
+    assert "FAILED" not in checked.stdout + checked.stderr, checked.stdout + checked.stderr
+    assert f"{len(queries)} rules found" in checked.stdout
+
+
+@pytest.mark.parametrize("book", BOOKS, ids=lambda it: it.stem)
+def test_commands_are_shell(book: Path) -> None:
+    """Every command can at least be read by a shell."""
+    for command in blocks(book.read_text(), "sh"):
+        checked = subprocess.run(["sh", "-n"], input=command, capture_output=True, text=True, check=False)
+        assert checked.returncode == 0, f"{command}: {checked.stderr}"
+
+
+@pytest.mark.parametrize("book", BOOKS, ids=lambda it: it.stem)
+def test_what_a_runbook_refers_to_is_there(book: Path) -> None:
+    """Another runbook that it names exists."""
+    named = set(re.findall(r"\bUwsgi[A-Z]\w+", book.read_text()))
+    assert named <= {it.stem for it in BOOKS}
+
+
+def test_findings_lead_to_runbooks() -> None:
+    """Each finding has a runbook that exists, or is known to need none."""
+    sources = Path(findings.__file__).parent.glob("*.py")
+    codes = {code for file in sources for code in re.findall(r'code="(\w+)"', file.read_text())}
+    assert codes == RUNBOOKS.keys() | SAY_IT_ALL
+    assert set(RUNBOOKS.values()) <= {it.stem for it in BOOKS}

@@ -1,0 +1,70 @@
+"""Every query of the dashboards, as Grafana would send it: from their JSON, with the variables put in."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+OUT = Path(__file__).resolve().parents[2] / "dashboards" / "out"
+NAMES = ("fleet", "server", "affinity", "capacity")
+
+
+@dataclass(frozen=True)
+class Query:
+    """where: dashboard, panel and letter; kind: `instant`, `range`, or `values` of a label, with the series that it is
+    looked up in; step: seconds.
+    """
+
+    where: str
+    kind: str
+    expression: str
+    step: float
+    label: str = ""
+
+
+def board(name: str) -> dict[str, Any]:
+    """A dashboard's JSON."""
+    document: dict[str, Any] = json.loads((OUT / f"{name}.json").read_text())
+    return document
+
+
+def panels(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every panel, those in folded rows too, and no row."""
+    for panel in document["panels"]:
+        yield from panel.get("panels", [])
+        if panel["type"] != "row":
+            yield panel
+
+
+def queries(name: str, values: Mapping[str, str], seconds: float) -> Iterator[Query]:
+    """Every query of a dashboard. values: of its variables; seconds: the length of the shown time."""
+    document = board(name)
+    step = max(15.0, round(seconds / 1000))
+    known = {
+        **values,
+        "__rate_interval": f"{max(60, round(step + 15))}s",
+        "__interval": f"{round(step)}s",
+        "__range": f"{round(seconds)}s",
+    }
+    for variable in document["templating"]["list"]:
+        if variable["type"] == "query":
+            text = substituted(variable["query"]["query"], known)
+            series, label = re.fullmatch(r"label_values\((.*),\s*(\w+)\)", text, re.DOTALL).groups()  # type: ignore[union-attr]
+            yield Query(f"{name}: variable {variable['name']}", "values", series, step, label)
+    for annotation in document["annotations"]["list"]:
+        yield Query(f"{name}: mark {annotation['name']}", "range", substituted(annotation["expr"], known), step)
+    for panel in panels(document):
+        for target in panel["targets"]:
+            kind = "instant" if target.get("instant") else "range"
+            each = 86400 if target.get("interval") == "1d" else step
+            where = f"{name}: {panel['title']} {target['refId']}"
+            yield Query(where, kind, substituted(target["expr"], known), each)
+
+
+def substituted(text: str, values: Mapping[str, str]) -> str:
+    """With every variable replaced. Raises KeyError for one that is not known; `$1` is no variable."""
+    return re.sub(r"\$([A-Za-z_]\w*)", lambda found: values[found[1]], text)

@@ -1,0 +1,171 @@
+"""Every query of every dashboard, asked of a real Prometheus that scrapes the real exporter on a real uWSGI."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import pytest
+
+from app.monitoring import JOB
+from tests import monitoring
+from tests.alerts import scenes
+from tests.dashboards import history
+from tests.dashboards.queries import NAMES, Query, queries
+from tests.exporter import exporter
+from tests.monitoring import Labels, Prometheus
+
+pytestmark = pytest.mark.integration
+
+LIMIT = "1s"
+"""What Prometheus itself gives up after: a page that is slower is not looked at."""
+
+MAY_BE_EMPTY = {
+    "fleet: mark Alerts": "no rules are loaded here",
+    "fleet: mark Reloads": "uWSGI was not reloaded",
+    "fleet: Alerts A": "no rules are loaded here",
+    "server: mark Alerts": "no rules are loaded here",
+    "server: mark Reloads": "uWSGI was not reloaded",
+    "server: Alerts on this server A": "no rules are loaded here",
+    "server: Requests B": "no static files are served",
+    "server: Connections that found the queue full A": "its sockets are UNIX sockets, which count nothing",
+    "server: Connections that found the queue full B": "its sockets are UNIX sockets, which count nothing",
+    "affinity: mark Alerts": "no rules are loaded here",
+    "capacity: mark Alerts": "no rules are loaded here",
+}
+"""Queries that have no answer here, and why."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A Prometheus, and what is chosen on the dashboards in it. now: the end of the shown time."""
+
+    prometheus: Prometheus
+    now: float
+    instance: str
+
+    def queries(self, name: str) -> list[Query]:
+        """Every query of a dashboard, over an hour or ninety days."""
+        one = {"job": JOB, "instance": self.instance, "server": "shop"}
+        many = dict.fromkeys(one, ".*")
+        seconds = history.DAYS * history.DAY if name == "capacity" else 3600
+        values = {
+            "service_label": "server",
+            "service": ".*",
+            "window": "5m",
+            "utc_offset": "0",
+            "__from": str(round((self.now - seconds) * 1000)),
+            **(many if name in ("fleet", "capacity") else one),
+        }
+        return list(queries(name, values, seconds))
+
+    def query(self, where: str) -> Query:
+        """The one at this place."""
+        (found,) = [it for it in self.queries(where.partition(":")[0]) if it.where == where]
+        return found
+
+    def series(self, query: Query) -> Mapping[Labels, object]:
+        """What a query answers. Fails if Prometheus cannot parse it, or takes too long."""
+        if query.kind == "values":
+            found = self.prometheus.values(query.label, query.expression)
+            return {frozenset({(query.label, it)}): 1.0 for it in found}
+        if query.kind == "instant":
+            return self.prometheus.query(query.expression, self.now)
+        seconds = history.DAYS * history.DAY if query.where.startswith("capacity") else 3600
+        end = self.now // query.step * query.step
+        start = (self.now - seconds) // query.step * query.step
+        return self.prometheus.query_range(query.expression, start, end, query.step)
+
+
+@pytest.fixture(scope="module")
+def asked() -> Iterator[Asked]:
+    """Uneven workers under load, in a Prometheus that also has ninety days of what rules would have recorded."""
+    began = time.time()
+    with scenes.mapped(processes=4, threads=4) as server:
+        arguments = ("--stats", f"shop={server.stats}", "--cpu-residency")
+        with (
+            exporter(*arguments) as running,
+            monitoring.prometheus(
+                [running.port], history=lambda directory: history.write(directory, began)
+            ) as prometheus,
+            scenes.loaded(server.hot, clients=6, io_ms=20, cpu_ms=4),
+            scenes.loaded(server.calm, clients=3, io_ms=20, cpu_ms=4),
+        ):
+            seen = 'count_over_time(uwsgi_unevenness_cost_ratio{window="5m"}[1m]) > 15'
+            prometheus.wait_for(seen, seconds=120)
+            yield Asked(replace(prometheus, limit=LIMIT), time.time(), f"127.0.0.1:{running.port}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_query_has_an_answer(asked: Asked, name: str) -> None:
+    """It parses, returns data within a second, or stands in the list of those that may be empty."""
+    empty = [it.where for it in asked.queries(name) if not asked.series(it)]
+    assert set(empty) <= set(MAY_BE_EMPTY)
+
+
+def test_the_list_of_empty_ones_is_true(asked: Asked) -> None:
+    """It names queries that there are."""
+    assert set(MAY_BE_EMPTY) <= {it.where for name in NAMES for it in asked.queries(name)}
+
+
+def test_the_hot_worker_is_seen(asked: Asked) -> None:
+    """Who takes most of the requests stands first, and above the fair line."""
+    shares = asked.series(asked.query("server: Share, and the fair one A"))
+    fair = asked.series(asked.query("server: Share, and the fair one B"))
+    assert next(iter(shares)) == frozenset({("worker_id", "1")})
+    assert fair == {frozenset(): 0.25}
+    assert float(str(shares[frozenset({("worker_id", "1")})])) > 0.3
+
+
+def test_another_label_may_be_the_service(asked: Asked) -> None:
+    """The free label groups by whatever Prometheus has, under one name of the column."""
+    query = asked.query("fleet: Services, least headroom first A")
+    by_instance = query.expression.replace('"$1", "server"', '"$1", "instance"')
+    (labels,) = asked.prometheus.query(by_instance, asked.now)
+    assert dict(labels)["service"] == asked.instance
+
+
+def test_ninety_days_are_read(asked: Asked) -> None:
+    """The review finds the days, the peak and the growth that the history was made with."""
+    days = asked.series(asked.query("capacity: Days recorded A"))
+    peak = asked.series(asked.query("capacity: Peak of threads busy A"))
+    rows = asked.series(asked.query("capacity: For the minutes A"))
+    growth = asked.series(asked.query("capacity: Growth in 30 days A"))
+    assert history.DAYS - 1 <= _one(days) <= history.DAYS + 1
+    assert 0.86 < _one(peak) < 1.1
+    assert {dict(it)["instance"] for it in rows} == {it.instance for it in history.SERVERS}
+    busiest = history.SERVERS[0]
+    assert 0.6 < _one(growth) / (busiest.busiest * busiest.growth / 3) < 1.1
+
+
+def test_the_trend_is_a_straight_line(asked: Asked) -> None:
+    """From one day to the next it grows by the same, all along."""
+    for points in asked.series(asked.query("capacity: Trend of the day's p95 B")).values():
+        assert isinstance(points, list)
+        steps = [after - before for (_, before), (_, after) in pairwise(points)]
+        assert len(steps) > 80
+        assert max(steps) - min(steps) < 1e-9
+
+
+def test_the_week_has_every_hour(asked: Asked) -> None:
+    """The fullest is in the middle of a weekday, and no hour is missing."""
+    week = asked.series(asked.query("capacity: When it is busy: weekday and hour A"))
+    assert len(week) == 7 * 24
+    labels = dict(max(week, key=lambda it: float(str(week[it]))))
+    assert int(labels["weekday"]) < 5
+    assert labels["hour"] in ("13", "14")
+
+
+def test_server_days_are_all_counted(asked: Asked) -> None:
+    """Every day of every server is in one band."""
+    bands = [it for it in asked.queries("capacity") if it.where.startswith("capacity: Headroom, day by day")]
+    assert abs(sum(_one(asked.series(it)) for it in bands) - len(history.SERVERS) * history.DAYS) <= len(
+        history.SERVERS
+    )
+
+
+def _one(series: Mapping[Labels, object]) -> float:
+    (value,) = series.values()
+    return float(str(value))

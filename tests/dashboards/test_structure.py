@@ -1,0 +1,194 @@
+"""What every dashboard has to have, read from its JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from alerts.thresholds import Thresholds
+from tests.dashboards.queries import NAMES, OUT, board, panels, queries
+
+ROOT = Path(__file__).resolve().parents[2]
+UIDS = {name: f"uwsgi-headroom-{name}" for name in NAMES}
+OLD_ENOUGH = 36
+"""The schema of Grafana 9.0: what is written so, later versions translate."""
+KINDS = {"timeseries", "stat", "table", "heatmap", "bargauge", "state-timeline", "barchart", "row"}
+"""Kinds of panels that Grafana 9.0 has."""
+
+
+@pytest.fixture(params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    value: str = request.param
+    return value
+
+
+def below(value: Any) -> Iterator[Any]:
+    """Every object in a document."""
+    yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from below(inner)
+
+
+def variables(name: str) -> dict[str, dict[str, Any]]:
+    return {it["name"]: it for it in board(name)["templating"]["list"]}
+
+
+def test_there_is_no_other_file() -> None:
+    """A dashboard that was renamed leaves nothing behind."""
+    assert sorted(path.name for path in OUT.iterdir()) == sorted(f"{name}.json" for name in NAMES)
+
+
+def test_grafana_9_can_load_it(name: str) -> None:
+    """Old schema, old panels; the uid is the one that links have, and Grafana gives the id."""
+    document = board(name)
+    assert document["uid"] == UIDS[name]
+    assert document["schemaVersion"] == OLD_ENOUGH
+    assert document.get("id") is None
+    assert {panel["type"] for panel in document["panels"]} <= KINDS
+    assert document["graphTooltip"] == 1, "no shared crosshair"
+
+
+def test_every_panel_says_what_it_is(name: str) -> None:
+    """Title, unit and description; no two have one name or number."""
+    every = list(panels(board(name)))
+    assert every
+    for panel in every:
+        assert len(panel["description"]) > 30, panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+        assert panel["targets"], panel["title"]
+    assert len({panel["title"] for panel in every}) == len(every)
+    assert len({panel["id"] for panel in every}) == len(every)
+
+
+def test_panels_do_not_overlap(name: str) -> None:
+    """Each has its place, within the 24 columns."""
+    taken: dict[tuple[int, int], str] = {}
+    for panel in board(name)["panels"]:
+        at = panel["gridPos"]
+        assert at.get("x", 0) + at["w"] <= 24
+        for x in range(at.get("x", 0), at.get("x", 0) + at["w"]):
+            for y in range(at.get("y", 0), at.get("y", 0) + at["h"]):
+                assert taken.setdefault((x, y), panel["title"]) == panel["title"]
+
+
+def test_no_data_source_is_written_in(name: str) -> None:
+    """Every query goes where the variable says; the variable itself is of the kind Prometheus."""
+    document = board(name)
+    asked = [it["datasource"] for it in below(document) if isinstance(it, dict) and "datasource" in it]
+    assert asked
+    assert all(it == {"type": "prometheus", "uid": "${datasource}"} for it in asked)
+    assert variables(name)["datasource"] == {
+        **variables(name)["datasource"],
+        "type": "datasource",
+        "query": "prometheus",
+    }
+
+
+def test_variables_are_the_same_everywhere(name: str) -> None:
+    """Data source, a free service label, and what names a server, in the order in which they narrow each other."""
+    names = list(variables(name))
+    assert names[:6] == ["datasource", "service_label", "service", "job", "instance", "server"]
+    assert variables(name)["service_label"]["current"]["value"] == "server"
+    many = name in ("fleet", "capacity")
+    for variable in ("job", "instance", "server"):
+        assert variables(name)[variable]["includeAll"] is many
+
+
+def test_every_query_knows_its_variables(name: str) -> None:
+    """None is used that Grafana or the dashboard does not define, and every one that the dashboard has is used."""
+    own = {it: f"the_{it}" for it in variables(name)}
+    text = " ".join(it.expression for it in queries(name, {**own, "__from": "0"}, 3600))
+    assert [it for it in own if it != "datasource" and f"the_{it}" not in text] == []
+
+
+def test_every_metric_exists(name: str) -> None:
+    """The exporter has it (the README's table is tested against the exporter), or a rule records it."""
+    known = set(re.findall(r"^\| `(uwsgi_\w+)`", (ROOT / "README.md").read_text(), re.MULTILINE))
+    for file in (ROOT / "alerts" / "rules").glob("*.yaml"):
+        known |= {
+            rule["record"]
+            for group in yaml.safe_load(file.read_text())["groups"]
+            for rule in group["rules"]
+            if "record" in rule
+        }
+    own = dict.fromkeys(variables(name), "x") | {"__from": "0"}
+    for query in queries(name, own, 3600):
+        for metric in re.findall(r"(?:\w+:)?uwsgi_\w+(?::\w+)?", query.expression):
+            assert metric.removesuffix("_bucket") in known, query.where
+
+
+def test_only_the_capacity_review_needs_rules(name: str) -> None:
+    """The others work with an exporter and a Prometheus that know nothing of this project's rules."""
+    own = dict.fromkeys(variables(name), "x") | {"__from": "0"}
+    recorded = [it.where for it in queries(name, own, 3600) if ":uwsgi_" in it.expression]
+    assert bool(recorded) is (name == "capacity")
+
+
+def test_tables_keep_their_columns(name: str) -> None:
+    """Their queries name the labels that stay, so that no label that Prometheus adds makes a column."""
+    for panel in panels(board(name)):
+        if panel["type"] in ("table", "barchart"):
+            for target in panel["targets"]:
+                kept = re.search(r"\bby \(|\)\[\$__range:|^1 / count\(|^topk\(16, sum by", target["expr"])
+                assert kept, (panel["title"], target["refId"])
+
+
+def _links(document: dict[str, Any]) -> list[str]:
+    return [it["url"] for it in below(document) if isinstance(it, dict) and "/d/" in str(it.get("url", ""))]
+
+
+def test_links_lead_somewhere(name: str) -> None:
+    """To a dashboard that there is, with variables that it has, and to each of the others."""
+    by_uid = {uid: other for other, uid in UIDS.items()}
+    found = set()
+    for url in _links(board(name)):
+        uid = re.fullmatch(r"/d/([\w-]+)(\?.*)?", url)[1]  # type: ignore[index]
+        found.add(uid)
+        for variable in re.findall(r"var-(\w+)=|\$\{(\w+):queryparam\}", url):
+            assert "".join(variable) in variables(by_uid[uid])
+    assert found >= set(UIDS.values()) - {UIDS[name]}
+    for link in board(name)["links"]:
+        assert link["keepTime"] is (UIDS["capacity"] not in (UIDS[name], link["url"].partition("/d/")[2]))
+
+
+def test_all_is_never_passed_to_one_server() -> None:
+    """A dashboard of many servers may have All chosen, which is no server: its links leave out which one."""
+    for name in ("fleet", "capacity"):
+        for link in board(name)["links"]:
+            one = link["url"].startswith((f"/d/{UIDS['server']}", f"/d/{UIDS['affinity']}"))
+            assert link["includeVars"] is not one
+
+
+def test_alerts_lead_to_dashboards_that_there_are() -> None:
+    """With variables that they have."""
+    by_uid = {uid: other for other, uid in UIDS.items()}
+    urls = []
+    for file in (ROOT / "alerts" / "rules").glob("*.yaml"):
+        for group in yaml.safe_load(file.read_text())["groups"]:
+            urls += [rule["annotations"]["dashboard_url"] for rule in group["rules"] if "alert" in rule]
+    assert urls
+    for url in urls:
+        path = url.removeprefix(Thresholds().grafana)
+        uid = re.match(r"/d/([\w-]+)", path)[1]  # type: ignore[index]
+        assert set(re.findall(r"var-(\w+)=", path)) <= set(variables(by_uid[uid]))
+
+
+def test_marks_are_at_their_own_time(name: str) -> None:
+    """Alerts are marked on every dashboard; a mark is one, however long the time that is shown."""
+    marks = {it["name"]: it for it in board(name)["annotations"]["list"]}
+    assert "Alerts" in marks
+    assert all(it["useValueForTime"] and " * 1000" in it["expr"] for it in marks.values())
+    if name == "server":
+        assert set(marks) == {"Alerts", "Spawns", "Reloads"}
+
+
+def test_it_is_json_as_written(name: str) -> None:
+    """Keys in order, so that a change reads as one."""
+    text = (OUT / f"{name}.json").read_text()
+    assert text == json.dumps(json.loads(text), indent=1, sort_keys=True, ensure_ascii=False) + "\n"

@@ -1,0 +1,157 @@
+"""Every metric that a rule, a dashboard, a runbook or a document names is exported, or recorded."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.alerts.test_compat import rows
+from tests.metrics.table import everything
+from uwsgi_headroom.metrics import families
+
+ROOT = Path(__file__).resolve().parent.parent
+
+OF_PROMETHEUS = {"up", "ALERTS", "ALERTS_FOR_STATE", "scrape_samples_scraped", "scrape_duration_seconds"}
+NO_METRICS = {"uwsgi_headroom", "uwsgi_exporter", "uwsgi_params", "uwsgi_pass"}
+"""Other things with such a name: this package, the Go exporter, nginx's words."""
+
+NEVER_WRITTEN = ("listen_queue_errors", "failed_requests", "daemon_respawns", "avg_rt", "throttle_level")
+"""Fields that uWSGI's document has and uWSGI never fills, or fills with what nobody should alert on."""
+
+QUERIES = [*ROOT.glob("alerts/rules/*.yaml"), *ROOT.glob("dashboards/out/*.json")]
+TEXTS = [
+    *ROOT.glob("*.md"),
+    *ROOT.glob("docs/**/*.md"),
+    *ROOT.glob("alerts/**/*.md"),
+    *ROOT.glob("dashboards/**/*.md"),
+    *ROOT.glob("deploy/**/*.md"),
+]
+
+_LEFT_OUT = re.compile(
+    r"""
+    "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])*' | `[^`]*`   # strings
+    | \#.*                                             # comments
+    | \b(?:by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)
+    | \{[^}]*\} | \[[^\]]*\]                           # matchers, ranges
+    | \b\d[\w.]*                                       # numbers and durations
+    """,
+    re.VERBOSE,
+)
+_IDENTIFIER = re.compile(r"(?<![\w:$])[a-zA-Z_:][\w:]*(?![\w:]*\s*\()")
+_WORDS = {"and", "or", "unless", "bool", "offset", "group_left", "group_right", "atan2", "inf", "nan"}
+_NAME = re.compile(r"(?<![\w:/.-])(?:[a-z]+:)?uwsgi_\w+(?::\w+)?(?![\w/])")
+
+
+def names_in_query(expression: str) -> set[str]:
+    """The metrics of a PromQL expression: what is neither a function, a label, a string nor a word of the language."""
+    # Strings first: a brace within one ends no matcher.
+    without = _LEFT_OUT.sub(" ", re.sub(r'"(?:\\.|[^"\\])*"', '""', expression))
+    return {it for it in _IDENTIFIER.findall(without) if it.lower() not in _WORDS}
+
+
+def names_in_text(text: str) -> set[str]:
+    """Everything in a text that looks like a metric of ours."""
+    return set(_NAME.findall(text)) - NO_METRICS
+
+
+def _rules(path: Path) -> Iterator[dict[str, Any]]:
+    for group in yaml.safe_load(path.read_text())["groups"]:
+        yield from group["rules"]
+
+
+def _expressions(node: Any) -> Iterator[str]:
+    """Every query in a dashboard: targets and annotations (`expr`), variables (`query`, that of label_values too)."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if key == "expr" and isinstance(value, str):
+                yield value
+            elif key in ("query", "definition") and isinstance(value, str):
+                asked = re.fullmatch(r"label_values\((.*),\s*\w+\)|query_result\((.*)\)", value, re.DOTALL)
+                if asked:
+                    yield asked[1] or asked[2]
+            else:
+                yield from _expressions(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _expressions(value)
+
+
+def exported() -> set[str]:
+    """Every series name of the exporter over all captured documents, and the names of histograms."""
+    metrics = list(families(everything()))
+    return {sample.name for it in metrics for sample in it.samples} | {it.name for it in metrics if it.samples}
+
+
+def recorded() -> set[str]:
+    """Every recorded name, but for those of another exporter: these rules are only loaded where somebody wants them."""
+    files = [path for path in ROOT.glob("alerts/rules/*.yaml") if not path.name.startswith("compat-")]
+    return {rule["record"] for path in files for rule in _rules(path) if "record" in rule}
+
+
+@pytest.fixture(scope="module")
+def known() -> set[str]:
+    return exported() | recorded() | OF_PROMETHEUS
+
+
+@pytest.mark.parametrize("path", QUERIES, ids=lambda it: it.name)
+def test_queries(path: Path, known: set[str]) -> None:
+    """Rules, the queries within their texts, and dashboards."""
+    if path.suffix == ".json":
+        found = set().union(*map(names_in_query, _expressions(json.loads(path.read_text()))))
+    else:
+        rules = list(_rules(path))
+        found = set().union(*(names_in_query(rule["expr"]) for rule in rules))
+        found |= names_in_text(json.dumps([rule.get("annotations", {}) for rule in rules]))
+    assert found <= known, f"not exported, not recorded: {sorted(found - known)}"
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda it: str(it.relative_to(ROOT)))
+def test_texts(path: Path, known: set[str]) -> None:
+    """Names in prose may leave the end open (`uwsgi_worker_`). The migration table names theirs, and has tests of its
+    own."""
+    found = names_in_text(path.read_text())
+    if path.name == "MIGRATION.md":
+        found -= set(rows())
+    unknown = {it for it in found - known if not (it.endswith("_") and any(name.startswith(it) for name in known))}
+    assert not unknown, f"not exported, not recorded: {sorted(unknown)}"
+
+
+def test_something_is_read() -> None:
+    """The test looks where names are."""
+    assert {"recording.yaml", "daily.yaml"} <= {path.name for path in QUERIES}
+    assert {"README.md", "MIGRATION.md"} <= {path.name for path in TEXTS}
+    assert len(recorded()) > 40
+
+
+def test_nothing_is_made_of_what_uwsgi_never_writes(known: set[str]) -> None:
+    """Neither exported nor recorded, so no alert can be about it."""
+    assert not [name for name in known for field in NEVER_WRITTEN if field in name]
+
+
+@pytest.mark.parametrize(
+    ("expression", "names"),
+    [
+        ("sum without (worker_id) (rate(a_total[5m]))", {"a_total"}),
+        ('up{job="b"} == 0 and on(instance) c offset 5m', {"up", "c"}),
+        ("level:d:rate5m * ignoring (x) group_left () (e > bool 0.5e3)", {"level:d:rate5m", "e"}),
+        ('label_replace(f, "g", "$1", "h", "(.*)}") or vector(0)', {"f"}),
+        ('histogram_quantile(0.9, sum by (le) (i_bucket{server=~"$server"}))', {"i_bucket"}),
+        ("max_over_time(j[$__rate_interval]) # k", {"j"}),
+        ("quantile_over_time (0.95, l[1d:5m] @ end())", {"l"}),
+    ],
+)
+def test_metrics_of_a_query(expression: str, names: set[str]) -> None:
+    """Functions, labels, strings, numbers and comments are none."""
+    assert names_in_query(expression) == names
+
+
+def test_metrics_of_a_text() -> None:
+    """With and without a level; not paths, packages, or other things."""
+    text = "`uwsgi_up` and server:uwsgi_utilization:max1d, `uwsgi_worker_*` of uwsgi_headroom/uwsgi_x.py, uwsgi_params"
+    assert names_in_text(text) == {"uwsgi_up", "server:uwsgi_utilization:max1d", "uwsgi_worker_"}
