@@ -76,8 +76,9 @@ def _summary(servers: Sequence[Server]) -> str:
 
 def _row(it: Server) -> str:
     state = {"up": "✓ up", "stale": "… stale", "down": "✗ down"}[it.state]
-    unknown = "".join(f"<li>{escape(u.what)}{f' of {escape(u.socket)}' if u.socket else ''}: {escape(u.why)}"
-                      for u in it.unknown)
+    unknown = "".join(
+        f"<li>{escape(u.what)}{f' of {escape(u.socket)}' if u.socket else ''}: {escape(u.why)}" for u in it.unknown
+    )
     version = f"uWSGI {escape(it.version)} {it.kind}" if it.version else ""
     return (
         f'<tr><td><b><a href="{escape(path(it.name))}">{escape(it.name)}</a></b><br><code>{escape(it.address)}</code>'
