@@ -24,7 +24,7 @@ export class Lines {
     this.name = name;
     this.place = el("div", { class: "lines", role: "img", "aria-label": name });
     this.legend = el("ul", { class: "legend" });
-    this.node = el("div", {}, this.legend, this.place);
+    this.node = el("div", { class: "chart" }, this.legend, this.place);
     this.#set(lines);
     new ResizeObserver(([entry]) => this.#resize(Math.floor(entry.contentRect.width))).observe(this.place);
     onColours(() => this.#rebuild());
@@ -89,7 +89,7 @@ export class Lines {
         y: log ? { distr: 3, range: decades } : { range: limits },
       },
       axes: [
-        { ...axis, font, space: 60, values: (plot, times) => times.map((it) => hour(it, this.#history.range.seconds)) },
+        { ...axis, font, size: 26, gap: 8, space: 60, values: (plot, times) => times.map((it) => hour(it, this.#history.range.seconds)) },
         {
           ...axis,
           font,

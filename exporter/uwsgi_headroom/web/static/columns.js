@@ -4,7 +4,7 @@ import { NOT_KNOWN } from "./format.js";
 import { colour } from "./palette.js";
 import { Surface } from "./surface.js";
 
-const LEFT = 44;
+const LEFT = 58; // `1,000 ms`
 const RIGHT = 8;
 const TOP = 18;
 const BOTTOM = 18;
@@ -60,7 +60,6 @@ export class Columns {
       context.fillStyle = colour(it.hot ? "hot" : it.dim ? "off" : "accent");
       if (it.value !== null) context.fillRect(middle - wide / 2, y(it.value), wide, floor - y(it.value));
       context.fillStyle = colour(it.hot ? "ink" : "dim");
-      if (room || it.hot) context.fillText(it.value === null ? NOT_KNOWN : texts[place], middle, y(it.value ?? 0) - 5);
       if (place % every === 0 || it.hot) {
         context.fillText(it.hot ? `▲${it.label}` : it.label, middle, height - 4);
       }
@@ -75,5 +74,15 @@ export class Columns {
       context.stroke();
       context.setLineDash([]);
     }
+    context.strokeStyle = colour("panel"); // around figures, so that they are read on a line, too
+    context.lineWidth = 4;
+    items.forEach((it, place) => {
+      if (!room && !it.hot) return;
+      const at = [it.value === null ? NOT_KNOWN : texts[place], LEFT + slot * (place + 0.5), y(it.value ?? 0) - 5];
+      context.fillStyle = colour(it.hot ? "ink" : "dim");
+      context.strokeText(...at);
+      context.fillText(...at);
+    });
+    context.lineWidth = 1;
   }
 }

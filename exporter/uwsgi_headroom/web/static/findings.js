@@ -25,12 +25,23 @@ function one(it) {
   return el(
     "li",
     { "data-severity": it.severity },
-    el("p", { class: "finding" }, el("span", { class: "chip" }, `${sign} ${word}`), " ", el("b", {}, it.title)),
-    el("p", { class: "why" }, `${it.evidence} ${it.meaning}`),
-    it.change ? el("p", { class: "change" }, el("b", { "aria-label": "What to change:" }, "→ "), it.change) : null,
-    ours(it.runbook) ? el("p", {}, el("a", { href: it.runbook }, "Runbook")) : null,
+    el(
+      "div",
+      {},
+      el("p", { class: "finding" }, el("span", { class: "chip" }, `${sign} ${word}`), " ", el("b", {}, ...marked(it.title))),
+      el("p", { class: "why" }, ...marked(`${it.evidence} ${it.meaning}`)),
+    ),
+    el(
+      "div",
+      {},
+      it.change ? el("p", { class: "change" }, el("span", { "aria-hidden": "true" }, "→ "), ...marked(it.change)) : null,
+      ours(it.runbook) ? el("p", {}, el("a", { href: it.runbook }, "Runbook")) : null,
+    ),
   );
 }
+
+/** What stands between backticks is what one types. */
+const marked = (text) => text.split("`").map((part, at) => (at % 2 ? el("code", {}, part) : part));
 
 /** Whether an address leads to a page, and to no script. */
 const ours = (address) => typeof address === "string" && /^(\/|https?:\/\/)/.test(address);

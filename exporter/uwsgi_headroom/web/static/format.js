@@ -7,7 +7,7 @@ const when = (known, text) => (value) => (value === null || value === undefined 
 /** A figure to three digits, more where the whole part has more. */
 function digits(value) {
   const size = Math.abs(value);
-  return value.toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : size >= 0.9995 || size === 0 ? 2 : 3);
+  return value.toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : size >= 0.9995 ? 2 : size === 0 ? 0 : 3);
 }
 
 /** How many times today's load. */

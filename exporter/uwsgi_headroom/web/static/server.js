@@ -14,7 +14,7 @@ import { sockets } from "./sockets.js";
 import { copy, text } from "./snapshot.js";
 import { Stream } from "./stream.js";
 import * as timelines from "./timelines.js";
-import { many, STATES } from "./words.js";
+import { many, STATES, STATUS } from "./words.js";
 import * as workers from "./workers.js";
 
 /** Build it into `main`. path: of the document in the API; page: where this page is, to be pasted in a chat. */
@@ -24,6 +24,8 @@ export function show(main, { path, page, servers }) {
   const headline = new Headline();
   const keys = new Keys();
   const controls = el("div", { class: "controls" });
+  const over = el("div", { class: "controls" });
+  const back = el("div", { class: "controls wide" });
   const name = el("h1", {});
   const about = el("p", { class: "about" });
   const body = el("div", {});
@@ -35,18 +37,15 @@ export function show(main, { path, page, servers }) {
   const stream = new Stream(heard);
   const listen = () => stream.open(`${path}/events${window_ ? `?window=${window_}` : ""}`);
   const link = el("a", { href: "/" }, Number(servers) > 1 ? `All ${servers} servers` : "uwsgi-headroom");
-  main.append(el("header", {}, el("div", { class: "name" }, link, name, about), controls), headline.node, keys.node, body);
+  main.append(el("header", {}, el("div", { class: "name" }, link, name, about), controls), headline.node, over, keys.node, body);
 
   function heard(it) {
     if (paused) return;
-    const began = performance.now();
     const first = document_ === null;
     document_ = it;
     if (first) start(it);
     if (laid?.kind !== it.kind) lay(it.kind);
     redraw();
-    performance.clearMeasures("update");
-    performance.measure("update", { start: began });
     follow();
   }
 
@@ -54,16 +53,20 @@ export function show(main, { path, page, servers }) {
     const range = RANGES.find((each) => String(each.seconds) === asked.get("range")) ?? rangeFor(it.sampling.history_seconds);
     const ranges = RANGES.map((each) => ({ value: each.seconds, name: each.name, range: each }));
     const windows = windowsOf(it);
-    controls.replaceChildren(
-      choice("Show the last", ranges, range.seconds, (chosen) => {
-        remember("range", chosen.value);
-        load(chosen.range);
-      }),
-      choice("Figures over", windows, Number(window_) || windows[0].value, (chosen) => {
+    over.replaceChildren(
+      choice("Figures are means over the last", windows, Number(window_) || windows[0].value, (chosen) => {
         window_ = chosen.value;
         remember("window", chosen.value);
         if (!paused) listen();
       }),
+    );
+    back.replaceChildren(
+      choice("Charts show the last", ranges, range.seconds, (chosen) => {
+        remember("range", chosen.value);
+        load(chosen.range);
+      }),
+    );
+    controls.replaceChildren(
       toggle("Pause", "Resume", pause),
       action("Copy snapshot", async () => ((await copy(text(document_, address(), trouble()))) ? "Copied" : "Copy snapshot")),
     );
@@ -87,22 +90,30 @@ export function show(main, { path, page, servers }) {
     const panels = kind === "emperor" ? [emperor()] : kind === "router" ? [router()] : kind ? ofServer() : [];
     laid = { kind, panels };
     keys.node.hidden = kind !== "server";
+    over.hidden = kind !== "server";
     const nodes = panels.flatMap((it) => it.nodes ?? [it.node]);
+    if (kind === "server") nodes.splice(BEFORE_CHARTS, 0, back);
     body.replaceChildren(el("div", { class: "grid" }, ...nodes));
     past();
   }
 
   function redraw() {
+    present();
+    keys.show(document_);
+    for (const each of laid.panels) each.now?.(document_);
+  }
+
+  /** The headline, and whether all this is the present. */
+  function present() {
     const it = document_;
-    const why = trouble();
-    mark(main, "data-state", stream.lost && !paused ? "lost" : paused ? "paused" : it.state);
+    const state = paused ? "paused" : stream.lost ? "lost" : it.state;
+    mark(main, "data-state", state);
     mark(main, "data-time", it.time);
-    headline.show(it, why);
-    keys.show(it);
+    headline.show(it, trouble());
     say(name, it.name);
-    say(about, [STATES[it.state], it.version && `uWSGI ${it.version}`, it.address].filter(Boolean).join(" · "));
-    document.title = `${headline.chip.textContent[0]} ${it.headroom?.factor ? format.factor(it.headroom.factor) : ""} ${it.name}`;
-    for (const each of laid.panels) each.now?.(it);
+    say(about, [STATES[state], it.version && `uWSGI ${it.version}`, it.address].filter(Boolean).join(" · "));
+    const sign = state === "up" ? STATUS[it.status][0] : STATES[state][0];
+    document.title = [sign, it.headroom?.factor && format.factor(it.headroom.factor), it.name].filter(Boolean).join(" ");
   }
 
   /** Why what is shown is not the present, in a sentence; null where it is. */
@@ -132,10 +143,7 @@ export function show(main, { path, page, servers }) {
 
   setInterval(() => {
     if (!document_) return say(headline.verdict, stream.trouble ?? "Waiting for the exporter …");
-    if (stream.lost || main.dataset.state === "lost") {
-      mark(main, "data-state", paused ? "paused" : stream.lost ? "lost" : document_.state);
-      headline.show(document_, trouble());
-    }
+    if (stream.lost || main.dataset.state === "lost") present();
   }, 1000);
   // Out of sight a page listens to nothing: a browser has six connections to one host, and the exporter other work.
   document.addEventListener("visibilitychange", () => {
@@ -144,6 +152,8 @@ export function show(main, { path, page, servers }) {
   });
   listen();
 }
+
+const BEFORE_CHARTS = 2;
 
 function ofServer() {
   const findings = new Findings();
@@ -160,13 +170,14 @@ function ofServer() {
     workers.sideBySide(),
     timelines.concurrency(),
     timelines.headroom(),
-    workers.overTime(),
     timelines.throughput(),
     timelines.times(),
-    sockets(),
+    timelines.queues(),
     { node: occupancy, now: (it) => levels.show(it.occupancy ? it.occupancy.shares.map((share, at) => level(it.occupancy, share, at)) : []) },
-    { node: panel("Worker × CPU", "which CPUs workers may use, and use", residency.node), now: (it) => residency.show(it) },
+    workers.overTime(),
     workers.table(),
+    sockets(),
+    { node: panel("Worker × CPU", "which CPUs workers may use, and use", residency.node), now: (it) => residency.show(it) },
     { node: watched, now: (it) => watch(it, sampling, unknown) },
   ];
 }

@@ -39,7 +39,7 @@ const queue = (it) =>
     ? `Queue ${it.name}: ${format.count(it.queue)} waiting, ${format.mean(it.mean_queue)} on average, ${format.count(it.limit)} fit`
     : `Queue ${it.name}: not measurable (${it.reason})`;
 
-/** Put it on the clipboard; where the browser allows that to secure pages alone, show it to be copied by hand. */
+/** Put it on the clipboard; where that cannot be, show it to be copied by hand. */
 export async function copy(snapshot) {
   try {
     await navigator.clipboard.writeText(snapshot);
@@ -52,6 +52,8 @@ export async function copy(snapshot) {
     document.body.append(dialog);
     dialog.showModal();
     area.select();
-    return false;
+    const copied = document.execCommand("copy"); // superseded, and all there is over plain HTTP
+    if (copied) dialog.close();
+    return copied;
   }
 }

@@ -46,6 +46,14 @@ export class Strip {
     return this.#slots() - 1 - Math.round((this.#history.time.at(-1) - time) / this.#history.step);
   }
 
+  // Slices end at about even times: one begins where the one before ended, if that was not long ago.
+  #begin(at) {
+    const times = this.#history.time;
+    const before = times[at - 1];
+    const slot = this.#slot(times[at]);
+    return times[at] - before < 2 * this.#history.step ? Math.min(slot, this.#slot(before) + 1) : slot;
+  }
+
   #paint(context, width, height) {
     const slots = this.#slots();
     if (!slots || !this.#rows.length) return;
@@ -56,11 +64,12 @@ export class Strip {
     this.#rows.forEach(({ column, whole }, row) => {
       const values = this.#history.column(column) ?? [];
       for (let at = 0; at < values.length; at += 1) {
-        const slot = this.#slot(times[at]);
-        if (values[at] === null || !(whole > 0) || slot < 0) continue;
+        if (values[at] === null || !(whole > 0)) continue;
         const part = Math.min(1, values[at] / whole);
         const shade = part >= FULL ? full : low.map((it, channel) => it + (high[channel] - it) * Math.sqrt(part));
-        cells.data.set([...shade, 255], 4 * (row * slots + slot));
+        for (let slot = this.#begin(at); slot <= this.#slot(times[at]); slot += 1) {
+          if (slot >= 0) cells.data.set([...shade, 255], 4 * (row * slots + slot));
+        }
       }
     });
     const small = new OffscreenCanvas(slots, this.#rows.length);
@@ -87,7 +96,7 @@ export class Strip {
     const { width } = this.surface.canvas.getBoundingClientRect();
     const slot = Math.floor(((event.offsetX - LEFT) / (width - LEFT)) * this.#slots());
     const row = this.#rows[Math.floor(event.offsetY / this.#tall())];
-    const at = row ? this.#history.time.findIndex((time) => this.#slot(time) === slot) : -1;
+    const at = row ? this.#history.time.findIndex((time, each) => this.#begin(each) <= slot && slot <= this.#slot(time)) : -1;
     const value = at < 0 ? null : (this.#history.column(row.column)?.[at] ?? null);
     say(this.told, at < 0 ? "\u00a0" : `worker ${row.label}, ${clock(this.#history.time[at])}: ${this.format(value)}`);
   }

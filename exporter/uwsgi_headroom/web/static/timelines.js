@@ -13,8 +13,8 @@ export const concurrency = () =>
   fixed("Concurrency", "mean requests in service, against threads", { format: format.mean }, [
     { column: "concurrency.observed", name: "observed", colour: "blue" },
     { column: "concurrency.littles_law", name: "by Little's law", colour: "orange", width: 1.5 },
-    { column: "threads.available", name: "available", colour: "ink", width: 1, steps: true },
-    { column: "threads.configured", name: "configured", colour: "dim", width: 1, dash: true, steps: true },
+    { column: "threads.available", name: "threads available", colour: "green", width: 3, steps: true },
+    { column: "threads.configured", name: "configured", colour: "ink", width: 1.5, dash: true, steps: true },
   ]);
 
 /** By how much load can grow, for each limit. */
@@ -45,7 +45,7 @@ export const times = () =>
 
 /** A line for each listen queue that can be measured. */
 export function queues() {
-  const chart = new Lines("Queue length", [], { format: format.mean, least: 1 });
+  const chart = new Lines("Listen queues", [], { format: format.mean, least: 1 });
   const lines = (sockets) =>
     sockets.slice(0, CYCLE.length).map((it, at) => ({
       column: `sockets.${it.name}.mean_queue`,
@@ -54,7 +54,7 @@ export function queues() {
       dash: at > 2,
     }));
   return {
-    node: chart.node,
+    node: panel("Listen queues", "connections that wait to be accepted", chart.node),
     past: (history, document) => chart.show(history, lines(document.sockets.filter((it) => it.measurable))),
   };
 }

@@ -17,7 +17,8 @@ export const STATUS = {
   unknown: ["?", "UNKNOWN"],
 };
 
-export const STATES = { up: "✓ up", stale: "… stale", down: "✖ down" };
+/** A server's, and those of the page itself: paused by its reader, or without an exporter that answers. */
+export const STATES = { up: "✓ up", stale: "… stale", down: "✖ down", paused: "‖ paused", lost: "? not current" };
 
 /** `2 threads`, `1 thread`. */
 export const many = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;

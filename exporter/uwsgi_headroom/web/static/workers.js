@@ -20,7 +20,7 @@ export function sideBySide() {
   const node = panel(
     "Workers side by side",
     "a worker that takes more and answers slower than the others is short of its interpreter",
-    ...[share, response, load].map((it) => it.node),
+    el("div", { class: "rows" }, ...[share, response, load].map((it) => it.node)),
   );
   node.classList.add("wide");
   return {
@@ -65,12 +65,16 @@ function row(name, options) {
 export function overTime() {
   const busy = new Strip("Busy threads by worker", (value) => `${format.mean(value)} busy`);
   const load = new Strip("Interpreter load by worker", format.load);
-  const scale = (text) => el("p", { class: "scale" }, "none ", el("i", {}), " all; ", el("b", {}), ` ${text}`);
+  const scale = (text) => el("p", { class: "scale" }, "none ", el("i", {}), " nearly all; ", el("b", {}), ` ${text}`);
+  const strip = (title, it, text) => el("div", { class: "row" }, el("h3", {}, title), it.node, scale(text));
+  const node = panel(
+    "Every worker over time",
+    "a row for each",
+    el("div", { class: "rows" }, strip("Busy threads", busy, "every thread busy"), strip("Interpreter load", load, "a whole CPU")),
+  );
+  node.classList.add("wide");
   return {
-    nodes: [
-      panel("Busy threads over time", "a row for each worker", busy.node, scale("every thread busy")),
-      panel("Interpreter load over time", "a row for each worker", load.node, scale("a whole CPU")),
-    ],
+    node,
     past(history, { workers }) {
       const rows = (column, whole) =>
         workers.map((it) => ({ label: String(it.worker_id), column: `workers.${it.worker_id}.${column}`, whole: whole(it) }));
