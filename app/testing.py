@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from app import debian, environments
+from app import chromium, debian, environments
 from app.commands import CommandError
 from app.environments import SetupError
 
@@ -12,7 +12,7 @@ EXTRAS = "dashboards,demo,lint,test"
 
 
 def main(argv: list[str]) -> str | None:
-    """Prepare for `lint` (project and tools), `bench` (uWSGI, too) or `test` (Prometheus and Alertmanager, too).
+    """Prepare for `lint` (project and tools), `bench` (uWSGI, too) or `test` (Prometheus and a browser, too).
 
     Returns what is missing.
     """
@@ -21,6 +21,7 @@ def main(argv: list[str]) -> str | None:
         if argv != ["lint"]:
             environments.uwsgi_for_tests()
         if argv == ["test"]:
+            chromium.find()
             debian.ensure(project.path / "bin")
     except (SetupError, CommandError) as error:
         return f"\nmake {argv[0]}: {error}"

@@ -50,7 +50,8 @@ export class Residency {
         }
         if (worker.last_cpu === cpu) {
           context.fillStyle = colour("hot");
-          context.fillRect(x + wide / 2 - 2, y + (tall - hair) / 2 - 2, 4, 4);
+          const size = Math.max(3, Math.min(8, tall - 5));
+          context.fillRect(x + (wide - hair - size) / 2, y + (tall - hair - size) / 2, size, size);
         }
       });
     });
@@ -81,7 +82,7 @@ function masks(workers, host) {
   const shared = host?.sharing_one_cpu ? ` ${host.sharing_one_cpu} workers share one CPU with another.` : "";
   const widths = [...new Set(known.map((it) => it.affinity.length))].sort((a, b) => a - b);
   const each = widths.length === 1 ? widths[0] : `${widths[0]} to ${widths.at(-1)}`;
-  return `Shaded: the CPUs a worker may run on (${each} each); darker: where it spent its CPU time; dot: where it ran last.${shared}`;
+  return `Shaded: the CPUs a worker may run on (${each} each); darker: where it spent its CPU time; square: where it ran last.${shared}`;
 }
 
 const reasons = (unknown) =>

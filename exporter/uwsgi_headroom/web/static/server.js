@@ -175,10 +175,10 @@ function ofServer() {
     timelines.queues(),
     { node: occupancy, now: (it) => levels.show(it.occupancy ? it.occupancy.shares.map((share, at) => level(it.occupancy, share, at)) : []) },
     workers.overTime(),
-    workers.table(),
     sockets(),
     { node: panel("Worker × CPU", "which CPUs workers may use, and use", residency.node), now: (it) => residency.show(it) },
     { node: watched, now: (it) => watch(it, sampling, unknown) },
+    workers.table(),
   ];
 }
 
@@ -194,7 +194,8 @@ function watch({ sampling: it, unknown }, sentence, list) {
       `history of ${format.duration(it.history_seconds)}; ${format.duration(it.gap_seconds)} without samples; ` +
       `${many(it.reloads, "reload")} seen.`,
   );
-  const told = unknown.map((each) => `${each.what}${each.socket ? ` of ${each.socket}` : ""}: ${each.why}`);
+  const elsewhere = unknown.filter((each) => each.what !== "residency"); // that is told in its own panel
+  const told = elsewhere.map((each) => `${each.what}${each.socket ? ` of ${each.socket}` : ""}: ${each.why}`);
   if (list.dataset.told === told.join()) return;
   list.dataset.told = told.join();
   list.replaceChildren(...told.map((text) => el("li", {}, `Not known: ${text}.`)));
