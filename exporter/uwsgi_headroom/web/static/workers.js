@@ -30,7 +30,7 @@ export function sideBySide() {
       const hot = hottest(document);
       const items = (value) => workers.map((it) => item(it, value(it), it.worker_id === hot));
       const even = balance?.even_share ?? null;
-      const chance = even !== null && balance.noise_floor ? even * (balance.noise_floor - 1) : null;
+      const chance = even !== null && balance.noise_floor > 1 ? even * (balance.noise_floor - 1) : null;
       const band = chance === null ? null : [Math.max(0, even - chance), even + chance];
       share.show(items((it) => it.share), even, `even ${format.percent(even)}`, fair(even, band), band);
       const calm = balance?.calm_response_time ?? null;
