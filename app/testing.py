@@ -12,7 +12,7 @@ EXTRAS = "dashboards,demo,lint,test"
 
 
 def main(argv: list[str]) -> str | None:
-    """Prepare for `lint` (project and tools), `bench` (uWSGI, too) or `test` (Prometheus and a browser, too).
+    """Prepare for `lint` (project and tools), `bench` (uWSGI, too), `bench-page` (a browser, too) or `test` (all).
 
     Returns what is missing.
     """
@@ -20,8 +20,9 @@ def main(argv: list[str]) -> str | None:
         project = environments.project(EXTRAS)
         if argv != ["lint"]:
             environments.uwsgi_for_tests()
-        if argv == ["test"]:
+        if argv in (["test"], ["bench-page"]):
             chromium.find()
+        if argv == ["test"]:
             debian.ensure(project.path / "bin")
     except (SetupError, CommandError) as error:
         return f"\nmake {argv[0]}: {error}"

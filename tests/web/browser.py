@@ -25,11 +25,14 @@ ARGUMENTS = (
 # Violations of the page's policy, and the documents it hears, for tests to compare with what it shows.
 _WATCH = """
 document.addEventListener("securitypolicyviolation", (it) => console.error(`policy: ${it.violatedDirective}`));
-globalThis.heard = null;
+globalThis.heard = globalThis.heardAt = null; // the newest document; when the first came
 globalThis.EventSource = class extends EventSource {
   constructor(url) {
     super(url);
-    this.addEventListener("message", (it) => (globalThis.heard = it.data));
+    this.addEventListener("message", (it) => {
+      heard = it.data;
+      heardAt ??= performance.now();
+    });
   }
 };
 """
