@@ -238,6 +238,19 @@ def test_several_servers(chromium: Browser) -> None:
         assert shown.problems == []
 
 
+def test_what_is_not_known(chromium: Browser) -> None:
+    """Without figures there is no verdict and no all-clear; what is missing has its reason, in its place."""
+    with serving(replayed("no_cores")) as port, tab(chromium, port) as shown:
+        shown.open("/")
+        assert shown.text(".factor") == "?"
+        assert "UNKNOWN" in shown.text(".state")
+        assert "Not known" in shown.text(".findings")
+        assert "not known: it is not proven" in shown.text("table[aria-label=Sockets]")
+        assert "stats-no-cores" in shown.text(".unknown")
+        assert {shown.text(f"[data-figure={it}]") for it in ("throughput", "observed", "busy", "full")} == {"\u2013"}
+        assert shown.problems == []
+
+
 def test_a_server_that_is_not_there(chromium: Browser) -> None:
     """An old address says that the server is gone, and where the others are."""
     with serving(replayed("minified")) as port, tab(chromium, port) as shown:

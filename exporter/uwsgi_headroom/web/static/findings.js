@@ -10,15 +10,17 @@ export class Findings {
     this.node = el("ol", { class: "findings" });
   }
 
-  show(findings) {
-    const all = JSON.stringify(findings);
+  show({ findings, window }) {
+    const all = JSON.stringify([findings, window === null]);
     if (all === this.#shown) return;
     this.#shown = all;
-    this.node.replaceChildren(...(findings.length ? findings.map(one) : [el("li", { class: "none" }, NOTHING)]));
+    const none = window ? el("li", { class: "none" }, NOTHING) : el("li", { class: "none early" }, TOO_EARLY);
+    this.node.replaceChildren(...(findings.length ? findings.map(one) : [none]));
   }
 }
 
 const NOTHING = "Nothing to change: no finding at today's load.";
+const TOO_EARLY = "Not known: there are no figures to judge by.";
 
 function one(it) {
   const [sign, word] = STATUS[it.severity];

@@ -166,7 +166,7 @@ function ofServer() {
   const unknown = el("ul", { class: "unknown" });
   const watched = panel("How it is watched", "and what is not known", sampling, unknown);
   return [
-    { node: found, now: (it) => findings.show(it.findings) },
+    { node: found, now: (it) => findings.show(it) },
     workers.sideBySide(),
     timelines.concurrency(),
     timelines.headroom(),

@@ -13,8 +13,8 @@ export function sockets() {
 }
 
 const COLUMNS = [
-  { head: "Socket", left: true, value: (it) => it.name, text: (it) => it.name },
-  { head: "Waiting", title: "now, of as many as fit", value: (it) => it.queue, text: (it) => waiting(it) },
+  { head: "Socket", left: true, wraps: true, value: (it) => it.name, text: (it) => it.name },
+  { head: "Waiting", wraps: true, title: "now, of as many as fit", value: (it) => it.queue, text: (it) => waiting(it) },
   { head: "Mean", title: "over the window", value: (it) => it.mean_queue, text: (it) => format.mean(it.mean_queue) },
   { head: "Wait", title: "mean, where there is one socket", value: (it) => it.queue_wait, text: (it) => format.duration(it.queue_wait) },
 ];

@@ -10,7 +10,7 @@ export class Table {
   #down;
 
   /**
-   * columns: {head, value, text, title, left}: what a row is sorted by, and how it reads; `node` makes what stands in
+   * columns: {head, value, text, title, left, wraps}: what a row is sorted by, and how it reads; `node` makes what stands in
    * the cell, where that is more than text. key: what tells rows apart; flag: the class of a row.
    */
   constructor(name, columns, { key, flag = () => null, by = 0, down = false }) {
@@ -21,7 +21,7 @@ export class Table {
     this.#down = down;
     this.heads = columns.map((it, at) => {
       const button = el("button", { type: "button", title: it.title ?? null, click: () => this.#sort(at) }, it.head);
-      return el("th", { scope: "col", class: it.left ? "left" : null }, button);
+      return el("th", { scope: "col", class: classes(it) }, button);
     });
     this.body = el("tbody");
     const table = el("table", { "aria-label": name }, el("thead", {}, el("tr", {}, ...this.heads)), this.body);
@@ -45,7 +45,7 @@ export class Table {
     const key = this.key(item);
     let row = this.#rows.get(key);
     if (!row) {
-      row = el("tr", {}, ...this.#columns.map((it) => el("td", { class: it.left ? "left" : null })));
+      row = el("tr", {}, ...this.#columns.map((it) => el("td", { class: classes(it), "data-head": it.head })));
       this.#columns.forEach((it, at) => it.node && row.cells[at].append(it.node(item)));
       this.#rows.set(key, row);
     }
@@ -79,6 +79,8 @@ export class Table {
     );
   }
 }
+
+const classes = (it) => [it.left && "left", it.wraps && "wraps"].filter(Boolean).join(" ") || null;
 
 /** What is not known comes first, and so last where the largest come first. */
 function compare(a, b) {
