@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test lint bench bench-accuracy bench-cost clean
+.PHONY: help demo test lint bench bench-accuracy bench-cost bench-page clean
 .DEFAULT_GOAL := help
 
 help:  ## print this list
@@ -34,6 +34,10 @@ bench-accuracy:  ## measure the figures against the truth, for 20 minutes (ARGS=
 bench-cost:  ## measure what the exporter costs uWSGI, the machine and the application, for 12 minutes
 	@$(PYTHON) -m app.testing bench
 	@.venv/bin/python -m tests.bench.cost $(ARGS)
+
+bench-page:  ## measure what the page costs: bytes, paint, drawing, the exporter's CPU, for 4 minutes
+	@$(PYTHON) -m app.testing bench-page
+	@.venv/bin/python -m tests.bench.page
 
 clean:  ## remove the environments and everything generated
 	rm -rf .venv .venv-uwsgi .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist exporter/*.egg-info

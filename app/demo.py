@@ -54,8 +54,9 @@ def show(port: int, uwsgi: Path, exporter: Path, watching: Watchers, directory: 
     demo = programs(port, app_port, uwsgi, exporter, directory)
     with running([*watching.programs, *demo], directory, cwd=ROOT) as check:
         print(
-            f"\n  exporter     http://{address(port)}/ and http://{address(port)}/metrics"
+            f"\n  live page    http://{address(port)}/"
             f"\n  terminal     {terminal(exporter)} top http://{address(port)}/"
+            f"\n  metrics      http://{address(port)}/metrics"
             f"\n  application  http://{address(app_port)}/"
             f"{watching.addresses()}"
             "\n  Ctrl-C ends everything. Below: each worker's share of the requests, mean requests in service,"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from app import debian, environments
+from app import chromium, debian, environments
 from app.commands import CommandError
 from app.environments import SetupError
 
@@ -12,7 +12,7 @@ EXTRAS = "dashboards,demo,lint,test"
 
 
 def main(argv: list[str]) -> str | None:
-    """Prepare for `lint` (project and tools), `bench` (uWSGI, too) or `test` (Prometheus and Alertmanager, too).
+    """Prepare for `lint` (project and tools), `bench` (uWSGI, too), `bench-page` (a browser, too) or `test` (all).
 
     Returns what is missing.
     """
@@ -20,6 +20,8 @@ def main(argv: list[str]) -> str | None:
         project = environments.project(EXTRAS)
         if argv != ["lint"]:
             environments.uwsgi_for_tests()
+        if argv in (["test"], ["bench-page"]):
+            chromium.find()
         if argv == ["test"]:
             debian.ensure(project.path / "bin")
     except (SetupError, CommandError) as error:

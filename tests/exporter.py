@@ -46,9 +46,9 @@ class Exporter:
 
 
 @contextlib.contextmanager
-def exporter(*arguments: str) -> Iterator[Exporter]:
-    """Run the exporter with these arguments until the block ends."""
-    port = free_port()
+def exporter(*arguments: str, port: int = 0) -> Iterator[Exporter]:
+    """Run the exporter with these arguments until the block ends, on a port or any."""
+    port = port or free_port()
     with tempfile.TemporaryDirectory(prefix="exporter-") as folder:
         log = Path(folder) / "log"
         with log.open("wb") as stderr:

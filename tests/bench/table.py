@@ -24,7 +24,7 @@ BEGIN, END = "<!-- bench:scrape -->", "<!-- /bench:scrape -->"
 
 def report(results: Sequence[Result], scrapes: int) -> str:
     """The whole text between the markers."""
-    return "\n\n".join([_measured(results), _targets(results), _notes(scrapes), _machine()])
+    return "\n\n".join([_measured(results), _targets(results), _notes(scrapes), machine()])
 
 
 def write(path: Path, text: str) -> None:
@@ -90,7 +90,7 @@ def _notes(scrapes: int) -> str:
     )
 
 
-def _machine() -> str:
+def machine() -> str:
     version = subprocess.run([real.uwsgi_binary(), "--version"], capture_output=True, text=True, check=True).stdout
     return (
         f"Machine: {os.cpu_count()} CPUs, {platform.system()} {platform.release()}, {platform.python_implementation()} "

@@ -51,7 +51,7 @@ def verdict(watch: Watch, now: float, seen: Figures | None, judged: Sequence[Fin
 
 def _trouble(watch: Watch, now: float) -> str | None:
     if failure := error(watch):
-        return f"It cannot be read: {failure.message}."
+        return f"It cannot be read: {failure.message}{'' if failure.message.endswith('?') else '.'}"
     if watch.reading is None:
         return "It is being read for the first time."
     if state(watch, now) == "stale":

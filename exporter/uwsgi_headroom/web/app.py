@@ -7,13 +7,13 @@ import gzip
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from uwsgi_headroom.fleet import Fleet
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.text import OPENMETRICS, TEXT, render
-from uwsgi_headroom.web import api, page, runbooks
+from uwsgi_headroom.web import api, pages, runbooks
 from uwsgi_headroom.web.accept import accepts_gzip, accepts_openmetrics
 from uwsgi_headroom.web.histories import GZIP_LEVEL
 from uwsgi_headroom.web.streams import Streams
@@ -35,20 +35,15 @@ def application(fleet: Fleet, streams: Streams | None = None) -> Starlette:
             headers["Content-Encoding"] = "gzip"
         return Response(body, headers=headers)
 
-    async def index(_request: Request) -> Response:
-        html = page.render(await fleet.look(timeout=SCRAPE_TIMEOUT_SECONDS))
-        # A socket's name may hold bytes that are no UTF-8.
-        return HTMLResponse(html.encode("utf-8", "replace"), headers=page.HEADERS)
-
     async def alive(_request: Request) -> Response:
         return PlainTextResponse("uwsgi-headroom is up\n")
 
     return Starlette(
         routes=[
             Route("/metrics", metrics),
-            Route("/", index),
             Route("/-/healthy", alive),
             Route("/-/ready", alive),
+            *pages.routes(fleet),
             *api.routes(fleet, streams or Streams()),
             *runbooks.ROUTES,
         ]

@@ -1,97 +1,86 @@
-"""The page at `/`: which servers, in what state, and what is not known and why."""
+"""The HTML of the page: what a browser starts from. `static/` does the rest; without scripts there is a short summary.
+
+`/` lists the servers, or shows the only one; `/servers/<name>` is the page of one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from urllib.parse import quote
 
 from uwsgi_headroom import __version__
-from uwsgi_headroom.analysis.littles_law import total
-from uwsgi_headroom.errors import ReadError
-from uwsgi_headroom.metrics.subject import Subject, scrape
-from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.stats.others import EmperorSnapshot, RouterSnapshot
-from uwsgi_headroom.stats.server import Snapshot
+from uwsgi_headroom.api.documents import Server
+from uwsgi_headroom.web import assets
 
 HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
 
-_STYLE = """
-:root { color-scheme: light dark; --line: #8884; --up: #1a7f37; --down: #cf222e }
-@media (prefers-color-scheme: dark) { :root { --up: #3fb950; --down: #ff7b72 } }
-body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 64rem; padding: 0 1rem }
-table { border-collapse: collapse; width: 100% }
-th, td { border-bottom: 1px solid var(--line); padding: .5rem .75rem .5rem 0; text-align: left; vertical-align: top }
-td ul { margin: 0; padding: 0; list-style: none }
-.up, .down { font-weight: 600; white-space: nowrap } .up { color: var(--up) } .down { color: var(--down) }
-code { font-size: .9em; overflow-wrap: anywhere } .dim { opacity: .75 }
-@media (max-width: 40rem) {
-  thead { display: none }
-  tr, td { display: block; border: 0; padding: .1rem 0 }
-  tr { border-bottom: 1px solid var(--line); padding: .5rem 0 }
-}
-"""
+_UPLOT = "vendor/uplot/uPlot.iife.min.js"
+_STYLES = ("vendor/uplot/uPlot.min.css", "page.css")
 
 
-def render(subjects: Sequence[Subject]) -> str:
-    """The whole page."""
-    rows = "".join(_row(subject) for subject in subjects)
-    down = sum(isinstance(subject.outcome, ReadError) for subject in subjects)
-    state = f"{len(subjects)} server{'s' if len(subjects) != 1 else ''}, {down} that cannot be read"
-    table = f"<table><thead><tr><th>Server<th>State<th>What is there<th>Notes</tr></thead><tbody>{rows}</tbody></table>"
-    empty = "<p>No server yet: the globs of the configuration match no socket.</p>"
-    return f"""<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>uwsgi-headroom</title><style>{_STYLE}</style>
-<h1>uwsgi-headroom</h1>
-<p>Version {__version__}. {state}.
-<a href="/metrics">Metrics</a> · <a href="/-/healthy">healthy</a> · <a href="/-/ready">ready</a></p>
-{table if subjects else empty}
-</html>
-"""
+def path(name: str) -> str:
+    """Where the page of a server is; a name may be a path itself."""
+    return f"/servers/{quote(name, safe='')}"
 
 
-def _row(subject: Subject) -> str:
-    if isinstance(subject.outcome, ReadError):
-        state, what, notes = '<span class="down">✗ down</span>', "", [str(subject.outcome)]
-    else:
-        state, what, notes = '<span class="up">✓ up</span>', _what(subject.outcome), _notes(subject)
-    items = "".join(f"<li>{escape(note)}" for note in notes)
+def render(servers: Sequence[Server], count: int, *, alone: bool) -> str:
+    """The page of these servers; `alone`: of the one server that it is, of `count` there are."""
+    shown = servers[0] if alone else None
+    title = f"{escape(shown.name)} · uwsgi-headroom" if shown else "uwsgi-headroom"
+    told = f' data-path="{escape(shown.path)}" data-page="{escape(path(shown.name))}"' if shown else ""
     return (
-        f'<tr><td><b>{escape(subject.name)}</b><br><code class="dim">{escape(subject.address)}</code>'
-        f"<td>{state}<td>{escape(what)}<td><ul>{items}</ul></tr>"
+        _head(title, [assets.url(name) for name in assets.modules()])
+        + f'<body data-servers="{count}" data-version="{__version__}"{told}>'
+        + f"<noscript><main>{_summary(servers)}</main></noscript></body></html>\n"
     )
 
 
-def _what(reading: Reading) -> str:
-    snapshot = reading.snapshot
-    match snapshot:
-        case Snapshot():
-            threads = total([worker.threads for worker in snapshot.workers])
-            busy = total([reading.busy_threads(worker) for worker in snapshot.workers])
-            of = f", {busy} of {threads} threads busy" if threads is not None else ""
-            return f"uWSGI {snapshot.version}: {len(snapshot.workers)} workers{of}"
-        case EmperorSnapshot():
-            return f"uWSGI {snapshot.version} emperor: {len(snapshot.vassals)} vassals"
-        case RouterSnapshot():
-            return f"uWSGI {snapshot.version} router: {snapshot.active_sessions} active sessions"
+def missing(name: str) -> str:
+    """There is no such server."""
+    sentence = f'There is no server <b>{escape(name)}</b> now. <a href="/">Those there are</a>.'
+    return f"{_head('uwsgi-headroom', [])}<body><main><h1>uwsgi-headroom</h1><p>{sentence}</p></main></body></html>\n"
 
 
-def _notes(subject: Subject) -> list[str]:
-    """What is not known, and why."""
-    notes: list[str] = []
-    for server in scrape([subject]).servers:
-        if server.reading.host.off:
-            notes.append(f"No process facts: {server.reading.host.off}")
-        notes += [
-            f"The queue of {name} cannot be measured: {backlog.reason}"
-            for name, backlog in server.reading.listen_queues().items()
-            if backlog.queue is None
-        ]
-        if total([worker.threads for worker in server.snapshot.workers]) is None:
-            notes.append("No threads: uWSGI runs with stats-no-cores, so busy threads and capacity are unknown")
-    return notes
+def _head(title: str, scripts: Sequence[str]) -> str:
+    styles = "".join(f'<link rel="stylesheet" href="{assets.url(name)}">' for name in _STYLES)
+    told = "".join(f'<link rel="modulepreload" href="{url}">' for url in scripts)
+    run = f'<script defer src="{assets.url(_UPLOT)}"></script>' if scripts else ""
+    run += f'<script type="module" src="{assets.url("main.js")}"></script>' if scripts else ""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f'<title>{title}</title><link rel="icon" href="{assets.url("icon.svg")}">{styles}{told}{run}</head>\n'
+    )
+
+
+def _summary(servers: Sequence[Server]) -> str:
+    """For browsers that run no scripts: which servers, how they are, and what is not known and why."""
+    rows = "".join(_row(it) for it in servers)
+    unread = sum(it.state == "down" for it in servers)
+    state = f"{len(servers)} server{'s' if len(servers) != 1 else ''}, {unread} that cannot be read"
+    table = f"<table><thead><tr><th>Server<th>State<th>Verdict<th>Not known</tr></thead><tbody>{rows}</tbody></table>"
+    empty = "<p>No server yet: the globs of the configuration match no socket.</p>"
+    return (
+        f"<h1>uwsgi-headroom</h1><p>Version {__version__}. {state}. Charts need JavaScript. "
+        f'<a href="/">All servers</a> · <a href="/metrics">Metrics</a></p>{table if servers else empty}'
+    )
+
+
+def _row(it: Server) -> str:
+    state = {"up": "✓ up", "stale": "… stale", "down": "✗ down"}[it.state]
+    unknown = "".join(
+        f"<li>{escape(u.what)}{f' of {escape(u.socket)}' if u.socket else ''}: {escape(u.why)}" for u in it.unknown
+    )
+    version = f"uWSGI {escape(it.version)} {it.kind}" if it.version else ""
+    return (
+        f'<tr><td><b><a href="{escape(path(it.name))}">{escape(it.name)}</a></b><br><code>{escape(it.address)}</code>'
+        f"<br>{version}<td>{state}, {it.status}<td>{escape(it.verdict)}<td><ul>{unknown}</ul></tr>"
+    )

@@ -1,0 +1,88 @@
+// One column for each worker, the same place in every row of them, so that the hot one stands out in all.
+
+import { NOT_KNOWN } from "./format.js";
+import { colour } from "./palette.js";
+import { Surface } from "./surface.js";
+
+const LEFT = 58; // `1,000 ms`
+const RIGHT = 8;
+const TOP = 18;
+const BOTTOM = 18;
+const WIDEST = 64;
+
+/** A row of columns. format: of its figures; top: the least that the scale reaches. */
+export class Columns {
+  #format;
+  #top;
+  #shown = { items: [], line: null, band: null };
+
+  constructor(name, { format, top = 0, height = 128 }) {
+    this.#format = format;
+    this.#top = top;
+    this.surface = new Surface(name, height, (context, width, tall) => this.#paint(context, width, tall));
+    this.node = this.surface.node;
+  }
+
+  /** items: {label, value, hot, dim}; line: {value, text}, drawn across; band: [from, to], shaded. */
+  show(items, line = null, band = null) {
+    this.#shown = { items, line, band };
+    const told = items.filter((it) => it.value !== null).map((it) => `${it.label} ${this.#format(it.value)}`);
+    this.surface.describe(told.length ? told.join(", ") + (line ? `; ${line.text}` : "") : "nothing known");
+    this.surface.draw();
+  }
+
+  #paint(context, width, height) {
+    const { items, line, band } = this.#shown;
+    const values = items.map((it) => it.value ?? 0);
+    const top = Math.max(this.#top, line?.value ?? 0, band?.[1] ?? 0, ...values) || 1;
+    const floor = height - BOTTOM;
+    const y = (value) => floor - ((floor - TOP) * Math.min(value, top)) / top;
+    const slot = (width - LEFT - RIGHT) / Math.max(1, items.length);
+    const wide = Math.max(1, Math.min(WIDEST, slot * 0.72));
+
+    if (band) {
+      context.fillStyle = colour("band");
+      context.fillRect(LEFT, y(band[1]), width - LEFT - RIGHT, y(band[0]) - y(band[1]));
+    }
+    context.strokeStyle = colour("line");
+    context.strokeRect(LEFT - 0.5, floor + 0.5, width - LEFT - RIGHT, 0);
+    context.fillStyle = colour("dim");
+    context.textAlign = "right";
+    context.fillText(this.#format(top), LEFT - 6, TOP + 4);
+    context.fillText("0", LEFT - 6, floor + 2);
+
+    context.textAlign = "center";
+    const texts = items.map((it) => this.#format(it.value));
+    const room = slot > Math.max(0, ...texts.map((it) => context.measureText(it).width)) + 4;
+    const every = Math.ceil(22 / slot);
+    items.forEach((it, place) => {
+      const middle = LEFT + slot * (place + 0.5);
+      context.fillStyle = colour(it.hot ? "hot" : it.dim ? "off" : "accent");
+      if (it.value !== null) context.fillRect(middle - wide / 2, y(it.value), wide, floor - y(it.value));
+      context.fillStyle = colour(it.hot ? "ink" : "dim");
+      if (place % every === 0 || it.hot) {
+        context.fillText(it.hot ? `▲${it.label}` : it.label, middle, height - 4);
+      }
+    });
+
+    if (line && line.value !== null) {
+      context.strokeStyle = colour("ink");
+      context.setLineDash([4, 3]);
+      context.beginPath();
+      context.moveTo(LEFT, y(line.value));
+      context.lineTo(width - RIGHT, y(line.value));
+      context.stroke();
+      context.setLineDash([]);
+    }
+    context.strokeStyle = colour("panel"); // around figures, so that they are read on a line, too
+    context.lineWidth = 4;
+    items.forEach((it, place) => {
+      if (!room && !it.hot) return;
+      const at = [it.value === null ? NOT_KNOWN : texts[place], LEFT + slot * (place + 0.5), y(it.value ?? 0) - 5];
+      context.fillStyle = colour(it.hot ? "ink" : "dim");
+      context.strokeText(...at);
+      context.fillText(...at);
+    });
+    context.lineWidth = 1;
+  }
+}

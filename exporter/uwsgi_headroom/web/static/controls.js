@@ -1,0 +1,46 @@
+// What a reader can choose: how far back, over which window, to hold still, to take a copy along.
+
+import { el } from "./dom.js";
+import * as format from "./format.js";
+
+/** One of several: {name, value}, as radio buttons, so that arrow keys work. */
+export function choice(legend, options, chosen, change) {
+  const inputs = options.map((it) => {
+    const id = `${legend}-${it.value}`.replace(/\W+/g, "-");
+    const input = el("input", { type: "radio", name: legend, id, value: it.value, change: () => change(it) });
+    input.checked = it.value === chosen;
+    return [input, el("label", { for: id }, it.name)];
+  });
+  return el("fieldset", { class: "choice" }, el("legend", {}, legend), ...inputs.flat());
+}
+
+/** The windows that a server's document names. */
+export const windowsOf = (document) =>
+  document.windows.map((it) => ({ value: it.asked, name: format.duration(it.asked) }));
+
+/** A button that is on or off. */
+export function toggle(off, on, change) {
+  const button = el("button", {
+    type: "button",
+    "aria-pressed": "false",
+    click: () => {
+      const pressed = button.getAttribute("aria-pressed") !== "true";
+      button.setAttribute("aria-pressed", String(pressed));
+      button.textContent = pressed ? on : off;
+      change(pressed);
+    },
+  }, off);
+  return button;
+}
+
+/** A button that says for a moment what came of it. */
+export function action(name, act) {
+  const button = el("button", {
+    type: "button",
+    click: async () => {
+      button.textContent = await act();
+      setTimeout(() => (button.textContent = name), 2000);
+    },
+  }, name);
+  return button;
+}

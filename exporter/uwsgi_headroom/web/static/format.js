@@ -1,0 +1,54 @@
+// Figures as text, with their units. What is not known is a dash, never 0.
+
+export const NOT_KNOWN = "–";
+
+const when = (known, text) => (value) => (value === null || value === undefined || Number.isNaN(value) ? known : text(value));
+
+/** A figure to three digits, more where the whole part has more. */
+function digits(value) {
+  const size = Math.abs(value);
+  return value.toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : size >= 0.9995 ? 2 : size === 0 ? 0 : 3);
+}
+
+/** How many times today's load. */
+export const factor = when("?", (value) => `${value < 99.95 ? value.toFixed(1) : Math.round(value)}×`);
+
+/** Seconds. */
+export const duration = when(NOT_KNOWN, (seconds) => {
+  if (seconds < 0.0000005) return "0 s";
+  if (seconds < 0.01) return `${(seconds * 1000).toFixed(1)} ms`;
+  if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
+  if (seconds < 119.5) return `${Math.round(seconds)} s`;
+  if (seconds < 7170) return `${Math.round(seconds / 60)} min`;
+  if (seconds < 172800) return `${(seconds / 3600).toFixed(1)} h`;
+  return `${Math.round(seconds / 86400)} d`;
+});
+
+/** A part of a whole. */
+export const percent = when(NOT_KNOWN, (part) => `${(part * 100).toFixed(part !== 0 && part < 0.0995 ? 1 : 0)} %`);
+
+/** How many there are on average. */
+export const mean = when(NOT_KNOWN, (value) => (value < 99.95 ? value.toFixed(1) : String(Math.round(value))));
+
+/** How many there are. */
+export const count = when(NOT_KNOWN, (value) => Math.round(value).toLocaleString("en-US"));
+
+/** So many a second. */
+export const rate = when(NOT_KNOWN, (value) => `${digits(value)}/s`);
+
+/** A load, 1 is all that can be. */
+export const load = when(NOT_KNOWN, (value) => value.toFixed(2));
+
+export const bytes = when(NOT_KNOWN, (size) => {
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let at = 0;
+  for (; size >= 999.5 && at < 4; at += 1) size /= 1000;
+  return `${at && size < 9.95 ? size.toFixed(1) : Math.round(size)} ${units[at]}`;
+});
+
+/** An instant in epoch seconds, as the time of day where the reader is. */
+export const clock = (time) => new Date(time * 1000).toLocaleTimeString("en-GB");
+
+/** An instant in epoch seconds that means the same to everybody. */
+export const utc = (time) => `${new Date(time * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;

@@ -1,0 +1,107 @@
+// The last hour in columns, kept up to date: fetched whole once, then what is new of it, also after a gap.
+
+export const RANGES = [
+  { seconds: 300, points: 150, name: "5 m" },
+  { seconds: 900, points: 180, name: "15 m" },
+  { seconds: 3600, points: 240, name: "1 h" },
+];
+
+/** The shortest range that shows all there is. */
+export const rangeFor = (seconds) => RANGES.find((it) => it.seconds >= seconds) ?? RANGES.at(-1);
+
+export class History {
+  #path;
+  #turn = null;
+
+  constructor(path) {
+    this.#path = path;
+    this.range = RANGES.at(-1);
+    this.step = 0;
+    this.columns = new Map([["time", []]]);
+  }
+
+  get time() {
+    return this.columns.get("time");
+  }
+
+  /** One column, by the path of its name: `concurrency.observed`, `workers.3.share`; null where there is none. */
+  column(name) {
+    return this.columns.get(name) ?? null;
+  }
+
+  /** Its newest value, null if it has none. */
+  newest(name) {
+    return this.column(name)?.at(-1) ?? null;
+  }
+
+  /** Show another range: everything anew. */
+  async load(range) {
+    this.range = range;
+    this.step = range.seconds / range.points;
+    return this.#ask(range.seconds, (fetched) => {
+      this.columns = fetched;
+    });
+  }
+
+  /** Whether there is something new at this instant (epoch seconds), which then is fetched. */
+  async follow(now) {
+    if (this.#turn || !this.step) return false;
+    const last = this.time.at(-1) ?? now - this.range.seconds;
+    if (now - last < this.step + 0.5) return false;
+    const slices = Math.min(this.range.points, Math.max(2, Math.ceil((now - last) / this.step) + 1));
+    return this.#ask(slices * this.step, (fetched) => this.#append(fetched));
+  }
+
+  async #ask(seconds, use) {
+    const range = this.range;
+    const address = `${this.#path}/history?seconds=${seconds}&points=${seconds / this.step}`;
+    const mine = (this.#turn = fetch(address, { signal: AbortSignal.timeout(10000) }));
+    try {
+      const answer = await mine;
+      const document = answer.ok ? await answer.json() : null;
+      if (this.range !== range || !document) return false; // another range was chosen meanwhile
+      const before = this.time.at(-1);
+      use(flatten(document));
+      return before !== this.time.at(-1);
+    } catch {
+      return false; // the next document tries again
+    } finally {
+      if (this.#turn === mine) this.#turn = null;
+    }
+  }
+
+  #append(fetched) {
+    const times = fetched.get("time");
+    const last = this.time.at(-1) ?? -Infinity;
+    const first = times.findIndex((time) => time > last + this.step / 2);
+    if (first < 0) return;
+    // A line is broken where nothing was seen, and not drawn straight across.
+    const gap = times[first] - last > 1.5 * this.step && Number.isFinite(last) ? [null] : [];
+    const known = this.time.length;
+    const until = times.at(-1);
+    for (const name of new Set([...this.columns.keys(), ...fetched.keys()])) {
+      const column = this.columns.get(name) ?? new Array(known).fill(null);
+      const more = fetched.get(name) ?? new Array(times.length).fill(null);
+      const breach = name === "time" ? gap.map(() => last + this.step) : gap;
+      column.push(...breach, ...more.slice(first));
+      this.columns.set(name, column);
+    }
+    const old = this.time.findIndex((time) => time > until - this.range.seconds);
+    if (old > 0) for (const column of this.columns.values()) column.splice(0, old);
+  }
+}
+
+/** A history document as a map of columns, each as long as that of `time`. */
+function flatten(document) {
+  const columns = new Map([["time", document.time]]);
+  const take = (prefix, part) => {
+    for (const [name, column] of Object.entries(part)) if (Array.isArray(column)) columns.set(prefix + name, column);
+  };
+  take("", { throughput: document.throughput, response_time: document.response_time, queue_wait: document.queue_wait });
+  take("concurrency.", document.concurrency);
+  take("threads.", document.threads);
+  take("headroom.", document.headroom);
+  for (const socket of document.sockets) take(`sockets.${socket.name}.`, socket);
+  for (const worker of document.workers) take(`workers.${worker.worker_id}.`, worker);
+  return columns;
+}

@@ -1,0 +1,12 @@
+// The colours of the style sheet, for what is drawn: they change with the reader's light or dark.
+
+const dark = matchMedia("(prefers-color-scheme: dark)");
+
+/** A colour by the name of its variable, without the dashes. */
+export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+/** Call when they change. */
+export const onColours = (changed) => dark.addEventListener("change", changed);
+
+/** Red, green and blue of a colour written as #rrggbb. */
+export const channels = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));

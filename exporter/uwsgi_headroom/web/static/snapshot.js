@@ -1,0 +1,59 @@
+// The page as text, for the incident channel.
+
+import * as format from "./format.js";
+import { outcome, short, shortness } from "./headline.js";
+import { el } from "./dom.js";
+import { LIMITS, STATUS } from "./words.js";
+
+/** What there is to say of a server. url: where this was seen; trouble: why it is not the present, if so. */
+export function text(document, url, trouble = null) {
+  const { flow, threads, window, sockets, findings } = document;
+  const [, word] = STATUS[document.status];
+  const lines = [`${document.name} (uWSGI${document.version ? ` ${document.version}` : ""}): ${word}`, document.verdict];
+  if (trouble) lines.push(`NOT CURRENT: ${trouble}`);
+  if (document.headroom?.factor) lines.push(`Headroom ${format.factor(document.headroom.factor)}, then ${LIMITS[document.headroom.first][1]} (${limits(document)})`);
+  if (flow) {
+    lines.push(
+      `Throughput ${format.rate(flow.throughput)} of ${format.duration(flow.response_time)} each; concurrency ${format.mean(flow.observed)} of ${format.count(threads?.available)} threads, ${format.count(threads?.busy)} busy now`,
+    );
+  }
+  for (const it of sockets) lines.push(queue(it));
+  if (window) lines.push(short(window) ? shortness(window) : `Figures over ${format.duration(window.seconds)}.`);
+  findings.forEach((it, at) => {
+    lines.push(`${at + 1}. ${it.severity.toUpperCase()}: ${it.title} ${it.evidence}`);
+    if (it.change) lines.push(`   -> ${it.change}`);
+  });
+  lines.push(`${format.utc(document.read_at ?? document.time)}  ${url}`);
+  return `${lines.join("\n")}\n`;
+}
+
+const limits = ({ headroom }) =>
+  Object.entries(headroom.by_limit)
+    .filter(([, value]) => value !== null)
+    .sort((a, b) => a[1] - b[1])
+    .map(([limit, value]) => `${LIMITS[limit][0]} ${format.factor(value)}`)
+    .join(", ");
+
+const queue = (it) =>
+  it.measurable
+    ? `Queue ${it.name}: ${format.count(it.queue)} waiting, ${format.mean(it.mean_queue)} on average, ${format.count(it.limit)} fit`
+    : `Queue ${it.name}: not measurable (${it.reason})`;
+
+/** Put it on the clipboard; where that cannot be, show it to be copied by hand. */
+export async function copy(snapshot) {
+  try {
+    await navigator.clipboard.writeText(snapshot);
+    return true;
+  } catch {
+    const area = el("textarea", { readonly: true, rows: 16, "aria-label": "Snapshot" });
+    area.value = snapshot;
+    const close = el("form", { method: "dialog" }, el("button", {}, "Close"));
+    const dialog = el("dialog", { close: () => dialog.remove() }, el("p", {}, "Copy this text:"), area, close);
+    document.body.append(dialog);
+    dialog.showModal();
+    area.select();
+    const copied = document.execCommand("copy"); // superseded, and all there is over plain HTTP
+    if (copied) dialog.close();
+    return copied;
+  }
+}

@@ -1,0 +1,73 @@
+// Documents as the exporter sends them, once a second. Connects again by itself, whatever happened in between.
+
+const AGAIN_MS = 2000; // between attempts
+const SILENT_MS = 3000; // without a document, the exporter counts as gone
+const HALF_OPEN_MS = 10000; // without a document, the connection does: a laptop woke up, an exporter was stopped
+
+export class Stream {
+  #url;
+  #heard;
+  #source = null;
+  #timer = 0;
+  #last = performance.now();
+  #opened = 0;
+
+  /** Listen at the url, with `heard` called for every document. It is given to `open` first, and to `move` later. */
+  constructor(heard) {
+    this.#heard = heard;
+    this.trouble = null;
+  }
+
+  /** Milliseconds since the last document. */
+  get silentFor() {
+    return performance.now() - this.#last;
+  }
+
+  /** Whether what was heard last is too old to be called the present. */
+  get lost() {
+    return this.silentFor > SILENT_MS;
+  }
+
+  /** Listen at an address, and at no other any more. */
+  open(url) {
+    this.close();
+    this.#url = url;
+    this.#opened = performance.now();
+    this.#source = new EventSource(url);
+    this.#source.onmessage = (event) => this.#take(JSON.parse(event.data));
+    this.#source.onerror = () => this.#fail();
+    this.#timer = setInterval(() => this.#look(), 1000);
+  }
+
+  close() {
+    this.#source?.close();
+    this.#source = null;
+    clearInterval(this.#timer);
+  }
+
+  #take(document) {
+    this.#last = performance.now();
+    this.trouble = null;
+    this.#heard(document);
+  }
+
+  #look() {
+    const waited = performance.now() - Math.max(this.#last, this.#opened);
+    if (waited > (this.#source ? HALF_OPEN_MS : AGAIN_MS)) this.open(this.#url);
+  }
+
+  // There are only so many streams, and some proxies let none through: then the document is asked for alone.
+  async #fail() {
+    this.#source?.close();
+    this.#source = null;
+    this.#opened = performance.now();
+    try {
+      const answer = await fetch(this.#url.replace("/events", ""), { signal: AbortSignal.timeout(AGAIN_MS) });
+      const document = await answer.json();
+      if (answer.ok) this.#take(document);
+      else this.trouble = document.error;
+    } catch {
+      this.trouble = null; // nobody answers, which `lost` says
+    }
+  }
+}

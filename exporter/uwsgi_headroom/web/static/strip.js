@@ -1,0 +1,103 @@
+// A row for each worker and a cell for each slice of time, the darker the more.
+
+import { clock } from "./format.js";
+import { el, say } from "./dom.js";
+import { channels, colour } from "./palette.js";
+import { Surface } from "./surface.js";
+
+const LEFT = 34;
+const BOTTOM = 18;
+const FULL = 0.985; // of the whole, and rounded: drawn apart
+
+export class Strip {
+  #history = null;
+  #rows = [];
+
+  /** format: of a cell's value, for the line below that tells of the cell under the pointer. */
+  constructor(name, format) {
+    this.format = format;
+    this.surface = new Surface(name, 60, (context, width, height) => this.#paint(context, width, height));
+    this.told = el("p", { class: "told" }, "\u00a0");
+    this.node = el("div", {}, this.surface.node, this.told);
+    this.surface.canvas.addEventListener("pointermove", (event) => this.#tell(event));
+    this.surface.canvas.addEventListener("pointerleave", () => say(this.told, "\u00a0"));
+  }
+
+  /** rows: {label, column, whole}: the name of a column of the history, and the value of it that is everything. */
+  show(history, rows) {
+    this.#history = history;
+    this.#rows = rows;
+    this.surface.resize(rows.length * this.#tall() + BOTTOM);
+    const now = rows.map((it) => `${it.label} ${this.format(history.newest(it.column))}`);
+    this.surface.describe(`the newest by worker: ${now.join(", ")}`);
+    this.surface.draw();
+  }
+
+  #tall() {
+    return Math.max(4, Math.min(20, Math.floor(320 / Math.max(1, this.#rows.length))));
+  }
+
+  #slots() {
+    return this.#history ? this.#history.range.points : 0;
+  }
+
+  // The place of a slice in the range, so that a gap is as wide as it was long.
+  #slot(time) {
+    return this.#slots() - 1 - Math.round((this.#history.time.at(-1) - time) / this.#history.step);
+  }
+
+  // Slices end at about even times: one begins where the one before ended, if that was not long ago.
+  #begin(at) {
+    const times = this.#history.time;
+    const before = times[at - 1];
+    const slot = this.#slot(times[at]);
+    return times[at] - before < 2 * this.#history.step ? Math.min(slot, this.#slot(before) + 1) : slot;
+  }
+
+  #paint(context, width, height) {
+    const slots = this.#slots();
+    if (!slots || !this.#rows.length) return;
+    const tall = this.#tall();
+    const cells = new ImageData(slots, this.#rows.length);
+    const [low, high, full] = ["cell-low", "cell-high", "hot"].map((name) => channels(colour(name)));
+    const times = this.#history.time;
+    this.#rows.forEach(({ column, whole }, row) => {
+      const values = this.#history.column(column) ?? [];
+      for (let at = 0; at < values.length; at += 1) {
+        if (values[at] === null || !(whole > 0)) continue;
+        const part = Math.min(1, values[at] / whole);
+        const shade = part >= FULL ? full : low.map((it, channel) => it + (high[channel] - it) * Math.sqrt(part));
+        for (let slot = this.#begin(at); slot <= this.#slot(times[at]); slot += 1) {
+          if (slot >= 0) cells.data.set([...shade, 255], 4 * (row * slots + slot));
+        }
+      }
+    });
+    const small = new OffscreenCanvas(slots, this.#rows.length);
+    small.getContext("2d").putImageData(cells, 0, 0);
+    context.imageSmoothingEnabled = false;
+    context.drawImage(small, LEFT, 0, width - LEFT, tall * this.#rows.length);
+
+    context.fillStyle = colour("panel"); // a hair between workers, where there is room for one
+    if (tall > 6) this.#rows.forEach((_, row) => context.fillRect(LEFT, (row + 1) * tall - 1, width - LEFT, 1));
+    context.fillStyle = colour("dim");
+    context.textAlign = "right";
+    const every = Math.ceil(14 / tall);
+    this.#rows.forEach(({ label }, row) => {
+      if (row % every === 0) context.fillText(label, LEFT - 6, (row + 0.5) * tall + 4);
+    });
+    const until = times.at(-1);
+    if (until === undefined) return;
+    context.fillText(clock(until), width, height - 4);
+    context.textAlign = "left";
+    context.fillText(clock(until - this.#history.range.seconds), LEFT, height - 4);
+  }
+
+  #tell(event) {
+    const { width } = this.surface.canvas.getBoundingClientRect();
+    const slot = Math.floor(((event.offsetX - LEFT) / (width - LEFT)) * this.#slots());
+    const row = this.#rows[Math.floor(event.offsetY / this.#tall())];
+    const at = row ? this.#history.time.findIndex((time, each) => this.#begin(each) <= slot && slot <= this.#slot(time)) : -1;
+    const value = at < 0 ? null : (this.#history.column(row.column)?.[at] ?? null);
+    say(this.told, at < 0 ? "\u00a0" : `worker ${row.label}, ${clock(this.#history.time[at])}: ${this.format(value)}`);
+  }
+}

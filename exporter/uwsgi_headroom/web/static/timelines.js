@@ -1,0 +1,65 @@
+// What is drawn over time, and of which columns of the history.
+
+import { Lines } from "./charts.js";
+import { panel } from "./dom.js";
+import * as format from "./format.js";
+import { LIMITS } from "./words.js";
+
+const LIMIT_COLOURS = { hottest_interpreter: "vermillion", interpreters: "purple", threads: "blue", cpu: "green" };
+const CYCLE = ["blue", "orange", "green", "purple", "sky", "vermillion"];
+
+/** Mean requests in service, against the threads there are for them. */
+export const concurrency = () =>
+  fixed("Concurrency", "mean requests in service, against threads", { format: format.mean }, [
+    { column: "concurrency.observed", name: "observed", colour: "blue" },
+    { column: "concurrency.littles_law", name: "by Little's law", colour: "orange", width: 1.5 },
+    { column: "threads.available", name: "threads available", colour: "green", width: 3, steps: true },
+    { column: "threads.configured", name: "configured", colour: "ink", width: 1.5, dash: true, steps: true },
+  ]);
+
+/** By how much load can grow, for each limit. */
+export const headroom = () =>
+  fixed(
+    "Headroom by limit",
+    "times the load of then until each limit; 1× is reached",
+    { format: format.factor, log: true },
+    Object.entries(LIMITS).map(([limit, [name]]) => ({
+      column: `headroom.${limit}`,
+      name,
+      colour: LIMIT_COLOURS[limit],
+      dash: limit === "interpreters" || limit === "cpu",
+    })),
+  );
+
+export const throughput = () =>
+  fixed("Throughput", "requests completed a second", { format: format.rate }, [
+    { column: "throughput", name: "completed", colour: "blue" },
+  ]);
+
+/** What a client waits: in the queue, then in service. */
+export const times = () =>
+  fixed("Response time", "mean of a request", { format: format.duration }, [
+    { column: "response_time", name: "in service", colour: "blue" },
+    { column: "queue_wait", name: "in the queue before", colour: "orange", dash: true },
+  ]);
+
+/** A line for each listen queue that can be measured. */
+export function queues() {
+  const chart = new Lines("Listen queues", [], { format: format.mean, least: 1 });
+  const lines = (sockets) =>
+    sockets.slice(0, CYCLE.length).map((it, at) => ({
+      column: `sockets.${it.name}.mean_queue`,
+      name: it.name,
+      colour: CYCLE[at],
+      dash: at > 2,
+    }));
+  return {
+    node: panel("Listen queues", "connections that wait to be accepted", chart.node),
+    past: (history, document) => chart.show(history, lines(document.sockets.filter((it) => it.measurable))),
+  };
+}
+
+function fixed(title, explanation, options, lines) {
+  const chart = new Lines(title, lines, options);
+  return { node: panel(title, explanation, chart.node), past: (history) => chart.show(history) };
+}

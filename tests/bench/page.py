@@ -1,0 +1,155 @@
+"""What the page costs: bytes, time until it is painted, time to draw, and CPU of the exporter while it is open.
+
+`python -m tests.bench.page`, about four minutes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+
+from playwright.sync_api import Browser
+
+from tests import real
+from tests.bench import load
+from tests.bench.exporters import cpu_seconds
+from tests.bench.table import machine
+from tests.exporter import Exporter, exporter
+from tests.web.browser import browser, tab
+from tests.web.serving import get
+from uwsgi_headroom.web import assets
+
+BROWSERS = 3
+ROUNDS = 4
+ROUND_SECONDS = 15.0
+PAINTS = 9
+STOPS = 5
+DRAWING_SECONDS = 20.0
+
+_PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0"
+_FIGURES = "document.querySelector('main[data-time]') !== null"
+
+
+def main() -> int:
+    """Print the table."""
+    began = os.getloadavg()[0]
+    rows = []
+    with browser() as running:
+        with _server(8, 8, 24) as observed:
+            rows += [_bytes(observed), *_paints(running, observed), _stale(running, observed), _cpu(running, observed)]
+        with _server(64, 16, 100) as observed:
+            rows += _frames(running, observed)
+    print("| what | measured | budget |\n|---|---|---|")
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+    print(f"\n{machine()} Load average {began:.1f} when it began.")
+    return 0
+
+
+@contextlib.contextmanager
+def _server(processes: int, threads: int, requests: int) -> Iterator[Exporter]:
+    """An exporter of a uWSGI of this shape with so many requests in flight."""
+    shape = ("--processes", str(processes), "--threads", str(threads))
+    with real.uwsgi(*shape) as server, load.in_flight(server, requests), exporter("--stats", server.stats) as observed:
+        yield observed
+
+
+def _bytes(observed: Exporter) -> tuple[str, str, str]:
+    """The page and all its files, as a browser gets them the first time."""
+    files = sum(len(it.packed) for it in assets.assets().values())
+    page = len(get(observed.port, "/")[2])
+    return "page and its files, compressed", f"{(files + page) / 1000:.0f} kB", "150 kB"
+
+
+def _paints(running: Browser, observed: Exporter) -> list[tuple[str, str, str]]:
+    """Time from the request until something is painted, and until there are figures, with an empty cache."""
+    painted, told = [], []
+    for _ in range(PAINTS):
+        with tab(running, observed.port) as shown:
+            shown.page.goto(f"http://127.0.0.1:{observed.port}/")
+            shown.until(_FIGURES)
+            told.append(shown.page.evaluate("heardAt"))
+            shown.until(_PAINTED)
+            painted.append(shown.page.evaluate(_PAINTED))
+    return [
+        (f"first paint, empty cache, median of {PAINTS}", _spread(painted, "ms"), "300 ms"),
+        ("figures on it", _spread(told, "ms"), ""),
+    ]
+
+
+def _stale(running: Browser, observed: Exporter) -> tuple[str, str, str]:
+    """Time from stopping the exporter until the page says that it is not current."""
+    took = []
+    with tab(running, observed.port) as shown:
+        shown.open("/")
+        for _ in range(STOPS):
+            shown.becomes("up")
+            observed.process.send_signal(signal.SIGSTOP)
+            began = time.monotonic()
+            shown.becomes("lost")
+            took.append(time.monotonic() - began)
+            observed.process.send_signal(signal.SIGCONT)
+    return f"exporter stopped until the page is stale, worst of {STOPS}", f"{max(took):.1f} s", "5 s"
+
+
+def _cpu(running: Browser, observed: Exporter) -> tuple[str, str, str]:
+    """CPU of the exporter with pages open less that without, in turns."""
+    more = []
+    for _ in range(ROUNDS):
+        alone = _used(observed)
+        with contextlib.ExitStack() as stack:
+            for _ in range(BROWSERS):
+                stack.enter_context(tab(running, observed.port)).open("/")
+            time.sleep(3)  # a history of its own is asked for by every page that opens
+            more.append(100 * (_used(observed) - alone))
+        time.sleep(1)
+    return f"exporter's CPU with {BROWSERS} pages open on 8x8, more than without", _spread(more, "% of a core"), "1 %"
+
+
+def _used(observed: Exporter) -> float:
+    pid = observed.process.pid
+    began, used = time.monotonic(), cpu_seconds(pid)
+    time.sleep(ROUND_SECONDS)
+    return (cpu_seconds(pid) - used) / (time.monotonic() - began)
+
+
+def _frames(running: Browser, observed: Exporter) -> list[tuple[str, str, str]]:
+    """The browser's tasks on the page's main thread that take 1 ms or longer, while a 64x16 server is shown."""
+    with tab(running, observed.port, width=1440, height=900) as shown:
+        shown.open("/")
+        shown.until("document.querySelectorAll('.uplot').length === 5")
+        time.sleep(5)
+        running.start_tracing(page=shown.page, categories=["toplevel", "devtools.timeline", "__metadata"])
+        time.sleep(DRAWING_SECONDS)
+        events = json.loads(running.stop_tracing())["traceEvents"]
+        url = shown.page.url
+    mains = {
+        (it["pid"], it["tid"])
+        for it in events
+        if it["name"] == "thread_name" and it["args"]["name"] == "CrRendererMain"
+    }
+    tasks = [it for it in events if (it["pid"], it["tid"]) in mains and it["name"].endswith("RunTask")]
+    assert tasks, f"no task was seen of {url}"
+    took = sorted((it["dur"] / 1000 for it in tasks if it.get("dur", 0) >= 1000), reverse=True)
+    busy = sum(it.get("dur", 0) for it in tasks) / 1e6 / DRAWING_SECONDS
+    return [
+        (f"64x16: longest task of the page in {DRAWING_SECONDS:.0f} s", f"{took[0]:.1f} ms", "16 ms"),
+        ("64x16: tasks over 16 ms", f"{sum(it > 16 for it in took)} of {len(took)} over 1 ms", ""),
+        ("64x16: the page's main thread is busy", f"{100 * busy:.1f} % of the time", ""),
+    ]
+
+
+def _spread(values: list[float], unit: str) -> str:
+    digits = 0 if unit == "ms" else 1
+    median, least, most = statistics.median(values), min(values), max(values)
+    return f"{median:.{digits}f} {unit} ({least:.{digits}f} to {most:.{digits}f})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

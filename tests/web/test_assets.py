@@ -1,0 +1,67 @@
+"""The files of the page: compressed, kept by browsers while they are the same, and nothing else from the disk."""
+
+from __future__ import annotations
+
+import gzip
+import re
+
+import pytest
+
+from tests.web.serving import get, serving
+from uwsgi_headroom.web import assets
+
+LARGEST_PAGE = 150_000  # bytes, compressed
+SOMEWHERE_ELSE = re.compile(rb"(?:https?:)?//[a-z0-9.-]+\.[a-z]+/", re.IGNORECASE)
+
+
+def test_every_file_as_it_is_and_compressed() -> None:
+    """A file is compressed for who takes gzip, is the same for who does not, and is kept for ever under its version."""
+    with serving() as port:
+        for name, asset in assets.assets().items():
+            status, headers, plain = get(port, assets.url(name))
+            _, packed_headers, packed = get(port, assets.url(name), headers={"Accept-Encoding": "gzip"})
+            assert (status, plain) == (200, asset.plain)
+            assert headers["Content-Type"].partition(";")[0] in {"text/css", "text/javascript", "image/svg+xml"}
+            assert "immutable" in headers["Cache-Control"]
+            assert packed_headers["Content-Encoding"] == "gzip"
+            assert gzip.decompress(packed) == plain
+
+
+def test_a_file_that_the_browser_has() -> None:
+    """It is not sent again."""
+    with serving() as port:
+        tag = get(port, assets.url("main.js"))[1]["ETag"]
+        status, _, body = get(port, assets.url("main.js"), headers={"If-None-Match": tag})
+    assert (status, body) == (304, b"")
+
+
+def test_another_version() -> None:
+    """A page of another exporter gets today's file, and asks again next time."""
+    with serving() as port:
+        status, headers, body = get(port, "/static/0000/main.js")
+    assert (status, headers["Cache-Control"], body) == (200, "no-cache", assets.assets()["main.js"].plain)
+
+
+@pytest.mark.parametrize(
+    "name", ["nothing.js", "../page.py", "..%2fpage.py", "%2e%2e/page.py", "/etc/passwd", "vendor/uplot/LICENSE", ""]
+)
+def test_nothing_else_is_served(name: str) -> None:
+    """Only the page's own files are, whatever the path says."""
+    with serving() as port:
+        assert get(port, f"/static/{assets.version()}/{name}")[0] == 404
+
+
+def test_the_page_is_small_and_asks_nobody_else() -> None:
+    """All files together are below the budget, and none but the licence's comment names another host."""
+    found = assets.assets()
+    assert sum(len(it.packed) for it in found.values()) < LARGEST_PAGE
+    for name, asset in found.items():
+        hosts = set(SOMEWHERE_ELSE.findall(asset.plain)) - {b"https://github.com/", b"http://www.w3.org/"}
+        assert not hosts, name
+
+
+def test_the_library_comes_with_its_licence() -> None:
+    """What others wrote is marked as theirs."""
+    folder = assets.FOLDER / "vendor" / "uplot"
+    assert "MIT" in (folder / "LICENSE").read_text()
+    assert "1.6" in (folder / "README.md").read_text()
