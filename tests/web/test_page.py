@@ -193,7 +193,7 @@ def test_a_server_that_dies(chromium: Browser) -> None:
         shown.until("document.querySelectorAll('.uplot').length === 5")
         server.kill()
         shown.becomes("down")
-        assert "cannot be read" in shown.text(".verdict")
+        assert "cannot be read" in shown.text("main .verdict")
         assert "figures are as of then" in shown.text(".age")
         picture(shown, "server-down")
         server.start()
@@ -234,7 +234,7 @@ def test_several_servers(chromium: Browser) -> None:
             shown.page.get_by_role("link", name="All 4 servers").click()
         shown.page.get_by_role("link", name="gone", exact=True).click()
         shown.becomes("down")
-        assert "no such file" in shown.text(".verdict")
+        assert "no such file" in shown.text("main .verdict")
         assert shown.problems == []
 
 
