@@ -68,7 +68,12 @@ def picture(of: Tab, name: str) -> None:
     """Keep one, if somebody wants them."""
     if directory := os.environ.get("PICTURES"):
         Path(directory).mkdir(parents=True, exist_ok=True)
+        size = of.page.viewport_size
+        assert size
+        tall = of.page.evaluate("document.documentElement.scrollHeight")
+        of.page.set_viewport_size({"width": size["width"], "height": tall})  # what is out of sight is not painted
         of.page.screenshot(path=Path(directory) / f"{name}.png", full_page=True)
+        of.page.set_viewport_size(size)
 
 
 def test_everything_is_there(chromium: Browser, shop: Exporter) -> None:
