@@ -21,8 +21,13 @@ SERVER_DASHBOARD = (
 
 
 def value(how: str = "humanize") -> str:
-    """The alert's own value: `humanize`, `humanizePercentage`, `humanizeDuration` or `printf "%.1f"`."""
+    """The alert's own value: `humanize`, `humanizeDuration` or `printf "%.1f"`."""
     return f"{{{{ $value | {how} }}}}"
+
+
+def percent(how: str = WHOLE) -> str:
+    """The alert's own value, a part of a whole, as `43 %`. Templates cannot multiply, but queries can."""
+    return f'{{{{ printf "100 * %g" $value | query | first | value | {how} }}}} %'
 
 
 def figure(selector: str, how: str = "humanize") -> str:

@@ -34,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
     _interrupt_on_signals()
     try:
         refuse_taken(port)
-        project = environments.project("demo")
+        project = environments.project("demo,top")
         uwsgi = environments.uwsgi_for_demo()
         # A short name: the path of a UNIX socket holds 107 bytes.
         with tempfile.TemporaryDirectory(prefix="headroom-demo-") as directory:
@@ -55,6 +55,7 @@ def show(port: int, uwsgi: Path, exporter: Path, watching: Watchers, directory: 
     with running([*watching.programs, *demo], directory, cwd=ROOT) as check:
         print(
             f"\n  live page    http://{address(port)}/"
+            f"\n  terminal     {terminal(exporter)} top http://{address(port)}/"
             f"\n  metrics      http://{address(port)}/metrics"
             f"\n  application  http://{address(app_port)}/"
             f"{watching.addresses()}"
@@ -62,6 +63,11 @@ def show(port: int, uwsgi: Path, exporter: Path, watching: Watchers, directory: 
             "\n  and by what factor load can grow before which limit.\n"
         )
         _watch(port, check)
+
+
+def terminal(exporter: Path) -> Path:
+    """The command as one may type it here."""
+    return exporter.relative_to(Path.cwd()) if exporter.is_relative_to(Path.cwd()) else exporter
 
 
 def programs(port: int, app_port: int, uwsgi: Path, exporter: Path, directory: Path) -> list[Program]:

@@ -17,6 +17,7 @@ PORTS = {"alertmanager": 9093, "prometheus": 9090}
 """Their own defaults; others where these are taken."""
 
 RULES = ROOT / "alerts" / "rules"
+COMPATIBLE = "compat-*"  # names of another exporter: for whoever comes from it
 EVERY = "2s"  # so that there is soon something to see
 
 NOBODY: dict[str, Any] = {
@@ -66,7 +67,7 @@ def found(exporter: int, directory: Path, unpacked: Path) -> Watchers:
                 ports["prometheus"],
                 directory,
                 targets=[exporter],
-                rules=sorted(RULES.glob("*.yaml")),
+                rules=sorted(set(RULES.glob("*.yaml")) - set(RULES.glob(COMPATIBLE))),
                 alertmanager=ports.get("alertmanager"),
                 every=EVERY,
             )

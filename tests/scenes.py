@@ -169,9 +169,16 @@ def _worker(worker_id: int, slot: Slot, cores: bool) -> Worker:
         transmitted_bytes=0,
         resident_bytes=None,
         last_spawn=slot.last_spawn,
-        request_starts=slot.request_starts,
+        serving=dict(enumerate(slot.request_starts)),
+        thread_requests=_spread(slot.requests, slot.threads) if cores else (),
         apps=(),
     )
+
+
+def _spread(requests: int, threads: int) -> tuple[int, ...]:
+    """So many requests over so many threads, the first ones a little more."""
+    each, left = divmod(requests, threads)
+    return tuple(each + (place < left) for place in range(threads))
 
 
 def _process(slot: Slot) -> WorkerProcess:

@@ -284,3 +284,24 @@ def test_closing_what_does_nothing() -> None:
         await reader.close()
 
     asyncio.run(look())
+
+
+def test_a_pause_lets_go_of_the_server() -> None:
+    """The read in flight is ended, its connection closed; who waits goes on waiting, and has a reading after it."""
+    with counted(answering=False) as silent:
+
+        async def look() -> None:
+            reader = Reader("shop", Unix(silent.address), timeout=30)
+            waiting = asyncio.create_task(reader.read())
+            await asyncio.to_thread(wait_until, lambda: silent.clients)
+            await reader.pause()
+            assert await asyncio.to_thread(silent.left.wait, 5)
+            assert not waiting.done()
+            assert silent.clients == 1
+            reader.resume()
+            await asyncio.to_thread(wait_until, lambda: silent.clients == 2)
+            await reader.pause()
+            await reader.close()
+            assert isinstance(await waiting, SourceError)
+
+        asyncio.run(look())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
-from alerts.words import INSTANCE, SERVER, SERVER_DASHBOARD, WHOLE, answer, asked, value
+from alerts.words import INSTANCE, SERVER, SERVER_DASHBOARD, WHOLE, answer, asked, percent
 
 FLEET_DASHBOARD = "/d/uwsgi-headroom-fleet?var-job={{ $labels.job | urlquery }}"
 
@@ -33,7 +33,7 @@ uwsgi_up == 0""",
         description="{{ if eq $value 0.0 }}"
         f"It could not be read for {t.down_hold} or longer"
         "{{ else }}"
-        f"It comes and goes, and was up for {value('humanizePercentage')} of the last {t.down_flapping_range}: "
+        f"It comes and goes, and was up for {percent()} of the last {t.down_flapping_range}: "
         "something restarts it again and again"
         "{{ end }}"
         f'. Reads fail mostly with: {{{{ with {asked(failures)} }}}}{{{{ . | first | label "reason" }}}}'
@@ -85,7 +85,7 @@ and max_over_time(uwsgi_up[{t.down_hold}]) == 1""",
         hold=t.sampler_gap_hold,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE} is sampled for a part of the time only.",
-        description=f"{value('humanizePercentage')} of the last {r} is not covered by samples although the server was "
+        description=f"{percent()} of the last {r} is not covered by samples although the server was "
         "up, so that observed concurrency, queue wait and full occupancy may miss what happened then. Requests, "
         "response times and shares are not affected.\n"
         f"{answer(errors, WHOLE)} reads failed meanwhile: the exporter's log says why. If none did, the exporter "

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
-from alerts.words import INSTANCE, SERVER, SERVER_DASHBOARD, WHOLE, answer, value
+from alerts.words import INSTANCE, SERVER, SERVER_DASHBOARD, WHOLE, answer, asked, percent, value
 
 TCP = r"([^/@\\\\].*)?:[0-9]+"
 """Names of TCP sockets, as a regular expression in quotes: those of UNIX ones begin with / or @ or a backslash."""
@@ -42,13 +42,12 @@ def _filling(t: Thresholds) -> Alert:
         expr=f"{_mean(w)} >= {t.queue_filling}",
         hold=t.queue_filling_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: the listen queue of {SOCKET} is {value('humanizePercentage')} full.",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: the listen queue of {SOCKET} is {percent()} full.",
         description=f"Over {w}, that part of the "
         + LIMIT
-        + " connections that fit was waiting on average. Each request waits "
-        + answer(f"server:uwsgi_queue_wait_seconds:ratio_rate{w}{{$self}}", "humanizeDuration")
-        + " before uWSGI sees it, and the next burst may find the queue full.\n"
-        + MORE_CAPACITY,
+        + " connections that fit was waiting on average, and the next burst may find the queue full."
+        f"{{{{ with {asked(f'server:uwsgi_queue_wait_seconds:ratio_rate{w}{{$self}}')} }}}} A request waits "
+        "{{ . | first | value | humanizeDuration }} before uWSGI sees it.{{ end }}\n" + MORE_CAPACITY,
         dashboard=SERVER_DASHBOARD,
     )
 
@@ -76,9 +75,9 @@ unless (
         f"second and more: {answer(f'increase(uwsgi_listen_overflows_total{{$self}}[{r}])', WHOLE)} times in {r}, "
         "over all TCP listeners there."
         "{{ else }}nginx gets `Resource temporarily unavailable` and answers 502; other clients are held in connect()."
-        "{{ end }} Those that are let in wait "
-        + answer(f"server:uwsgi_queue_wait_seconds:ratio_rate{t.window}{{$self}}", "humanizeDuration")
-        + ".\n"
+        "{{ end }}"
+        f"{{{{ with {asked(f'server:uwsgi_queue_wait_seconds:ratio_rate{t.window}{{$self}}')} }}}} Those let in "
+        "wait {{ . | first | value | humanizeDuration }}.{{ end }}\n"
         + MORE_CAPACITY
         + " If every thread waits for the same thing (a database), free that first.",
         dashboard=SERVER_DASHBOARD,

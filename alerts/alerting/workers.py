@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from alerts.levels import by_server, of_server
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
-from alerts.words import INSTANCE, SERVER, SERVER_DASHBOARD, WHOLE, answer, asked, value
+from alerts.words import INSTANCE, SERVER, SERVER_DASHBOARD, TENTH, WHOLE, answer, asked, percent, value
 
 
 def groups(t: Thresholds) -> Sequence[Group]:
@@ -109,7 +109,7 @@ def _exceptions(t: Thresholds) -> Alert:
 and round({by_server("sum", raised)}) >= {t.exceptions_least}""",
         hold=t.exceptions_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: {value('humanizePercentage')} of the requests raise an exception.",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: {percent(TENTH)} of the requests raise an exception.",
         description=answer(f"sum({_of_self(raised)})", WHOLE)
         + " of "
         + answer(f"sum({_of_self(requests)})", WHOLE)
@@ -144,8 +144,7 @@ max without (worker_id) (
 ) - 1""",
         hold=t.memory_growth_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: the memory of a worker grows, by {value('humanizePercentage')} in "
-        f"{2 * hours} hours.",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: the memory of a worker grows, by {percent()} in {2 * hours} hours.",
         description=f"Worker {_workers(f'topk(1, {growth})')} has "
         f"{answer(f'{resident}{{$self}} and topk(1, {growth})', 'humanize1024')}B, "
         f"{answer(f'topk(1, {growth})', 'humanize1024')}B more than {2 * hours} hours ago, and it grew all the time "

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 import sys
@@ -16,7 +17,7 @@ from types import FrameType
 
 import uvicorn
 
-from uwsgi_headroom import __version__, config, discover, logs
+from uwsgi_headroom import __version__, config, discover, logs, suspend
 from uwsgi_headroom.check import UNREADABLE, Verdict, check, document, text
 from uwsgi_headroom.config import flags
 from uwsgi_headroom.errors import ConfigError, HeadroomError, ReadError
@@ -27,7 +28,7 @@ from uwsgi_headroom.web.connections import BACKLOG, Bounded
 from uwsgi_headroom.web.streams import Streams
 from uwsgi_headroom.window import HISTORY_SECONDS
 
-_COMMANDS = ("serve", "check", "discover")
+_COMMANDS = ("serve", "check", "top", "discover")
 
 # Prometheus keeps its connection between scrapes; a minute apart is common.
 _KEEP_ALIVE_SECONDS = 120
@@ -43,7 +44,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments.insert(0, "serve")
     options = _parser().parse_args(arguments)
     try:
-        return int(options.run(options))
+        status = int(options.run(options))
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # whoever read it (`head`) has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where Python may flush to as it ends
+        return 1
     except ConfigError as error:
         print(f"uwsgi-headroom: {error}", file=sys.stderr)
         return 2
@@ -76,6 +82,24 @@ def _parser() -> argparse.ArgumentParser:
     verdict.add_argument("--seconds", type=_seconds, default=30.0, help="how long to watch (default 30)")
     verdict.add_argument("--format", choices=("text", "json"), default="text")
     verdict.set_defaults(run=_check)
+    top = commands.add_parser(
+        "top",
+        help="watch servers on a terminal",
+        description="Watch servers on a terminal. Each argument is a stats server, as for --stats, which is then read "
+        "from here, or the URL of a running exporter, which answers from its memory; an http:// address or a "
+        f"host:port is asked which it is. Without any: the exporter on {config.LISTEN_ADDRESS}, or else the servers "
+        "found on this machine. Where standard output is no terminal, one snapshot is printed.",
+    )
+    top.add_argument("addresses", metavar="ADDRESS|URL", nargs="*", help="what to look at")
+    top.add_argument(
+        "--interval", type=_interval, default=1.0, help="seconds between two looks, 0.25 to 60 (default 1)"
+    )
+    top.add_argument("--once", action="store_true", help="print one snapshot, and end")
+    top.add_argument("--json", action="store_true", help="print the document instead (of several servers: a list)")
+    top.add_argument(
+        "--seconds", type=_seconds, default=3.0, help="how long to watch before a snapshot, if from here (default 3)"
+    )
+    top.set_defaults(run=_top)
     find = commands.add_parser("discover", help="look for local uWSGI masters and their stats servers")
     find.set_defaults(run=_discover)
     return parser
@@ -85,6 +109,13 @@ def _seconds(text: str) -> float:
     seconds = float(text)
     if not 2 <= seconds <= HISTORY_SECONDS:
         raise argparse.ArgumentTypeError(f"from 2 to {HISTORY_SECONDS} seconds, not {text}")
+    return seconds
+
+
+def _interval(text: str) -> float:
+    seconds = float(text)
+    if not 0.25 <= seconds <= 60:
+        raise argparse.ArgumentTypeError(f"from 0.25 to 60 seconds, not {text}")
     return seconds
 
 
@@ -98,6 +129,7 @@ def _check(options: argparse.Namespace) -> int:
     async def judge() -> Verdict:
         task = asyncio.ensure_future(check(watch, options.seconds, _show_progress if sys.stderr.isatty() else _silent))
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
+        suspend.between_reads(watch.reader.pause, watch.reader.resume)
         return await task
 
     try:
@@ -107,6 +139,23 @@ def _check(options: argparse.Namespace) -> int:
         return UNREADABLE
     print(document.render(verdict) if options.format == "json" else text.render(verdict))
     return verdict.exit_status
+
+
+def _top(options: argparse.Namespace) -> int:
+    logs.configure("critical", "logfmt")  # what goes wrong stands on the screen
+    from uwsgi_headroom.top.attach import attach  # noqa: PLC0415 - only here is it needed, and it takes a while
+
+    feeds = attach(options.addresses, _discovered)
+    if options.json:
+        from uwsgi_headroom.top import dump, once  # noqa: PLC0415
+
+        print(dump.render(asyncio.run(once.documents(feeds, options.seconds))))
+        return 0
+    try:
+        from uwsgi_headroom.top import main  # noqa: PLC0415
+    except ImportError:
+        raise HeadroomError("top needs more: pip install 'uwsgi-headroom[top]' (or --json, which does not)") from None
+    return main.main(feeds, options.interval, options.seconds, once=options.once)
 
 
 def _silent(_left: float) -> None:
@@ -142,6 +191,7 @@ def _serve(options: argparse.Namespace) -> int:
 
 async def run(fleet: Fleet, sockets: list[socket.socket]) -> None:
     """Serve a fleet on sockets that listen, until a signal ends it."""
+    suspend.between_reads(fleet.pause, fleet.resume)
     sampling = asyncio.create_task(fleet.run(), name="sampling")
 
     streams = Streams()

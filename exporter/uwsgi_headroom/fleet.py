@@ -94,6 +94,15 @@ class Fleet:
         """End reads in flight."""
         await asyncio.gather(*(watch.reader.close() for watch in self.watches()))
 
+    async def pause(self) -> None:
+        """End reads in flight, and begin none until `resume`."""
+        await asyncio.gather(*(watch.reader.pause() for watch in self.watches()))
+
+    def resume(self) -> None:
+        """Read again after a `pause`."""
+        for watch in self.watches():
+            watch.reader.resume()
+
     def _watch(self, name: str, address: Address, config: ServerConfig) -> Watch:
         return Watch(
             name,

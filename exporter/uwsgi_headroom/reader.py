@@ -62,6 +62,8 @@ class Reader:
         self._host = Host(cpu_residency, self._clock.monotonic)
         self._in_flight: asyncio.Task[Reading | ReadError] | None = None
         self._closed = False
+        self._going = asyncio.Event()
+        self._going.set()
 
     async def read(self, *, timeout: float | None = None) -> Reading | ReadError:
         """A reading at most FRESH_SECONDS old (the last one, the one under way, or a new one), or why there is none.
@@ -70,6 +72,7 @@ class Reader:
         """
         if isinstance(self.outcome, Reading) and self._clock.monotonic() - self.outcome.at < FRESH_SECONDS:
             return self.outcome
+        await self._going.wait()
         if self._closed:
             return SourceError("unreachable", "the exporter is stopping")
         if self._in_flight is None:
@@ -78,16 +81,28 @@ class Reader:
         done, _ = await asyncio.wait({task}, timeout=timeout)
         if not done:
             return SourceError("timeout", f"no answer yet after the {timeout:g} s that the scrape leaves")
-        if task.cancelled():
-            return SourceError("unreachable", "the exporter is stopping")
+        if task.cancelled():  # by `pause`, or by `close`, which the next turn tells apart
+            return await self.read(timeout=timeout)
         return task.result()
 
     async def close(self) -> None:
         """End the read in flight, if any, close its connection, and begin no other."""
         self._closed = True
+        self._going.set()
         if self._in_flight is not None:
             self._in_flight.cancel()
             await asyncio.wait({self._in_flight})
+
+    async def pause(self) -> None:
+        """End the read in flight, if any, and close its connection; whoever wants a reading waits until `resume`."""
+        self._going.clear()
+        if self._in_flight is not None:
+            self._in_flight.cancel()
+            await asyncio.wait({self._in_flight})
+
+    def resume(self) -> None:
+        """Read again after a `pause`."""
+        self._going.set()
 
     async def _read(self) -> Reading | ReadError:
         outcome: Reading | ReadError

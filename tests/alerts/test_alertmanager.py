@@ -10,21 +10,16 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests import monitoring
-from tests.mailbox import PASSWORD, Mailbox, mailbox, part
+from tests.alerts import shipped
+from tests.alerts.shipped import CONFIG
+from tests.mailbox import Mailbox, mailbox, part
 from tests.monitoring import eventually, find
-from tests.real import ROOT
 from tests.receiver import Receiver, receiver
-
-FOLDER = ROOT / "alerts" / "alertmanager"
-CONFIG = FOLDER / "alertmanager.yml"
-SECRETS = "/etc/alertmanager/secrets"
 
 RUNBOOK = "http://10.0.0.1:9238/runbooks/UwsgiHotWorkerSaturated.md"
 DASHBOARD = "http://grafana/d/uwsgi-headroom-server?var-job=uwsgi&var-server=shop"
@@ -106,25 +101,12 @@ class Running:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """The shipped file with other addresses, secrets of the test, and seconds instead of minutes."""
     secrets = tmp_path_factory.mktemp("secrets")
-    with receiver() as received, mailbox() as mails:
-        (secrets / "slack-webhook-url").write_text(received.url("/slack"))
-        (secrets / "smtp-password").write_text(PASSWORD)
-        (secrets / "pagerduty-routing-key").write_text("the key of the file")
-        with monitoring.alertmanager(hurried(received, mails, secrets)) as manager:
-            yield Running(manager, received, mails)
-
-
-def hurried(received: Receiver, mails: Mailbox, secrets: Path) -> dict[str, Any]:
-    text = CONFIG.read_text().replace(SECRETS, str(secrets))
-    text = text.replace("http://127.0.0.1:9099/alerts", received.url("/webhook"))
-    text = text.replace("mail.example.org:587", f"127.0.0.1:{mails.port}")
-    configuration: dict[str, Any] = yaml.safe_load(text)
-    # The test's mail server has no certificate, and its PagerDuty is not theirs.
-    configuration["global"] |= {"smtp_require_tls": False, "pagerduty_url": received.url("/pagerduty")}
-    configuration["templates"] = [str(FOLDER / name) for name in configuration["templates"]]
-    for route in [configuration["route"], *configuration["route"]["routes"]]:
-        route |= {"group_wait": "1s", "group_interval": "1s"}
-    return configuration
+    with (
+        receiver() as received,
+        mailbox() as mails,
+        monitoring.alertmanager(shipped.alertmanager(received, mails, secrets)) as manager,
+    ):
+        yield Running(manager, received, mails)
 
 
 def alert(name: str, severity: str, server: str, *, instance: str = "10.0.0.1:9238", **more: Any) -> dict[str, Any]:

@@ -91,7 +91,8 @@ def workers(draw: st.DrawFn, worker_id: int, cores: bool) -> Worker:
         transmitted_bytes=0,
         resident_bytes=None,
         last_spawn=draw(st.none() | small),
-        request_starts=(),
+        serving={},
+        thread_requests=(),
         apps=(),
     )
 

@@ -17,6 +17,13 @@ def ages(reading: Reading, worker: Worker) -> list[float]:
     return [max(0.0, reading.time - start) for start in sorted(worker.request_starts)]
 
 
+def by_thread(reading: Reading, worker: Worker) -> dict[int, float | None]:
+    """The age in seconds of the request in service in each thread that has one, None where it is not known."""
+    if reading.is_ghost(worker):
+        return {}
+    return {thread: start and max(0.0, reading.time - start) for thread, start in worker.serving.items()}
+
+
 def stuck(reading: Reading) -> list[tuple[float, int]]:
     """Age in seconds and worker id of each stuck request, the oldest first."""
     assert isinstance(reading.snapshot, Snapshot)

@@ -27,8 +27,11 @@ class Worker(Struct, frozen=True, kw_only=True):
     Since uWSGI's last full reload: requests, lifetime_share, running_time, exceptions, harakiris, respawns, signals,
     transmitted_bytes.
     age: since last_spawn. oldest_request_age, request_ages: of requests in service, the oldest first, to about a
-    second. affinity: the CPUs its mask allows. last_cpu: where its main thread ran last. residency: CPU seconds by CPU
-    since the exporter's start; null unless it is turned on.
+    second. thread_requests: of each thread, since the last full reload; serving: the threads in service and the age of
+    the request, null where uWSGI does not say; both null with stats-no-cores. Threads are numbered from 0, as in
+    uWSGI's log ("core 3").
+    affinity: the CPUs its mask allows. last_cpu: where its main thread ran last. residency: CPU seconds by CPU since
+    the exporter's start; null unless it is turned on.
     """
 
     worker_id: int
@@ -58,6 +61,8 @@ class Worker(Struct, frozen=True, kw_only=True):
     age: float | None
     oldest_request_age: float | None
     request_ages: tuple[float, ...]
+    thread_requests: tuple[int, ...] | None
+    serving: dict[int, float | None] | None
     affinity: tuple[int, ...] | None
     last_cpu: int | None
     residency: dict[int, float] | None
@@ -120,6 +125,8 @@ def _worker(
         age=max(0.0, reading.time - worker.last_spawn) if worker.last_spawn and worker.pid else None,
         oldest_request_age=ages[0] if ages else None,
         request_ages=tuple(ages),
+        thread_requests=worker.thread_requests or None,
+        serving=stuck.by_thread(reading, worker) if worker.thread_requests else None,
         affinity=process.affinity if process else None,
         last_cpu=process.last_cpu if process else None,
         residency=dict(residency) if reading.host.threads else None,

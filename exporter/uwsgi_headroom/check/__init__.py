@@ -20,6 +20,7 @@ from uwsgi_headroom.watch import Watch
 from uwsgi_headroom.window import ROW_SECONDS
 
 UNREADABLE = 3
+_STOPPED_SECONDS = 5.0
 _EXIT_STATUS: dict[Status, int] = {"ok": 0, "warning": 1, "critical": 2, "unknown": UNREADABLE}
 
 
@@ -51,7 +52,8 @@ class Verdict:
 async def check(watch: Watch, seconds: float, progress: Callable[[float], None] = lambda _left: None) -> Verdict:
     """Watch a server for `seconds` and judge it. `progress` is called about once a second with the seconds left.
 
-    Cancelled early, it judges what it has seen. Raises ReadError where there is nothing to judge.
+    Stopped meanwhile (Ctrl-Z), it begins anew: no figure is over a time in which nobody looked. Cancelled early, it
+    judges what it has seen. Raises ReadError where there is nothing to judge.
     """
     loop = asyncio.get_running_loop()
     first = await watch.reader.read()
@@ -62,9 +64,11 @@ async def check(watch: Watch, seconds: float, progress: Callable[[float], None] 
     sampling = asyncio.create_task(watch.sample())
     end = loop.time() + seconds
     with contextlib.suppress(asyncio.CancelledError):
-        while (left := end - loop.time()) > 0:
-            progress(left)
-            await asyncio.sleep(min(ROW_SECONDS, left))
+        while (now := loop.time()) < end:
+            progress(end - now)
+            await asyncio.sleep(min(ROW_SECONDS, end - now))
+            if loop.time() > now + _STOPPED_SECONDS:
+                end = loop.time() + seconds
     sampling.cancel()
     last = await watch.reader.read()
     if isinstance(last, ReadError):

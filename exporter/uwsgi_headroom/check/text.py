@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import textwrap
 from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.balance import WorkerFigures
@@ -11,10 +9,10 @@ from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.analysis.findings.words import duration, factor, percent
 from uwsgi_headroom.analysis.verdict import GIVES_OUT
 from uwsgi_headroom.check import Verdict
+from uwsgi_headroom.layout import bar, wrap
 from uwsgi_headroom.stats.server import Snapshot
 
 _WIDTH = 80
-_EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def render(verdict: Verdict) -> str:
@@ -92,13 +90,7 @@ def _state(worker: WorkerFigures) -> str:
 
 
 def _column(value: float | None, of: float, text: str) -> str:
-    return f"{'-':>7} {'':11}" if value is None else f"{text:>7} {_bar(value, of):11}"
-
-
-def _bar(value: float, of: float, cells: int = 11) -> str:
-    eighths = round(min(1.0, value / of) * cells * 8) if of > 0 else 0
-    whole, rest = divmod(eighths, 8)
-    return "█" * whole + (_EIGHTHS[rest] if rest else "")
+    return f"{'-':>7} {'':11}" if value is None else f"{text:>7} {bar(value, of, 11):11}"
 
 
 def _finding(place: int, finding: Finding) -> Iterator[str]:
@@ -110,7 +102,4 @@ def _finding(place: int, finding: Finding) -> Iterator[str]:
 
 
 def _wrap(text: str, indent: tuple[str, str] = ("", "")) -> list[str]:
-    """Lines of at most 80 columns; a figure stays with its unit."""
-    kept = re.sub(r"(\d) (%|(?:ms|s|min|MB|kB)\b)", "\\1\u00a0\\2", text)
-    lines = textwrap.wrap(kept, _WIDTH, initial_indent=indent[0], subsequent_indent=indent[1], break_on_hyphens=False)
-    return [line.replace("\u00a0", " ") for line in lines]
+    return wrap(text, _WIDTH, *indent)

@@ -26,7 +26,10 @@ class Worker(Struct, frozen=True):
     static_requests: those of them that add no running time.
     running_time: seconds spent in completed requests, over all threads. None after the host's clock was set back in
         the middle of a request, which wraps the field.
-    last_spawn and request_starts (of the requests in service): epoch seconds, whole.
+    last_spawn: epoch seconds, whole.
+    serving: by thread that serves a request, since when (epoch seconds, whole; None before uWSGI 2.0.14). Threads are
+        numbered from 0, as in uWSGI's log ("core 3").
+    thread_requests: completed requests of each thread; empty with stats-no-cores.
     """
 
     worker_id: int
@@ -45,8 +48,14 @@ class Worker(Struct, frozen=True):
     transmitted_bytes: int | None
     resident_bytes: int | None
     last_spawn: int | None
-    request_starts: tuple[int, ...]
+    serving: dict[int, int | None]
+    thread_requests: tuple[int, ...]
     apps: tuple[App, ...]
+
+    @property
+    def request_starts(self) -> tuple[int, ...]:
+        """Since when each request in service has been so, where it is known."""
+        return tuple([start for start in self.serving.values() if start])
 
     @property
     def available_threads(self) -> int | None:
@@ -113,16 +122,20 @@ def _worker(worker_id: int, raw: RawWorker) -> Worker:
     up = state in ("idle", "busy", "cheap", "pause", "signal") and raw.pid > 0
     cores = raw.cores
     # `cores` is left out by stats-no-cores; a server without a single core cannot be.
-    busy = [core for core in cores if core.in_request] if cores and up else []
-    starts = [core.req_info.request_start for core in busy if core.req_info and core.req_info.request_start]
+    counts = [core.requests for core in cores] if cores else []
+    serving = {
+        place: core.req_info.request_start or None if core.req_info else None
+        for place, core in enumerate(cores or () if up else ())
+        if core.in_request
+    }
     return Worker(
         worker_id=worker_id,
         pid=raw.pid if raw.pid > 0 else None,
         state=state,
         accepting=up and state not in ("cheap", "pause"),
         threads=len(cores) if cores else None,
-        busy_threads=len(busy) if cores else None,
-        requests=sum([core.requests for core in cores]) if cores else raw.requests,
+        busy_threads=len(serving) if cores else None,
+        requests=sum(counts) if counts else raw.requests,
         static_requests=sum([core.static_requests for core in cores]) if cores else None,
         running_time=None if raw.running_time is None or raw.running_time >= 2**63 else raw.running_time / 1e6,
         exceptions=raw.exceptions,
@@ -132,7 +145,8 @@ def _worker(worker_id: int, raw: RawWorker) -> Worker:
         transmitted_bytes=raw.tx,
         resident_bytes=raw.rss or None,
         last_spawn=raw.last_spawn or None,
-        request_starts=tuple(starts),
+        serving=serving,
+        thread_requests=tuple(counts),
         apps=raw.apps,
     )
 

@@ -1,0 +1,38 @@
+"""What a terminal sends when keys are pressed."""
+
+from __future__ import annotations
+
+import re
+
+_SEQUENCES = {
+    "A": "up",
+    "B": "down",
+    "C": "right",
+    "D": "left",
+    "H": "home",
+    "F": "end",
+    "1~": "home",
+    "7~": "home",
+    "4~": "end",
+    "8~": "end",
+    "5~": "pageup",
+    "6~": "pagedown",
+}
+_CONTROLS = {"\r": "enter", "\n": "enter", "\t": "tab", "\x7f": "backspace", "\b": "backspace"}
+_PART = re.compile(r"\x1b[\[O]([0-9;]*)([A-Za-z~])|(\x1b(?:[\[O][0-9;]*)?)$|(.)", re.DOTALL)
+
+
+def split(text: str) -> tuple[list[str], str]:
+    """The keys that were pressed, and the beginning of a sequence whose end has not come yet (an ESC, perhaps)."""
+    pressed: list[str] = []
+    for numbers, letter, unfinished, character in _PART.findall(text):
+        if unfinished:
+            return pressed, unfinished
+        if letter:
+            known = _SEQUENCES.get(numbers + letter if letter == "~" else letter)
+            pressed += [known] if known else []
+        elif character == "\x1b":
+            pressed.append("escape")
+        else:
+            pressed.append(_CONTROLS.get(character, character))
+    return pressed, ""

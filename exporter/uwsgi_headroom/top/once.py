@@ -1,0 +1,38 @@
+"""One look, for whoever is no terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+
+from uwsgi_headroom import suspend
+from uwsgi_headroom.api.documents import Server
+from uwsgi_headroom.errors import HeadroomError
+from uwsgi_headroom.top.feed import Feed, close, pause, resume
+from uwsgi_headroom.top.watched import Watched
+
+
+async def documents(feeds: Sequence[Feed], seconds: float) -> Server | list[Server]:
+    """The document of the server, or those of all; after `seconds` where it is watched from here. Raises GoneError."""
+    async with watching(feeds, seconds):
+        found = [await feed.server(it.name, None) for feed in feeds for it in (await feed.servers(None)).servers]
+    if not found:
+        raise HeadroomError("there is no server to show")
+    return found[0] if len(found) == 1 else found
+
+
+@contextlib.asynccontextmanager
+async def watching(feeds: Sequence[Feed], seconds: float) -> AsyncIterator[None]:
+    """For as long as the block runs, which begins when there has been something to see for `seconds`."""
+    suspend.between_reads(partial(pause, feeds), partial(resume, feeds))
+    tasks = [asyncio.create_task(feed.run(), name="watching") for feed in feeds]
+    try:
+        if any(isinstance(feed, Watched) for feed in feeds):
+            await asyncio.sleep(seconds)
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await close(feeds)
