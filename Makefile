@@ -35,7 +35,7 @@ bench-cost:  ## measure what the exporter costs uWSGI, the machine and the appli
 	@$(PYTHON) -m app.testing bench
 	@.venv/bin/python -m tests.bench.cost $(ARGS)
 
-bench-page:  ## measure what the page costs: bytes, paint, drawing, the exporter's CPU, for 4 minutes
+bench-page:  ## measure what the page costs: bytes, paint, drawing, the exporter's CPU, for 3 minutes
 	@$(PYTHON) -m app.testing bench-page
 	@.venv/bin/python -m tests.bench.page
 

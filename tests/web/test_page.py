@@ -68,7 +68,12 @@ def picture(of: Tab, name: str) -> None:
     """Keep one, if somebody wants them."""
     if directory := os.environ.get("PICTURES"):
         Path(directory).mkdir(parents=True, exist_ok=True)
+        size = of.page.viewport_size
+        assert size
+        tall = of.page.evaluate("document.documentElement.scrollHeight")
+        of.page.set_viewport_size({"width": size["width"], "height": tall})  # what is out of sight is not painted
         of.page.screenshot(path=Path(directory) / f"{name}.png", full_page=True)
+        of.page.set_viewport_size(size)
 
 
 def test_everything_is_there(chromium: Browser, shop: Exporter) -> None:
@@ -193,7 +198,7 @@ def test_a_server_that_dies(chromium: Browser) -> None:
         shown.until("document.querySelectorAll('.uplot').length === 5")
         server.kill()
         shown.becomes("down")
-        assert "cannot be read" in shown.text(".verdict")
+        assert "cannot be read" in shown.text("main .verdict")
         assert "figures are as of then" in shown.text(".age")
         picture(shown, "server-down")
         server.start()
@@ -234,7 +239,7 @@ def test_several_servers(chromium: Browser) -> None:
             shown.page.get_by_role("link", name="All 4 servers").click()
         shown.page.get_by_role("link", name="gone", exact=True).click()
         shown.becomes("down")
-        assert "no such file" in shown.text(".verdict")
+        assert "no such file" in shown.text("main .verdict")
         assert shown.problems == []
 
 

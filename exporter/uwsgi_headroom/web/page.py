@@ -35,9 +35,12 @@ def render(servers: Sequence[Server], count: int, *, alone: bool) -> str:
     shown = servers[0] if alone else None
     title = f"{escape(shown.name)} · uwsgi-headroom" if shown else "uwsgi-headroom"
     told = f' data-path="{escape(shown.path)}" data-page="{escape(path(shown.name))}"' if shown else ""
+    first = (shown.name, shown.verdict) if shown else ("uwsgi-headroom", _count(servers))
     return (
         _head(title, [assets.url(name) for name in assets.modules()])
         + f'<body data-servers="{count}" data-version="{__version__}"{told}>'
+        # Something true to paint before any script has run.
+        + f'<section class="first"><p>{escape(first[0])}</p><p class="verdict">{escape(first[1])}</p></section>'
         + f"<noscript><main>{_summary(servers)}</main></noscript></body></html>\n"
     )
 
@@ -64,14 +67,17 @@ def _head(title: str, scripts: Sequence[str]) -> str:
 def _summary(servers: Sequence[Server]) -> str:
     """For browsers that run no scripts: which servers, how they are, and what is not known and why."""
     rows = "".join(_row(it) for it in servers)
-    unread = sum(it.state == "down" for it in servers)
-    state = f"{len(servers)} server{'s' if len(servers) != 1 else ''}, {unread} that cannot be read"
     table = f"<table><thead><tr><th>Server<th>State<th>Verdict<th>Not known</tr></thead><tbody>{rows}</tbody></table>"
     empty = "<p>No server yet: the globs of the configuration match no socket.</p>"
     return (
-        f"<h1>uwsgi-headroom</h1><p>Version {__version__}. {state}. Charts need JavaScript. "
+        f"<h1>uwsgi-headroom</h1><p>Version {__version__}. {_count(servers)}. Charts need JavaScript. "
         f'<a href="/">All servers</a> · <a href="/metrics">Metrics</a></p>{table if servers else empty}'
     )
+
+
+def _count(servers: Sequence[Server]) -> str:
+    unread = sum(it.state == "down" for it in servers)
+    return f"{len(servers)} server{'s' if len(servers) != 1 else ''}, {unread} that cannot be read"
 
 
 def _row(it: Server) -> str:

@@ -2,8 +2,14 @@
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
+const known = new Map(); // to ask for a computed style is to have everything that changed laid out first
+dark.addEventListener("change", () => known.clear());
+
 /** A colour by the name of its variable, without the dashes. */
-export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+export function colour(name) {
+  if (!known.has(name)) known.set(name, getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim());
+  return known.get(name);
+}
 
 /** Call when they change. */
 export const onColours = (changed) => dark.addEventListener("change", changed);

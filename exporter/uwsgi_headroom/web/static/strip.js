@@ -8,6 +8,15 @@ import { Surface } from "./surface.js";
 const LEFT = 34;
 const BOTTOM = 18;
 const FULL = 0.985; // of the whole, and rounded: drawn apart
+const SHADES = 64;
+
+/** Colours as pixels in memory: from none to all, and that of what is full. */
+function shades() {
+  const [low, high, full] = ["cell-low", "cell-high", "hot"].map((name) => channels(colour(name)));
+  const pixel = (rgb) => new Uint32Array(new Uint8ClampedArray([...rgb, 255]).buffer)[0];
+  const between = (part) => low.map((it, channel) => it + (high[channel] - it) * part);
+  return { full: pixel(full), ramp: Array.from({ length: SHADES }, (_, at) => pixel(between(at / (SHADES - 1)))) };
+}
 
 export class Strip {
   #history = null;
@@ -59,17 +68,18 @@ export class Strip {
     if (!slots || !this.#rows.length) return;
     const tall = this.#tall();
     const cells = new ImageData(slots, this.#rows.length);
-    const [low, high, full] = ["cell-low", "cell-high", "hot"].map((name) => channels(colour(name)));
+    const pixels = new Uint32Array(cells.data.buffer);
+    const { ramp, full } = shades();
     const times = this.#history.time;
+    const ends = times.map((time) => this.#slot(time));
+    const begins = times.map((_, at) => Math.max(0, this.#begin(at)));
     this.#rows.forEach(({ column, whole }, row) => {
       const values = this.#history.column(column) ?? [];
       for (let at = 0; at < values.length; at += 1) {
         if (values[at] === null || !(whole > 0)) continue;
         const part = Math.min(1, values[at] / whole);
-        const shade = part >= FULL ? full : low.map((it, channel) => it + (high[channel] - it) * Math.sqrt(part));
-        for (let slot = this.#begin(at); slot <= this.#slot(times[at]); slot += 1) {
-          if (slot >= 0) cells.data.set([...shade, 255], 4 * (row * slots + slot));
-        }
+        const shade = part >= FULL ? full : ramp[Math.round(Math.sqrt(part) * (SHADES - 1))];
+        for (let slot = begins[at]; slot <= ends[at]; slot += 1) pixels[row * slots + slot] = shade;
       }
     });
     const small = new OffscreenCanvas(slots, this.#rows.length);

@@ -92,7 +92,7 @@ export function table() {
     flag: (it) => (it.worker_id === hot ? "hot" : it.accepting ? null : "off"),
   });
   const node = panel("Every worker", "press a heading to sort", figures.node);
-  node.classList.add("wide");
+  node.classList.add("wide", "tall");
   return {
     node,
     now(document) {
