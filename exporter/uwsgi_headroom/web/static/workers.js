@@ -6,10 +6,9 @@ import * as format from "./format.js";
 import { Strip } from "./strip.js";
 import { Table } from "./table.js";
 
-/** The id of the worker that takes more than chance explains, or null. */
-export function hottest({ balance }) {
-  const { hot_ratio: ratio = null, noise_floor: floor = null, hottest: id = null } = balance ?? {};
-  return ratio !== null && ratio > (floor ?? Infinity) ? id : null;
+/** The id of the worker that takes most, where a finding says that they are uneven; else null. */
+export function hottest({ balance, findings }) {
+  return findings.some(({ code }) => code.startsWith("uneven")) ? (balance?.hottest ?? null) : null;
 }
 
 /** Three rows of columns over the same workers. */
