@@ -78,9 +78,9 @@ class Mapped:
     def loaded(self, hot: int, calm: int) -> Iterator[None]:
         """So many clients on each of the two while the block runs, with requests as an API's that asks a database.
 
-        They take 30 ms of CPU, so that one interpreter serves at most 33 of them a second, and 130 ms when alone.
+        They take 20 ms of CPU, so that one interpreter serves at most 50 of them a second, and 80 ms when alone.
         """
-        with loaded(self.hot, hot, io_ms=100, cpu_ms=30), loaded(self.calm, calm, io_ms=100, cpu_ms=30):
+        with loaded(self.hot, hot, io_ms=60, cpu_ms=20), loaded(self.calm, calm, io_ms=60, cpu_ms=20):
             yield
 
 

@@ -27,8 +27,19 @@ HURRIED = (
     "queue_wait_hold=10s",
     "hot_worker_hold=4s",
     "uneven_hold=8s",
+    "near_capacity_hold=5s",
+    "shared_cpu_hold=5s",
+    "stuck_hold=5s",
+    "harakiri_hold=5s",
+    "respawn_hold=5s",
+    "queue_not_measurable_hold=5s",
 )
-"""Durations for a Prometheus that scrapes and evaluates every second."""
+"""Durations for a Prometheus that scrapes and evaluates every second.
+
+As shipped stay those of memory, forecast and headroom, which need hours of figures; those of bound interpreters and
+CPUs, of gaps between samples and of an exporter that is down, because all of these do happen on a small busy machine;
+and those of exceptions, which clients leave behind that are ended in the middle of an answer.
+"""
 
 
 def rules(directory: Path, *assignments: str) -> list[Path]:

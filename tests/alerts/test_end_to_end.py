@@ -5,6 +5,7 @@ shipped configuration, and receivers, all real. Seconds stand for minutes; see `
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import pytest
 
 from tests import monitoring
 from tests.alerts import scenes, shipped
+from tests.bench.accuracy.generator import ask
 from tests.exporter import exporter
 from tests.mailbox import mailbox
 from tests.monitoring import Alertmanager, Prometheus, eventually
@@ -35,7 +37,7 @@ class Watched:
     receiver: Receiver
     instance: str
 
-    def told(self, name: str, status: str, to: str = "page", seconds: float = 90) -> dict[str, Any]:
+    def told(self, name: str, status: str, to: str = "page", seconds: float = 180) -> dict[str, Any]:
         """The alert of this name and status (firing or resolved), once it has come to this receiver."""
 
         def seen() -> tuple[list[dict[str, Any]], object, object]:
@@ -44,19 +46,27 @@ class Watched:
 
         return eventually(seen, lambda it: it[0], f"{name} {status} to come to {to}", seconds)[0][0]
 
-    def held_back(self, name: str) -> None:
-        """Returns once Alertmanager has this alert, and keeps it from everybody because of another one."""
+    def held_back(self, name: str, by: str) -> None:
+        """Returns once Alertmanager has this alert, and keeps it from everybody because of the other one. It may have
+        been told before, if it fired first.
+        """
 
-        def states() -> list[str]:
-            return [it["status"]["state"] for it in self.alertmanager.alerts(name)]
+        def sources() -> set[str]:
+            names = {it["fingerprint"]: it["labels"]["alertname"] for it in self.alertmanager.alerts()}
+            alerts = self.alertmanager.alerts(name)
+            return {names.get(source, "") for it in alerts for source in it["status"]["inhibitedBy"]}
 
-        eventually(states, lambda it: it == ["suppressed"], f"{name} to be inhibited")
+        eventually(sources, lambda it: by in it, f"{name} to be held back by {by}", 60)
 
     def names(self) -> set[str]:
         """Every alert that anybody was told of."""
         return {
             alert["labels"]["alertname"] for it in self.receiver.notifications for alert in it.body.get("alerts", ())
         }
+
+    def servers(self) -> set[str]:
+        """Every server that anybody was told of."""
+        return {alert["labels"]["server"] for it in self.receiver.notifications for alert in it.body.get("alerts", ())}
 
     def labels(self, name: str, severity: str, server: str) -> dict[str, str]:
         return {"alertname": name, "severity": severity, "job": "uwsgi", "instance": self.instance, "server": server}
@@ -97,14 +107,28 @@ def read(alert: dict[str, Any]) -> str:
     return f"{summary}\n{description}"
 
 
+def shown(name: str, text: str) -> None:
+    """Printed (`pytest -s`), and written into `$PAGES_DIR`, so that somebody can look at what came."""
+    print(f"\n{text}")
+    if directory := os.environ.get("PAGES_DIR"):
+        Path(directory, f"{name}.txt").write_text(f"{text}\n")
+
+
 def test_killed_uwsgi_pages_and_its_return_resolves(tmp_path: Path) -> None:
-    """The page says which server and where, and is all there is to read; of a healthy one beside it nothing is."""
+    """The page says which server and where, and holds back the ticket about its exceptions; of an idle healthy server
+    beside it nobody hears.
+    """
+    rules = shipped.rules(tmp_path, "exceptions_range=1m", "exceptions_hold=5s")
     with (
         scenes.mortal() as server,
         scenes.mortal() as healthy,
-        watched({"shop": server.stats, "blog": healthy.stats}, tmp_path, shipped.rules(tmp_path)) as seen,
+        watched({"shop": server.stats, "blog": healthy.stats}, tmp_path, rules) as seen,
     ):
         assert seen.receiver.notifications == []
+        for _ in range(20):
+            with contextlib.suppress(ValueError):  # the answer to an exception is none
+                ask(server.http, "/error")
+        assert read(seen.told("UwsgiExceptionsHigh", "firing", to="ticket"))
         server.kill()
         page = seen.told("UwsgiDown", "firing")
         assert page["labels"] == seen.labels("UwsgiDown", "critical", "shop")
@@ -113,10 +137,12 @@ def test_killed_uwsgi_pages_and_its_return_resolves(tmp_path: Path) -> None:
         assert "refused" in text
         assert page["annotations"]["runbook_url"] == f"http://{seen.instance}/runbooks/UwsgiDown.md"
         assert text.splitlines()[0] in seen.pagerduty("UwsgiDown")
+        shown("UwsgiDown", seen.pagerduty("UwsgiDown"))
+        seen.held_back("UwsgiExceptionsHigh", by="UwsgiDown")
         server.start()
         assert seen.told("UwsgiDown", "resolved")["labels"] == page["labels"]
-        eventually(seen.prometheus.alerts, lambda alerts: not alerts, "no alert to be left")
-        assert seen.names() == {"UwsgiDown"}
+        assert seen.names() == {"UwsgiDown", "UwsgiExceptionsHigh"}
+        assert seen.servers() == {"shop"}
 
 
 def test_full_unix_queue_pages_and_resolves_when_clients_go(tmp_path: Path) -> None:
@@ -127,8 +153,8 @@ def test_full_unix_queue_pages_and_resolves_when_clients_go(tmp_path: Path) -> N
             labels = seen.labels("UwsgiListenQueueOverflowing", "critical", "shop")
             assert page["labels"] == labels | {"socket": server.web}
             assert "connections wait where 20 fit" in read(page)
-            seen.held_back("UwsgiListenQueueFilling")
-            assert seen.names() <= {"UwsgiListenQueueOverflowing", "UwsgiConcurrencyNearCapacity"}
+            shown("UwsgiListenQueueOverflowing", seen.pagerduty("UwsgiListenQueueOverflowing"))
+            seen.held_back("UwsgiListenQueueFilling", by="UwsgiListenQueueOverflowing")
         seen.told("UwsgiListenQueueOverflowing", "resolved")
 
 
@@ -137,25 +163,26 @@ def test_uneven_load_pages_and_resolves_when_it_is_evened(tmp_path: Path) -> Non
     part of the requests pays, and how much; the ticket about the same is held back.
 
     Where two CPUs carry the clients, Prometheus and all, no interpreter is sure to get 0.9 of one: a third of one has
-    to do here, and a tenth more response time. Half a minute: a calm worker has to serve a hundred requests in it.
+    to do here, and a tenth more response time. So low, it would take all interpreters for bound; that ticket waits as
+    long as it is shipped to.
     """
-    rules = shipped.rules(tmp_path, "interpreter_full=0.35", "hot_worker_slower=1.1", "uneven_ratio=1.3", "window=30s")
+    rules = shipped.rules(tmp_path, "interpreter_full=0.35", "hot_worker_slower=1.1")
     with scenes.mapped(processes=2) as server, watched({"shop": server.stats}, tmp_path, rules) as seen:
-        with server.loaded(hot=2, calm=2):
-            seen.prometheus.wait_for("server:uwsgi_requests:rate30s > 5")
+        with server.loaded(hot=1, calm=1):
+            seen.prometheus.wait_for("server:uwsgi_requests:rate20s > 5")
             assert seen.names() == set()
-        with server.loaded(hot=8, calm=2):
+        with server.loaded(hot=8, calm=1):
             page = seen.told("UwsgiHotWorkerSaturated", "firing")
             assert page["labels"] == seen.labels("UwsgiHotWorkerSaturated", "critical", "shop")
             text = read(page)
             assert f"uWSGI shop on {seen.instance}: worker 1 is saturated while others have room." in text
-            assert re.search(r"Worker 1 takes [4-9]\d % of the requests\.", text)
+            assert re.search(r"Worker 1 takes [5-9]\d % of the requests\.", text)
             assert re.search(
                 r"take \d+ ms, against \d+ ms on the calm workers; \d+ threads of other workers idle", text
             )
-            assert re.search(r"[4-9]\d % of the requests pay \d+ ms each", text)
-            seen.held_back("UwsgiWorkersUneven")
-            assert seen.names() == {"UwsgiHotWorkerSaturated"}
-            print(seen.pagerduty("UwsgiHotWorkerSaturated"))
-        with server.loaded(hot=2, calm=2):
+            assert re.search(r"[5-9]\d % of the requests pay \d+ ms each", text)
+            shown("UwsgiHotWorkerSaturated", seen.pagerduty("UwsgiHotWorkerSaturated"))
+            seen.held_back("UwsgiWorkersUneven", by="UwsgiHotWorkerSaturated")
+        with server.loaded(hot=1, calm=1):
             seen.told("UwsgiHotWorkerSaturated", "resolved")
+        assert seen.names() <= {"UwsgiHotWorkerSaturated", "UwsgiWorkersUneven"}
