@@ -11,10 +11,17 @@ help:  ## print this list
 demo:  ## see it: a loaded uWSGI, the exporter, Prometheus, Alertmanager, until Ctrl-C (PORT=9238, PYTHON=python3)
 	@exec $(PYTHON) -m app.demo --port $(PORT)
 
-# Prometheus' programs may have been put into .venv/bin, and tests look for them on PATH.
-test:  ## run all tests, the ones with real servers included
+# Prometheus' programs may have been put into .venv/bin, and tests look for them on PATH. Tests without real servers share
+# the CPUs; those with some have them for themselves. With ARGS, one run of what they choose.
+test: PYTEST = PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python -m pytest
+test:  ## run all tests, the ones with real servers included (ARGS="-k page")
 	@$(PYTHON) -m app.testing test
-	@PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python -m pytest $(ARGS)
+ifdef ARGS
+	@$(PYTEST) $(ARGS)
+else
+	@$(PYTEST) -q -n 2 --dist worksteal -m "not integration"
+	@$(PYTEST) -m integration
+endif
 
 lint:  ## check style, formatting and types
 	@$(PYTHON) -m app.testing lint
