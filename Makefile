@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test lint bench bench-accuracy bench-cost bench-page clean
+.PHONY: help demo test test-all lint bench bench-accuracy bench-cost bench-page clean
 .DEFAULT_GOAL := help
 
 help:  ## print this list
@@ -11,17 +11,24 @@ help:  ## print this list
 demo:  ## see it: a loaded uWSGI, the exporter, Prometheus, Alertmanager, until Ctrl-C (PORT=9238, PYTHON=python3)
 	@exec $(PYTHON) -m app.demo --port $(PORT)
 
-# Prometheus' programs may have been put into .venv/bin, and tests look for them on PATH. Tests without real servers share
-# the CPUs; those with some have them for themselves. With ARGS, one run of what they choose.
-test: PYTEST = PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python -m pytest
-test:  ## run all tests, the ones with real servers included (ARGS="-k page")
+# Prometheus' programs may have been put into .venv/bin, and tests look for them on PATH. Tests run side by side, more of
+# them than there are CPUs because half of them wait; then those that need the machine for themselves. With ARGS, one run
+# of the chosen tests.
+PYTEST = PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python -m pytest
+BESIDE = $(PYTEST) -q -n auto --dist loadgroup
+test:  ## run the tests, with real servers and a real browser, for about 4 minutes (ARGS="-k page")
 	@$(PYTHON) -m app.testing test
 ifdef ARGS
 	@$(PYTEST) $(ARGS)
 else
-	@$(PYTEST) -q -n 2 --dist worksteal -m "not integration"
-	@$(PYTEST) -m integration
+	@$(BESIDE) -m "not alone and not slow"
+	@$(PYTEST) -q -m "alone and not slow"
 endif
+
+test-all:  ## run all tests, those included that take long
+	@$(PYTHON) -m app.testing test
+	@$(BESIDE) -m "not alone"
+	@$(PYTEST) -q -m alone
 
 lint:  ## check style, formatting and types
 	@$(PYTHON) -m app.testing lint

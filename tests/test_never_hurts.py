@@ -33,7 +33,7 @@ from tests import bad_servers, real
 from tests.exporter_process import Exporter, exporter
 from uwsgi_headroom.reader import TIMEOUT_SECONDS
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("never hurts")]
 
 WORKERS, THREADS = 64, 16
 RESPAWN_SECONDS = 2.0

@@ -5,20 +5,19 @@ from __future__ import annotations
 import dataclasses
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from alerts import files
 from alerts.rule import Alert
 from alerts.thresholds import Thresholds, changed
 from tests.alerts import promtool
+from tests.alerts.cases.files import documents, write
 
 RULES = sorted(promtool.RULES.glob("*.yaml"))
-TESTS = sorted((promtool.ROOT / "alerts" / "tests").glob("*.test.yaml"))
+TESTS = list(documents())
 ALERTS = [
     rule
     for groups in files.FILES.values()
@@ -40,18 +39,20 @@ def run(*arguments: str | Path) -> str:
     return ran.stdout + ran.stderr if ran.returncode else ""
 
 
-def cases(path: Path) -> Iterator[dict[str, Any]]:
-    yield from yaml.safe_load(path.read_text())["tests"]
+def cases(name: str) -> list[dict[str, Any]]:
+    """The cases of a document, with their names, series and expectations."""
+    tests: list[dict[str, Any]] = documents()[name]["tests"]
+    return tests
 
 
 def named(alert: Alert) -> str:
     return alert.alert
 
 
-@pytest.mark.parametrize("path", TESTS, ids=lambda it: it.name)
-def test_promtool(path: Path) -> None:
-    """Each case of the file comes out as it says."""
-    assert run("test", "rules", path) == ""
+@pytest.mark.parametrize("name", TESTS)
+def test_promtool(name: str, tmp_path: Path) -> None:
+    """Each case of the document comes out as it says."""
+    assert run("test", "rules", write(name, tmp_path)) == ""
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda it: it.name)
@@ -63,25 +64,25 @@ def test_prometheus_accepts_the_file(path: Path) -> None:
 @pytest.mark.parametrize("alert", ALERTS, ids=named)
 def test_an_alert_has_its_cases(alert: Alert) -> None:
     """Of each of the six kinds there is one at least; what must stay silent matters as much as what fires."""
-    names = [it["name"].split(": ", 2) for path in TESTS for it in cases(path)]
+    names = [it["name"].split(": ", 2) for document in TESTS for it in cases(document)]
     missing = [kind for kind in KINDS if not any(name[:2] == [alert.alert, kind] for name in names)]
-    assert not missing, f"add cases to alerts/tests, named '{alert.alert}: {missing[0]}: what it shows'"
+    assert not missing, f"add cases to tests/alerts/cases, named '{alert.alert}: {missing[0]}: what it shows'"
 
 
-@pytest.mark.parametrize("path", TESTS, ids=lambda it: it.name)
-def test_a_case_is_of_something(path: Path) -> None:
+@pytest.mark.parametrize("name", TESTS)
+def test_a_case_is_of_something(name: str) -> None:
     """A case of an alert says which alert there is, of which kind the case is, and what it shows."""
     alerts = [it.alert for it in ALERTS]
-    for case in cases(path):
+    for case in cases(name):
         alert, kind, shows, *_ = *case["name"].split(": ", 2), "", ""
         right = (alert in alerts and kind in KINDS and shows) or not alert.startswith("Uwsgi")
         assert right, f"{case['name']!r}: name it '<alert>: <{'|'.join(KINDS)}>: what it shows'"
 
 
-@pytest.mark.parametrize("path", TESTS, ids=lambda it: it.name)
-def test_a_case_expects_something(path: Path) -> None:
+@pytest.mark.parametrize("name", TESTS)
+def test_a_case_expects_something(name: str) -> None:
     """promtool is content with a case that asks nothing."""
-    for case in cases(path):
+    for case in cases(name):
         assert case.get("alert_rule_test") or case.get("promql_expr_test"), f"{case['name']}: say what is expected"
 
 
@@ -90,8 +91,8 @@ def test_the_text_of_a_firing_alert_is_tested(alert: Alert) -> None:
     """With every label and annotation, as a person will read them."""
     told = [
         fired
-        for path in TESTS
-        for case in cases(path)
+        for document in TESTS
+        for case in cases(document)
         if case["name"].startswith(f"{alert.alert}: fires: ")
         for asked in case.get("alert_rule_test", [])
         if asked["alertname"] == alert.alert

@@ -12,7 +12,7 @@ import pytest
 from app.environments import ROOT
 from tests import real
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("demo application")]
 
 
 def test_capacity_is_four_workers_of_eight_threads(served):

@@ -17,7 +17,7 @@ from tests.dashboards.queries import NAMES, Query, queries
 from tests.exporter import exporter
 from tests.monitoring import Labels, Prometheus
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("dashboards")]
 
 LIMIT = "1s"
 """What Prometheus itself gives up after: a page that is slower is not looked at."""

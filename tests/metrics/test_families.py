@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -16,6 +15,7 @@ from prometheus_client.metrics_core import Metric
 
 from tests.documents import NAMES, document, with_a_wrong_value
 from tests.metrics.subjects import down, of_uwsgi, proven, series, up
+from tests.monitoring import find
 from uwsgi_headroom.errors import REASONS, StatsError
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics import families
@@ -260,12 +260,9 @@ def test_no_document_breaks_a_scrape() -> None:
 
 def test_promtool_finds_nothing_wrong() -> None:
     """Prometheus' own linter accepts every metric of every captured document."""
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("promtool is not installed: apt-get install prometheus")
     everything = [*[up(name) for name in NAMES], down("down"), proven("minified", "proven")]
     text = render(families(everything))
-    ran = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, check=False)
+    ran = subprocess.run([find("promtool"), "check", "metrics"], input=text, capture_output=True, check=False)
     assert (ran.returncode, ran.stdout.decode(), ran.stderr.decode()) == (0, "", "")
 
 

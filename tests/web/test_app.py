@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from tests import bad_servers
 from tests.documents import NAMES, document
+from tests.monitoring import find
 from tests.web.serving import get, serving
 from uwsgi_headroom import config
 
@@ -222,10 +222,7 @@ def test_a_name_that_is_no_utf8(tmp_path: Path) -> None:
 
 def test_promtool_accepts_the_answer() -> None:
     """Prometheus' own linter finds nothing wrong in what is served."""
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("promtool is not installed: apt-get install prometheus")
     with serving(replayed("threads_4x8_busy"), replayed("metrics"), "gone=/nowhere/stats") as port:
         body = get(port)[2]
-    ran = subprocess.run([promtool, "check", "metrics"], input=body, capture_output=True, check=False)
+    ran = subprocess.run([find("promtool"), "check", "metrics"], input=body, capture_output=True, check=False)
     assert (ran.returncode, ran.stdout.decode(), ran.stderr.decode()) == (0, "", "")

@@ -24,7 +24,7 @@ from tests.web.serving import serving
 from tests.web.test_app import replayed
 from uwsgi_headroom import config
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("page")]
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 HOSTILE = """a/b "c" '<img src=x onerror=alert(1)>&amp;%2F"""

@@ -1,4 +1,4 @@
-"""One case of an alert, and its file for `promtool test rules`."""
+"""One case of an alert, as `promtool test rules` reads it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import yaml
-
-from alerts.rule import BlockDumper
 from alerts.words import SERVER_DASHBOARD
-
-HEADER = "# Made by `python -m tests.alerts.cases`, from tests/alerts/cases. Changes made here are lost.\n"
 
 Firing = Mapping[str, Any]
 """An alert that is expected: `exp_labels` and `exp_annotations`."""
@@ -29,17 +24,21 @@ class Case:
     nothing_fires: Sequence[str] = ()
     interval: str = "1m"
 
+    @property
+    def alert(self) -> str:
+        """The alert that the case is about."""
+        return self.name.partition(":")[0]
+
     def document(self) -> dict[str, Any]:
         """As promtool reads it."""
-        alert = self.name.partition(":")[0]
         tests: dict[str, Any] = {
             "alert_rule_test": [
-                {"eval_time": time, "alertname": alert, "exp_alerts": list(firing)}
+                {"eval_time": time, "alertname": self.alert, "exp_alerts": list(firing)}
                 for time, firing in self.expected.items()
             ],
             "promql_expr_test": [
                 {
-                    "expr": f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})',
+                    "expr": f'count(ALERTS{{alertname="{self.alert}",alertstate="firing"}})',
                     "eval_time": time,
                     "exp_samples": [{"labels": "{}", "value": servers}],
                 }
@@ -52,16 +51,6 @@ class Case:
         }
         given = {"name": self.name, "interval": self.interval, "input_series": list(self.input_series)}
         return {**given, **{key: of for key, of in tests.items() if of}}
-
-
-def render(cases: Sequence[Case], rules: Sequence[str], evaluation: str = "1m") -> str:
-    """The YAML of a test file about these rule files. evaluation: time between evaluations of the rules."""
-    document = {
-        "rule_files": [f"../rules/{name}" for name in rules],
-        "evaluation_interval": evaluation,
-        "tests": [case.document() for case in cases],
-    }
-    return HEADER + yaml.dump(document, Dumper=BlockDumper, sort_keys=False, width=1000, allow_unicode=True)
 
 
 def firing(alert: str, severity: str, summary: str, description: str, **labels: str) -> Firing:
