@@ -1,10 +1,15 @@
-"""How tests are spread over processes when they run side by side (`make test`)."""
+"""What holds for all tests: how they are spread over processes (`make test`), and that none is judged by the clock."""
 
 from __future__ import annotations
 
 import os
 
 import pytest
+from hypothesis import settings
+
+# An example that takes long says how busy the machine is, and nothing of what is tested.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
