@@ -6,5 +6,5 @@ from tests.alerts.cases.files import made
 
 
 def test_no_test_file_has_drifted() -> None:
-    """A case that was changed and not written out is seen; `python -m tests.alerts.cases` writes them."""
+    """A case that was changed and not written out is seen; `python3 -m tests.alerts.cases` writes them."""
     assert [path.name for path, text in made().items() if path.read_text() != text] == []

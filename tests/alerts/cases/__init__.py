@@ -1,1 +1,1 @@
-"""Cases of alerts whose input is many workers' counters; `python -m tests.alerts.cases` writes them for promtool."""
+"""Cases of alerts whose input is many workers' counters; `python3 -m tests.alerts.cases` writes them for promtool."""

@@ -1,4 +1,4 @@
-"""`python -m tests.alerts.cases`: write the test files that are made from cases."""
+"""`python3 -m tests.alerts.cases`: write the test files that are made from cases."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import yaml
 from alerts.rule import BlockDumper
 from alerts.words import SERVER_DASHBOARD
 
-HEADER = "# Made by `python -m tests.alerts.cases`, from tests/alerts/cases. Changes made here are lost.\n"
+HEADER = "# Made by `python3 -m tests.alerts.cases`, from tests/alerts/cases. Changes made here are lost.\n"
 
 Firing = Mapping[str, Any]
 """An alert that is expected: `exp_labels` and `exp_annotations`."""
