@@ -9,7 +9,7 @@ help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST))
 
 demo:  ## see it: a loaded uWSGI, the exporter, Prometheus, Alertmanager, until Ctrl-C (PORT=9238, PYTHON=python3)
-	@exec $(PYTHON) -m app.demo --port $(PORT)
+	@exec $(PYTHON) -m app.demo --port $(PORT) --parent $$PPID
 
 # Prometheus' programs may have been put into .venv/bin, and tests look for them on PATH. Tests without real servers share
 # the CPUs; those with some have them for themselves. With ARGS, one run of what they choose.
