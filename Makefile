@@ -2,14 +2,14 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test test-all lint bench bench-accuracy bench-cost bench-page clean
+.PHONY: help demo test test-all lint bench bench-accuracy bench-cost bench-page bare-machine clean
 .DEFAULT_GOAL := help
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST))
 
 demo:  ## see it: a loaded uWSGI, the exporter, Prometheus, Alertmanager, until Ctrl-C (PORT=9238, PYTHON=python3)
-	@exec $(PYTHON) -m app.demo --port $(PORT)
+	@exec $(PYTHON) -m app.demo --port $(PORT) --parent $$PPID
 
 # Prometheus' programs may have been put into .venv/bin, and tests look for them on PATH. Tests run side by side, more of
 # them than there are CPUs because half of them wait; then those that need the machine for themselves. With ARGS, one run
@@ -34,7 +34,7 @@ lint:  ## check style, formatting and types
 	@$(PYTHON) -m app.testing lint
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
-	.venv/bin/mypy -p uwsgi_headroom -p app -p alerts
+	.venv/bin/mypy -p uwsgi_headroom -p app -p alerts -p tools
 	.venv/bin/mypy --python-version 3.11 -p dashboards
 
 bench:  ## measure what a scrape costs (PEER="NAME=COMMAND" measures another exporter too, ARGS="--write FILE")
@@ -53,6 +53,9 @@ bench-page:  ## measure what the page costs: bytes, paint, drawing, the exporter
 	@$(PYTHON) -m app.testing bench-page
 	@.venv/bin/python -m tests.bench.page
 
+bare-machine:  ## check `make demo` on a minimal Debian that has nothing, as root (SUITE=trixie)
+	@exec $(PYTHON) -m tools.bare_machine $(SUITE)
+
 clean:  ## remove the environments and everything generated
 	rm -rf .venv .venv-uwsgi .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist exporter/*.egg-info
-	find app exporter tests -name __pycache__ -prune -exec rm -rf {} +
+	find app exporter tests tools -name __pycache__ -prune -exec rm -rf {} +

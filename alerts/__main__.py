@@ -1,6 +1,6 @@
-"""`python -m alerts`: write the rule files, or with `--check` say which of the written ones have drifted.
+"""`python3 -m alerts`: write the rule files, or with `--check` say which of the written ones have drifted.
 
-Other thresholds, other files: `python -m alerts --set uneven_ratio=2 --out /etc/prometheus/rules`.
+Other thresholds, other files: `python3 -m alerts --set uneven_ratio=2 --out /etc/prometheus/rules`.
 """
 
 from __future__ import annotations

@@ -17,11 +17,11 @@ def main(
     render: Callable[[Thresholds], Mapping[str, str]],
     argv: Sequence[str] | None,
 ) -> int:
-    """The command line of `python -m MODULE`: `render` gives the text of each file by its name. The status is 1 if
+    """The command line of `python3 -m MODULE`: `render` gives the text of each file by its name. The status is 1 if
     `--check` found drift and 2 for what could not be understood.
     """
     parser = argparse.ArgumentParser(
-        prog=f"python -m {module}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=f"python3 -m {module}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     shipped = directory.relative_to(Path.cwd()) if directory.is_relative_to(Path.cwd()) else directory
     parser.add_argument("--out", type=Path, default=directory, help=f"directory to write to (default: {shipped})")
@@ -35,7 +35,7 @@ def main(
     if asked.check:
         drifted = [name for name, text in made.items() if _read(asked.out / name) != text]
         for name in drifted:
-            print(f"{asked.out / name} is not what `python -m {module}` makes", file=sys.stderr)
+            print(f"{asked.out / name} is not what `python3 -m {module}` makes", file=sys.stderr)
         return 1 if drifted else 0
     asked.out.mkdir(parents=True, exist_ok=True)
     for name, text in made.items():

@@ -15,7 +15,7 @@ from alerts.words import with_self
 Severity = Literal["critical", "warning", "info"]
 """critical: a page, somebody gets up; warning: a ticket; info: good to know."""
 
-HEADER = "# Made by `python -m alerts`, which also tells how to change a threshold. Changes made here are lost.\n"
+HEADER = "# Made by `python3 -m alerts`, which also tells how to change a threshold. Changes made here are lost.\n"
 
 
 @dataclass(frozen=True)

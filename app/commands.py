@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,24 +24,29 @@ class CommandError(Exception):
 
 
 def run(command: Sequence[str | Path], cwd: Path | None = None) -> None:
-    """Run `command` to its end. Raises `CommandError` if it fails; when interrupted, nothing runs on."""
+    """Run `command` to its end. Raises `CommandError` if it fails; when interrupted, nothing runs on.
+
+    Its temporary files are removed with it: pip and compilers leave theirs when they are interrupted.
+    """
     words = [str(word) for word in command]
-    process = subprocess.Popen(
-        words,
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,  # pip starts compilers: as one group they can be ended together
-    )
-    try:
-        said, _ = process.communicate()
-    except BaseException:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        raise
+    with tempfile.TemporaryDirectory(prefix="headroom-", ignore_cleanup_errors=True) as temporary:
+        process = subprocess.Popen(
+            words,
+            cwd=cwd,
+            env={**os.environ, "TMPDIR": temporary},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,  # pip starts compilers: as one group they can be ended together
+        )
+        try:
+            said, _ = process.communicate()
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
     if process.returncode:
         raise CommandError(" ".join(words), said)

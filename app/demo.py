@@ -6,63 +6,77 @@ What runs, in which order and on which addresses is composed here; how is known 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import signal
 import sys
-import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from app import environments, figures, watchers
 from app.commands import CommandError
 from app.environments import ROOT, SetupError
+from app.guard import Guarded, GuardError, guarded
+from app.listener import listener
 from app.loopback import address, free_port, get, why_taken
-from app.programs import Program, ProgramError, running
+from app.parent import end_with
+from app.programs import Program, ProgramError, Running, running
+from app.progress import note
 from app.watchers import Watchers
 
 PORT = 9238  # the exporter's own default
 LOAD_SECONDS = 4 * 3600  # a demo that was forgotten ends some day
-EVERY = 3.0  # seconds between two lines of figures
+EVERY = 2.0  # seconds between two lines of figures
+ANSWER = 0.9  # seconds that the exporter has for them: a silence of three would look like an end
+LEAVE = 2.0  # seconds that a killed demo may need until its port is free
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the demo until Ctrl-C. The status is 0 if it was ended on purpose."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--port", type=int, default=PORT, help="of the exporter (default: %(default)s)")
-    port = parser.parse_args(argv).port
+    parser.add_argument("--parent", type=int, help="the process that started this one: end with it")
+    chosen = parser.parse_args(argv)
     _interrupt_on_signals()
     try:
-        refuse_taken(port)
-        project = environments.project("demo,top")
-        uwsgi = environments.uwsgi_for_demo()
-        # A short name: the path of a UNIX socket holds 107 bytes.
-        with tempfile.TemporaryDirectory(prefix="headroom-demo-") as directory:
-            watching = watchers.found(port, Path(directory), project.path / "bin")
-            show(port, uwsgi, project.program("uwsgi-headroom"), watching, Path(directory))
-    except (SetupError, CommandError, ProgramError) as error:
+        if chosen.parent is not None:
+            end_with(chosen.parent)
+        refuse_taken(chosen.port)
+        with guarded() as guard:
+            project = environments.project("demo,top")
+            uwsgi = environments.uwsgi_for_demo()
+            watching = watchers.found(chosen.port, guard.directory, project.path / "bin")
+            guard.check()
+            show(chosen.port, uwsgi, project.program("uwsgi-headroom"), watching, guard)
+    except (SetupError, CommandError, ProgramError, GuardError) as error:
         print(f"\nmake demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nstopped")
+        note("stopped")
+    except BrokenPipeError:  # nobody reads on, as in `make demo | head`; nor would Python's last flush be read
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     return 0
 
 
-def show(port: int, uwsgi: Path, exporter: Path, watching: Watchers, directory: Path) -> None:
+def show(port: int, uwsgi: Path, exporter: Path, watching: Watchers, guard: Guarded) -> None:
     """Run everything and print figures until an exception, of which `KeyboardInterrupt` is the good one."""
     app_port = free_port()
-    demo = programs(port, app_port, uwsgi, exporter, directory)
-    with running([*watching.programs, *demo], directory, cwd=ROOT) as check:
-        print(
-            f"\n  live page    http://{address(port)}/"
-            f"\n  terminal     {terminal(exporter)} top http://{address(port)}/"
-            f"\n  metrics      http://{address(port)}/metrics"
-            f"\n  application  http://{address(app_port)}/"
-            f"{watching.addresses()}"
-            "\n  Ctrl-C ends everything. Below: each worker's share of the requests, mean requests in service,"
-            "\n  and by what factor load can grow before which limit.\n"
+    demo = programs(port, app_port, uwsgi, exporter, guard.directory)
+    with running([*demo, *watching.programs], guard.directory, cwd=ROOT, ending="stopping everything") as up:
+        places = {
+            "live page": {f"http://{address(port)}/": ""},
+            "terminal": {f"{terminal(exporter)} top http://{address(port)}/": ""},
+            "metrics": {f"http://{address(port)}/metrics": ""},
+            "application": {f"http://{address(app_port)}/": ""},
+            **watching.addresses(up.names()),
+        }
+        note(
+            f"\n{_table(places)}\n"
+            "\n  Ctrl-C ends everything. Below: each worker's share of the requests, mean"
+            "\n  requests in service, and by what factor load can grow before which limit.\n"
         )
-        _watch(port, check)
+        _watch(port, up, guard)
 
 
 def terminal(exporter: Path) -> Path:
@@ -96,27 +110,51 @@ def programs(port: int, app_port: int, uwsgi: Path, exporter: Path, directory: P
     ]
 
 
-def _watch(port: int, check: Callable[[], None]) -> None:
+def _table(places: dict[str, dict[str, str]]) -> str:
+    """A line for each place, by what is there, with what it shows."""
+    lines = []
+    for name, shown in places.items():
+        for number, (place, words) in enumerate(shown.items()):
+            lines.append(f"  {'' if number else name:<13}{place}{f'  {words}' if words else ''}")
+    return "\n".join(lines)
+
+
+def _watch(port: int, up: Running, guard: Guarded) -> None:
     """Print a line of figures every few seconds, on a terminal over the one before."""
     terminal = sys.stdout.isatty()
-    while True:
-        line = "  " + (figures.line(get(port, "/metrics") or "") or "waiting for the first figures")
-        if terminal:  # cut to its width, because a wrapped line cannot be overwritten
-            print("\r\x1b[K" + line[: shutil.get_terminal_size().columns - 1], end="", flush=True)
-        else:
-            print(line, flush=True)
-        until = time.monotonic() + EVERY
-        while time.monotonic() < until:
-            check()
-            time.sleep(0.2)
+    try:
+        while True:
+            metrics = get(port, "/metrics", timeout=ANSWER) or ""
+            line = "  " + (figures.line(metrics) or "waiting for figures")
+            if terminal:  # cut to its width, because a wrapped line cannot be overwritten
+                print("\r\x1b[K" + line[: shutil.get_terminal_size().columns - 1], end="", flush=True)
+            else:
+                print(line, flush=True)
+            until = time.monotonic() + EVERY
+            while time.monotonic() < until:
+                guard.check()
+                up.check()
+                for text in up.news():
+                    note(f"\n{text}" if terminal else text)
+                time.sleep(0.2)
+    finally:
+        if terminal:
+            note("")
 
 
 def refuse_taken(port: int) -> None:
     """Raise `SetupError` if nobody can listen on the port, before anything slow is begun."""
-    reason = why_taken(port)
+    until = time.monotonic() + LEAVE
+    while (reason := why_taken(port)) and time.monotonic() < until:
+        by = listener(port)
+        if by and not by.demo:
+            break
+        time.sleep(0.05)  # a demo, or what is left of one that was killed a moment ago
     if reason:
+        by = listener(port)
         raise SetupError(
-            f"port {port} on 127.0.0.1 cannot be used ({reason}).\nChoose another one: make demo PORT=9300"
+            f"port {port} on 127.0.0.1 cannot be used ({reason})"
+            f"{f': {by} listens on it' if by else ''}.\nChoose another one: make demo PORT=9300"
         )
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from app import commands
 from app.commands import CommandError
-from app.progress import step
+from app.progress import note, step
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = f"Python {sys.version_info.major}.{sys.version_info.minor}"
@@ -150,7 +150,7 @@ def uwsgi_for_demo(root: Path = ROOT) -> Path:
     try:
         return wheel_uwsgi(root)
     except CommandError as error:
-        print(f"  {error.last_line}\n  so uWSGI has to be built")
+        note(f"  {error.last_line}\n  so uWSGI has to be built")
     return built_uwsgi(root)
 
 
@@ -161,5 +161,5 @@ def uwsgi_for_tests(root: Path = ROOT) -> Path:
     reason = cannot_build()
     if reason is None:
         return built_uwsgi(root)
-    print(f"  {reason}, so the tests run with the pyuwsgi wheel instead of uWSGI built from source")
+    note(f"  {reason}, so the tests run with the pyuwsgi wheel instead of uWSGI built from source")
     return wheel_uwsgi(root)

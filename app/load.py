@@ -94,7 +94,7 @@ async def _count(tally: Tally, request: Callable[[], Awaitable[bool]]) -> None:
 
 def main(argv: list[str] | None = None) -> str | None:
     """Run from the command line; what is returned is for `sys.exit`: nothing, or why the load ended early."""
-    parser = argparse.ArgumentParser(prog="python -m app.load", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python3 -m app.load", description=__doc__)
     parser.add_argument("port", type=int, help="where the application listens on 127.0.0.1")
     parser.add_argument("--seconds", type=float, default=3600, help="how long (default: %(default)g)")
     chosen = parser.parse_args(argv)

@@ -12,10 +12,10 @@ def address(port: int) -> str:
     return f"127.0.0.1:{port}"
 
 
-def get(port: int, path: str) -> str | None:
-    """The answer to a GET if its status is 200."""
+def get(port: int, path: str, timeout: float = 5) -> str | None:
+    """The answer to a GET if its status is 200. timeout: seconds of silence after which there is none."""
     # Not urllib: that would ask the proxy which the environment may name.
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
     with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
         connection.request("GET", path)
         response = connection.getresponse()

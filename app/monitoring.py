@@ -17,6 +17,12 @@ from app.programs import Program
 JOB = "uwsgi"
 """The label `job` of all targets."""
 
+NOBODY: dict[str, Any] = {
+    "route": {"receiver": "nobody", "group_by": ["job", "server"], "group_wait": "1s", "group_interval": "5s"},
+    "receivers": [{"name": "nobody"}],
+}
+"""A configuration of Alertmanager: it shows alerts, and sends them nowhere."""
+
 
 def prometheus(
     program: Path,
@@ -73,12 +79,18 @@ def alertmanager(program: Path, port: int, directory: Path, configuration: Mappi
     )
 
 
-def alerts_page(port: int) -> str:
-    """Where a person sees the alerts of the Prometheus at this port: upstream's page, Debian's, or what it has for
-    machines. Debian's pages need packages beside its own.
+def pages(port: int) -> dict[str, str]:
+    """What there is to see at the Prometheus of this port, by its address: a page for people, or else JSON.
+
+    Debian's pages come first, because where it has them, it has nothing but a notice at the addresses of upstream's.
     """
-    pages = (path for path in ("/alerts", "/classic/alerts") if get(port, path) is not None)
-    return f"http://{address(port)}{next(pages, '/api/v1/alerts')}"
+    page = next((path for path in ("/classic/alerts", "/alerts") if get(port, path) is not None), None)
+    if page:
+        return {f"http://{address(port)}{page}": "alert rules, their state"}
+    return {
+        f"http://{address(port)}/api/v1/rules": "rules, their state (JSON)",
+        f"http://{address(port)}/api/v1/alerts": "active alerts (JSON)",
+    }
 
 
 def _static(*ports: int) -> list[dict[str, list[str]]]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.progress import step
+from app.progress import note, step
 
 START_SECONDS = 30.0  # a loaded small machine needs some for Python alone
 STOP_SECONDS = 10.0  # uWSGI lets its workers finish for a while
@@ -20,21 +20,30 @@ TAIL = 15  # lines of a program's log that explain its end
 
 @dataclass(frozen=True)
 class Program:
-    """A program: `sentence` is said while it starts, and it is up when `ready` is true."""
+    """A program: `sentence` is said while it starts, unless it is empty, and it is up when `ready` is true.
+
+    required: whether the others make no sense without it.
+    """
 
     name: str
     sentence: str
     command: Sequence[str | Path]
     ready: Callable[[], bool]
     variables: Mapping[str, str] = field(default_factory=dict)
+    required: bool = True
 
 
 class ProgramError(Exception):
-    """A program ended, or did not become ready; the message holds the end of its log."""
+    """A program ended, or did not become ready; the message holds the end of its log. without: where others go on."""
+
+    def __init__(self, program: Program, words: str) -> None:
+        self.program = program
+        self.without = f"  Going on without {program.name}, which {words}"
+        super().__init__(f"{program.name} {words}")
 
 
 @dataclass(frozen=True)
-class _Running:
+class _Started:
     program: Program
     process: subprocess.Popen[bytes]
     log: Path
@@ -43,36 +52,99 @@ class _Running:
         status = self.process.poll()
         if status is not None:
             how = f"status {status}" if status >= 0 else signal.Signals(-status).name
-            raise ProgramError(f"{self.program.name} ended ({how}){self.last_words()}")
+            raise ProgramError(self.program, f"ended ({how}){self.last_words()}")
 
     def last_words(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()[-TAIL:]
         return ". Its last words:\n" + "\n".join(f"  | {line}" for line in lines) if lines else ", silently"
 
 
+class Running:
+    """The programs that run, and those that were lost."""
+
+    def __init__(self, directory: Path, cwd: Path) -> None:
+        self._directory, self._cwd = directory, cwd
+        self._started: list[_Started] = []
+        self._lost: list[_Started] = []
+        self._news: list[str] = []
+
+    def names(self) -> list[str]:
+        """The names of those that run."""
+        return [each.program.name for each in self._started]
+
+    def start(self, program: Program) -> None:
+        """Returns when it is ready. Raises `ProgramError` where it, or a required one that runs, is lost."""
+        started = _start(program, self._directory / f"{program.name}.log", self._cwd)
+        self._started.append(started)
+        end = time.monotonic() + START_SECONDS
+        try:
+            while not program.ready():
+                started.refuse_if_ended()
+                self.check()
+                if time.monotonic() > end:
+                    raise ProgramError(program, f"is not ready after {START_SECONDS:g} s{started.last_words()}")
+                time.sleep(0.05)
+            started.refuse_if_ended()  # something else may have answered in its place
+        except ProgramError:
+            if not program.required:
+                self._lose(started)
+            raise
+
+    def check(self) -> None:
+        """Raise `ProgramError` once a required one has ended: the others would show half a picture."""
+        for each in list(self._started):
+            try:
+                each.refuse_if_ended()
+            except ProgramError as error:
+                if each.program.required:
+                    raise
+                self._lose(each)
+                self._news.append(error.without)
+
+    def news(self) -> list[str]:
+        """Why the programs were lost that ended since the last call, and that the others go on without."""
+        news, self._news = self._news, []
+        return news
+
+    def end(self) -> None:
+        """End all, in the reverse order, for certain."""
+        _end([each.process for each in [*reversed(self._started), *self._lost]])
+
+    def _lose(self, lost: _Started) -> None:
+        self._started.remove(lost)
+        self._lost.append(lost)
+        lost.process.terminate()
+
+
 @contextlib.contextmanager
-def running(programs: Sequence[Program], directory: Path, cwd: Path) -> Iterator[Callable[[], None]]:
+def running(programs: Sequence[Program], directory: Path, cwd: Path, ending: str = "") -> Iterator[Running]:
     """Run `programs` while the block runs, with their logs in `directory`.
 
-    Yields a check that raises `ProgramError` once one has ended: the others would show half a picture.
+    One that is not required and does not start is reported and left out. ending: said while they are ended.
     """
-    started: list[_Running] = []
-
-    def check() -> None:
-        for each in started:
-            each.refuse_if_ended()
-
+    up = Running(directory, cwd)
     try:
         for program in programs:
-            with step(program.sentence):
-                started.append(_start(program, directory / f"{program.name}.log", cwd))
-                _wait_until_ready(started[-1], check)
-        yield check
+            try:
+                with _said(program.sentence):
+                    up.start(program)
+            except ProgramError as error:
+                if error.program.required:
+                    raise
+                note(error.without)
+            for text in up.news():
+                note(text)
+        yield up
     finally:
-        _end([each.process for each in reversed(started)])
+        with _said(ending):
+            up.end()
 
 
-def _start(program: Program, log: Path, cwd: Path) -> _Running:
+def _said(sentence: str) -> contextlib.AbstractContextManager[None]:
+    return step(sentence) if sentence else contextlib.nullcontext()
+
+
+def _start(program: Program, log: Path, cwd: Path) -> _Started:
     with log.open("wb") as output:
         process = subprocess.Popen(
             [str(word) for word in program.command],
@@ -83,17 +155,7 @@ def _start(program: Program, log: Path, cwd: Path) -> _Running:
             stderr=output,
             start_new_session=True,  # Ctrl-C reaches us alone, and we end them in order
         )
-    return _Running(program, process, log)
-
-
-def _wait_until_ready(starting: _Running, check: Callable[[], None]) -> None:
-    end = time.monotonic() + START_SECONDS
-    while not starting.program.ready():
-        check()
-        if time.monotonic() > end:
-            raise ProgramError(f"{starting.program.name} is not ready after {START_SECONDS:g} s{starting.last_words()}")
-        time.sleep(0.05)
-    check()  # something else may have answered in its place
+    return _Started(program, process, log)
 
 
 def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:

@@ -1,65 +1,60 @@
-"""The Prometheus and the Alertmanager of the demo, where they can be had; it goes on without them."""
+"""The Prometheus and the Alertmanager of the demo, which goes on without what it cannot have of them."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from app import debian, monitoring
 from app.environments import ROOT, SetupError
 from app.loopback import address, free_port
 from app.programs import Program
+from app.progress import note
 
 PORTS = {"alertmanager": 9093, "prometheus": 9090}
 """Their own defaults; others where these are taken."""
 
 RULES = ROOT / "alerts" / "rules"
-COMPATIBLE = "compat-*"  # names of another exporter: for whoever comes from it
+COMPATIBLE = "compat-*"  # names of another exporter, for people who come from it
 EVERY = "2s"  # so that there is soon something to see
-
-NOBODY: dict[str, Any] = {
-    "route": {"receiver": "nobody", "group_by": ["job", "server"], "group_wait": "1s", "group_interval": "5s"},
-    "receivers": [{"name": "nobody"}],
-}
-"""Alerts are shown, and sent nowhere."""
 
 
 @dataclass(frozen=True)
 class Watchers:
-    """What watches the exporter, the ports of what there is by its name, and what there is not."""
+    """What watches the exporter, and the ports of what there is by its name."""
 
     programs: Sequence[Program]
     ports: dict[str, int]
-    missing: Sequence[str]
 
-    def addresses(self) -> str:
-        """Lines that say, once they run, where they are and what to look at."""
-        lines = []
-        if "prometheus" in self.ports:
-            lines.append(
-                f"Prometheus   {monitoring.alerts_page(self.ports['prometheus'])}: every rule, and what is wrong by it"
-            )
-        if "alertmanager" in self.ports:
-            lines.append(
-                f"Alertmanager http://{address(self.ports['alertmanager'])}/api/v2/alerts: what has reached it"
-            )
-        if self.missing:
-            lines.append(f"not here     {' and '.join(self.missing)} ({debian.advice(self.missing)})")
-        return "".join(f"\n  {line}" for line in lines)
+    def addresses(self, running: Collection[str]) -> dict[str, dict[str, str]]:
+        """What to look at, and what it shows, of those that run."""
+        found = {}
+        if "prometheus" in running:
+            found["Prometheus"] = monitoring.pages(self.ports["prometheus"])
+        if "alertmanager" in running:
+            place = f"http://{address(self.ports['alertmanager'])}/api/v2/alerts"
+            found["Alertmanager"] = {place: "alerts received (JSON)"}
+        return found
 
 
 def found(exporter: int, directory: Path, unpacked: Path) -> Watchers:
-    """Watchers of the exporter at this port that write into `directory`. They are on PATH, or put into `unpacked`."""
-    with contextlib.suppress(SetupError):
-        debian.ensure(unpacked, PORTS)
+    """Watchers of the exporter at this port that write into `directory`. They are on PATH, or put into `unpacked`.
+
+    It says why one cannot be had.
+    """
+    for name in PORTS:
+        try:
+            debian.ensure(unpacked, [name])
+        except SetupError as error:
+            note(f"  Going on without {name}: " + str(error).replace("\n", "\n  | "))
     places = {name: place for name in PORTS if (place := debian.find(name, unpacked))}
     ports = {name: free_port(PORTS[name]) for name in places}
     programs = []
     if "alertmanager" in places:
-        programs.append(monitoring.alertmanager(places["alertmanager"], ports["alertmanager"], directory, NOBODY))
+        programs.append(
+            monitoring.alertmanager(places["alertmanager"], ports["alertmanager"], directory, monitoring.NOBODY)
+        )
     if "prometheus" in places:
         programs.append(
             monitoring.prometheus(
@@ -72,6 +67,4 @@ def found(exporter: int, directory: Path, unpacked: Path) -> Watchers:
                 every=EVERY,
             )
         )
-    # Nothing else in the demo needs them, so nothing waits for them.
-    programs = [replace(program, ready=lambda: True) for program in programs]
-    return Watchers(programs, ports, debian.missing(unpacked, PORTS))
+    return Watchers([replace(program, required=False) for program in programs], ports)

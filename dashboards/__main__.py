@@ -1,7 +1,7 @@
-"""`python -m dashboards`: write the dashboards, or with `--check` say which of the written ones have drifted.
+"""`python3 -m dashboards`: write the dashboards, or with `--check` say which of the written ones have drifted.
 
-With other thresholds than those of the shipped rules, which must be given to `python -m alerts` too:
-`python -m dashboards --set uneven_ratio=2 --out /var/lib/grafana/dashboards`.
+With other thresholds than those of the shipped rules, which must be given to `python3 -m alerts` too:
+`python3 -m dashboards --set uneven_ratio=2 --out /var/lib/grafana/dashboards`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The real exporter as a process of its own, for tests and benchmarks of what it does to a uWSGI.
 
-Run as a program, `python -m tests.exporter_process ARGUMENTS`, it is the exporter with one thing added: after SIGUSR1
+Run as a program, `python3 -m tests.exporter_process ARGUMENTS`, it is the exporter with one thing added: after SIGUSR1
 it stops itself (SIGSTOP) in the middle of its next read, and after SIGUSR2 it kills itself there (SIGKILL): connected,
 and nothing received yet, which is where a master is held.
 """

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.exporter import run
+from tests.exporter import COMMAND, clean_environment, run
 from uwsgi_headroom import __version__, cli, logs
 
 
@@ -121,3 +122,32 @@ def test_a_json_line_is_one_object(capfd: pytest.CaptureFixture[str]) -> None:
     assert (told["level"], told["msg"]) == ("warning", "it is so")
     assert {key: told[key] for key in HOSTILE} == HOSTILE
     assert told["ts"].endswith("Z")
+
+
+def test_a_misspelt_variable_ends_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the start, with the name that was probably meant."""
+    monkeypatch.setenv("UWSGI_HEADROOM_STAT", "/a")
+    status, _, err = ended(capsys, "serve")
+    assert (status, err) == (
+        2,
+        "uwsgi-headroom: unknown environment variable UWSGI_HEADROOM_STAT; did you mean UWSGI_HEADROOM_STATS?\n",
+    )
+
+
+def test_variables_of_orchestration_are_one_line_of_the_log() -> None:
+    """A pod beside a Kubernetes service of the same name starts; its log says what was ignored."""
+    names = ["UWSGI_HEADROOM_PORT", "UWSGI_HEADROOM_SERVICE_HOST"]
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # so that it ends once it has tried to listen
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        ran = subprocess.run(
+            [*COMMAND, "--stats", "/a", "--web.listen-address", address],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+            env={**clean_environment(), **dict.fromkeys(names, "tcp://10.0.0.1:9238")},
+        )
+    (line,) = [line for line in ran.stderr.splitlines() if "ignored" in line]
+    assert 'level=warning msg="unknown environment variables are ignored"' in line
+    assert line.endswith(f'names="{" ".join(names)}"')
+    assert f"{address} is taken" in ran.stderr

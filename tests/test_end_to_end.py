@@ -273,7 +273,7 @@ def test_a_worker_killed_and_respawned() -> None:
 def test_shares_equal_uwsgitops() -> None:
     """Shares computed from the metrics are the `%` column of uwsgitop on the same socket."""
     uwsgitop = Path(sys.executable).with_name("uwsgitop")
-    assert uwsgitop.exists(), "uwsgitop is not installed: pip install '.[test]'"
+    assert uwsgitop.exists(), "uwsgitop is not installed: python3 -m app.testing test"
     with (
         uwsgi("--processes", "4", "--threads", "2") as server,
         exporter("--stats", f"shop={server.stats}") as running,
@@ -424,5 +424,5 @@ for there in (contextlib.nullcontext(), uwsgi(stats=False)):
 def test_it_has_a_command() -> None:
     """`uwsgi-headroom` is on the path of its environment, and is the module."""
     command = shutil.which("uwsgi-headroom", path=str(Path(sys.executable).parent))
-    assert command, "the package is not installed: pip install -e ."
+    assert command, "the package is not installed: python3 -m app.testing test"
     assert run("--version").stdout.startswith("uwsgi-headroom ")

@@ -1,4 +1,4 @@
-"""`python -m uwsgi_headroom`."""
+"""`python3 -m uwsgi_headroom`."""
 
 from uwsgi_headroom.cli import main
 

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import shlex
 import signal
 import socket
 import sys
@@ -19,7 +20,7 @@ import uvicorn
 
 from uwsgi_headroom import __version__, config, discover, logs, suspend
 from uwsgi_headroom.check import UNREADABLE, Verdict, check, document, text
-from uwsgi_headroom.config import flags
+from uwsgi_headroom.config import flags, variables
 from uwsgi_headroom.errors import ConfigError, HeadroomError, ReadError
 from uwsgi_headroom.fleet import Fleet
 from uwsgi_headroom.watch import Watch
@@ -33,6 +34,9 @@ _COMMANDS = ("serve", "check", "top", "discover")
 # Prometheus keeps its connection between scrapes; a minute apart is common.
 _KEEP_ALIVE_SECONDS = 120
 _SHUTDOWN_SECONDS = 3
+
+_NEEDED_BY_TOP = "rich>=13.7"
+"""The extra `top` of setup.cfg. Not its name: the package is on no index."""
 
 _log = logging.getLogger(__name__)
 
@@ -88,7 +92,8 @@ def _parser() -> argparse.ArgumentParser:
         description="Watch servers on a terminal. Each argument is a stats server, as for --stats, which is then read "
         "from here, or the URL of a running exporter, which answers from its memory; an http:// address or a "
         f"host:port is asked which it is. Without any: the exporter on {config.LISTEN_ADDRESS}, or else the servers "
-        "found on this machine. Where standard output is no terminal, one snapshot is printed.",
+        "found on this machine. Where standard output is no terminal, one snapshot is printed. Exit status of a "
+        "snapshot: 0, or 3 if a server could not be read.",
     )
     top.add_argument("addresses", metavar="ADDRESS|URL", nargs="*", help="what to look at")
     top.add_argument(
@@ -149,12 +154,17 @@ def _top(options: argparse.Namespace) -> int:
     if options.json:
         from uwsgi_headroom.top import dump, once  # noqa: PLC0415
 
-        print(dump.render(asyncio.run(once.documents(feeds, options.seconds))))
-        return 0
+        documents = asyncio.run(once.documents(feeds, options.seconds))
+        print(dump.render(documents))
+        return once.exit_status(it.state for it in (documents if isinstance(documents, list) else [documents]))
     try:
         from uwsgi_headroom.top import main  # noqa: PLC0415
-    except ImportError:
-        raise HeadroomError("top needs more: pip install 'uwsgi-headroom[top]' (or --json, which does not)") from None
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "rich":
+            raise
+        # The Python that runs this: that of its own environment, whether pip, pipx or a person made it.
+        install = f"{shlex.quote(sys.executable)} -m pip install '{_NEEDED_BY_TOP}'"
+        raise HeadroomError(f"top needs rich: {install} (or --json, which needs nothing more)") from None
     return main.main(feeds, options.interval, options.seconds, once=options.once)
 
 
@@ -177,6 +187,8 @@ def _discover(_options: argparse.Namespace) -> int:
 def _serve(options: argparse.Namespace) -> int:
     settings = flags.resolve(options)
     logs.configure(settings.log_level, settings.log_format)
+    if ignored := variables.unknown(os.environ):
+        _log.warning("unknown environment variables are ignored", extra={"fields": {"names": " ".join(ignored)}})
     if not settings.servers:
         settings = replace(settings, servers=_discovered())
     sockets = [_listen(host, port) for host, port in settings.listen]

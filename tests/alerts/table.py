@@ -1,4 +1,4 @@
-"""The tables of alerts and knobs, as they stand in alerts/README.md: `python -m tests.alerts.table` writes them."""
+"""The tables of alerts and knobs, as they stand in alerts/README.md: `python3 -m tests.alerts.table` writes them."""
 
 from __future__ import annotations
 

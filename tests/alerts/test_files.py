@@ -1,4 +1,4 @@
-"""The rule files in the repository are what `python -m alerts` makes."""
+"""The rule files in the repository are what `python3 -m alerts` makes."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.alerts import table
 
-AGAIN = "`python -m tests.alerts.table` writes it anew"
+AGAIN = "`python3 -m tests.alerts.table` writes it anew"
 
 
 def test_every_alert_is_in_the_readme() -> None:

@@ -28,7 +28,7 @@ def sent(document: object) -> Any:
 
 
 def test_it_is_what_the_code_makes_of_it() -> None:
-    """After a change of a document: `python -m uwsgi_headroom.api`, and look at the difference."""
+    """After a change of a document: `python3 -m uwsgi_headroom.api`, and look at the difference."""
     assert openapi.FILE.read_text() == openapi.text()
 
 

@@ -24,9 +24,11 @@ def test_failure_shows_the_end_of_what_was_said():
     assert len(lines) == 1 + commands.TAIL
 
 
-def test_interrupt_ends_what_the_command_started(tmp_path):
-    """Ctrl-C during an installation ends the compilers that pip has started, too."""
-    pid = tmp_path / "pid"
+def test_interrupt_ends_what_the_command_started(tmp_path, monkeypatch):
+    """Ctrl-C during an installation ends the compilers that pip has started, too, and removes their files."""
+    pid, temporary = tmp_path / "pid", tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
 
     def interrupt(*_: object) -> None:
         if pid.exists() and pid.read_text():
@@ -36,11 +38,12 @@ def test_interrupt_ends_what_the_command_started(tmp_path):
     signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
     try:
         with pytest.raises(KeyboardInterrupt):
-            commands.run(["sh", "-c", f"sleep 60 & echo $! > {pid}; wait"])
+            commands.run(["sh", "-c", f"echo > $TMPDIR/left; sleep 60 & echo $! > {pid}; wait"])
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     real.wait_until(lambda: not _runs(int(pid.read_text())), 5, "the grandchild to end")
+    assert list(temporary.iterdir()) == []
 
 
 def _runs(pid: int) -> bool:

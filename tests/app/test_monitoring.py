@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app import monitoring, watchers
+from app import monitoring
 from app.programs import ProgramError, running
 from tests.monitoring import Alertmanager, Prometheus, eventually, find
 from tests.real import free_port
@@ -33,7 +33,7 @@ def test_alert_of_a_rule_file_reaches_alertmanager_on_loopback_alone(tmp_path):
     rules.write_text(ALWAYS)
     page, alerts = free_port(), free_port()
     programs = [
-        monitoring.alertmanager(find("alertmanager"), alerts, tmp_path, watchers.NOBODY),
+        monitoring.alertmanager(find("alertmanager"), alerts, tmp_path, monitoring.NOBODY),
         monitoring.prometheus(
             find("prometheus"),
             page,
@@ -61,7 +61,7 @@ def test_wrong_rule_ends_prometheus_with_its_complaint(tmp_path):
     rules.write_text(ALWAYS.replace("up + 1", "up +"))
     wrong = monitoring.prometheus(find("prometheus"), free_port(), tmp_path, targets=[], rules=[rules])
     with (
-        pytest.raises(ProgramError, match=r"(?s)prometheus ended \(status 1\).*parse"),
+        pytest.raises(ProgramError, match=r"(?s)prometheus ended \(status 1\).*wrong\.yaml"),
         running([wrong], tmp_path, tmp_path),
     ):
         pass
@@ -70,15 +70,18 @@ def test_wrong_rule_ends_prometheus_with_its_complaint(tmp_path):
 @pytest.mark.parametrize(
     ("pages", "shown"),
     [
-        (["/alerts"], "/alerts"),
-        (["/classic/alerts"], "/classic/alerts"),
-        ([], "/api/v1/alerts"),
+        (["/alerts"], ["/alerts"]),
+        (["/classic/alerts"], ["/classic/alerts"]),
+        (["/alerts", "/classic/alerts"], ["/classic/alerts"]),  # Debian 13: the first says that there is no such page
+        ([], ["/api/v1/rules", "/api/v1/alerts"]),
     ],
 )
 def test_page_of_the_alerts_is_one_that_is_there(pages, shown):
-    """Upstream's, Debian's, or the API where Debian's pages were not installed."""
+    """Upstream's, Debian's, or the API where there are none, which is called JSON."""
     with _serving(pages) as port:
-        assert monitoring.alerts_page(port) == f"http://127.0.0.1:{port}{shown}"
+        found = monitoring.pages(port)
+        assert list(found) == [f"http://127.0.0.1:{port}{path}" for path in shown]
+        assert [words.endswith("(JSON)") for words in found.values()] == [not pages] * len(shown)
 
 
 def _listening() -> set[tuple[str, int]]:

@@ -9,8 +9,8 @@ from app.programs import Program, ProgramError, running
 from tests import real
 
 
-def shell(name, script, ready=lambda: True):
-    return Program(name=name, sentence=f"starting {name}", command=["sh", "-c", script], ready=ready)
+def shell(name, script, ready=lambda: True, *, required=True):
+    return Program(name=name, sentence=f"starting {name}", command=["sh", "-c", script], ready=ready, required=required)
 
 
 def lasting(name, diary):
@@ -21,8 +21,8 @@ def lasting(name, diary):
 
 def test_each_starts_when_the_one_before_is_ready(tmp_path):
     diary = tmp_path / "diary"
-    with running([lasting("a", diary), lasting("b", diary)], tmp_path, tmp_path) as check:
-        check()
+    with running([lasting("a", diary), lasting("b", diary)], tmp_path, tmp_path) as up:
+        up.check()
         assert diary.read_text().splitlines() == ["a starts", "b starts"]
     assert sorted(diary.read_text().splitlines()[2:]) == ["a ends", "b ends"]
 
@@ -31,12 +31,12 @@ def test_one_that_ends_is_reported_with_its_last_words(tmp_path):
     """The others would show half a picture, so the check raises."""
     programs_ = [lasting("a", tmp_path / "diary"), shell("b", "echo the disk is full; sleep 0.1; exit 7")]
     ended = ""
-    with running(programs_, tmp_path, tmp_path) as check:
+    with running(programs_, tmp_path, tmp_path) as up:
 
         def has_ended() -> bool:
             nonlocal ended
             try:
-                check()
+                up.check()
             except ProgramError as error:
                 ended = str(error)
             return bool(ended)
@@ -55,6 +55,49 @@ def test_one_that_ends_before_it_is_ready_ends_all(tmp_path):
     ):
         pass
     assert diary.read_text().splitlines() == ["a starts", "a ends"]
+
+
+def test_one_that_is_not_required_is_left_out(tmp_path, capsys):
+    """It says why, whether the program fails at its start or later, and the others run on."""
+    diary, end = tmp_path / "diary", tmp_path / "end"
+    failing = shell("b", "echo no such file; exit 1", ready=lambda: False, required=False)
+    ending = shell("c", f"while [ ! -e {end} ]; do sleep 0.02; done; echo bye; exit 2", required=False)
+    with running([failing, lasting("a", diary), ending], tmp_path, tmp_path) as up:
+        assert up.names() == ["a", "c"]
+        assert capsys.readouterr().out.splitlines()[1:3] == [
+            "  Going on without b, which ended (status 1). Its last words:",
+            "  | no such file",
+        ]
+        end.touch()
+        news: list[str] = []
+
+        def is_reported() -> bool:
+            up.check()
+            news.extend(up.news())
+            return bool(news)
+
+        real.wait_until(is_reported, what="the end of c to be reported")
+        assert news == ["  Going on without c, which ended (status 2). Its last words:\n  | bye"]
+        assert up.names() == ["a"]
+        assert up.news() == []
+    assert diary.read_text().splitlines() == ["a starts", "a ends"]
+
+
+def test_required_one_that_ends_while_another_starts_ends_all(tmp_path):
+    """Also where the one that starts is not required."""
+    slow = shell("b", "exec sleep 60", ready=lambda: False, required=False)
+    with (
+        pytest.raises(ProgramError, match=r"^a ended \(status 4\)"),
+        running([shell("a", "sleep 0.2; exit 4"), slow], tmp_path, tmp_path),
+    ):
+        pass
+
+
+def test_end_is_said(tmp_path, capsys):
+    """It may take seconds."""
+    with running([lasting("a", tmp_path / "diary")], tmp_path, tmp_path, ending="ending"):
+        assert "ending" not in capsys.readouterr().out
+    assert capsys.readouterr().out.startswith("  ending  ")
 
 
 def test_one_that_never_becomes_ready_is_given_up(tmp_path, monkeypatch):

@@ -1,6 +1,6 @@
 """What the exporter costs: its own CPU, uWSGI's master's, and the application's requests a second.
 
-`python -m tests.bench.cost` (`make bench-cost`) prints two tables. CPU time is read from the processes' own clocks, in
+`python3 -m tests.bench.cost` (`make bench-cost`) prints two tables. CPU time is read from the processes' own clocks, in
 nanoseconds. The server is 8x8 and busy (a document of busy threads is the larger one), and /metrics is scraped every
 15 s, as Prometheus often does. Runs with and without the exporter alternate, and which comes first does so too, so
 that a machine that slows down or speeds up favours neither.
@@ -136,7 +136,7 @@ def rate_table(seconds: float, count: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.cost", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python3 -m tests.bench.cost", description=__doc__)
     parser.add_argument("--seconds", type=float, default=15, help="length of each run (default %(default)g)")
     parser.add_argument("--pairs", type=int, default=6, help="pairs of runs for each table (default %(default)g)")
     options = parser.parse_args()

@@ -3,7 +3,7 @@
 The exporter has no switch for this, so the benchmark puts it together itself: the same reading, decoding, families,
 rendering and HTTP; without asking the kernel for processes, CPUs and listen queues, and without sampling.
 
-    python -m tests.bench.document_only STATS_SOCKET PORT
+    python3 -m tests.bench.document_only STATS_SOCKET PORT
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the page costs: bytes, time until it is painted, time to draw, and CPU of the exporter while it is open.
 
-`python -m tests.bench.page`, about three minutes.
+`python3 -m tests.bench.page`, about three minutes.
 """
 
 from __future__ import annotations

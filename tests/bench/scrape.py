@@ -1,4 +1,4 @@
-"""What a scrape costs: `python -m tests.bench.scrape [--peer NAME=COMMAND] [--write FILE]`.
+"""What a scrape costs: `python3 -m tests.bench.scrape [--peer NAME=COMMAND] [--write FILE]`.
 
 Our exporter, and any other that is named, against a real uWSGI of two sizes, idle and with requests in flight. Prints
 Markdown. Never a test: it says what was measured, and whether that meets the targets.
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.scrape", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python3 -m tests.bench.scrape", description=__doc__.splitlines()[0])
     parser.add_argument(
         "--peer",
         action="append",

@@ -1,4 +1,4 @@
-"""How likely a stopped exporter holds uWSGI's master: `python -m tests.bench.stopped_mid_read [--stops N]`.
+"""How likely a stopped exporter holds uWSGI's master: `python3 -m tests.bench.stopped_mid_read [--stops N]`.
 
 The exporter samples a real uWSGI, and is stopped (SIGSTOP) at random instants. Each time another reader tries for 1 s
 to read the same stats: no answer means that the master stands in the middle of its write to the stopped exporter.
@@ -61,7 +61,9 @@ Address = str | tuple[str, int]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.stopped_mid_read", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python3 -m tests.bench.stopped_mid_read", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--stops", type=int, default=300, metavar="N", help="stops of each case (default %(default)s)")
     stops = parser.parse_args().stops
     results = []

@@ -1,4 +1,4 @@
-"""The dashboards in the repository are what `python -m dashboards` makes, with the thresholds of the rules."""
+"""The dashboards in the repository are what `python3 -m dashboards` makes, with the thresholds of the rules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="grafana-foun
 
 
 def run(*arguments: str) -> int:
-    """`python -m dashboards`."""
+    """`python3 -m dashboards`."""
     from dashboards.__main__ import main  # noqa: PLC0415  (cannot be imported by Python 3.10)
 
     return main(list(arguments))
@@ -30,7 +30,7 @@ def test_drift_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert run("--out", str(tmp_path)) == 0
     (tmp_path / "fleet.json").write_text("{}")
     assert run("--check", "--out", str(tmp_path)) == 1
-    assert capsys.readouterr().err == f"{tmp_path}/fleet.json is not what `python -m dashboards` makes\n"
+    assert capsys.readouterr().err == f"{tmp_path}/fleet.json is not what `python3 -m dashboards` makes\n"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The table of every metric, as it stands in the README: `python -m tests.metrics.table` prints it."""
+"""The table of every metric, as it stands in the README: `python3 -m tests.metrics.table` prints it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The picture of `top` in the README: `python -m tests.top.picture URL`, with `make demo` running, prints the screen as
-it stands in a terminal of 80 columns and 14 lines.
+"""The picture of `top` in the README: `.venv/bin/python3 -m tests.top.picture URL`, with `make demo` running, prints
+the screen as it stands in a terminal of 80 columns and 14 lines.
 
 Whoever put it into the README ran it; nothing in it was written by hand.
 """
@@ -14,7 +14,7 @@ from tests.top.driving import driven
 
 def main() -> int:
     """Print the screen once it has figures over a whole window."""
-    parser = argparse.ArgumentParser(prog="python -m tests.top.picture", description=__doc__)
+    parser = argparse.ArgumentParser(prog=".venv/bin/python3 -m tests.top.picture", description=__doc__)
     parser.add_argument("address", help="as for uwsgi-headroom top")
     parser.add_argument("--keys", default="", help="what to press before the picture is taken")
     parser.add_argument("--lines", type=int, default=14, help="of the terminal (default: %(default)s)")

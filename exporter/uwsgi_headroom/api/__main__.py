@@ -1,4 +1,4 @@
-"""`python -m uwsgi_headroom.api`: write the description of the API anew."""
+"""`python3 -m uwsgi_headroom.api`: write the description of the API anew."""
 
 from uwsgi_headroom.api.openapi import FILE, text
 

@@ -9,10 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from uwsgi_headroom import config
-from uwsgi_headroom.config import file
+from uwsgi_headroom.config import file, variables
+from uwsgi_headroom.config.variables import PREFIX
 from uwsgi_headroom.errors import ConfigError
-
-PREFIX = "UWSGI_HEADROOM_"
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -73,6 +72,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 def resolve(flags: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> config.Config:
     """Flags over environment over file over defaults; servers add to those of the file. Raises ConfigError."""
+    variables.refuse_misspelt(environment)
     path, where = _value(flags, environment, "config")
     settings = file.load(Path(path)) if path else config.Config()
     stats, where = _values(flags, environment, "stats")

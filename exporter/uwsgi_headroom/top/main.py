@@ -9,10 +9,11 @@ import sys
 import time
 from collections.abc import Sequence
 
+from uwsgi_headroom.check import UNREADABLE
 from uwsgi_headroom.top import live
 from uwsgi_headroom.top.feed import Feed
 from uwsgi_headroom.top.looking import Looking
-from uwsgi_headroom.top.once import watching
+from uwsgi_headroom.top.once import exit_status, watching
 from uwsgi_headroom.top.paint import Painter
 from uwsgi_headroom.top.screen import plain
 from uwsgi_headroom.top.sight import Sight, choose
@@ -23,17 +24,18 @@ _UNCUT = 500  # columns for a list, whose lines end with a sentence
 
 
 def main(feeds: Sequence[Feed], interval: float, seconds: float, *, once: bool) -> int:
-    """Run; the exit status."""
+    """Run, and return the exit status: of a snapshot, 3 if a server could not be read."""
     can = abilities(os.environ, sys.stdout.fileno()) if sys.stdout.isatty() else None
     if can and can.addressable and not once:
         asyncio.run(live.run(feeds, Looking(interval=interval), can))
         return 0
-    lines = asyncio.run(_snapshot(feeds, seconds))
+    lines, status = asyncio.run(_snapshot(feeds, seconds))
     print("\n".join(lines))
-    return 0
+    return status
 
 
-async def _snapshot(feeds: Sequence[Feed], seconds: float) -> list[str]:
+async def _snapshot(feeds: Sequence[Feed], seconds: float) -> tuple[list[str], int]:
+    """The lines of a snapshot, and its exit status."""
     width = shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
     painter = Painter(colour=False, styles=False, unicode=(sys.stdout.encoding or "").lower() in ("utf-8", "utf8"))
     async with watching(feeds, seconds):
@@ -42,4 +44,7 @@ async def _snapshot(feeds: Sequence[Feed], seconds: float) -> list[str]:
     looking = choose(Looking(), sight.seen.entries)
     if looking.view == "servers":
         width = _UNCUT
-    return [painter.paint(line, width).rstrip() for line in plain(sight.seen, looking, width, time.time())]
+    lines = [painter.paint(line, width).rstrip() for line in plain(sight.seen, looking, width, time.time())]
+    # With trouble, an exporter has not answered, and its servers are missing.
+    status = UNREADABLE if sight.seen.trouble else exit_status(entry.summary.state for entry in sight.seen.entries)
+    return lines, status

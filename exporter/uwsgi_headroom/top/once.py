@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
 
 from uwsgi_headroom import suspend
-from uwsgi_headroom.api.documents import Server
+from uwsgi_headroom.api.documents import Server, State
+from uwsgi_headroom.check import UNREADABLE
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.top.feed import Feed, close, pause, resume
 from uwsgi_headroom.top.watched import Watched
@@ -21,6 +22,12 @@ async def documents(feeds: Sequence[Feed], seconds: float) -> Server | list[Serv
     if not found:
         raise HeadroomError("there is no server to show")
     return found[0] if len(found) == 1 else found
+
+
+def exit_status(states: Iterable[State]) -> int:
+    """The exit status of a snapshot: 3, as of `check`, if a server could not be read, or there is none; else 0."""
+    known = list(states)
+    return 0 if known and all(state == "up" for state in known) else UNREADABLE
 
 
 @contextlib.asynccontextmanager

@@ -20,7 +20,7 @@ connected to end, less uWSGI's running time a request. Sampling error: sqrt(L/n)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.accuracy", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python3 -m tests.bench.accuracy", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="length of each case (default %(default)g)")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK:g} s each, for development")
     parser.add_argument("--only", default="", metavar="TEXT", help="the cases whose name has this text")

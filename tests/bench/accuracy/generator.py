@@ -1,6 +1,6 @@
 """The load: closed-loop clients in a process of their own, each a thread, that time every request they make.
 
-A client connects (no keep-alive), asks, reads to the end, thinks, and asks again. `python -m` runs one load, which
+A client connects (no keep-alive), asks, reads to the end, thinks, and asks again. `python3 -m` runs one load, which
 takes its orders from standard input, one a line: `go`, `long SECONDS` (one request more, of that length), `stop` (ask
 no more, let what is in flight end, write the records down). Times are nanoseconds of CLOCK_MONOTONIC.
 """

@@ -1,0 +1,53 @@
+"""Finds the process that listens on a TCP port of this machine, as far as this user may know it."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.guard import PREFIX
+
+PROC = Path("/proc")
+LISTENING = "0A"  # TCP_LISTEN, as /proc/net/tcp has it
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A process that listens. demo: the demo that has started it, by its process, if one has."""
+
+    pid: int
+    name: str
+    demo: int | None
+
+    def __str__(self) -> str:
+        return f"another demo (process {self.demo})" if self.demo else f"{self.name} (process {self.pid})"
+
+
+def listener(port: int) -> Listener | None:
+    """The process that listens on the port, or nothing if there is none, it is another user's, or it is just ending."""
+    sockets = {f"socket:[{inode}]" for inode in _inodes(port)}
+    for folder in PROC.glob("[0-9]*/fd") if sockets else ():
+        with contextlib.suppress(OSError):  # ended meanwhile, or another user's
+            if any(str(descriptor.readlink()) in sockets for descriptor in folder.iterdir()):
+                return _process(folder.parent)
+    return None
+
+
+def _inodes(port: int) -> set[str]:
+    """Of the sockets that listen on the port, at whatever address."""
+    lines = []
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            lines += (PROC / "self" / "net" / table).read_text().splitlines()[1:]
+    # Fields: 1 address:port in hex, 3 state, 9 inode.
+    rows = [line.split() for line in lines]
+    return {row[9] for row in rows if row[3] == LISTENING and int(row[1].rpartition(":")[2], 16) == port}
+
+
+def _process(folder: Path) -> Listener | None:
+    variables = (folder / "environ").read_bytes()
+    name, _, rest = (folder / "stat").read_text().partition("(")[2].rpartition(")")
+    parent = int(rest.split()[1])
+    ours = f"/{PREFIX}".encode() in variables
+    return Listener(int(folder.name), name, parent if ours else None) if variables else None

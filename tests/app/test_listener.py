@@ -1,0 +1,52 @@
+"""The process that has a port is named, as far as one may know it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from app.guard import PREFIX
+from app.listener import listener
+from tests import real
+
+LISTEN = """\
+import socket, sys
+with socket.create_server(("127.0.0.1", int(sys.argv[1]))):
+    print("listens", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_own_listener_is_found():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        found = listener(server.getsockname()[1])
+        assert found
+        assert found.pid == os.getpid()
+        assert str(found).endswith(f" (process {os.getpid()})")
+
+
+@pytest.mark.parametrize(("directory", "demo"), [(f"/tmp/{PREFIX}1234", True), ("/tmp/else", False)])
+def test_program_of_a_demo_is_told_from_others(directory, demo):
+    """By its directory for temporary files; what is named is the demo, the process to end."""
+    port = real.free_port()
+    with subprocess.Popen(
+        [sys.executable, "-c", LISTEN, str(port)],
+        env={**os.environ, "TMPDIR": directory},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"listens\n"
+        found = listener(port)
+        assert found
+        assert found.pid == process.pid
+        assert (str(found) == f"another demo (process {os.getpid()})") is demo
+        process.communicate()
+
+
+def test_nobody_listens_on_a_free_port():
+    assert listener(real.free_port()) is None

@@ -1,0 +1,120 @@
+"""The check of a bare machine: what it takes from the README, what it complains of, and how it ends."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tools import bare_machine, debian_root
+from tools.bare_machine import FailedError, complaints, packages, requests
+from tools.debian_root import UnavailableError
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+
+OUTPUT = """
+  live page    http://127.0.0.1:40000/
+  Prometheus   http://127.0.0.1:9090/alerts: the rules
+  Alertmanager http://127.0.0.1:9093/api/v2/alerts: what has reached it
+"""
+RUNNING = ["/home/visitor/.venv/bin/prometheus", "/home/visitor/.venv/bin/prometheus-alertmanager", "/usr/bin/python3"]
+
+
+@pytest.fixture(autouse=True)
+def _signals_as_they_were():
+    """The check changes what signals do in its own process, which here is that of the tests."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_packages_are_those_of_the_readme():
+    """The README as it is has the line, with names of packages and no options."""
+    names = packages(README)
+    assert {"git", "make", "python3"} <= set(names)
+    assert not any(name.startswith("-") for name in names)
+
+
+def test_packages_of_a_line_with_options_and_over_a_line_end():
+    """Options of apt-get are no packages, and the line may be broken anywhere before the command."""
+    text = "On a fresh Debian or Ubuntu,\nas root: `apt-get install --no-install-recommends git libc6-dev`\n"
+    assert packages(text) == ["git", "libc6-dev"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "On a new Debian: `apt-get install git`",
+        "On a fresh Debian or Ubuntu: `make` and nothing else",
+        "On a fresh Debian or Ubuntu: `apt-get install git`. On a fresh Debian or Ubuntu: `apt-get install make`.",
+        "On a fresh Debian or Ubuntu: `apt-get install git && make demo`",
+    ],
+)
+def test_a_readme_without_the_line_is_a_failure(text):
+    """A README that no longer says it, says it twice or says more fails the check; nothing is guessed."""
+    with pytest.raises(FailedError, match=r"README\.md"):
+        packages(text)
+
+
+def test_requests_are_summed_over_workers():
+    """Only uwsgi_worker_requests_total counts."""
+    text = (
+        "# TYPE uwsgi_worker_requests_total counter\n"
+        'uwsgi_worker_requests_total{server="demo",worker_id="1"} 12\n'
+        'uwsgi_worker_requests_total{server="demo",worker_id="2"} 9\n'
+        'uwsgi_worker_requests_total_created{server="demo",worker_id="2"} 1e9\n'
+    )
+    assert requests(text) == 21
+    assert requests("") == 0
+
+
+def test_a_whole_demo_is_not_complained_of():
+    """Everything runs and speaks, by Debian's names of the programs as by upstream's."""
+    assert complaints(OUTPUT, RUNNING, 2.9, 1) == []
+    assert complaints(OUTPUT, ["/usr/bin/prometheus", "/usr/local/bin/alertmanager"], 0, 100) == []
+
+
+@pytest.mark.parametrize(
+    ("output", "running", "silence", "later", "complaint"),
+    [
+        (OUTPUT, RUNNING, 0, 0, "no request was counted"),
+        (OUTPUT, RUNNING, 3.4, 1, "nothing was printed for 3.4 s"),
+        (OUTPUT + "\n  Going on without prometheus: no", RUNNING, 0, 1, "'Going on without prometheus: no'"),
+        (OUTPUT.replace("Alertmanager", "Other"), RUNNING, 0, 1, "does not print the address of Alertmanager"),
+        (OUTPUT, RUNNING[1:], 0, 1, "Prometheus does not run"),
+        (OUTPUT, RUNNING[:1], 0, 1, "Alertmanager does not run"),
+    ],
+)
+def test_each_part_that_is_wrong_is_named(output, running, silence, later, complaint):
+    """One thing wrong is one complaint, about that thing."""
+    (only,) = complaints(output, running, silence, later)
+    assert complaint in only
+
+
+def test_where_it_cannot_run_the_status_is_75_and_a_line_says_why(monkeypatch, capsys):
+    """Without root there is no root directory to make: status 75, one line."""
+    monkeypatch.setattr(debian_root.os, "geteuid", lambda: 1000)
+    assert bare_machine.main([]) == 75
+    assert capsys.readouterr().err == (
+        "bare-machine: not done: it takes root to make a Debian root and to mount in it\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(UnavailableError("no archive"), 75), (FailedError("the demo ended"), 1), (KeyboardInterrupt(), 130)],
+)
+def test_its_ends(monkeypatch, capsys, error, status):
+    """What ends the check makes its exit status, and is said on standard error."""
+
+    def check(suite):
+        assert suite == "trixie"
+        raise error
+
+    monkeypatch.setattr(debian_root, "unavailable", lambda _: None)
+    monkeypatch.setattr(bare_machine, "_check", check)
+    assert bare_machine.main(["trixie"]) == status
+    assert (str(error) or "stopped") in capsys.readouterr().err

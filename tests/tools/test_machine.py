@@ -1,0 +1,44 @@
+"""A command in a terminal, as a person would have it. The machine around it needs root; `make bare-machine` runs it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+from tests.real import wait_until
+from tools.machine import Machine, in_terminal
+
+WAITS = """
+import time
+print("\\x1b[Kone\\rtwo", flush=True)
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("stopped", flush=True)
+"""
+
+
+def test_ctrl_c_is_a_signal_and_lines_written_over_are_kept():
+    """A command in it is interrupted by the kernel, and what it wrote is there as lines, without control sequences."""
+    with in_terminal(["setsid", "--ctty", sys.executable, "-c", WAITS]) as terminal:
+        wait_until(lambda: "two" in terminal.text())
+        terminal.interrupt()
+        assert terminal.process.wait(10) == 0
+        wait_until(lambda: "stopped" in terminal.text())
+    assert terminal.text().splitlines()[:2] == ["one", "two"]
+    assert terminal.silence() > 0
+
+
+def test_a_command_gets_a_clean_environment_and_the_ways_into_the_network(monkeypatch):
+    """Nothing of the caller's environment goes along but proxies and pip's index; it runs as that user, there."""
+    monkeypatch.setenv("https_proxy", "http://proxy.example.org")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://index.example.org")
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    bare = Machine(Path("/root-of-it"), SimpleNamespace(pid=7))
+    words = bare.command(["make", "demo"], "visitor", "/home/visitor/x", terminal=True)
+    assert words[-2:] == ["make", "demo"]
+    assert {"https_proxy=http://proxy.example.org", "PIP_INDEX_URL=http://index.example.org"} <= set(words)
+    assert {"--userspec=visitor:visitor", "/root-of-it", "--chdir=/home/visitor/x", "HOME=/home/visitor"} <= set(words)
+    assert "--ctty" in words
+    assert not any("PYTHONPATH" in word for word in words)

@@ -1,0 +1,76 @@
+"""One snapshot, and the exit status that scripts go by."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.test_cli import ended
+from tests.web.serving import serving
+from uwsgi_headroom import cli
+from uwsgi_headroom.api.documents import State
+from uwsgi_headroom.top.once import exit_status
+
+FIXTURE = next(Path(__file__).parents[1].glob("fixtures/*_threads.json"))
+NOWHERE = "unix:///nowhere/stats"
+
+
+@pytest.mark.parametrize(
+    ("states", "status"),
+    [(["up"], 0), (["up", "up"], 0), (["down"], 3), (["up", "down"], 3), (["stale"], 3), ([], 3)],
+)
+def test_the_status_is_3_if_a_server_could_not_be_read(states: list[State], status: int) -> None:
+    """As of `check`: one that is down, or has not answered for a while, is enough; and so is none at all."""
+    assert exit_status(states) == status
+
+
+@pytest.mark.parametrize("how", ["--once", "--json"])
+def test_a_server_that_is_down(capsys: pytest.CaptureFixture[str], how: str) -> None:
+    """The snapshot says why it could not be read, and the status says it to scripts."""
+    status, out, _ = ended(capsys, "top", how, "--seconds", "2", NOWHERE)
+    assert status == 3
+    assert "down" in out
+
+
+@pytest.mark.parametrize("how", ["--once", "--json"])
+def test_one_of_two_is_down(capsys: pytest.CaptureFixture[str], how: str) -> None:
+    """The other is shown, and the status is still 3."""
+    status, out, _ = ended(capsys, "top", how, "--seconds", "2", f"file://{FIXTURE}", NOWHERE)
+    assert status == 3
+    assert FIXTURE.stem in out
+
+
+def test_servers_that_were_read(capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 0."""
+    status, out, _ = ended(capsys, "top", "--json", "--seconds", "2", f"file://{FIXTURE}")
+    assert (status, json.loads(out)["state"]) == (0, "up")
+
+
+def test_an_exporters_server_that_is_down(capsys: pytest.CaptureFixture[str]) -> None:
+    """The exporter answers, so there is a snapshot; its server could not be read, so the status is 3."""
+    with serving(f"shop={NOWHERE}") as port:
+        status, out, _ = ended(capsys, "top", "--once", f"http://127.0.0.1:{port}")
+    assert (status, "down" in out) == (3, True)
+
+
+def test_without_rich_it_names_the_command_that_installs_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Into the environment that runs it, by the name and the bound of setup.cfg; the package itself is on no index."""
+    import uwsgi_headroom.top as package  # noqa: PLC0415
+
+    for name in [name for name in sys.modules if name.split(".")[0] == "rich"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    for name in [name for name in sys.modules if name.startswith("uwsgi_headroom.top.")]:
+        monkeypatch.delitem(sys.modules, name)
+        monkeypatch.delattr(package, name.rpartition(".")[2], raising=False)
+    python = "/opt/my tools/bin/python"
+    monkeypatch.setattr(sys, "executable", python)
+    status, _, err = ended(capsys, "top", "--once", NOWHERE)
+    assert status == 1
+    assert f"uwsgi-headroom: top needs rich: '{python}' -m pip install 'rich>=13.7' " in err
+    setup = (Path(__file__).parents[2] / "setup.cfg").read_text()
+    assert f"top =\n    {cli._NEEDED_BY_TOP.replace('>=', ' >= ')}\n" in setup

@@ -1,0 +1,188 @@
+"""`make bare-machine`: what the README promises of `make demo`, on a machine that has nothing.
+
+As root: a minimal Debian, the packages that the README names, a clone of HEAD, an ordinary user, a terminal. The status
+is 0 if the demo does what it should, 1 if it does not, and 75 where the check cannot be done, with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from app import commands
+from app.commands import CommandError
+from app.environments import ROOT
+from app.loopback import free_port, get
+from app.progress import step
+from tools import debian_root
+from tools.debian_root import USER, UnavailableError
+from tools.machine import Machine, Terminal, in_terminal, machine
+
+UNAVAILABLE = 75  # EX_TEMPFAIL of sysexits.h
+START_SECONDS = 600.0  # pip and apt download about 150 MB
+STAY_SECONDS = 10.0  # what ends at once has ended by then
+END_SECONDS = 30.0  # the demo gives its programs 10
+SILENCE_SECONDS = 3.0  # people think that a program hangs after about so long
+REQUESTS = 20
+
+_CLONE = "uwsgi-headroom"
+_INSTALL = re.compile(r"On a fresh Debian or Ubuntu[^`]*`apt-get install ([^`]+)`")
+_REQUESTS = re.compile(r"^uwsgi_worker_requests_total\{[^}]*\} (\S+)", re.MULTILINE)
+
+
+class FailedError(Exception):
+    """The demo does not do what it should; the message says what, one line each."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Check the demo on a bare machine; the exit status."""
+    parser = argparse.ArgumentParser(prog="python3 -m tools.bare_machine", description=__doc__)
+    parser.add_argument("suite", nargs="?", help="of Debian, such as trixie (default: this machine's own)")
+    suite = parser.parse_args(argv).suite
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.default_int_handler)
+    try:
+        release = Path("/etc/os-release")
+        os_release = release.read_text() if release.exists() else ""
+        reason = debian_root.unavailable(os_release)
+        if reason:
+            raise UnavailableError(reason)
+        _check(suite or debian_root.suite_of(os_release))
+    except UnavailableError as error:
+        print(f"bare-machine: not done: {error}", file=sys.stderr)
+        return UNAVAILABLE
+    except (CommandError, FailedError) as error:
+        print(f"\nbare-machine: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nstopped", file=sys.stderr)
+        return 130
+    print("bare-machine: the demo does what the README says")
+    return 0
+
+
+def packages(readme: str) -> list[str]:
+    """What the README says to install for the demo. Raises `FailedError` if it does not say it where it did."""
+    lines = _INSTALL.findall(readme)
+    if len(lines) != 1:
+        raise FailedError("README.md has no single line 'On a fresh Debian or Ubuntu, ...: `apt-get install ...`'")
+    names = [word for word in lines[0].split() if not word.startswith("-")]
+    if not all(re.fullmatch(r"[a-z0-9][a-z0-9+.-]+", name) for name in names):
+        raise FailedError(f"README.md: these are no names of packages: {' '.join(names)}")
+    return names
+
+
+def requests(metrics: str) -> float:
+    """The requests of all workers, by the exporter's text."""
+    return sum(float(value) for value in _REQUESTS.findall(metrics))
+
+
+def complaints(output: str, running: list[str], silence: float, requests_later: float) -> list[str]:
+    """What is wrong with a demo that runs.
+
+    output: what it has printed; running: paths of its programs; silence: seconds of the longest;
+    requests_later: by how many the requests have grown in the last seconds.
+    """
+    wrong = []
+    if requests_later <= 0:
+        wrong.append(f"no request was counted for {STAY_SECONDS:g} s")
+    if silence > SILENCE_SECONDS:
+        wrong.append(f"nothing was printed for {silence:.1f} s; at most {SILENCE_SECONDS:g} s are allowed")
+    wrong += [f"the demo says '{line.strip()}'" for line in output.splitlines() if "Going on without" in line]
+    programs = {Path(path).name.removeprefix("prometheus-") for path in running}
+    for name in ("Prometheus", "Alertmanager"):
+        if not re.search(rf"^ *{name} +http://", output, re.MULTILINE):
+            wrong.append(f"the demo does not print the address of {name}")
+        if name.lower() not in programs:
+            wrong.append(f"{name} does not run")
+    return wrong
+
+
+def _check(suite: str) -> None:
+    names = packages((ROOT / "README.md").read_text())
+    with debian_root.copied(suite, debian_root.cache()) as copy, machine(copy) as bare:
+        with step("apt-get update"):
+            try:
+                commands.run(bare.command(["apt-get", "-qq", "update"]))
+            except CommandError as error:
+                raise UnavailableError(f"no archive: {error.last_line}") from error
+        with step(f"apt-get install {' '.join(names)}"):
+            install = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y", "install"]
+            commands.run(bare.command([*install, "--no-install-recommends", *names]))
+        with step("git clone of HEAD, as an ordinary user"):
+            _clone(bare)
+        _demo(bare, free_port())
+
+
+def _clone(bare: Machine) -> None:
+    """The checkout may be another user's, and shallow."""
+    as_owner = "git -c safe.directory=* upload-pack"
+    source = bare.root / "srv" / "source.git"
+    clone = ["git", "clone", "--quiet", "--bare", "--depth=1", f"--upload-pack={as_owner}"]
+    commands.run([*clone, f"file://{ROOT}", source])
+    commands.run(bare.command(["chown", "--recursive", USER, "/srv/source.git"]))
+    commands.run(bare.command(["git", "clone", "--quiet", "/srv/source.git", _CLONE], USER, f"/home/{USER}"))
+
+
+def _demo(bare: Machine, port: int) -> None:
+    make = ["make", "demo", f"PORT={port}"]
+    with in_terminal(bare.command(make, USER, f"/home/{USER}/{_CLONE}", terminal=True)) as terminal:
+        try:
+            with step("make demo, until it prints its addresses"):
+                _wait(lambda: f"http://127.0.0.1:{port}/" in terminal.text(), START_SECONDS, terminal)
+            with step(f"until its page answers and {REQUESTS} requests are counted"):
+                _wait(lambda: _counted(port) > REQUESTS and _page(port), END_SECONDS, terminal)
+            before = _counted(port)
+            with step(f"{STAY_SECONDS:g} s more of it"):
+                _wait(_after(STAY_SECONDS), 2 * STAY_SECONDS, terminal)
+            wrong = complaints(terminal.text(), bare.programs(), terminal.silence(), _counted(port) - before)
+            with step("Ctrl-C, until nothing runs"):
+                terminal.interrupt()
+                wrong += _left(bare)
+            if wrong:
+                raise FailedError("\n".join(wrong))
+        except (FailedError, KeyboardInterrupt):
+            print(f"\nWhat `{' '.join(make)}` printed:\n\n{terminal.text()}\n")
+            raise
+
+
+def _left(bare: Machine) -> list[str]:
+    """What is left of the demo a while after its end was asked for."""
+    end = time.monotonic() + END_SECONDS
+    while (running := bare.programs()) and time.monotonic() < end:
+        time.sleep(0.1)
+    files = sorted(path.name for path in (bare.root / "tmp").iterdir())
+    left = [f"still running {END_SECONDS:g} s after Ctrl-C: {', '.join(running)}"] if running else []
+    return left + ([f"left in /tmp: {', '.join(files)}"] if files else [])
+
+
+def _wait(ready: Callable[[], object], seconds: float, terminal: Terminal) -> None:
+    end = time.monotonic() + seconds
+    while not ready():
+        if terminal.process.poll() is not None:
+            raise FailedError("the demo has ended by itself")
+        if time.monotonic() > end:
+            raise FailedError(f"that did not happen within {seconds:g} s")
+        time.sleep(0.1)
+
+
+def _after(seconds: float) -> Callable[[], bool]:
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() >= end
+
+
+def _counted(port: int) -> float:
+    return requests(get(port, "/metrics") or "")
+
+
+def _page(port: int) -> bool:
+    return "<!doctype html>" in (get(port, "/") or "").lower()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

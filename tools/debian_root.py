@@ -1,0 +1,156 @@
+"""Makes a minimal Debian or Ubuntu root with debootstrap, from this machine's apt sources, and copies it for one use.
+
+A root is made once for a suite and kept; what belongs to this machine's network (resolver, proxies, certificates, pip's
+index) goes into each copy, so it is never out of date.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from app import commands
+from app.commands import CommandError
+from app.progress import step
+
+USER = "visitor"
+"""The ordinary user of a root."""
+
+_PROGRAMS = ("apt-get", "apt-config", "chroot", "cp", "git", "nsenter", "unshare")
+_INDEX_TARGETS = (
+    "apt-get",
+    "indextargets",
+    "--format",
+    "$(ORIGIN)|$(RELEASE)|$(COMPONENT)|$(REPO_URI)",
+    "Created-By: Packages",
+)
+_APT_NETWORK = re.compile("Acquire::(https?|Retries|Check-|Allow)")
+_CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
+_FILES = ("/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", _CERTIFICATES)
+
+
+class UnavailableError(Exception):
+    """The check cannot be done on this machine; the message is one line that says why."""
+
+
+def unavailable(os_release: str) -> str | None:
+    """Why this machine cannot make a root and run programs in it, or None. `os_release` is the text of that file."""
+    if os.geteuid() != 0:
+        return "it takes root to make a Debian root and to mount in it"
+    if not {"debian", "ubuntu"} & set(_values(os_release, "ID", "ID_LIKE")):
+        return "this machine is neither Debian nor Ubuntu"
+    missing = [program for program in _PROGRAMS if not shutil.which(program)]
+    if missing:
+        return f"this machine has no {', '.join(missing)}"
+    try:
+        commands.run(["unshare", "--mount", "--pid", "--fork", "true"])
+    except CommandError as error:
+        return f"namespaces are refused: {error.last_line}"
+    return None
+
+
+def suite_of(os_release: str) -> str:
+    """The suite that this machine runs, such as `bookworm`. Raises `UnavailableError` where it has no name."""
+    names = _values(os_release, "VERSION_CODENAME")
+    if not names:
+        raise UnavailableError("/etc/os-release names no suite (VERSION_CODENAME): give one, such as bookworm")
+    return names[0]
+
+
+def archive(targets: str, suite: str) -> tuple[str, list[str]]:
+    """The URL of the archive that has `suite`, and its components in use, by `apt-get indextargets`.
+
+    A suite that the machine does not use is expected where its own suite is. Raises `UnavailableError`.
+    """
+    rows = [fields for line in targets.splitlines() if len(fields := line.split("|")) == 4]
+    own = [row for row in rows if row[0] in ("Debian", "Ubuntu") and "-" not in row[1]]  # no -security, -updates
+    chosen = [row for row in own if row[1] == suite] or own
+    if not chosen:
+        raise UnavailableError("apt knows no archive of Debian or Ubuntu")
+    url = chosen[0][3]
+    return url, sorted({component for _, _, component, of in chosen if of == url})
+
+
+def cache() -> Path:
+    """The directory of roots and copies."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "/var/tmp") / "uwsgi-headroom-bare-machine"
+
+
+@contextlib.contextmanager
+def copied(suite: str, directory: Path) -> Iterator[Path]:
+    """A root of `suite` for one use, removed in the end, as are copies of runs that were killed.
+
+    Raises `UnavailableError` where none can be made.
+    """
+    for left in directory.glob("copy-*"):
+        if not Path("/proc", left.name.removeprefix("copy-")).exists():
+            shutil.rmtree(left)
+    root = _made(suite, directory)
+    copy = directory / f"copy-{os.getpid()}"
+    try:
+        with step("copying it"):
+            commands.run(["cp", "--archive", "--reflink=auto", root, copy])
+            _connect(copy)
+        yield copy
+    finally:
+        if copy.exists():
+            with step("removing the copy"):
+                shutil.rmtree(copy)
+
+
+def _made(suite: str, directory: Path) -> Path:
+    root = directory / suite
+    if root.exists():
+        return root
+    part = directory / f"copy-{os.getpid()}"
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        if not shutil.which("debootstrap"):
+            with step("installing debootstrap"):
+                commands.run(["apt-get", "-qq", "update"])
+                commands.run(["apt-get", "-qq", "-y", "install", "debootstrap"])
+        with step(f"making a minimal root of {suite}"):
+            if not _targets():
+                commands.run(["apt-get", "-qq", "update"])  # a fresh container has no lists
+            url, components = archive(_targets(), suite)
+            options = ["--variant=minbase", f"--components={','.join(components)}"]
+            # What it mounts goes away with it, even if it is interrupted.
+            commands.run(["unshare", "--mount", "debootstrap", *options, suite, part, url])
+            commands.run(["chroot", part, "useradd", "--create-home", "--shell", "/bin/bash", USER])
+            commands.run(["chroot", part, "apt-get", "clean"])
+            part.rename(root)  # whole, or not there
+    except CommandError as error:
+        raise UnavailableError(f"no root of {suite} can be made: {error.last_line}") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return root
+
+
+def _targets() -> str:
+    return subprocess.run(_INDEX_TARGETS, capture_output=True, text=True, check=False).stdout
+
+
+def _connect(copy: Path) -> None:
+    """Give the copy this machine's ways into the network."""
+    pip = Path.home() / ".config/pip/pip.conf"
+    sources = {Path(name): copy / name.lstrip("/") for name in (*_FILES, os.environ.get("PIP_CERT", "")) if name}
+    # The package ca-certificates, once installed, writes its file anew, from what is in this directory too.
+    kept = copy / "usr/local/share/ca-certificates/machine.crt"
+    copies = [*sources.items(), (pip, copy / "etc/xdg/pip/pip.conf"), (Path(_CERTIFICATES), kept)]
+    for source, place in copies:
+        if source.is_file():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, place)
+    settings = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=True).stdout
+    lines = [line for line in settings.splitlines() if _APT_NETWORK.match(line)]
+    (copy / "etc/apt/apt.conf.d/99machine").write_text("\n".join([*lines, ""]))
+
+
+def _values(os_release: str, *names: str) -> list[str]:
+    found = re.findall(rf'^(?:{"|".join(names)})="?([^"\n]*)"?$', os_release, re.MULTILINE)
+    return " ".join(found).split()

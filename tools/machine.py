@@ -1,0 +1,141 @@
+"""A root directory as a machine: processes and mounts of its own, commands as its user, a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import termios
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tools.debian_root import UnavailableError
+
+# Its first process ends with its standard input, so with us, however we end; and with it end all others.
+_FIRST = """set -e
+mount -t proc proc "$1/proc"
+mount --rbind /sys "$1/sys"
+mount --rbind /dev "$1/dev"
+mount -t tmpfs tmpfs "$1/dev/shm"
+echo ready
+exec cat"""
+
+_ENVIRONMENT = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "TERM=xterm")
+_NETWORK = re.compile(r"(https?|no)_proxy|PIP_(INDEX_URL|EXTRA_INDEX_URL|TRUSTED_HOST|CERT)", re.IGNORECASE)
+_CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()]B")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """`first` is the process on this side whose child is the machine's first process."""
+
+    root: Path
+    first: subprocess.Popen[str]
+
+    def command(
+        self, words: Sequence[str], user: str = "root", directory: str = "/", terminal: bool = False
+    ) -> list[str]:
+        """The command line that runs `words` in the machine; `terminal`: standard input is its terminal."""
+        network = [f"{name}={value}" for name, value in os.environ.items() if _NETWORK.fullmatch(name)]
+        home = "/root" if user == "root" else f"/home/{user}"
+        who = [f"HOME={home}", f"USER={user}", f"LOGNAME={user}"]
+        return [
+            "nsenter",
+            f"--mount=/proc/{self.first.pid}/ns/mnt",
+            f"--pid=/proc/{self.first.pid}/ns/pid_for_children",
+            *("chroot", f"--userspec={user}:{user}", str(self.root)),
+            *(["setsid", "--ctty"] if terminal else []),
+            *("env", "--ignore-environment", f"--chdir={directory}", *_ENVIRONMENT, *network, *who),
+            *words,
+        ]
+
+    def programs(self) -> list[str]:
+        """The paths, in the machine, of the programs that run in it."""
+        own = os.readlink(f"/proc/{self.first.pid}/ns/pid_for_children")
+        running = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # it has ended
+                if os.readlink(process / "ns/pid") == own:
+                    running.append(os.readlink(process / "exe"))
+        inside = f"{self.root}/"  # all but the first process
+        return sorted(path.removeprefix(str(self.root)) for path in running if path.startswith(inside))
+
+
+@contextlib.contextmanager
+def machine(root: Path) -> Iterator[Machine]:
+    """Run a machine on `root` until the block ends; then no process of it is left, nor any mount.
+
+    Raises `UnavailableError` where the kernel refuses.
+    """
+    first = subprocess.Popen(
+        ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", _FIRST, "sh", str(root)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # Ctrl-C reaches us alone
+    )
+    assert first.stdin
+    assert first.stdout
+    assert first.stderr
+    try:
+        if first.stdout.readline() != "ready\n":
+            raise UnavailableError(f"the kernel refuses: {first.stderr.read().strip()}")
+        yield Machine(root, first)
+    finally:
+        first.stdin.close()
+        first.wait()
+        first.stdout.close()
+        first.stderr.close()
+
+
+@dataclass
+class Terminal:
+    """A command in a terminal."""
+
+    process: subprocess.Popen[bytes]
+    keyboard: int
+    _written: bytearray = field(default_factory=bytearray)
+    _last: float = field(default_factory=time.monotonic)
+    _longest: float = 0.0
+
+    def silence(self) -> float:
+        """The longest time, in seconds, for which nothing was written, up to now."""
+        return max(self._longest, time.monotonic() - self._last)
+
+    def text(self) -> str:
+        """What was written, as lines: one that was written over another is a line too."""
+        text = _CONTROLS.sub("", self._written.decode(errors="replace")).replace("\r\n", "\n").replace("\r", "\n")
+        return "\n".join(line.rstrip() for line in text.splitlines())
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C: the kernel sends SIGINT to the foreground process group."""
+        os.write(self.keyboard, b"\x03")
+
+    def receive(self) -> None:
+        """Take what is written, until nobody has the terminal any more."""
+        with contextlib.suppress(OSError):
+            while received := os.read(self.keyboard, 65536):
+                now = time.monotonic()
+                self._longest = max(self._longest, now - self._last)
+                self._last = now
+                self._written += received
+
+
+@contextlib.contextmanager
+def in_terminal(command: Sequence[str]) -> Iterator[Terminal]:
+    """Run `command` in a terminal of its own, 100 x 30, and leave it to the machine to end it."""
+    keyboard, screen = pty.openpty()
+    fcntl.ioctl(screen, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    process = subprocess.Popen(command, stdin=screen, stdout=screen, stderr=screen, start_new_session=True)
+    os.close(screen)
+    terminal = Terminal(process, keyboard)
+    threading.Thread(target=terminal.receive, daemon=True).start()
+    yield terminal
