@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
 import socket
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.exporter import COMMAND, clean_environment, run
 from uwsgi_headroom import __version__, cli, logs
+
+
+@pytest.fixture(autouse=True)
+def process() -> Iterator[None]:
+    """Puts back what a command line sets for its process: the log, which is written from a thread, and SIGINT."""
+    root = logging.getLogger()
+    handlers, level, interrupted = root.handlers[:], root.level, signal.getsignal(signal.SIGINT)
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    signal.signal(signal.SIGINT, interrupted)
 
 
 def ended(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -92,13 +105,9 @@ def test_a_mistake_prints_no_traceback() -> None:
 
 
 def _line(style: logs.Format, capfd: pytest.CaptureFixture[str], **fields: object) -> str:
-    before = logging.getLogger().handlers[:]
-    try:
-        logs.configure("info", style)
-        logging.getLogger("uwsgi_headroom.test").warning("it is so", extra={"fields": fields})
-        logging.getLogger().handlers[0].flush()
-    finally:
-        logging.getLogger().handlers[:] = before
+    logs.configure("info", style)
+    logging.getLogger("uwsgi_headroom.test").warning("it is so", extra={"fields": fields})
+    logging.getLogger().handlers[0].flush()
     return capfd.readouterr().err
 
 

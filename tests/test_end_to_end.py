@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import bad_servers
+from tests import bad_servers, signalled
 from tests.documents import document
-from tests.exporter import Exporter, exporter, run
+from tests.exporter import Exporter, clean_environment, exporter, run
 from tests.kernel.elsewhere import as_root, python_in
 from tests.real import ROOT, Uwsgi, accepts, free_port, uwsgi, wait_until
 from tests.terminal import screen_of
@@ -41,8 +43,8 @@ def ask(server: Uwsgi, path: str = "/", times: int = 1, at_once: int = 4) -> Non
 
 
 @contextlib.contextmanager
-def in_service(server: Uwsgi, path: str = "/?io_ms=20000") -> Iterator[None]:
-    """A request in service while the block runs."""
+def in_service(server: Uwsgi, path: str = "/?io_ms=3600000") -> Iterator[None]:
+    """A request in service while the block runs, however long that takes, and until its worker ends."""
     with socket.create_connection(("127.0.0.1", server.http), 20) as client:
         client.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
         yield
@@ -314,6 +316,34 @@ def test_it_ends_when_told(sign: signal.Signals, busy: bool) -> None:
         running.process.send_signal(sign)
         assert running.process.wait(10) in (0, -sign)
         assert "Traceback" not in running.log.read_text()
+
+
+@pytest.fixture(scope="module")
+def endings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
+    """Exit status and log of exporters that got a signal, one for each moment and signal."""
+    folder = tmp_path_factory.mktemp("endings")
+    (folder / "well.json").write_bytes(WELL)
+    arguments = ["--stats", f"well=file://{folder}/well.json", "--web.listen-address", "127.0.0.1:0"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.signalled", str(folder), *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env=clean_environment(),
+        check=True,
+    )
+    return {name: (status, (folder / f"{name}.log").read_text()) for name, status in json.loads(ran.stdout).items()}
+
+
+@pytest.mark.parametrize("signals", signalled.SIGNALS)
+@pytest.mark.parametrize("moment", signalled.MOMENTS)
+def test_a_signal_ends_it_at_any_moment(endings: dict[str, tuple[int, str]], moment: str, signals: str) -> None:
+    """SIGINT and SIGTERM, once and twice, end it in the same way at every moment of its life, also with a scrape and a
+    stream under way: it logs nothing about its end, and its exit status is that of the first signal."""
+    status, log = endings[f"{moment} {signals}"]
+    first = signalled.SIGNALS[signals][0]
+    assert status == (0 if first == signal.SIGINT else -first), log
+    assert [line for line in log.splitlines() if " level=info " not in line] == []
 
 
 def test_a_port_that_is_taken() -> None:

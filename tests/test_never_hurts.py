@@ -41,6 +41,8 @@ SLACK_SECONDS = 4.0
 OUTCOME_SECONDS = 40.0
 """Long enough for anything that does happen."""
 
+_CHANCE = random.Random(9)  # the same moments and victims in every run
+
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[real.Uwsgi]:
@@ -171,12 +173,12 @@ def pages_stay_open(running: Exporter) -> Iterator[None]:
 
 
 def it_stops_and_goes_on(running: Exporter) -> contextlib.AbstractContextManager[None]:
-    """SIGSTOP and SIGCONT, at moments that are nobody's choice."""
+    """SIGSTOP and SIGCONT, at many moments."""
 
     def stop_and_go_on() -> None:
-        time.sleep(random.uniform(0, 0.1))
+        time.sleep(_CHANCE.uniform(0, 0.1))
         running.stop()
-        time.sleep(random.uniform(0, 0.1))
+        time.sleep(_CHANCE.uniform(0, 0.1))
         running.go_on()
 
     return in_background(1, stop_and_go_on)
@@ -184,8 +186,8 @@ def it_stops_and_goes_on(running: Exporter) -> contextlib.AbstractContextManager
 
 @contextlib.contextmanager
 def it_is_killed(running: Exporter) -> Iterator[None]:
-    """SIGKILL, at a moment that is nobody's choice."""
-    time.sleep(random.uniform(0, 0.3))
+    """SIGKILL, at any moment."""
+    time.sleep(_CHANCE.uniform(0, 0.3))
     running.kill()
     yield
 
@@ -216,7 +218,7 @@ def test_uwsgi_reloads(server: real.Uwsgi, situation: Situation) -> None:
 def test_uwsgi_respawns_a_killed_worker(server: real.Uwsgi, situation: Situation) -> None:
     """A worker that died is replaced whatever the exporter is up to, and within 2 s where that has ended."""
     with exporter(server.stats) as running, situation(running):
-        is_respawned = order_respawn(server, random.choice(workers(server)))
+        is_respawned = order_respawn(server, _CHANCE.choice(workers(server)))
         real.wait_until(is_respawned, RESPAWN_SECONDS + SLACK_SECONDS, "the worker's respawn")
 
 
@@ -317,7 +319,7 @@ def test_a_signal_frees_a_held_master(server: real.Uwsgi) -> None:
 @pytest.mark.parametrize("let_go", [Exporter.kill, Exporter.go_on], ids=lambda let_go: let_go.__name__)
 def test_a_held_master_respawns_when_it_is_let_go(server: real.Uwsgi, let_go: Callable[[Exporter], None]) -> None:
     """A worker that died meanwhile is back within 2 s of the stopped exporter's end, or of its going on."""
-    worker = random.choice(workers(server))
+    worker = _CHANCE.choice(workers(server))
     with held(server) as running:
         is_respawned = order_respawn(server, worker)
         let_go(running)

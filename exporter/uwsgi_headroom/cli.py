@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import logging
 import os
 import shlex
@@ -12,11 +11,8 @@ import signal
 import socket
 import sys
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from types import FrameType
-
-import uvicorn
 
 from uwsgi_headroom import __version__, config, discover, logs, suspend
 from uwsgi_headroom.check import UNREADABLE, Verdict, check, document, text
@@ -24,16 +20,11 @@ from uwsgi_headroom.config import flags, variables
 from uwsgi_headroom.errors import ConfigError, HeadroomError, ReadError
 from uwsgi_headroom.fleet import Fleet
 from uwsgi_headroom.watch import Watch
-from uwsgi_headroom.web.app import application
-from uwsgi_headroom.web.connections import BACKLOG, Bounded
-from uwsgi_headroom.web.streams import Streams
+from uwsgi_headroom.web.connections import BACKLOG
+from uwsgi_headroom.web.server import serve_until_signal
 from uwsgi_headroom.window import HISTORY_SECONDS
 
 _COMMANDS = ("serve", "check", "top", "discover")
-
-# Prometheus keeps its connection between scrapes; a minute apart is common.
-_KEEP_ALIVE_SECONDS = 120
-_SHUTDOWN_SECONDS = 3
 
 _NEEDED_BY_TOP = "rich>=13.7"
 """The extra `top` of setup.cfg. Not its name: the package is on no index."""
@@ -46,8 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if not arguments or (arguments[0] not in _COMMANDS and arguments[0] not in ("-h", "--help", "--version")):
         arguments.insert(0, "serve")
-    options = _parser().parse_args(arguments)
     try:
+        options = _parser().parse_args(arguments)
         status = int(options.run(options))
         sys.stdout.flush()
         return status
@@ -185,6 +176,8 @@ def _discover(_options: argparse.Namespace) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
+    # Until it serves, Ctrl-C ends it at once, as SIGTERM does: a KeyboardInterrupt could come where asyncio prints it.
+    signal.signal(signal.SIGINT, lambda _signal, _frame: os._exit(0))
     settings = flags.resolve(options)
     logs.configure(settings.log_level, settings.log_format)
     if ignored := variables.unknown(os.environ):
@@ -196,69 +189,8 @@ def _serve(options: argparse.Namespace) -> int:
         host, port = listener.getsockname()[:2]
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
         _log.info("listening", extra={"fields": {"url": url, "version": __version__}})
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(run(Fleet(settings.servers, settings.settings), sockets))
+    serve_until_signal(Fleet(settings.servers, settings.settings), sockets)
     return 0
-
-
-async def run(fleet: Fleet, sockets: list[socket.socket]) -> None:
-    """Serve a fleet on sockets that listen, until a signal ends it."""
-    suspend.between_reads(fleet.pause, fleet.resume)
-    sampling = asyncio.create_task(fleet.run(), name="sampling")
-
-    streams = Streams()
-
-    async def stop_reading() -> None:
-        streams.close()
-        sampling.cancel()
-        await fleet.close()
-
-    server = _Server(
-        uvicorn.Config(
-            application(fleet, streams),
-            loop="asyncio",
-            http=Bounded,
-            backlog=BACKLOG,
-            ws="none",
-            lifespan="off",
-            access_log=False,
-            log_config=None,
-            log_level="warning",
-            server_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
-        ),
-        stop_reading,
-    )
-    try:
-        await server.serve(sockets=sockets)
-    finally:
-        await stop_reading()
-
-
-class _Server(uvicorn.Server):
-    """Ends the reads in flight when it is told to end: a scrape that waits for a server would hold it up. And it ticks
-    once a second instead of ten times, which was a fifth of what the exporter costs while nobody scrapes."""
-
-    def __init__(self, config: uvicorn.Config, stop_reading: Callable[[], Coroutine[None, None, None]]) -> None:
-        super().__init__(config)
-        self._stop_reading = stop_reading
-        self._loop = asyncio.get_running_loop()
-        self._told_to_end = asyncio.Event()
-
-    async def main_loop(self) -> None:
-        while not await self.on_tick(0):  # which also sets the Date of answers
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._told_to_end.wait(), 1.0)
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        super().handle_exit(sig, frame)
-        self._loop.call_soon_threadsafe(self._stop)
-
-    def _stop(self) -> None:
-        self._told_to_end.set()
-        self._stopping = self._loop.create_task(self._stop_reading())
 
 
 def _discovered() -> tuple[config.ServerConfig, ...]:

@@ -8,16 +8,16 @@ rendering and HTTP; without asking the kernel for processes, CPUs and listen que
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import sys
 import time
 
-from uwsgi_headroom import cli, config, fleet, source, stats
+from uwsgi_headroom import config, fleet, source, stats
 from uwsgi_headroom.metrics.subject import Subject
 from uwsgi_headroom.reading import HostFacts, Reading
 from uwsgi_headroom.sampler import Pace
 from uwsgi_headroom.totals import Totals
+from uwsgi_headroom.web.server import serve_until_signal
 
 
 class DocumentOnly(fleet.Fleet):
@@ -41,4 +41,4 @@ class DocumentOnly(fleet.Fleet):
 
 if __name__ == "__main__":
     only = DocumentOnly(config.server(f"unix://{sys.argv[1]}"))
-    asyncio.run(cli.run(only, [socket.create_server(("127.0.0.1", int(sys.argv[2])))]))
+    serve_until_signal(only, [socket.create_server(("127.0.0.1", int(sys.argv[2])))])

@@ -60,6 +60,10 @@ class Driven:
         """Whether the terminal's modes are those it had, and its last words are those of somebody who leaves."""
         return termios.tcgetattr(self.keyboard) == self.modes and LEFT in self.written[-200:]
 
+    def foreground(self) -> int:
+        """The process group that reads the keys."""
+        return os.tcgetpgrp(self.keyboard)
+
     def resize(self, columns: int, lines: int) -> None:
         fcntl.ioctl(self.keyboard, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         self.screen.resize(lines, columns)

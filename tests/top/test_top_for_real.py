@@ -268,7 +268,7 @@ def test_suspended_it_gives_the_terminal_back_and_fg_brings_it_again() -> None:
         shell.press("fg\n")
         shell.wait(lambda text: KEYS in text and rows(text) and "42" not in text.split("\n")[0])
         shell.press("q")
-        shell.wait(lambda text: KEYS not in text)
+        shell.wait(lambda text: KEYS not in text and shell.foreground() == shell.process.pid)
         shell.press("stty -a\n")
         assert " icanon" in shell.wait(lambda text: "icanon" in text)
 

@@ -30,6 +30,7 @@ class Streams:
 
     def __init__(self) -> None:
         self.open = 0
+        self._closed = False
         self._channels: dict[Hashable, _Channel] = {}
 
     def full(self) -> bool:
@@ -41,7 +42,8 @@ class Streams:
         return _Response(self, key, make)
 
     def close(self) -> None:
-        """End them all at once: the exporter stops."""
+        """End all streams, and each later one as soon as it begins: the exporter stops."""
+        self._closed = True
         for channel in self._channels.values():
             channel.end()
 
@@ -51,6 +53,8 @@ class Streams:
         channel = self._channels.get(key)
         if channel is None or channel.ended:
             channel = self._channels[key] = _Channel(make)
+        if self._closed:
+            channel.end()
         self.open += 1
         channel.listeners += 1
         try:
