@@ -2,7 +2,8 @@
 
 `python -m tests.signalled FOLDER ARGUMENTS` runs them all side by side, forked from one process that has imported what
 they need. Each writes to `FOLDER/MOMENT SIGNALS.log`; their exit statuses are printed as JSON. As soon as an exporter
-has a port, it has clients too, which ask for a stream and for metrics: both are under way at every later moment.
+has a port, it has clients too, which ask for a stream and for metrics: both are under way at every later moment. One
+more connects as it ends.
 """
 
 from __future__ import annotations
@@ -73,11 +74,17 @@ def _call_first(where: Any, name: str, first: Callable[[], None]) -> None:
 
 def _listen(host: str, port: int) -> socket.socket:
     listener = listen(host, port)
-    for path in ("/api/v1/events", "/metrics"):
-        client = socket.create_connection(listener.getsockname())
-        client.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-        _clients.append(client)
+    address = listener.getsockname()
+    _ask(address, "/api/v1/events")
+    _ask(address, "/metrics")
+    _call_first(Fleet, "close", lambda: _ask(address, "/metrics"))
     return listener
+
+
+def _ask(address: tuple[str, int], path: str) -> None:
+    client = socket.create_connection(address)
+    client.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    _clients.append(client)
 
 
 def _send(signals: Sequence[int]) -> None:

@@ -7,6 +7,7 @@ import logging
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -102,6 +103,24 @@ def test_a_mistake_prints_no_traceback() -> None:
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr.startswith("uwsgi-headroom: --stats: ")
     assert "Traceback" not in ran.stderr
+
+
+def test_ctrl_c_while_it_loads() -> None:
+    """SIGINT while the modules are imported ends the process without a traceback."""
+    program = """
+import signal, sys
+from uwsgi_headroom.__main__ import main
+
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == "uwsgi_headroom.cli":
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupts())
+main()
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (-signal.SIGINT, "", "")
 
 
 def _line(style: logs.Format, capfd: pytest.CaptureFixture[str], **fields: object) -> str:

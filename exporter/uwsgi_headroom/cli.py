@@ -133,6 +133,9 @@ def _check(options: argparse.Namespace) -> int:
     except ReadError as error:
         print(f"UNKNOWN  {server.name}  {server.address}: {error}", file=sys.stderr)
         return UNREADABLE
+    except asyncio.CancelledError:
+        print(f"UNKNOWN  {server.name}  {server.address}: interrupted before the first reading", file=sys.stderr)
+        return UNREADABLE
     print(document.render(verdict) if options.format == "json" else text.render(verdict))
     return verdict.exit_status
 

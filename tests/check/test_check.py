@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import re
 import signal
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -13,9 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import bad_servers
 from tests.documents import document
 from tests.exporter import COMMAND, clean_environment, run
 from tests.real import free_port, uwsgi, wait_until
+from tests.top.driving import driven
 
 pytestmark = pytest.mark.integration
 
@@ -102,20 +106,36 @@ def test_an_idle_server_is_fine_and_says_what_it_cannot_tell() -> None:
 
 def test_interrupted_it_judges_what_it_has_seen() -> None:
     """Ctrl-C asks for the verdict now."""
-    with uwsgi("--processes", "2") as server, clients(server.http, path="/?io_ms=5"):
+    with (
+        uwsgi("--processes", "2") as server,
+        clients(server.http, path="/?io_ms=5"),
+        driven(server.stats, "--seconds", "600", command=(*COMMAND, "check"), columns=200, lines=60) as terminal,
+    ):
+        terminal.wait(lambda text: re.search(r"watching for 59[0-7] s", text))
+        terminal.press("\x03")
+        assert terminal.ended() in (0, 1, 2), terminal.text()
+        assert "watched for" in terminal.text()
+
+
+def test_interrupted_before_it_has_read_anything() -> None:
+    """Ctrl-C in the first read: there is nothing to judge, which is one line."""
+    asked = threading.Event()
+
+    def behave(connection: socket.socket, ended: threading.Event) -> None:
+        asked.set()
+        while not ended.wait(0.02) and not bad_servers.has_left(connection):
+            pass
+
+    with bad_servers.serving("unix", behave) as address:
         process = subprocess.Popen(
-            [*COMMAND, "check", server.stats, "--seconds", "600"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=clean_environment(),
+            [*COMMAND, "check", address], stderr=subprocess.PIPE, text=True, env=clean_environment()
         )
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=4)
+        assert asked.wait(20)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=10)
-    assert process.returncode in (0, 1, 2), err
-    assert "watched for" in out
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 3
+    assert err.startswith("UNKNOWN")
+    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize("seconds", ["1", "-5", "nan", "soon", "99999"])

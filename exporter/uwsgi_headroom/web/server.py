@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 import socket
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -21,6 +23,9 @@ from uwsgi_headroom.fleet import Fleet
 from uwsgi_headroom.web.app import application
 from uwsgi_headroom.web.connections import BACKLOG, Bounded
 from uwsgi_headroom.web.streams import Streams
+
+if TYPE_CHECKING:
+    from uvicorn.server import Protocols
 
 # Prometheus keeps its connection between scrapes; a minute apart is common.
 _KEEP_ALIVE_SECONDS = 120
@@ -39,6 +44,7 @@ def serve_until_signal(fleet: Fleet, sockets: list[socket.socket]) -> None:
     asyncio.run(server.run_until_signal(sockets))
     signal.signal(signal.SIGTERM, terminate)
     if server.ended_by == signal.SIGTERM:
+        logging.shutdown()  # which Python has no occasion to do
         signal.raise_signal(signal.SIGTERM)
 
 
@@ -103,15 +109,14 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._stop_reading()
-        late = asyncio.create_task(self._end_late_connections(), name="late connections")
+        late = asyncio.create_task(self._end_late_connections(set(self.server_state.connections)), name="ending")
         try:
             await super().shutdown(sockets)
         finally:
             late.cancel()
 
-    async def _end_late_connections(self) -> None:
-        """End connections that the event loop had accepted, but not made yet, when uvicorn ended all that it saw."""
-        seen = set(self.server_state.connections)
+    async def _end_late_connections(self, seen: set[Protocols]) -> None:
+        """End connections that the event loop had accepted, but not made yet, when uvicorn ended those it had seen."""
         while True:
             await asyncio.sleep(_TURN_SECONDS)
             for connection in self.server_state.connections - seen:
