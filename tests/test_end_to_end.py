@@ -50,6 +50,12 @@ def in_service(server: Uwsgi, path: str = "/?io_ms=3600000") -> Iterator[None]:
         yield
 
 
+def found(running: Exporter, server: Uwsgi) -> list[str]:
+    """Log lines that say this server was found. A thread writes the log: once a later line is there, so are these."""
+    wait_until(lambda: running.lines("msg=listening"), what="the log")
+    return running.lines("msg=found", f"unix://{server.stats}")
+
+
 def total(series: dict[str, float], name: str, server: str) -> float:
     """The sum of a metric over a server's workers."""
     return sum(value for key, value in series.items() if key.startswith(f'{name}{{server="{server}"'))
@@ -143,6 +149,8 @@ def bad_inputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Expor
         (folder / "config.yml").write_text("\n".join(["servers:", *lines]))
         running = stack.enter_context(exporter("--config", str(folder / "config.yml")))
         scrapes = [running.scrape() for _ in range(3)]
+        down = [name for name, state in CASES.items() if state == BAD]
+        wait_until(lambda: all(running.lines("level=warning", f"server={name} ") for name in down), what="the log")
         yield running, scrapes, running.get("/")[1]
 
 
@@ -237,8 +245,8 @@ def test_a_server_that_vanishes_and_returns(tmp_path: Path) -> None:
         stack.enter_context(uwsgi("--stats", stats, stats=False))
         wait_until(lambda: running.scrape()['uwsgi_up{server="shop"}'] == 1)
         assert 'uwsgi_worker_requests_total{server="shop",worker_id="1"}' in running.scrape()
+        wait_until(lambda: len(running.lines("msg=reading", "server=shop")) == 2, what="the log")
         assert 1 <= len(running.lines("cannot read", "server=shop")) <= 2  # gone, and then still loading
-        assert len(running.lines("msg=reading", "server=shop")) == 2
 
 
 def test_a_full_reload_resets_counters() -> None:
@@ -374,9 +382,8 @@ def test_several_addresses_to_listen_on() -> None:
 def test_without_an_address_it_finds_uwsgi() -> None:
     """Told of no server it finds the local ones, and exports them."""
     with uwsgi("--processes", "2") as server, exporter() as running:
-        found = running.lines("msg=found", f"unix://{server.stats}")
-        assert len(found) == 1
-        name = re.findall(r"server=(\S+)", found[0])[0]
+        (line,) = found(running, server)
+        name = re.findall(r"server=(\S+)", line)[0]
         assert running.scrape()[f'uwsgi_threads_configured{{server="{name}"}}'] == 2
 
 
@@ -384,7 +391,7 @@ def test_two_found_servers_of_one_file_name() -> None:
     """Two servers whose sockets have one name, each in its own folder, are both exported."""
     with uwsgi() as one, uwsgi() as two, exporter() as running:
         for server in (one, two):
-            assert len(running.lines("msg=found", f"unix://{server.stats}")) == 1
+            assert len(found(running, server)) == 1
             assert running.scrape()[f'uwsgi_up{{server="{server.stats}"}}'] == 1
 
 
@@ -419,7 +426,7 @@ def test_discover_touches_no_application_socket() -> None:
         wait_until(lambda: b'"status":"busy"' in server.document())
         assert run("discover").returncode == 0
         with exporter() as running:
-            name = re.findall(r"server=(\S+)", running.lines("msg=found", f"unix://{server.stats}")[0])[0]
+            name = re.findall(r"server=(\S+)", found(running, server)[0])[0]
             series = running.scrape()
             queues = {
                 key: v for key, v in series.items() if key.startswith(f'uwsgi_socket_queue_length{{server="{name}"')
