@@ -29,6 +29,7 @@ def test_interrupt_ends_what_the_command_started(tmp_path, monkeypatch):
     pid, temporary = tmp_path / "pid", tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    monkeypatch.setenv("TMPDIR", str(temporary))
 
     def interrupt(*_: object) -> None:
         if pid.exists() and pid.read_text():
