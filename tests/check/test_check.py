@@ -61,7 +61,6 @@ def test_a_worker_behind_a_mapped_socket_that_is_saturated_is_costly() -> None:
     verdict = json.loads(ran.stdout)
     first, second = verdict["workers"]
     assert 0.55 < first["share"] < 0.85
-    assert first["response_time"] > second["response_time"]
     told = {finding["code"]: finding for finding in verdict["findings"]}
     hurts = first["interpreter_load"] >= 0.5 and first["response_time"] >= 1.2 * second["response_time"]
     assert ("unevenness_hurts" in told) == (hurts and (verdict["balance"]["cost"] or 0) >= 0.1)

@@ -127,6 +127,7 @@ def test_gone_between_readings(sleeper: subprocess.Popen[str]) -> None:
     assert not processes._known
 
 
+@pytest.mark.alone  # else others take the pid
 @as_root
 @pytest.mark.skipif(not os.access(LAST_PID, os.W_OK), reason="this kernel does not let one choose the next pid")
 def test_reused_pid_of_a_stranger() -> None:
@@ -154,6 +155,7 @@ def passed(instant: float) -> bool:
     return time.monotonic() > instant
 
 
+@pytest.mark.alone  # else others take the pid
 @as_root
 @pytest.mark.skipif(not os.access(LAST_PID, os.W_OK), reason="this kernel does not let one choose the next pid")
 def test_reused_pid_of_a_sibling() -> None:
