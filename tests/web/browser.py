@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
 from app import chromium
 from tests.real import wait_until
@@ -52,8 +53,11 @@ class Tab:
         self.page.wait_for_selector("main[data-time]")
 
     def becomes(self, state: str) -> None:
-        """Wait until the page says so of itself: up, lost, down, paused."""
-        self.page.wait_for_selector(f'main[data-state="{state}"]')
+        """Wait until the page says so of itself: up, lost, down, paused. Fails with what it shows instead."""
+        try:
+            self.page.wait_for_selector(f'main[data-state="{state}"]')
+        except PlaywrightTimeoutError as error:
+            raise AssertionError(f"not {state}, but: {self.page.content()}\nproblems: {self.problems}") from error
 
     def until(self, expression: str) -> None:
         """Wait until it is true there. Playwright's own way is for the page to do it, which the policy forbids."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import threading
@@ -17,12 +18,22 @@ from uwsgi_headroom.web.app import application
 
 
 @contextlib.contextmanager
-def serving(*servers: str | ServerConfig) -> Iterator[int]:
-    """Serve these (`NAME=ADDRESS`, or as configured) until the block ends; yields the port."""
+def serving(*servers: str | ServerConfig, sampling: bool = False) -> Iterator[int]:
+    """Serve these (`NAME=ADDRESS`, or as configured) until the block ends; yields the port.
+
+    They are read when something asks for them, and with `sampling` on a timer too, so that none becomes stale.
+    """
     fleet = Fleet([config.server_argument(it, "test") if isinstance(it, str) else it for it in servers])
     settings = uvicorn.Config(application(fleet), host="127.0.0.1", port=0, lifespan="off", log_config=None, ws="none")
     server = uvicorn.Server(settings)
-    thread = threading.Thread(target=server.run)
+
+    async def serve() -> None:
+        timer = asyncio.create_task(fleet.run()) if sampling else None
+        await server.serve()
+        if timer:
+            timer.cancel()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
     try:
         wait_until(lambda: server.started, what="the exporter")

@@ -209,7 +209,7 @@ def test_a_server_that_dies(chromium: Browser) -> None:
 def test_hostile_names(chromium: Browser) -> None:
     """Whatever a server is called, and whatever it says of itself, is text; its page has an address that works."""
     hostile = config.server(f"file://{FIXTURES}/hostile_quotes_and_json.json", name=HOSTILE)
-    with serving(hostile, replayed("minified")) as port, tab(chromium, port) as shown:
+    with serving(hostile, replayed("minified"), sampling=True) as port, tab(chromium, port) as shown:
         shown.open("/")
         shown.page.get_by_role("link", name=HOSTILE, exact=True).click()
         shown.becomes("up")
@@ -225,7 +225,7 @@ def test_hostile_names(chromium: Browser) -> None:
 def test_several_servers(chromium: Browser) -> None:
     """The index has them in the API's order, those that cannot be read first; each leads to its page."""
     names = ["emperor", "router_http_subscriptions", "threads_4x8_busy"]
-    with serving(*map(replayed, names), "gone=/nowhere/stats") as port, tab(chromium, port) as shown:
+    with serving(*map(replayed, names), "gone=/nowhere/stats", sampling=True) as port, tab(chromium, port) as shown:
         shown.open("/")
         picture(shown, "index")
         order = [it["name"] for it in shown.page.evaluate("JSON.parse(heard).servers")]
@@ -245,7 +245,7 @@ def test_several_servers(chromium: Browser) -> None:
 
 def test_what_is_not_known(chromium: Browser) -> None:
     """Without figures there is no verdict and no all-clear; what is missing has its reason, in its place."""
-    with serving(replayed("no_cores")) as port, tab(chromium, port) as shown:
+    with serving(replayed("no_cores"), sampling=True) as port, tab(chromium, port) as shown:
         shown.open("/")
         assert shown.text(".factor") == "?"
         assert "UNKNOWN" in shown.text(".state")
@@ -258,7 +258,7 @@ def test_what_is_not_known(chromium: Browser) -> None:
 
 def test_a_server_that_is_not_there(chromium: Browser) -> None:
     """An old address says that the server is gone, and where the others are."""
-    with serving(replayed("minified")) as port, tab(chromium, port) as shown:
+    with serving(replayed("minified"), sampling=True) as port, tab(chromium, port) as shown:
         answer = shown.page.goto(f"http://127.0.0.1:{port}/servers/old")
         assert answer
         assert answer.status == 404
@@ -268,7 +268,7 @@ def test_a_server_that_is_not_there(chromium: Browser) -> None:
 def test_without_scripts(chromium: Browser) -> None:
     """A browser without JavaScript is told how each server is."""
     with (
-        serving(replayed("minified"), "gone=/nowhere/stats") as port,
+        serving(replayed("minified"), "gone=/nowhere/stats", sampling=True) as port,
         tab(chromium, port, java_script_enabled=False) as shown,
     ):
         shown.page.goto(f"http://127.0.0.1:{port}/")
