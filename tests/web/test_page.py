@@ -245,7 +245,7 @@ def test_several_servers(chromium: Browser) -> None:
 
 def test_what_is_not_known(chromium: Browser) -> None:
     """Without figures there is no verdict and no all-clear; what is missing has its reason, in its place."""
-    with serving(replayed("no_cores"), sampling=True) as port, tab(chromium, port) as shown:
+    with serving(replayed("no_cores")) as port, tab(chromium, port) as shown:
         shown.open("/")
         assert shown.text(".factor") == "?"
         assert "UNKNOWN" in shown.text(".state")
