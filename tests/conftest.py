@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -21,3 +24,14 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the tests that wait for real servers, so that none of the long ones is the last."""
     items.sort(key=lambda item: item.get_closest_marker("integration") is None)
+
+
+@pytest.fixture(autouse=True)
+def process() -> Iterator[None]:
+    """Restore what a command line, run within a test, sets for its process: the log's handlers and level, SIGINT."""
+    root = logging.getLogger()
+    handlers, level, interrupted = root.handlers[:], root.level, signal.getsignal(signal.SIGINT)
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    signal.signal(signal.SIGINT, interrupted)

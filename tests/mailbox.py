@@ -48,7 +48,10 @@ def mailbox() -> Iterator[Mailbox]:
                         self._say("235 welcome" if given == PASSWORD else "535 wrong password")
                     case b"DATA":
                         self._say("354 go on")
-                        text = b"".join(iter(self.rfile.readline, b".\r\n")).replace(b"\r\n..", b"\r\n.")
+                        lines = self._lines_of_mail()
+                        if lines is None:
+                            return
+                        text = b"".join(lines).replace(b"\r\n..", b"\r\n.")
                         mail = email.message_from_bytes(text, policy=email.policy.default)
                         running.mails.append(cast(EmailMessage, mail))
                         self._say("250 taken")
@@ -57,6 +60,15 @@ def mailbox() -> Iterator[Mailbox]:
                         return
                     case _:
                         self._say("250 fine")
+
+        def _lines_of_mail(self) -> list[bytes] | None:
+            """The lines up to the dot that ends a mail; None if the sender has gone before that."""
+            lines = []
+            for line in iter(self.rfile.readline, b".\r\n"):
+                if not line:
+                    return None
+                lines.append(line)
+            return lines
 
         def _say(self, line: str) -> None:
             self.wfile.write(f"{line}\r\n".encode())

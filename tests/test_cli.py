@@ -8,24 +8,12 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.exporter import COMMAND, clean_environment, run
 from uwsgi_headroom import __version__, cli, logs
-
-
-@pytest.fixture(autouse=True)
-def process() -> Iterator[None]:
-    """Puts back what a command line sets for its process: the log, which is written from a thread, and SIGINT."""
-    root = logging.getLogger()
-    handlers, level, interrupted = root.handlers[:], root.level, signal.getsignal(signal.SIGINT)
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    signal.signal(signal.SIGINT, interrupted)
 
 
 def ended(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

@@ -20,6 +20,16 @@ def program() -> str:
     return os.environ.get("PROMTOOL") or str(find("promtool"))
 
 
+def complaints(*arguments: str | Path) -> str:
+    """Run promtool and return its output if it fails, else an empty string.
+
+    Several run side by side, so each gets one CPU, and collects garbage less often than Go does by default.
+    """
+    environment = {**os.environ, "GOMAXPROCS": "1", "GOGC": "400"}
+    ran = subprocess.run([program(), *arguments], capture_output=True, text=True, check=False, env=environment)
+    return ran.stdout + ran.stderr if ran.returncode else ""
+
+
 def nothing(
     directory: Path,
     rules: Sequence[str],
@@ -44,5 +54,4 @@ def nothing(
     }
     path = directory / "asked.test.yaml"
     path.write_text(yaml.safe_dump(document, width=1_000_000))
-    ran = subprocess.run([program(), "test", "rules", str(path)], capture_output=True, text=True, check=False)
-    return "" if ran.returncode == 0 else ran.stdout + ran.stderr
+    return complaints("test", "rules", path)

@@ -5,15 +5,14 @@ and costs, on which the right alerts do.
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.alerts import promtool
 from tests.alerts.day import SCRAPE, Site, counters
-from tests.alerts.promtool import RULES, program
 
 MINUTES = 24 * 60
 EVALUATION = "3m"
@@ -84,7 +83,7 @@ def _promtool(directory: Path, sites: Sequence[Site], seed: int, expected: Mappi
     """Run all rules over a day of these sites, and compare what expressions give at its end."""
     written = directory / "day.test.yaml"
     document = {
-        "rule_files": [str(path) for path in sorted(RULES.glob("*.yaml"))],
+        "rule_files": [str(path) for path in sorted(promtool.RULES.glob("*.yaml"))],
         "evaluation_interval": EVALUATION,
         "tests": [
             {
@@ -98,9 +97,8 @@ def _promtool(directory: Path, sites: Sequence[Site], seed: int, expected: Mappi
         ],
     }
     written.write_text(json.dumps(document))  # which is YAML too
-    done = subprocess.run([program(), "test", "rules", str(written)], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.fail(f"{done.stdout}{done.stderr}", pytrace=False)
+    if complaints := promtool.complaints("test", "rules", written):
+        pytest.fail(complaints, pytrace=False)
 
 
 def _series(site: Site, seed: int) -> Iterator[Mapping[str, str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +32,6 @@ LEAST_HOLD = 60.0
 """Seconds: two scrapes, half a minute apart. One scrape is not enough to wake anybody, or to file a ticket."""
 
 
-def run(*arguments: str | Path) -> str:
-    """What promtool has to say, empty if it is content."""
-    ran = subprocess.run([promtool.program(), *arguments], capture_output=True, text=True, check=False)
-    return ran.stdout + ran.stderr if ran.returncode else ""
-
-
 def cases(name: str) -> list[dict[str, Any]]:
     """The cases of a document, with their names, series and expectations."""
     tests: list[dict[str, Any]] = documents()[name]["tests"]
@@ -52,13 +45,13 @@ def named(alert: Alert) -> str:
 @pytest.mark.parametrize("name", TESTS)
 def test_promtool(name: str, tmp_path: Path) -> None:
     """Each case of the document comes out as it says."""
-    assert run("test", "rules", write(name, tmp_path)) == ""
+    assert promtool.complaints("test", "rules", write(name, tmp_path)) == ""
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda it: it.name)
 def test_prometheus_accepts_the_file(path: Path) -> None:
     """Expressions, templates and names are right, and no rule is there twice."""
-    assert run("check", "rules", "--lint-fatal", path) == ""
+    assert promtool.complaints("check", "rules", "--lint-fatal", path) == ""
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=named)
