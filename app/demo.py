@@ -26,7 +26,7 @@ from app.watchers import Watchers
 
 PORT = 9238  # the exporter's own default
 LOAD_SECONDS = 4 * 3600  # a demo that was forgotten ends some day
-EVERY = 2.0  # seconds between two lines of figures
+EVERY = 1.5  # seconds between two lines of figures
 ANSWER = 0.9  # seconds that the exporter has for them: a silence of three would look like an end
 LEAVE = 2.0  # seconds that a killed demo may need until its port is free
 

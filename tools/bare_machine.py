@@ -28,6 +28,7 @@ START_SECONDS = 600.0  # pip and apt download about 150 MB
 STAY_SECONDS = 10.0  # what ends at once has ended by then
 END_SECONDS = 30.0  # the demo gives its programs 10
 SILENCE_SECONDS = 3.0  # people think that a program hangs after about so long
+POLL_SECONDS = 0.1
 REQUESTS = 20
 
 _CLONE = "uwsgi-headroom"
@@ -85,8 +86,8 @@ def requests(metrics: str) -> float:
 def complaints(output: str, running: list[str], silence: float, requests_later: float) -> list[str]:
     """What is wrong with a demo that runs.
 
-    output: what it has printed; running: paths of its programs; silence: seconds of the longest;
-    requests_later: by how many the requests have grown in the last seconds.
+    output: what it has printed; running: paths of its programs; silence: seconds of the longest, without those for
+    which the machine itself stood still; requests_later: by how many the requests have grown in the last seconds.
     """
     wrong = []
     if requests_later <= 0:
@@ -134,13 +135,14 @@ def _demo(bare: Machine, port: int) -> None:
     with in_terminal(bare.command(make, USER, f"/home/{USER}/{_CLONE}", terminal=True)) as terminal:
         try:
             with step("make demo, until it prints its addresses"):
-                _wait(lambda: f"http://127.0.0.1:{port}/" in terminal.text(), START_SECONDS, terminal)
+                stalls = [_wait(lambda: f"http://127.0.0.1:{port}/" in terminal.text(), START_SECONDS, terminal)]
             with step(f"until its page answers and {REQUESTS} requests are counted"):
-                _wait(lambda: _counted(port) > REQUESTS and _page(port), END_SECONDS, terminal)
+                stalls.append(_wait(lambda: _counted(port) > REQUESTS and _page(port), END_SECONDS, terminal))
             before = _counted(port)
             with step(f"{STAY_SECONDS:g} s more of it"):
-                _wait(_after(STAY_SECONDS), 2 * STAY_SECONDS, terminal)
-            wrong = complaints(terminal.text(), bare.programs(), terminal.silence(), _counted(port) - before)
+                stalls.append(_wait(_after(STAY_SECONDS), 2 * STAY_SECONDS, terminal))
+            silence = terminal.silence() - max(stalls)
+            wrong = complaints(terminal.text(), bare.programs(), silence, _counted(port) - before)
             with step("Ctrl-C, until nothing runs"):
                 terminal.interrupt()
                 wrong += _left(bare)
@@ -155,20 +157,25 @@ def _left(bare: Machine) -> list[str]:
     """What is left of the demo a while after its end was asked for."""
     end = time.monotonic() + END_SECONDS
     while (running := bare.programs()) and time.monotonic() < end:
-        time.sleep(0.1)
+        time.sleep(POLL_SECONDS)
     files = sorted(path.name for path in (bare.root / "tmp").iterdir())
     left = [f"still running {END_SECONDS:g} s after Ctrl-C: {', '.join(running)}"] if running else []
     return left + ([f"left in /tmp: {', '.join(files)}"] if files else [])
 
 
-def _wait(ready: Callable[[], object], seconds: float, terminal: Terminal) -> None:
+def _wait(ready: Callable[[], object], seconds: float, terminal: Terminal) -> float:
+    """Wait for `ready`; by how many seconds this process overslept at most, as all do where the machine is busy."""
     end = time.monotonic() + seconds
+    stall = 0.0
     while not ready():
         if terminal.process.poll() is not None:
             raise FailedError("the demo has ended by itself")
         if time.monotonic() > end:
             raise FailedError(f"that did not happen within {seconds:g} s")
-        time.sleep(0.1)
+        before = time.monotonic()
+        time.sleep(POLL_SECONDS)
+        stall = max(stall, time.monotonic() - before - POLL_SECONDS)
+    return stall
 
 
 def _after(seconds: float) -> Callable[[], bool]:
