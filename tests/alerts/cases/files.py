@@ -18,7 +18,7 @@ WRITTEN = sorted((ROOT / "alerts" / "tests").glob("*.test.yaml"))
 """The files of cases that are written by hand, one for each subject."""
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # a PyYAML built without libyaml has the slow one alone
-_MADE = ((balance, "1m"), (capacity, "1m"), (forecast, "5h"))
+_MADE = ((balance, "1m"), (capacity, "1m"), (forecast, "2h"))
 """Modules of cases, and the time between two evaluations of the rules in them."""
 
 
