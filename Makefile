@@ -1,4 +1,4 @@
-# A target makes what it needs (.venv and the like), and anew when it no longer fits: app/environments.py.
+# A target makes what it needs (.venv and the like), and anew when it no longer fits: tools/environments.py.
 PYTHON ?= python3
 PORT ?= 9238
 
@@ -17,7 +17,7 @@ demo:  ## see it: a loaded uWSGI, the exporter, Prometheus, Alertmanager, until 
 PYTEST = PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python -m pytest
 BESIDE = $(PYTEST) -q -n auto --dist loadgroup
 test:  ## run the tests, with real servers and a real browser, for about 4 minutes (ARGS="-k page")
-	@$(PYTHON) -m app.testing test
+	@$(PYTHON) -m tools.prepare test
 ifdef ARGS
 	@$(PYTEST) $(ARGS)
 else
@@ -26,32 +26,32 @@ else
 endif
 
 test-all:  ## run all tests, those included that take long
-	@$(PYTHON) -m app.testing test
+	@$(PYTHON) -m tools.prepare test
 	@$(BESIDE) -m "not alone"
 	@$(PYTEST) -q -m alone
 
 lint:  ## check style, formatting and types
-	@$(PYTHON) -m app.testing lint
+	@$(PYTHON) -m tools.prepare lint
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy -p uwsgi_headroom -p app -p alerts -p tools
 	.venv/bin/mypy --python-version 3.11 -p dashboards
 
 bench:  ## measure what a scrape costs (PEER="NAME=COMMAND" measures another exporter too, ARGS="--write FILE")
-	@$(PYTHON) -m app.testing bench
-	@.venv/bin/python -m tests.bench.scrape $(if $(PEER),--peer "$(PEER)") $(ARGS)
+	@$(PYTHON) -m tools.prepare bench
+	@.venv/bin/python -m tools.bench.scrape $(if $(PEER),--peer "$(PEER)") $(ARGS)
 
 bench-accuracy:  ## measure the figures against the truth, for 20 minutes (ARGS="--quick", ARGS="--prometheus")
-	@$(PYTHON) -m app.testing bench
-	@.venv/bin/python -m tests.bench.accuracy $(ARGS)
+	@$(PYTHON) -m tools.prepare bench
+	@.venv/bin/python -m tools.bench.accuracy $(ARGS)
 
 bench-cost:  ## measure what the exporter costs uWSGI, the machine and the application, for 12 minutes
-	@$(PYTHON) -m app.testing bench
-	@.venv/bin/python -m tests.bench.cost $(ARGS)
+	@$(PYTHON) -m tools.prepare bench
+	@.venv/bin/python -m tools.bench.cost $(ARGS)
 
 bench-page:  ## measure what the page costs: bytes, paint, drawing, the exporter's CPU, for 3 minutes
-	@$(PYTHON) -m app.testing bench-page
-	@.venv/bin/python -m tests.bench.page
+	@$(PYTHON) -m tools.prepare bench-page
+	@.venv/bin/python -m tools.bench.page
 
 bare-machine:  ## check `make demo` on a minimal Debian that has nothing, as root (SUITE=trixie)
 	@exec $(PYTHON) -m tools.bare_machine $(SUITE)

@@ -8,14 +8,15 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from alerts import files, generated
+from alerts import files
+from tools import generated_files
 
 RULES = Path(__file__).parent / "rules"
 
 
 def main(argv: list[str] | None = None) -> int:
     """Write or check the rule files."""
-    return generated.main("alerts", __doc__, RULES, files.render, argv)
+    return generated_files.main("alerts", __doc__, RULES, files.render, argv)
 
 
 if __name__ == "__main__":

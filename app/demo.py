@@ -13,16 +13,17 @@ import sys
 import time
 from pathlib import Path
 
-from app import environments, figures, watchers
-from app.commands import CommandError
-from app.environments import ROOT, SetupError
+from app import demo_monitoring, status_line
+from app.demo_monitoring import Watchers
 from app.guard import Guarded, GuardError, guarded
 from app.listener import listener
 from app.loopback import address, free_port, get, why_taken
 from app.parent import end_with
 from app.programs import Program, ProgramError, Running, running
-from app.progress import note
-from app.watchers import Watchers
+from tools import environments
+from tools.commands import CommandError
+from tools.environments import ROOT, SetupError
+from tools.progress import note
 
 PORT = 9238  # the exporter's own default
 LOAD_SECONDS = 4 * 3600  # a demo that was forgotten ends some day
@@ -45,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
         with guarded() as guard:
             project = environments.project("demo,top")
             uwsgi = environments.uwsgi_for_demo()
-            watching = watchers.found(chosen.port, guard.directory, project.path / "bin")
+            watching = demo_monitoring.found(chosen.port, guard.directory, project.path / "bin")
             guard.check()
             show(chosen.port, uwsgi, project.program("uwsgi-headroom"), watching, guard)
     except (SetupError, CommandError, ProgramError, GuardError) as error:
@@ -104,7 +105,13 @@ def programs(port: int, app_port: int, uwsgi: Path, exporter: Path, directory: P
         Program(
             name="uwsgi-headroom",
             sentence="starting uwsgi-headroom",
-            command=[exporter, "--stats", f"{figures.SERVER}=unix://{stats}", "--web.listen-address", address(port)],
+            command=[
+                exporter,
+                "--stats",
+                f"{status_line.SERVER}=unix://{stats}",
+                "--web.listen-address",
+                address(port),
+            ],
             ready=lambda: get(port, "/-/ready") is not None,
         ),
     ]
@@ -125,7 +132,7 @@ def _watch(port: int, up: Running, guard: Guarded) -> None:
     try:
         while True:
             metrics = get(port, "/metrics", timeout=ANSWER) or ""
-            line = "  " + (figures.line(metrics) or "waiting for figures")
+            line = "  " + (status_line.line(metrics) or "waiting for figures")
             if terminal:  # cut to its width, because a wrapped line cannot be overwritten
                 print("\r\x1b[K" + line[: shutil.get_terminal_size().columns - 1], end="", flush=True)
             else:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.progress import note, step
+from tools.progress import note, step
 
 START_SECONDS = 30.0  # a loaded small machine needs some for Python alone
 STOP_SECONDS = 10.0  # uWSGI lets its workers finish for a while

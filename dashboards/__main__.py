@@ -9,15 +9,15 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from alerts import generated
 from dashboards import files
+from tools import generated_files
 
 OUT = Path(__file__).parent / "out"
 
 
 def main(argv: list[str] | None = None) -> int:
     """Write or check the dashboards."""
-    return generated.main("dashboards", __doc__, OUT, files.render, argv)
+    return generated_files.main("dashboards", __doc__, OUT, files.render, argv)
 
 
 if __name__ == "__main__":

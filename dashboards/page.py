@@ -10,7 +10,7 @@ from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models.dashboard import Dashboard, DashboardCursorSync, Panel
 
 from dashboards import links
-from dashboards.marks import Annotations
+from dashboards.annotation_queries import Annotations
 from dashboards.variables import Variables
 
 SCHEMA_VERSION = 36

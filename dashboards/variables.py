@@ -6,7 +6,7 @@ from grafana_foundation_sdk.builders.dashboard import DatasourceVariable, QueryV
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models.dashboard import VariableModel, VariableOption, VariableRefresh, VariableSort
 
-from dashboards.looks.dressed import DATASOURCE
+from dashboards.panels.panel_options import DATASOURCE
 
 Variables = list[Builder[VariableModel]]
 _ALL = VariableOption(selected=True, text="All", value="$__all")

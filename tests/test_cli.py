@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.exporter import COMMAND, clean_environment, run
+from tests.support.exporter import COMMAND, clean_environment, run
 from uwsgi_headroom import __version__, cli, logs
 
 

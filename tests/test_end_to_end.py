@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from tests import bad_servers, signalled
-from tests.documents import document
-from tests.exporter import Exporter, clean_environment, exporter, run
-from tests.kernel.elsewhere import as_root, python_in
-from tests.real import ROOT, Uwsgi, accepts, free_port, uwsgi, wait_until
-from tests.terminal import screen_of
+from tests.support import bad_servers, signalled
+from tests.support.captured_documents import document
+from tests.support.exporter import Exporter, clean_environment, exporter, run
+from tests.support.other_namespaces import as_root, python_in
+from tests.support.real_uwsgi import ROOT, Uwsgi, accepts, free_port, uwsgi, wait_until
+from tests.support.terminal import screen_of
 
 pytestmark = pytest.mark.integration
 
@@ -286,7 +286,7 @@ def test_a_worker_killed_and_respawned() -> None:
 def test_shares_equal_uwsgitops() -> None:
     """Shares computed from the metrics are the `%` column of uwsgitop on the same socket."""
     uwsgitop = Path(sys.executable).with_name("uwsgitop")
-    assert uwsgitop.exists(), "uwsgitop is not installed: python3 -m app.testing test"
+    assert uwsgitop.exists(), "uwsgitop is not installed: python3 -m tools.prepare test"
     with (
         uwsgi("--processes", "4", "--threads", "2") as server,
         exporter("--stats", f"shop={server.stats}") as running,
@@ -336,7 +336,7 @@ def endings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, st
     (folder / "well.json").write_bytes(WELL)
     arguments = ["--stats", f"well=file://{folder}/well.json", "--web.listen-address", "127.0.0.1:0"]
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.signalled", str(folder), *arguments],
+        [sys.executable, "-m", "tests.support.signalled", str(folder), *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -445,8 +445,8 @@ def test_nothing_to_find() -> None:
     """With no address and no uWSGI that can be read it says how to turn stats on, and the status is 1."""
     code = """
 import contextlib
-from tests.exporter import run
-from tests.real import free_port, uwsgi
+from tests.support.exporter import run
+from tests.support.real_uwsgi import free_port, uwsgi
 for there in (contextlib.nullcontext(), uwsgi(stats=False)):
     with there:
         ran = run("--web.listen-address", f"127.0.0.1:{free_port()}")
@@ -464,5 +464,5 @@ for there in (contextlib.nullcontext(), uwsgi(stats=False)):
 def test_it_has_a_command() -> None:
     """`uwsgi-headroom` is on the path of its environment, and is the module."""
     command = shutil.which("uwsgi-headroom", path=str(Path(sys.executable).parent))
-    assert command, "the package is not installed: python3 -m app.testing test"
+    assert command, "the package is not installed: python3 -m tools.prepare test"
     assert run("--version").stdout.startswith("uwsgi-headroom ")

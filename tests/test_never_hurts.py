@@ -29,9 +29,9 @@ from typing import Any
 
 import pytest
 
-from tests import bad_servers, real
-from tests.exporter_process import Exporter, exporter
-from uwsgi_headroom.reader import TIMEOUT_SECONDS
+from tests.support import bad_servers, real_uwsgi
+from tests.support.stoppable_exporter import Exporter, exporter
+from uwsgi_headroom.watch.reader import TIMEOUT_SECONDS
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("never hurts")]
 
@@ -45,24 +45,24 @@ _CHANCE = random.Random(9)  # the same moments and victims in every run
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[real.Uwsgi]:
+def shared() -> Iterator[real_uwsgi.Uwsgi]:
     """One uWSGI for all tests here."""
     with tempfile.TemporaryDirectory(prefix="headroom-") as folder:
         size = ("--processes", str(WORKERS), "--threads", str(THREADS))
-        with real.uwsgi(*size, "--pidfile", f"{folder}/pid") as running:
+        with real_uwsgi.uwsgi(*size, "--pidfile", f"{folder}/pid") as running:
             running.directory.joinpath("pidfile").write_text(f"{folder}/pid")
             yield running
 
 
 @pytest.fixture
-def server(shared: real.Uwsgi) -> real.Uwsgi:
+def server(shared: real_uwsgi.Uwsgi) -> real_uwsgi.Uwsgi:
     """That uWSGI when all its workers accept: what is signalled earlier is lost."""
-    real.wait_until(lambda: accepting(shared), OUTCOME_SECONDS, "all workers to accept")
+    real_uwsgi.wait_until(lambda: accepting(shared), OUTCOME_SECONDS, "all workers to accept")
     assert len(shared.document()) > 219_264, "too small a document to hold a master with"
     return shared
 
 
-def workers(server: real.Uwsgi) -> list[dict[str, Any]]:
+def workers(server: real_uwsgi.Uwsgi) -> list[dict[str, Any]]:
     """The workers in uWSGI's own words; none while it cannot say (a signal cuts a document short)."""
     with contextlib.suppress(OSError, ValueError):
         found: list[dict[str, Any]] = json.loads(server.document())["workers"]
@@ -70,17 +70,17 @@ def workers(server: real.Uwsgi) -> list[dict[str, Any]]:
     return []
 
 
-def accepting(server: real.Uwsgi) -> bool:
+def accepting(server: real_uwsgi.Uwsgi) -> bool:
     now = workers(server)
     return bool(now) and all(worker["pid"] and worker["accepting"] for worker in now)
 
 
-def order_reload(server: real.Uwsgi) -> Callable[[], bool]:
+def order_reload(server: real_uwsgi.Uwsgi) -> Callable[[], bool]:
     """`uwsgi --reload`; what is returned says whether it has come to pass: new workers, and all of them accept."""
     before = {worker["pid"] for worker in workers(server)}
     assert before
     pidfile = (server.directory / "pidfile").read_text()
-    subprocess.run([real.uwsgi_binary(), "--reload", pidfile], check=True, capture_output=True)
+    subprocess.run([real_uwsgi.uwsgi_binary(), "--reload", pidfile], check=True, capture_output=True)
 
     def is_done() -> bool:
         now = workers(server)
@@ -89,14 +89,14 @@ def order_reload(server: real.Uwsgi) -> Callable[[], bool]:
     return is_done
 
 
-def order_respawn(server: real.Uwsgi, worker: dict[str, Any]) -> Callable[[], bool]:
+def order_respawn(server: real_uwsgi.Uwsgi, worker: dict[str, Any]) -> Callable[[], bool]:
     """SIGKILL to a worker; what is returned says whether it has a successor."""
     logged = log_of(server, "")
     os.kill(worker["pid"], signal.SIGKILL)
     return lambda: bool(log_of(server, rf"Respawned uWSGI worker {worker['id']} \(", logged))
 
 
-def log_of(server: real.Uwsgi, pattern: str, skip: int = 0) -> int:
+def log_of(server: real_uwsgi.Uwsgi, pattern: str, skip: int = 0) -> int:
     """Where in uWSGI's log, behind the first `skip` characters, a pattern ends; 0 if it is not there. An empty one
     ends where the log does now."""
     text = server.log.read_text()
@@ -106,7 +106,7 @@ def log_of(server: real.Uwsgi, pattern: str, skip: int = 0) -> int:
     return match.end() if match else 0
 
 
-def is_held(server: real.Uwsgi) -> bool:
+def is_held(server: real_uwsgi.Uwsgi) -> bool:
     """Whether a reader that does read gets not a byte for half a second."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(0.5)
@@ -207,23 +207,23 @@ situations = pytest.mark.parametrize(
 
 
 @situations
-def test_uwsgi_reloads(server: real.Uwsgi, situation: Situation) -> None:
+def test_uwsgi_reloads(server: real_uwsgi.Uwsgi, situation: Situation) -> None:
     """A reload is carried out whatever the exporter is up to."""
     with exporter(server.stats) as running, situation(running):
         is_done = order_reload(server)
-        real.wait_until(is_done, OUTCOME_SECONDS, "uWSGI to reload")
+        real_uwsgi.wait_until(is_done, OUTCOME_SECONDS, "uWSGI to reload")
 
 
 @situations
-def test_uwsgi_respawns_a_killed_worker(server: real.Uwsgi, situation: Situation) -> None:
+def test_uwsgi_respawns_a_killed_worker(server: real_uwsgi.Uwsgi, situation: Situation) -> None:
     """A worker that died is replaced whatever the exporter is up to, and within 2 s where that has ended."""
     with exporter(server.stats) as running, situation(running):
         is_respawned = order_respawn(server, _CHANCE.choice(workers(server)))
-        real.wait_until(is_respawned, RESPAWN_SECONDS + SLACK_SECONDS, "the worker's respawn")
+        real_uwsgi.wait_until(is_respawned, RESPAWN_SECONDS + SLACK_SECONDS, "the worker's respawn")
 
 
 @situations
-def test_nobody_waits_longer_than_the_deadline(server: real.Uwsgi, situation: Situation) -> None:
+def test_nobody_waits_longer_than_the_deadline(server: real_uwsgi.Uwsgi, situation: Situation) -> None:
     """Another reader of the same stats server, as long as the exporter runs or has run, is never kept waiting."""
     longest = 0.0
     with exporter(server.stats) as running, situation(running):
@@ -236,7 +236,7 @@ def test_nobody_waits_longer_than_the_deadline(server: real.Uwsgi, situation: Si
 
 
 @situations
-def test_the_exporter_is_itself_again(server: real.Uwsgi, situation: Situation) -> None:
+def test_the_exporter_is_itself_again(server: real_uwsgi.Uwsgi, situation: Situation) -> None:
     """What it was put through leaves no mark on its sampling."""
     with exporter(server.stats) as running:
         with situation(running):
@@ -244,11 +244,11 @@ def test_the_exporter_is_itself_again(server: real.Uwsgi, situation: Situation) 
         if running.process.poll() is not None:
             return
         before = running.value("uwsgi_exporter_samples_total")
-        real.wait_until(lambda: running.value("uwsgi_exporter_samples_total") > before + 2, what="the sampling")
+        real_uwsgi.wait_until(lambda: running.value("uwsgi_exporter_samples_total") > before + 2, what="the sampling")
         assert running.value("uwsgi_up") == 1
 
 
-def test_one_connection_at_a_time(server: real.Uwsgi) -> None:
+def test_one_connection_at_a_time(server: real_uwsgi.Uwsgi) -> None:
     """However many ask, uWSGI sees one connection of the exporter at a time."""
     open_now = most = total = 0
 
@@ -286,7 +286,7 @@ def test_one_connection_at_a_time(server: real.Uwsgi) -> None:
 
 
 @contextlib.contextmanager
-def held(server: real.Uwsgi) -> Iterator[Exporter]:
+def held(server: real_uwsgi.Uwsgi) -> Iterator[Exporter]:
     """An exporter that was stopped in the worst moment and so holds the master. Nothing keeps a stopped process from
     that; the tests below are what uWSGI does even then, and what to do about it."""
     if int(Path("/proc/sys/net/core/wmem_default").read_text()) > len(server.document()):
@@ -297,18 +297,18 @@ def held(server: real.Uwsgi) -> Iterator[Exporter]:
         yield running
 
 
-def test_a_held_master_still_reloads(server: real.Uwsgi) -> None:
+def test_a_held_master_still_reloads(server: real_uwsgi.Uwsgi) -> None:
     """A signal interrupts the write; uWSGI then gives it up after its `socket-timeout` (4 s), and reloads."""
     with held(server) as running:
         logged = log_of(server, "")
         pidfile = (server.directory / "pidfile").read_text()
-        subprocess.run([real.uwsgi_binary(), "--reload", pidfile], check=True, capture_output=True)
+        subprocess.run([real_uwsgi.uwsgi_binary(), "--reload", pidfile], check=True, capture_output=True)
         last_worker = rf"spawned uWSGI worker {WORKERS} \("
-        real.wait_until(lambda: log_of(server, last_worker, logged), OUTCOME_SECONDS, "uWSGI to reload")
+        real_uwsgi.wait_until(lambda: log_of(server, last_worker, logged), OUTCOME_SECONDS, "uWSGI to reload")
         assert running.is_stopped()
 
 
-def test_a_signal_frees_a_held_master(server: real.Uwsgi) -> None:
+def test_a_signal_frees_a_held_master(server: real_uwsgi.Uwsgi) -> None:
     """SIGUSR1, upon which uWSGI only logs its statistics, frees it in the same way."""
     with held(server) as running:
         os.kill(server.pid, signal.SIGUSR1)
@@ -317,16 +317,16 @@ def test_a_signal_frees_a_held_master(server: real.Uwsgi) -> None:
 
 
 @pytest.mark.parametrize("let_go", [Exporter.kill, Exporter.go_on], ids=lambda let_go: let_go.__name__)
-def test_a_held_master_respawns_when_it_is_let_go(server: real.Uwsgi, let_go: Callable[[Exporter], None]) -> None:
+def test_a_held_master_respawns_when_it_is_let_go(server: real_uwsgi.Uwsgi, let_go: Callable[[Exporter], None]) -> None:
     """A worker that died meanwhile is back within 2 s of the stopped exporter's end, or of its going on."""
     worker = _CHANCE.choice(workers(server))
     with held(server) as running:
         is_respawned = order_respawn(server, worker)
         let_go(running)
-        real.wait_until(is_respawned, RESPAWN_SECONDS + SLACK_SECONDS, "the worker's respawn")
+        real_uwsgi.wait_until(is_respawned, RESPAWN_SECONDS + SLACK_SECONDS, "the worker's respawn")
 
 
-def test_more_connections_than_descriptors(server: real.Uwsgi) -> None:
+def test_more_connections_than_descriptors(server: real_uwsgi.Uwsgi) -> None:
     """Connections that say nothing take no more than their part of what may be open: no read fails for want of it, and
     nothing is logged without end."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -340,7 +340,7 @@ def test_more_connections_than_descriptors(server: real.Uwsgi) -> None:
                 with contextlib.suppress(BlockingIOError):
                     client.connect(("127.0.0.1", running.port))
             time.sleep(1)
-        real.wait_until(lambda: not is_refused(running), OUTCOME_SECONDS, "the exporter to answer again")
+        real_uwsgi.wait_until(lambda: not is_refused(running), OUTCOME_SECONDS, "the exporter to answer again")
         failures = re.findall(r"^uwsgi_exporter_read_errors_total{.*} (.+)$", running.get(), re.MULTILINE)
         assert set(failures) == {"0.0"}
         assert os.fstat(log.fileno()).st_size < 4096
@@ -354,7 +354,7 @@ def is_refused(running: Exporter) -> bool:
     return False
 
 
-def test_a_log_that_nobody_reads(server: real.Uwsgi) -> None:
+def test_a_log_that_nobody_reads(server: real_uwsgi.Uwsgi) -> None:
     """The exporter goes on although standard error is a full pipe: if it waited there, then perhaps in a read."""
     reader, writer = os.pipe()
     with contextlib.ExitStack() as stack:
@@ -365,8 +365,8 @@ def test_a_log_that_nobody_reads(server: real.Uwsgi) -> None:
         running = stack.enter_context(exporter(server.stats, f"gone={gone}", stderr=writer))
         fill(writer)
         other.close()  # which is worth a line in the log
-        real.wait_until(lambda: 'uwsgi_up{server="gone"} 0.0' in running.get(), what="the exporter to notice")
-        real.wait_until(order_reload(server), OUTCOME_SECONDS, "uWSGI to reload")
+        real_uwsgi.wait_until(lambda: 'uwsgi_up{server="gone"} 0.0' in running.get(), what="the exporter to notice")
+        real_uwsgi.wait_until(order_reload(server), OUTCOME_SECONDS, "uWSGI to reload")
 
 
 def fill(pipe: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 
-from tests.metrics.table import BEGIN, END, README, table
+from tools.metrics_table import BEGIN, END, README, table
 from uwsgi_headroom import cli
 
 
@@ -22,7 +22,7 @@ def flags_of(parser: argparse.ArgumentParser) -> set[str]:
 def test_every_metric_is_in_the_readme_as_it_is() -> None:
     """The table of metrics in the README is the one the exporter's own families make."""
     told = README.read_text().partition(BEGIN)[2].partition(END)[0]
-    assert told == table(), "python3 -m tests.metrics.table writes it anew"
+    assert told == table(), "python3 -m tools.metrics_table writes it anew"
 
 
 def test_every_flag_in_the_readme_exists() -> None:

@@ -14,14 +14,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from app import commands
-from app.commands import CommandError
-from app.environments import ROOT
 from app.loopback import free_port, get
-from app.progress import step
-from tools import debian_root
+from tools import commands, debian_root
+from tools.commands import CommandError
 from tools.debian_root import USER, UnavailableError
+from tools.environments import ROOT
 from tools.machine import Machine, Terminal, in_terminal, machine
+from tools.progress import step
 
 UNAVAILABLE = 75  # EX_TEMPFAIL of sysexits.h
 START_SECONDS = 600.0  # pip and apt download about 150 MB

@@ -14,9 +14,9 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from app import commands
-from app.commands import CommandError
-from app.progress import step
+from tools import commands
+from tools.commands import CommandError
+from tools.progress import step
 
 USER = "visitor"
 """The ordinary user of a root."""

@@ -11,18 +11,7 @@ from collections.abc import Sequence
 from alerts.levels import by_server, of_server
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
-from alerts.words import (
-    HUNDREDTH,
-    INSTANCE,
-    SERVER,
-    SERVER_DASHBOARD,
-    TENTH,
-    WHOLE,
-    answer,
-    asked,
-    milliseconds,
-    value,
-)
+from alerts.words import HUNDREDTH, INSTANCE, SERVER, SERVER_DASHBOARD, TENTH, WHOLE, answer, asked, milliseconds, value
 
 EVEN_OUT = (
     "Where `map-socket` pins sockets to workers, spread the load over the sockets. Else use more `processes` and fewer "

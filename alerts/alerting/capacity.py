@@ -10,18 +10,7 @@ from collections.abc import Sequence
 from alerts.levels import by_server
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
-from alerts.words import (
-    HUNDREDTH,
-    INSTANCE,
-    SERVER,
-    SERVER_DASHBOARD,
-    TENTH,
-    WHOLE,
-    answer,
-    asked,
-    milliseconds,
-    value,
-)
+from alerts.words import HUNDREDTH, INSTANCE, SERVER, SERVER_DASHBOARD, TENTH, WHOLE, answer, asked, milliseconds, value
 
 DAY = 86400
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from alerts.thresholds import Thresholds
-from dashboards import links, marks
-from dashboards.looks import verdicts
-from dashboards.looks.figures import figure
-from dashboards.looks.graphs import by_worker, lines, states
-from dashboards.looks.tables import Column, matrix, table
+from dashboards import annotation_queries, links
 from dashboards.page import Row, page
+from dashboards.panels import threshold_colours
+from dashboards.panels.graphs import by_worker, lines, states
+from dashboards.panels.stats import figure
+from dashboards.panels.tables import Column, matrix, table
 from dashboards.selector import ONE
 from dashboards.signals import affinity as it
 from dashboards.signals import balance
@@ -24,15 +24,15 @@ def dashboard(t: Thresholds) -> Dashboard:
         links.AFFINITY,
         "One server: which CPUs its workers may use, which they do, and whether they are in each other's way.",
         variables("uwsgi_up", many=False),
-        [marks.alerts(ONE), marks.spawns(ONE)],
+        [annotation_queries.alerts(ONE), annotation_queries.spawns(ONE)],
         [
             Row(
                 "",
                 [
-                    figure(it.USABLE, 6, verdicts.none()),
-                    figure(it.USED, 6, verdicts.cpu(t), decimals=0),
-                    figure(it.PINNED, 6, verdicts.none()),
-                    figure(it.SHARING, 6, verdicts.any_is("red")),
+                    figure(it.USABLE, 6, threshold_colours.none()),
+                    figure(it.USED, 6, threshold_colours.cpu(t), decimals=0),
+                    figure(it.PINNED, 6, threshold_colours.none()),
+                    figure(it.SHARING, 6, threshold_colours.any_is("red")),
                 ],
             ),
             Row(
@@ -47,7 +47,7 @@ def dashboard(t: Thresholds) -> Dashboard:
                             "CPUs allowed": whole,
                             "Last CPU": whole,
                             "Moves seen": whole,
-                            "CPU": Column("percentunit", 0, verdicts.interpreter(t), 1.0),
+                            "CPU": Column("percentunit", 0, threshold_colours.interpreter(t), 1.0),
                             "Voluntary switches": rate,
                             "Involuntary switches": rate,
                         },
@@ -64,7 +64,7 @@ def dashboard(t: Thresholds) -> Dashboard:
                 [
                     by_worker(it.SWITCHES, 8),
                     by_worker(it.WAITS, 8),
-                    by_worker(balance.INTERPRETERS, 8, at_least=1, threshold=verdicts.interpreter_full(t)),
+                    by_worker(balance.INTERPRETERS, 8, at_least=1, threshold=threshold_colours.interpreter_full(t)),
                 ],
             ),
         ],

@@ -8,13 +8,13 @@ from grafana_foundation_sdk.builders import table as tables
 from grafana_foundation_sdk.models.dashboard import Dashboard, FieldColorModeId
 
 from alerts.thresholds import Thresholds
-from dashboards import links, marks
-from dashboards.looks import verdicts
-from dashboards.looks.colours import Override, named
-from dashboards.looks.figures import bars, figure
-from dashboards.looks.graphs import lines, matching
-from dashboards.looks.tables import Column, matrix, table
+from dashboards import annotation_queries, links
 from dashboards.page import Panels, Row, Times, page
+from dashboards.panels import threshold_colours
+from dashboards.panels.colours import Override, named
+from dashboards.panels.graphs import lines, matching
+from dashboards.panels.stats import bars, figure
+from dashboards.panels.tables import Column, matrix, table
 from dashboards.selector import FLEET
 from dashboards.signals import history as it
 from dashboards.variables import utc_offset, variables
@@ -30,24 +30,24 @@ def dashboard(t: Thresholds) -> Dashboard:
         "Months of the day's figures: how near capacity it was, how often, when, and where that leads. Needs the "
         "recording rules of this project, and a Prometheus that keeps as long.",
         [*variables("server:uwsgi_utilization:max1d", many=True), utc_offset()],
-        [marks.alerts(FLEET, 'severity="critical"')],
+        [annotation_queries.alerts(FLEET, 'severity="critical"')],
         [
             Row(
                 "",
                 [
-                    figure(it.HEADROOM, 6, verdicts.headroom(t), named=True, decimals=2),
-                    figure(it.USED, 5, verdicts.utilization(t), decimals=0),
-                    figure(it.USUAL, 5, verdicts.utilization(t), decimals=0),
-                    figure(it.GROWTH, 5, verdicts.none(), decimals=1),
-                    figure(it.DAYS, 3, verdicts.none(), empty="no rules?"),
+                    figure(it.HEADROOM, 6, threshold_colours.headroom(t), named=True, decimals=2),
+                    figure(it.USED, 5, threshold_colours.utilization(t), decimals=0),
+                    figure(it.USUAL, 5, threshold_colours.utilization(t), decimals=0),
+                    figure(it.GROWTH, 5, threshold_colours.none(), decimals=1),
+                    figure(it.DAYS, 3, threshold_colours.none(), empty="no rules?"),
                 ],
             ),
             Row("Where does it lead?", _trend(t)),
             Row(
                 "How often is it close, and when?",
                 [
-                    bars(it.days_by_headroom(t), (8, 9), verdicts.none(), decimals=0, overrides=_bands(t)),
-                    lines(it.HEADROOMS, 16, logarithmic=True, threshold=verdicts.headroom_low(t), step="1d"),
+                    bars(it.days_by_headroom(t), (8, 9), threshold_colours.none(), decimals=0, overrides=_bands(t)),
+                    lines(it.HEADROOMS, 16, logarithmic=True, threshold=threshold_colours.headroom_low(t), step="1d"),
                     matrix(
                         it.week(t),
                         (24, 10),
@@ -76,7 +76,7 @@ def _trend(t: Thresholds) -> Panels:
         ("custom.lineWidth", 2),
         ("custom.fillOpacity", 0),
     )
-    near = verdicts.near_capacity(t)
+    near = threshold_colours.near_capacity(t)
     return [
         lines(it.DAILY, 12, overrides=[peaks], at_least=1, threshold=near, step="1d"),
         lines(it.trend(t), 12, overrides=[trends], at_least=1, threshold=near, step="1d"),
@@ -93,7 +93,7 @@ def _bands(t: Thresholds) -> Sequence[Override]:
 
 
 def _minutes(t: Thresholds) -> tables.Panel:
-    busy = Column("percentunit", 0, verdicts.utilization(t), 1.0, 150)
+    busy = Column("percentunit", 0, threshold_colours.utilization(t), 1.0, 150)
     return table(
         it.minutes(t),
         (24, 10),
@@ -104,7 +104,7 @@ def _minutes(t: Thresholds) -> tables.Panel:
         },
         {
             "Gives out first": Column(width=160),
-            "Least headroom": Column("suffix:x", 2, verdicts.headroom(t), 5.0, 190),
+            "Least headroom": Column("suffix:x", 2, threshold_colours.headroom(t), 5.0, 190),
             "Busiest day's p95": busy,
             "Peak": busy,
             "Most requests": Column("reqps", 1, width=130),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from alerts.thresholds import Thresholds
-from dashboards import links, marks
-from dashboards.looks import verdicts
-from dashboards.looks.figures import figure
-from dashboards.looks.graphs import lines
-from dashboards.looks.tables import Column, table
+from dashboards import annotation_queries, links
 from dashboards.page import Row, page
+from dashboards.panels import threshold_colours
+from dashboards.panels.graphs import lines
+from dashboards.panels.stats import figure
+from dashboards.panels.tables import Column, table
 from dashboards.selector import FLEET
 from dashboards.signals import fleet as it
 from dashboards.variables import variables, window
@@ -21,9 +21,9 @@ FULL_BAR = 5.0
 
 def dashboard(t: Thresholds) -> Dashboard:
     """The dashboard."""
-    headroom = Column("suffix:x", 1, verdicts.headroom(t), FULL_BAR, 210)
-    busy = Column("percentunit", 0, verdicts.utilization(t), 1.0, 170)
-    cost = Column("percentunit", 0, verdicts.costly(), width=140)
+    headroom = Column("suffix:x", 1, threshold_colours.headroom(t), FULL_BAR, 210)
+    busy = Column("percentunit", 0, threshold_colours.utilization(t), 1.0, 170)
+    cost = Column("percentunit", 0, threshold_colours.costly(), width=140)
     seconds, requests = Column("s", 0, width=115), Column("reqps", 1, width=100)
     first = Column(width=150)
     called = {"limit": "Gives out first"}
@@ -32,18 +32,18 @@ def dashboard(t: Thresholds) -> Dashboard:
         links.FLEET,
         "All servers and services by headroom: which one to look at first, and what gives out there.",
         [*variables("uwsgi_up", many=True), window()],
-        [marks.alerts(FLEET), marks.reloads(FLEET)],
+        [annotation_queries.alerts(FLEET), annotation_queries.reloads(FLEET)],
         [
             Row(
                 "",
                 [
-                    figure(it.LEAST, 6, verdicts.headroom(t), named=True, decimals=1, empty="-"),
-                    figure(it.UNREADABLE, 3, verdicts.any_is("red")),
-                    figure(it.FIRING, 3, verdicts.any_is("red"), empty="none"),
-                    figure(it.THREADS, 3, verdicts.utilization(t), decimals=0),
-                    figure(it.REQUESTS, 3, verdicts.none()),
-                    figure(it.COST, 3, verdicts.costly(), named=True, decimals=0),
-                    figure(it.QUEUE_WAIT, 3, verdicts.none(), named=True),
+                    figure(it.LEAST, 6, threshold_colours.headroom(t), named=True, decimals=1, empty="-"),
+                    figure(it.UNREADABLE, 3, threshold_colours.any_is("red")),
+                    figure(it.FIRING, 3, threshold_colours.any_is("red"), empty="none"),
+                    figure(it.THREADS, 3, threshold_colours.utilization(t), decimals=0),
+                    figure(it.REQUESTS, 3, threshold_colours.none()),
+                    figure(it.COST, 3, threshold_colours.costly(), named=True, decimals=0),
+                    figure(it.QUEUE_WAIT, 3, threshold_colours.none(), named=True),
                 ],
             ),
             Row(
@@ -77,7 +77,7 @@ def dashboard(t: Thresholds) -> Dashboard:
                             "Gives out first": first,
                             "Headroom": headroom,
                             "Threads busy": busy,
-                            "Hot worker": Column("suffix:x", 2, verdicts.hot(t), width=100),
+                            "Hot worker": Column("suffix:x", 2, threshold_colours.hot(t), width=100),
                             "Unevenness costs": cost,
                             "Queue wait": seconds,
                             "Response time": seconds,
@@ -91,7 +91,7 @@ def dashboard(t: Thresholds) -> Dashboard:
             Row(
                 "Since when?",
                 [
-                    lines(it.HEADROOM, 12, logarithmic=True, beside=True, threshold=verdicts.headroom_low(t)),
+                    lines(it.HEADROOM, 12, logarithmic=True, beside=True, threshold=threshold_colours.headroom_low(t)),
                     lines(it.UTILIZATION, 12, most=1, beside=True),
                     lines(it.REQUESTS_BY_SERVICE, 12, stacked=True),
                     lines(it.RESPONSE_TIME_BY_SERVICE, 12),

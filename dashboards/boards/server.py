@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from alerts.thresholds import Thresholds
-from dashboards import links, marks
-from dashboards.looks import verdicts
-from dashboards.looks.colours import BLUE, GREY, ORANGE, PURPLE, coloured, limits, named
-from dashboards.looks.figures import bars, figure
-from dashboards.looks.graphs import by_worker, dashed, lines, occupancy, shares
-from dashboards.looks.tables import Column, table
+from dashboards import annotation_queries, links
 from dashboards.page import Panels, Row, page
+from dashboards.panels import threshold_colours
+from dashboards.panels.colours import BLUE, GREY, ORANGE, PURPLE, coloured, limits, named
+from dashboards.panels.graphs import by_worker, dashed, lines, occupancy, shares
+from dashboards.panels.stats import bars, figure
+from dashboards.panels.tables import Column, table
 from dashboards.selector import ONE
 from dashboards.signals import balance, processes, users
 from dashboards.signals import limits as it
@@ -31,7 +31,7 @@ def dashboard(t: Thresholds) -> Dashboard:
         links.SERVER,
         "One server: how much more it can take, what gives out first, how even its workers are and what users get.",
         [*variables("uwsgi_up", many=False), window()],
-        marks.every(ONE),
+        annotation_queries.every(ONE),
         [Row("", _verdict(t)), *_questions(t)],
     )
 
@@ -41,12 +41,12 @@ def _verdict(t: Thresholds) -> Panels:
     coloured_severity = {name: {"text": name, "color": colour} for name, colour in severities.items()}
     mapped = ("mappings", [{"type": "value", "options": coloured_severity}])
     return [
-        figure(it.HEADROOM, 3, verdicts.headroom(t), named=True, decimals=1, empty="-", height=TOP),
-        bars(it.LIMITS, (5, TOP), verdicts.headroom(t), most=PLENTY, decimals=1),
-        figure(it.UTILIZATION, 3, verdicts.utilization(t), decimals=0, height=TOP),
-        figure(balance.COST_NOW, 3, verdicts.costly(), decimals=0, height=TOP),
-        figure(users.RESPONSE_TIME_NOW, 3, verdicts.none(), height=TOP),
-        figure(users.QUEUE_WAIT_NOW, 3, verdicts.none(), decimals=0, height=TOP),
+        figure(it.HEADROOM, 3, threshold_colours.headroom(t), named=True, decimals=1, empty="-", height=TOP),
+        bars(it.LIMITS, (5, TOP), threshold_colours.headroom(t), most=PLENTY, decimals=1),
+        figure(it.UTILIZATION, 3, threshold_colours.utilization(t), decimals=0, height=TOP),
+        figure(balance.COST_NOW, 3, threshold_colours.costly(), decimals=0, height=TOP),
+        figure(users.RESPONSE_TIME_NOW, 3, threshold_colours.none(), height=TOP),
+        figure(users.QUEUE_WAIT_NOW, 3, threshold_colours.none(), decimals=0, height=TOP),
         table(
             it.ALERTS,
             (4, TOP),
@@ -75,7 +75,11 @@ def _questions(t: Thresholds) -> Sequence[Row]:
                 lines(it.CONCURRENCY, 9, overrides=[*capacity, *load]),
                 occupancy(it.OCCUPANCY, 8),
                 lines(
-                    it.HEADROOM_OVER_TIME, 7, logarithmic=True, overrides=limits(), threshold=verdicts.headroom_low(t)
+                    it.HEADROOM_OVER_TIME,
+                    7,
+                    logarithmic=True,
+                    overrides=limits(),
+                    threshold=threshold_colours.headroom_low(t),
                 ),
             ],
         ),
@@ -84,16 +88,16 @@ def _questions(t: Thresholds) -> Sequence[Row]:
             [
                 by_worker(balance.SHARES, 9, stacked=True, most=1),
                 shares(balance.SHARES_NOW, 6),
-                lines(balance.UNEVENNESS, 5, at_least=2, overrides=unevenness, threshold=verdicts.uneven(t)),
+                lines(balance.UNEVENNESS, 5, at_least=2, overrides=unevenness, threshold=threshold_colours.uneven(t)),
                 lines(
                     balance.COST,
                     4,
                     at_least=0.5,
                     overrides=coloured({"of the response time": BLUE}),
-                    threshold=verdicts.costly_line(),
+                    threshold=threshold_colours.costly_line(),
                 ),
                 by_worker(balance.RESPONSE_TIMES, 8, step="1m"),
-                by_worker(balance.INTERPRETERS, 8, at_least=1, threshold=verdicts.interpreter_full(t)),
+                by_worker(balance.INTERPRETERS, 8, at_least=1, threshold=threshold_colours.interpreter_full(t)),
                 by_worker(balance.BUSY_THREADS, 8),
             ],
         ),

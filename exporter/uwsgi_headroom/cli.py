@@ -14,15 +14,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from uwsgi_headroom import __version__, config, discover, logs, suspend
-from uwsgi_headroom.check import UNREADABLE, Verdict, check, document, text
+from uwsgi_headroom import __version__, config, logs
+from uwsgi_headroom.check import UNREADABLE, Verdict, check, json_report, text_report
 from uwsgi_headroom.config import flags, variables
 from uwsgi_headroom.errors import ConfigError, HeadroomError, ReadError
-from uwsgi_headroom.fleet import Fleet
-from uwsgi_headroom.watch import Watch
-from uwsgi_headroom.web.connections import BACKLOG
-from uwsgi_headroom.web.server import serve_until_signal
-from uwsgi_headroom.window import HISTORY_SECONDS
+from uwsgi_headroom.history.window import HISTORY_SECONDS
+from uwsgi_headroom.serve import serve_until_signal
+from uwsgi_headroom.watch import discover, suspend
+from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.watch import Watch
+from uwsgi_headroom.web.connection_limits import BACKLOG
 
 _COMMANDS = ("serve", "check", "top", "discover")
 
@@ -136,30 +137,30 @@ def _check(options: argparse.Namespace) -> int:
     except asyncio.CancelledError:
         print(f"UNKNOWN  {server.name}  {server.address}: interrupted before the first reading", file=sys.stderr)
         return UNREADABLE
-    print(document.render(verdict) if options.format == "json" else text.render(verdict))
+    print(json_report.render(verdict) if options.format == "json" else text_report.render(verdict))
     return verdict.exit_status
 
 
 def _top(options: argparse.Namespace) -> int:
     logs.configure("critical", "logfmt")  # what goes wrong stands on the screen
-    from uwsgi_headroom.top.attach import attach  # noqa: PLC0415 - only here is it needed, and it takes a while
+    from uwsgi_headroom.top.feeds.attach import attach  # noqa: PLC0415 - only here is it needed, and it takes a while
 
     feeds = attach(options.addresses, _discovered)
     if options.json:
-        from uwsgi_headroom.top import dump, once  # noqa: PLC0415
+        from uwsgi_headroom.top import json_dump, once  # noqa: PLC0415
 
         documents = asyncio.run(once.documents(feeds, options.seconds))
-        print(dump.render(documents))
+        print(json_dump.render(documents))
         return once.exit_status(it.state for it in (documents if isinstance(documents, list) else [documents]))
     try:
-        from uwsgi_headroom.top import main  # noqa: PLC0415
+        from uwsgi_headroom.top import command  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "rich":
             raise
         # The Python that runs this: that of its own environment, whether pip, pipx or a person made it.
         install = f"{shlex.quote(sys.executable)} -m pip install '{_NEEDED_BY_TOP}'"
         raise HeadroomError(f"top needs rich: {install} (or --json, which needs nothing more)") from None
-    return main.main(feeds, options.interval, options.seconds, once=options.once)
+    return command.main(feeds, options.interval, options.seconds, once=options.once)
 
 
 def _silent(_left: float) -> None:

@@ -14,12 +14,11 @@ from typing import Any
 
 import pytest
 
-from tests import monitoring
-from tests.alerts import shipped
-from tests.alerts.shipped import CONFIG
-from tests.mailbox import Mailbox, mailbox, part
-from tests.monitoring import eventually, find
-from tests.receiver import Receiver, receiver
+from tests.support import monitoring, shipped_alerts
+from tests.support.mailbox import Mailbox, mailbox, part
+from tests.support.monitoring import eventually, find
+from tests.support.notification_receiver import Receiver, receiver
+from tests.support.shipped_alerts import CONFIG
 
 RUNBOOK = "http://10.0.0.1:9238/runbooks/UwsgiHotWorkerSaturated.md"
 DASHBOARD = "http://grafana/d/uwsgi-headroom-server?var-job=uwsgi&var-server=shop"
@@ -104,7 +103,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with (
         receiver() as received,
         mailbox() as mails,
-        monitoring.alertmanager(shipped.alertmanager(received, mails, secrets)) as manager,
+        monitoring.alertmanager(shipped_alerts.alertmanager(received, mails, secrets)) as manager,
     ):
         yield Running(manager, received, mails)
 

@@ -15,11 +15,11 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
 from alerts import compat
-from tests.alerts import promtool
-from tests.exporter import exporter
-from tests.metrics.subjects import series, up
-from tests.metrics.table import everything
-from tests.real import Uwsgi, uwsgi, wait_until
+from tests.support import promtool
+from tests.support.exporter import exporter
+from tests.support.observations import series, up
+from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
+from tools.metrics_table import everything
 from uwsgi_headroom.metrics import families
 
 CAPTURED = sorted((Path(__file__).parent / "uwsgi_exporter").glob("*.metrics"))

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.alerts import promtool
-from tests.alerts.day import SCRAPE, Site, counters
+from tests.support import promtool
+from tests.support.simulated_day import SCRAPE, Site, counters
 
 MINUTES = 24 * 60
 EVALUATION = "3m"

@@ -1,5 +1,5 @@
 """What happens to a real uWSGI reaches a person: exporter, Prometheus with the shipped rules, Alertmanager with the
-shipped configuration, and receivers, all real. Seconds stand for minutes; see `shipped`.
+shipped configuration, and receivers, all real. Seconds stand for minutes; see `shipped_alerts`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from typing import Any
 
 import pytest
 
-from tests import monitoring
-from tests.alerts import scenes, shipped
-from tests.bench.accuracy.generator import ask
-from tests.exporter import exporter
-from tests.mailbox import mailbox
-from tests.monitoring import Alertmanager, Prometheus, eventually
-from tests.receiver import Receiver, receiver
+from tests.support import alert_scenes, monitoring, shipped_alerts
+from tests.support.exporter import exporter
+from tests.support.mailbox import mailbox
+from tests.support.monitoring import Alertmanager, Prometheus, eventually
+from tests.support.notification_receiver import Receiver, receiver
+from tools.bench.accuracy.generator import ask
 
 pytestmark = pytest.mark.integration
 
@@ -92,7 +91,9 @@ def watched(stats: dict[str, str], directory: Path, rules: Sequence[Path]) -> It
         receiver() as received,
         mailbox() as mails,
         exporter(*addresses) as exporting,
-        monitoring.alertmanager(shipped.told(shipped.alertmanager(received, mails, directory), received)) as manager,
+        monitoring.alertmanager(
+            shipped_alerts.told(shipped_alerts.alertmanager(received, mails, directory), received)
+        ) as manager,
         monitoring.prometheus([exporting.port], rules, manager) as prometheus,
     ):
         prometheus.wait_for("uwsgi_up == 1", lambda up: len(up) == len(stats))
@@ -118,10 +119,10 @@ def test_killed_uwsgi_pages_and_its_return_resolves(tmp_path: Path) -> None:
     """The page says which server and where, and holds back the ticket about its exceptions; of an idle healthy server
     beside it nobody hears.
     """
-    rules = shipped.rules(tmp_path, "exceptions_range=1m", "exceptions_hold=5s")
+    rules = shipped_alerts.rules(tmp_path, "exceptions_range=1m", "exceptions_hold=5s")
     with (
-        scenes.mortal() as server,
-        scenes.mortal() as healthy,
+        alert_scenes.mortal() as server,
+        alert_scenes.mortal() as healthy,
         watched({"shop": server.stats, "blog": healthy.stats}, tmp_path, rules) as seen,
     ):
         assert seen.receiver.notifications == []
@@ -147,7 +148,10 @@ def test_killed_uwsgi_pages_and_its_return_resolves(tmp_path: Path) -> None:
 
 def test_full_unix_queue_pages_and_resolves_when_clients_go(tmp_path: Path) -> None:
     """uWSGI says 0 of this queue; the page names the socket, and what it explains is no ticket beside it."""
-    with scenes.short() as server, watched({"shop": server.stats}, tmp_path, shipped.rules(tmp_path)) as seen:
+    with (
+        alert_scenes.short() as server,
+        watched({"shop": server.stats}, tmp_path, shipped_alerts.rules(tmp_path)) as seen,
+    ):
         with server.overloaded():
             page = seen.told("UwsgiListenQueueOverflowing", "firing")
             labels = seen.labels("UwsgiListenQueueOverflowing", "critical", "shop")
@@ -166,8 +170,8 @@ def test_uneven_load_pages_and_resolves_when_it_is_evened(tmp_path: Path) -> Non
     to do here, and a tenth more response time. So low, it would take all interpreters for bound; that ticket waits as
     long as it is shipped to.
     """
-    rules = shipped.rules(tmp_path, "interpreter_full=0.35", "hot_worker_slower=1.1")
-    with scenes.mapped(processes=2) as server, watched({"shop": server.stats}, tmp_path, rules) as seen:
+    rules = shipped_alerts.rules(tmp_path, "interpreter_full=0.35", "hot_worker_slower=1.1")
+    with alert_scenes.mapped(processes=2) as server, watched({"shop": server.stats}, tmp_path, rules) as seen:
         with server.loaded(hot=1, calm=1):
             seen.prometheus.wait_for("server:uwsgi_requests:rate20s > 5")
             assert seen.names() == set()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from tests.alerts import table
+from tools import alert_tables
 
-AGAIN = "`python3 -m tests.alerts.table` writes it anew"
+AGAIN = "`python3 -m tools.alert_tables` writes it anew"
 
 
 def test_every_alert_is_in_the_readme() -> None:
     """With its severity, what it means and how long that lasts before it fires."""
-    assert table.told("alerts") == table.alerts(), AGAIN
+    assert alert_tables.told("alerts") == alert_tables.alerts(), AGAIN
 
 
 def test_every_knob_is_in_the_readme() -> None:
     """With its value and the reason to change it."""
-    assert table.told("knobs") == table.knobs(), AGAIN
+    assert alert_tables.told("knobs") == alert_tables.knobs(), AGAIN

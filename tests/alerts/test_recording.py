@@ -11,8 +11,8 @@ import pytest
 from alerts import recording
 from alerts.rule import Recording
 from alerts.thresholds import Thresholds
-from tests.alerts import promtool, stories
-from tests.alerts.stories import Story
+from tests.support import promtool, recorded_load
+from tests.support.recorded_load import Story
 from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import ratio, total
@@ -32,7 +32,7 @@ def told() -> list[Story]:
     """Twenty services on three instances each, always the same."""
     rng = random.Random(20)
     return [
-        stories.told(rng, f"shop-{service}", f"web-{instance}:9238")
+        recorded_load.told(rng, f"shop-{service}", f"web-{instance}:9238")
         for service in range(SERVICES)
         for instance in range(INSTANCES)
     ]
@@ -52,7 +52,7 @@ def test_the_rules_say_what_the_exporter_says(told: list[Story], tmp_path: Path)
         names.add(name)
         if value is not None:
             written = ",".join(f'{label}="{text}"' for label, text in labels.items())
-            series[f"expected:{name}{{{written}}}"] = [value] * (stories.LENGTH // stories.SCRAPE_EVERY + 1)
+            series[f"expected:{name}{{{written}}}"] = [value] * (recorded_load.LENGTH // recorded_load.SCRAPE_EVERY + 1)
     assert len([key for key in series if key.startswith("expected:")]) > 2000
     assert names == {it.record for it in RULES} - NOT_OF_THE_EXPORTER
     asked = [
@@ -60,7 +60,7 @@ def test_the_rules_say_what_the_exporter_says(told: list[Story], tmp_path: Path)
         f" or abs({name} - expected:{name}) > {TOLERANCE} * (1 + abs(expected:{name}))"
         for name in sorted(names)
     ]
-    assert promtool.nothing(tmp_path, ["recording.yaml"], series, "30s", f"{stories.LENGTH}s", asked) == ""
+    assert promtool.nothing(tmp_path, ["recording.yaml"], series, "30s", f"{recorded_load.LENGTH}s", asked) == ""
 
 
 NOT_OF_THE_EXPORTER = {
@@ -75,10 +75,10 @@ def _workers(story: Story) -> Expected:
     assert its
     for worker, counted in zip(its.balance.workers, its.window.workers, strict=True):
         labels = {**story.labels, "worker_id": str(worker.worker_id)}
-        rate = worker.requests / stories.WINDOW
+        rate = worker.requests / recorded_load.WINDOW
         yield "worker:uwsgi_requests:rate5m", labels, rate
         yield "worker:uwsgi_active_requests:rate5m", labels, rate if worker.active else None
-        yield "worker:uwsgi_timed_requests:rate5m", labels, rate - counted.static_requests / stories.WINDOW
+        yield "worker:uwsgi_timed_requests:rate5m", labels, rate - counted.static_requests / recorded_load.WINDOW
         yield "worker:uwsgi_request_share:ratio_rate5m", labels, worker.share
         yield "worker:uwsgi_response_time_seconds:ratio_rate5m", labels, worker.response_time
         yield "worker:uwsgi_interpreter_load:rate5m", labels, worker.interpreter_load
@@ -90,7 +90,7 @@ def _server(story: Story) -> Expected:
     assert its
     active = [it for it in its.balance.workers if it.active]
     yield "server:uwsgi_requests:rate5m", labels, its.flow.throughput
-    yield "server:uwsgi_timed_requests:rate5m", labels, _timed(story) / stories.WINDOW
+    yield "server:uwsgi_timed_requests:rate5m", labels, _timed(story) / recorded_load.WINDOW
     yield "server:uwsgi_concurrency_littles_law:rate5m", labels, its.flow.littles_law
     yield "server:uwsgi_response_time_seconds:ratio_rate5m", labels, its.flow.response_time
     yield "server:uwsgi_concurrency_observed:ratio_rate5m", labels, its.flow.observed
@@ -98,7 +98,7 @@ def _server(story: Story) -> Expected:
     yield "server:uwsgi_queue_wait_seconds:ratio_rate5m", labels, its.flow.queue_wait
     yield "server:uwsgi_utilization:ratio_rate5m", labels, _utilization(story)
     yield "server:uwsgi_active_workers:count5m", labels, len(active) or None
-    yield "server:uwsgi_active_requests:rate5m", labels, sum(it.requests for it in active) / stories.WINDOW
+    yield "server:uwsgi_active_requests:rate5m", labels, sum(it.requests for it in active) / recorded_load.WINDOW
     yield "server:uwsgi_hot_worker_ratio:ratio_rate5m", labels, its.balance.hot_ratio
     yield "server:uwsgi_hot_worker_ratio_noise_floor:ratio_rate5m", labels, its.balance.noise_floor
     yield "server:uwsgi_calm_response_time_seconds:ratio_rate5m", labels, its.balance.calm_response_time
@@ -115,7 +115,7 @@ def _service(servers: list[Story]) -> Expected:
     littles_law = sum(it.flow.littles_law or 0.0 for it in every)
     yield "service:uwsgi_requests:rate5m", labels, sum(it.flow.throughput or 0.0 for it in every)
     yield "service:uwsgi_concurrency_littles_law:rate5m", labels, littles_law
-    timed = sum(_timed(it) for it in servers) / stories.WINDOW
+    timed = sum(_timed(it) for it in servers) / recorded_load.WINDOW
     yield "service:uwsgi_response_time_seconds:ratio_rate5m", labels, ratio(littles_law, timed)
     seen = [it.flow.observed for it in every if it.flow.observed is not None]
     yield "service:uwsgi_concurrency_observed:ratio_rate5m", labels, sum(seen) if seen else None

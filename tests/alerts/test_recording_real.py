@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from alerts.__main__ import main
-from tests import monitoring
-from tests.alerts import scenes
-from tests.exporter import exporter
-from tests.monitoring import Labels, Prometheus
+from tests.support import alert_scenes, monitoring
+from tests.support.exporter import exporter
+from tests.support.monitoring import Labels, Prometheus
 
 pytestmark = pytest.mark.integration
 
@@ -45,9 +44,9 @@ def test_recorded_figures_of_a_loaded_server(tmp_path: Path) -> None:
     """Three workers, of which one is given most of the requests: every windowed gauge, at one instant."""
     assert main(["--out", str(tmp_path), "--set", f"window={WINDOW}"]) == 0
     with (
-        scenes.mapped(processes=3, threads=4) as server,
-        scenes.loaded(server.hot, clients=4, io_ms=60, cpu_ms=6),
-        scenes.loaded(server.calm, clients=4, io_ms=60, cpu_ms=3),
+        alert_scenes.mapped(processes=3, threads=4) as server,
+        alert_scenes.loaded(server.hot, clients=4, io_ms=60, cpu_ms=6),
+        alert_scenes.loaded(server.calm, clients=4, io_ms=60, cpu_ms=3),
         exporter("--stats", f"shop=unix://{server.stats}", "--window", WINDOW) as exporting,
         monitoring.prometheus([exporting.port], [tmp_path / "recording.yaml"]) as prometheus,
     ):

@@ -12,8 +12,8 @@ import pytest
 from alerts import files
 from alerts.rule import Alert
 from alerts.thresholds import Thresholds, changed
-from tests.alerts import promtool
 from tests.alerts.cases.files import documents, write
+from tests.support import promtool
 
 RULES = sorted(promtool.RULES.glob("*.yaml"))
 TESTS = list(documents())

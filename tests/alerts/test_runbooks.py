@@ -10,11 +10,11 @@ from textwrap import dedent
 import pytest
 import yaml
 
-from tests.alerts.table import shipped
-from tests.monitoring import find
-from tests.real import ROOT
+from tests.support.monitoring import find
+from tests.support.real_uwsgi import ROOT
+from tools.alert_tables import shipped
 from uwsgi_headroom.analysis import findings
-from uwsgi_headroom.analysis.findings.runbooks import RUNBOOKS
+from uwsgi_headroom.analysis.findings.runbook_names import RUNBOOKS
 
 FOLDER = ROOT / "alerts" / "runbooks"
 BOOKS = sorted(FOLDER.glob("*.md"))

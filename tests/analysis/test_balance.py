@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.analysis.windows import the_example, the_harmless_one, window, worker
+from tests.support.windows import the_example, the_harmless_one, window, worker
 from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS, balance, fairness, noise_floor
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.analysis.windows import the_example, window, worker
+from tests.support.windows import the_example, window, worker
 from uwsgi_headroom.analysis.balance import balance
 from uwsgi_headroom.analysis.capacity import LEAST_LOAD, LIMITS, Headroom, headroom
 from uwsgi_headroom.analysis.littles_law import flow
-from uwsgi_headroom.window import Window
+from uwsgi_headroom.history.window import Window
 
 
 def headroom_of(seen: Window, threads: int | None = 32, cpus: float | None = 8.0) -> Headroom:

@@ -11,22 +11,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.analysis.windows import window, worker
-from tests.metrics.scraped import series, watched
-from tests.scenes import Server, emperor, reading, router
+from tests.support.scraped_series import series, watched
+from tests.support.simulated_server import Server, emperor, reading, router
+from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.figures import figures
 from uwsgi_headroom.analysis.littles_law import total
 from uwsgi_headroom.errors import ReadError
+from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.kernel.backlogs import Backlog
 from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.metrics import integrals
-from uwsgi_headroom.metrics import window as windows
+from uwsgi_headroom.metrics import sampled_totals
+from uwsgi_headroom.metrics import window_figures as windows
 from uwsgi_headroom.reading import HostFacts, Reading
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.server import STATES, Socket, Worker
-from uwsgi_headroom.totals import Totals
-from uwsgi_headroom.watch import Watch
+from uwsgi_headroom.watch.watch import Watch
 
 BIG = 2**63 - 1
 
@@ -235,6 +235,6 @@ def test_figures_are_numbers(story: list[tuple[float, Reading | ReadError]]) -> 
             assert balance.cost is None or balance.cost <= 1
             assert headroom.factor == min(headroom.by_limit.values(), default=None)
             assert all(factor > 0 for factor in headroom.by_limit.values())
-        for key, number in series(watch, outcome, integrals.families, windows.families).items():
+        for key, number in series(watch, outcome, sampled_totals.families, windows.families).items():
             assert math.isfinite(number), key
             assert number >= 0, key

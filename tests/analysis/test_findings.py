@@ -7,14 +7,14 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from tests.analysis.windows import the_example, the_harmless_one, window, worker
-from tests.scenes import EPOCH, Server
+from tests.support.simulated_server import EPOCH, Server
+from tests.support.windows import the_example, the_harmless_one, window, worker
 from uwsgi_headroom.analysis.figures import figures
 from uwsgi_headroom.analysis.findings import Finding, findings
+from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.window import Window
 
 AT = 1000.0
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.analysis.windows import the_example, window, worker
+from tests.support.windows import the_example, window, worker
 from uwsgi_headroom.analysis.littles_law import flow, queue_wait, ratio
 
 

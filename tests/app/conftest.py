@@ -12,8 +12,8 @@ import pytest
 from app import demo
 from app.loopback import free_port
 from app.programs import running
-from tests import real
 from tests.app.served import Served
+from tests.support import real_uwsgi
 
 
 @pytest.fixture(scope="package")
@@ -22,6 +22,6 @@ def served() -> Iterator[Served]:
     with tempfile.TemporaryDirectory(prefix="headroom-") as name, pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(flask.__file__).parent.parent))
         directory, port = Path(name), free_port()
-        uwsgi = demo.programs(0, port, Path(real.uwsgi_binary()), Path(), directory)[:1]
+        uwsgi = demo.programs(0, port, Path(real_uwsgi.uwsgi_binary()), Path(), directory)[:1]
         with running(uwsgi, directory, cwd=Path("/")):
             yield Served(port, directory / "stats")

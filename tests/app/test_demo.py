@@ -20,18 +20,19 @@ import flask
 import psutil
 import pytest
 
-from app import demo, guard, progress
-from app.environments import ROOT, SetupError
+from app import demo, guard
 from app.loopback import get
-from tests import real
-from tests.monitoring import Alertmanager, Prometheus
+from tests.support import real_uwsgi
+from tests.support.monitoring import Alertmanager, Prometheus
+from tools import progress
+from tools.environments import ROOT, SetupError
 
 # The set-up of environments is tested apart; here it is skipped, and the exporter has a stand-in. `installs` is what
 # stands in for pip, where there is any.
 DRIVER = """\
 import sys
 from pathlib import Path
-from app import commands, demo, environments
+from tools import commands, environments; from app import demo
 uwsgi, exporter, installs, *arguments = sys.argv[1:]
 def project(extras):
     if installs:
@@ -75,7 +76,7 @@ def test_impossible_port_is_refused():
 @pytest.mark.parametrize("signals", [[signal.SIGINT], [signal.SIGTERM], [signal.SIGINT, signal.SIGINT]])
 def test_demo_runs_until_a_signal_and_leaves_nothing(signals):
     """It says the addresses and shows figures; after Ctrl-C, impatient or not, no process or file is left."""
-    port = real.free_port()
+    port = real_uwsgi.free_port()
     with _demo(port) as demo_:
         demo_.wait_for_figures()
         assert len(_processes_with(demo_.temporary)) >= 11  # the demo, its guard, 5 programs, 4 workers
@@ -96,7 +97,7 @@ def test_demo_shows_the_alerts_of_its_exporter(monkeypatch):
     """Every address that it prints answers, within 80 columns. They are those of a Prometheus that scrapes it, with
     every shipped rule in order, and of an Alertmanager that this Prometheus knows. Another demo is told of this one.
     """
-    port = real.free_port()
+    port = real_uwsgi.free_port()
     with _demo(port) as demo_:
         demo_.wait_for_figures()
         lines = [line for line in demo_.said().splitlines() if "http://" in line]
@@ -120,7 +121,7 @@ def test_demo_goes_on_without_what_it_cannot_have(tmp_path):
     broken = tmp_path / "alertmanager"
     broken.write_text("#!/bin/sh\necho no template in /usr; exit 3\n")
     broken.chmod(0o755)
-    with _demo(real.free_port(), path=str(tmp_path)) as demo_:
+    with _demo(real_uwsgi.free_port(), path=str(tmp_path)) as demo_:
         demo_.wait_for_figures()
         said = demo_.said()
         lost = "  Going on without alertmanager, which ended (status 3). Its last words:\n  | no template in /usr\n"
@@ -134,7 +135,7 @@ def test_demo_goes_on_without_what_it_cannot_have(tmp_path):
 @pytest.mark.integration
 def test_demo_ends_when_one_of_its_programs_does():
     """A uWSGI that cannot start is reported with the end of its log, and nothing is left."""
-    with _demo(real.free_port(), uwsgi=Path("/bin/false")) as demo_:
+    with _demo(real_uwsgi.free_port(), uwsgi=Path("/bin/false")) as demo_:
         assert demo_.process.wait(20) == 1
         assert "make demo: uwsgi ended (status 1)" in demo_.said()
         demo_.expect_nothing_left(within=0)
@@ -143,14 +144,14 @@ def test_demo_ends_when_one_of_its_programs_does():
 @pytest.mark.integration
 def test_demo_outlives_what_it_can_do_without():
     """Prometheus, Alertmanager and a worker of uWSGI are killed: it says so, where it matters, and goes on."""
-    with _demo(real.free_port()) as demo_:
+    with _demo(real_uwsgi.free_port()) as demo_:
         demo_.wait_for_figures()
         (worker, *_) = demo_.find("uwsgi").children()
         for victim in (demo_.find("prometheus"), demo_.find("alertmanager"), worker):
             victim.kill()
         for name in ("prometheus", "alertmanager"):
             lost = f"Going on without {name}, which ended (SIGKILL)"
-            real.wait_until(lambda lost=lost: lost in demo_.said(), what=f"the end of {name} to be said")
+            real_uwsgi.wait_until(lambda lost=lost: lost in demo_.said(), what=f"the end of {name} to be said")
         assert demo_.process.poll() is None
         demo_.process.send_signal(signal.SIGINT)
         assert demo_.process.wait(20) == 0
@@ -169,7 +170,7 @@ def test_demo_outlives_what_it_can_do_without():
 )
 def test_demo_ends_with_what_it_needs(name, said):
     """One of its processes is killed: it says which, ends the others, and the status says that it failed."""
-    with _demo(real.free_port(), path="/nonexistent") as demo_:
+    with _demo(real_uwsgi.free_port(), path="/nonexistent") as demo_:
         demo_.wait_for_figures()
         demo_.find(name).kill()
         assert demo_.process.wait(20) == 1
@@ -181,7 +182,7 @@ def test_demo_ends_with_what_it_needs(name, said):
 @pytest.mark.parametrize("victim", ["demo", "make", "group"])
 def test_killed_demo_leaves_nothing(victim):
     """Nor does it with its process group, nor a demo whose `make` was killed; and the next demo can start at once."""
-    port = real.free_port()
+    port = real_uwsgi.free_port()
     with _demo(port, make=True) as demo_:
         demo_.wait_for_figures()
         demo_.kill(victim)
@@ -195,7 +196,9 @@ def test_demo_killed_during_the_installation_leaves_nothing(victim):
     """Neither pip's processes nor its temporary files, which it cannot remove itself. Without its guard it goes on to
     the end of the installation.
     """
-    with _demo(real.free_port(), make=True, installs=PIP.replace("60", "0.5") if victim == "guard" else PIP) as demo_:
+    with _demo(
+        real_uwsgi.free_port(), make=True, installs=PIP.replace("60", "0.5") if victim == "guard" else PIP
+    ) as demo_:
         demo_.wait_for_installation()
         demo_.kill(victim)
         demo_.process.wait(20)
@@ -205,7 +208,7 @@ def test_demo_killed_during_the_installation_leaves_nothing(victim):
 
 def test_interrupt_during_the_installation_leaves_nothing():
     """Ctrl-C reaches `make` and the demo."""
-    with _demo(real.free_port(), make=True, installs=PIP) as demo_:
+    with _demo(real_uwsgi.free_port(), make=True, installs=PIP) as demo_:
         demo_.wait_for_installation()
         os.killpg(demo_.process.pid, signal.SIGINT)
         demo_.process.wait(20)
@@ -215,7 +218,7 @@ def test_interrupt_during_the_installation_leaves_nothing():
 
 def test_demo_whose_reader_has_gone_ends():
     """As in `make demo | head`: without a traceback, and nothing is left."""
-    with _demo(real.free_port(), path="/nonexistent", reader=["head", "-1"]) as demo_:
+    with _demo(real_uwsgi.free_port(), path="/nonexistent", reader=["head", "-1"]) as demo_:
         assert demo_.process.wait(20) == 1
         assert demo_.said().count("\n") == 1
         demo_.expect_nothing_left(within=0)
@@ -239,14 +242,14 @@ class Demo:
         return self.output.read_text()
 
     def wait_for_figures(self) -> None:
-        real.wait_until(lambda: "concurrency 3.0 of 32" in self.said(), what="the first figures")
+        real_uwsgi.wait_until(lambda: "concurrency 3.0 of 32" in self.said(), what="the first figures")
 
     def wait_for_installation(self) -> None:
-        real.wait_until(lambda: list(self.temporary.glob("*/beside")), what="the installation")
+        real_uwsgi.wait_until(lambda: list(self.temporary.glob("*/beside")), what="the installation")
 
     def expect_nothing_left(self, within: float) -> None:
         """Fails if one of its processes or files is there after so many seconds."""
-        real.wait_until(
+        real_uwsgi.wait_until(
             lambda: not _processes_with(self.temporary) and not list(self.temporary.iterdir()),
             within,
             f"{_processes_with(self.temporary)} and {list(self.temporary.iterdir())} to go",
@@ -295,7 +298,9 @@ def _demo(
         temporary.mkdir()
         (Path(name) / "driver.py").write_text(DRIVER)
         _script(exporter, sys.executable, Path(__file__).with_name("stand_in.py"))
-        _script(python, sys.executable, Path(name) / "driver.py", uwsgi or real.uwsgi_binary(), exporter, installs)
+        _script(
+            python, sys.executable, Path(name) / "driver.py", uwsgi or real_uwsgi.uwsgi_binary(), exporter, installs
+        )
         direct = [python, "-m", "app.demo", "--port", str(port)]
         command = [shutil.which("make"), "demo", f"PYTHON={python}", f"PORT={port}"] if make else direct
         with output.open("wb") as writing:

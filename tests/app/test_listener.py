@@ -11,7 +11,7 @@ import pytest
 
 from app.guard import PREFIX
 from app.listener import listener
-from tests import real
+from tests.support import real_uwsgi
 
 LISTEN = """\
 import socket, sys
@@ -32,7 +32,7 @@ def test_own_listener_is_found():
 @pytest.mark.parametrize(("directory", "demo"), [(f"/tmp/{PREFIX}1234", True), ("/tmp/else", False)])
 def test_program_of_a_demo_is_told_from_others(directory, demo):
     """By its directory for temporary files; what is named is the demo, the process to end."""
-    port = real.free_port()
+    port = real_uwsgi.free_port()
     with subprocess.Popen(
         [sys.executable, "-c", LISTEN, str(port)],
         env={**os.environ, "TMPDIR": directory},
@@ -49,4 +49,4 @@ def test_program_of_a_demo_is_told_from_others(directory, demo):
 
 
 def test_nobody_listens_on_a_free_port():
-    assert listener(real.free_port()) is None
+    assert listener(real_uwsgi.free_port()) is None

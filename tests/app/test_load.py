@@ -9,7 +9,7 @@ import time
 import pytest
 
 from app import api, load
-from tests import real
+from tests.support import real_uwsgi
 
 
 def test_clients_breathe_between_their_bounds():
@@ -51,7 +51,7 @@ def test_exception_is_a_request_without_an_answer(served, monkeypatch):
 def test_load_ends_when_the_server_has_gone(monkeypatch):
     """Refused for longer than its patience, it stops and says why."""
     monkeypatch.setattr(load, "PATIENCE", 0.1)
-    port, start = real.free_port(), time.monotonic()
+    port, start = real_uwsgi.free_port(), time.monotonic()
     assert load.main([str(port)]) == f"the application on port {port} has gone"
     assert time.monotonic() - start < 5
 

@@ -14,8 +14,8 @@ import pytest
 
 from app import monitoring
 from app.programs import ProgramError, running
-from tests.monitoring import Alertmanager, Prometheus, eventually, find
-from tests.real import free_port
+from tests.support.monitoring import Alertmanager, Prometheus, eventually, find
+from tests.support.real_uwsgi import free_port
 
 ALWAYS = """\
 groups:

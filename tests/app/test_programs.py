@@ -6,7 +6,7 @@ import pytest
 
 from app import programs
 from app.programs import Program, ProgramError, running
-from tests import real
+from tests.support import real_uwsgi
 
 
 def shell(name, script, ready=lambda: True, *, required=True):
@@ -41,7 +41,7 @@ def test_one_that_ends_is_reported_with_its_last_words(tmp_path):
                 ended = str(error)
             return bool(ended)
 
-        real.wait_until(has_ended, what="the end to be noticed")
+        real_uwsgi.wait_until(has_ended, what="the end to be noticed")
     assert ended == "b ended (status 7). Its last words:\n  | the disk is full"
     assert "a ends" in (tmp_path / "diary").read_text()
 
@@ -76,7 +76,7 @@ def test_one_that_is_not_required_is_left_out(tmp_path, capsys):
             news.extend(up.news())
             return bool(news)
 
-        real.wait_until(is_reported, what="the end of c to be reported")
+        real_uwsgi.wait_until(is_reported, what="the end of c to be reported")
         assert news == ["  Going on without c, which ended (status 2). Its last words:\n  | bye"]
         assert up.names() == ["a"]
         assert up.news() == []

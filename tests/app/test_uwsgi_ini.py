@@ -9,8 +9,8 @@ import subprocess
 
 import pytest
 
-from app.environments import ROOT
-from tests import real
+from tests.support import real_uwsgi
+from tools.environments import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("demo application")]
 
@@ -29,7 +29,7 @@ def test_error_is_counted_as_one_exception(served):
     before, workers = served.exceptions(), [worker["pid"] for worker in served.workers()]
     with pytest.raises(http.client.RemoteDisconnected):
         served.get("/error")
-    real.wait_until(lambda: served.exceptions() == before + 1, what="the exception to be counted")
+    real_uwsgi.wait_until(lambda: served.exceptions() == before + 1, what="the exception to be counted")
     assert [worker["pid"] for worker in served.workers()] == workers
 
 
@@ -49,8 +49,8 @@ def test_mistakes_are_refused(tmp_path, change, complaint):
     changed = tmp_path / "uwsgi.ini"
     changed.write_text((ROOT / "app" / "uwsgi.ini").read_text().replace(*change))
     ended = subprocess.run(
-        [real.uwsgi_binary(), "--ini", changed],
-        env={**os.environ, "RUN_DIR": str(tmp_path), "HTTP": f"127.0.0.1:{real.free_port()}"},
+        [real_uwsgi.uwsgi_binary(), "--ini", changed],
+        env={**os.environ, "RUN_DIR": str(tmp_path), "HTTP": f"127.0.0.1:{real_uwsgi.free_port()}"},
         capture_output=True,
         text=True,
         timeout=20,

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from tests import bad_servers
-from tests.documents import document
-from tests.exporter import COMMAND, clean_environment, run
-from tests.real import free_port, uwsgi, wait_until
-from tests.top.driving import driven
+from tests.support import bad_servers
+from tests.support.captured_documents import document
+from tests.support.driven_top import driven
+from tests.support.exporter import COMMAND, clean_environment, run
+from tests.support.real_uwsgi import free_port, uwsgi, wait_until
 
 pytestmark = pytest.mark.integration
 

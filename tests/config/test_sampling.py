@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from uwsgi_headroom.config import SETTINGS, Config, file, flags
+from uwsgi_headroom.config import SETTINGS, Config, flags, yaml_file
 from uwsgi_headroom.errors import ConfigError
 
 
@@ -29,7 +29,7 @@ def test_default() -> None:
 
 def test_file(written):
     """The file sets the rate."""
-    assert file.load(written).settings.samples_a_second == 2
+    assert yaml_file.load(written).settings.samples_a_second == 2
 
 
 def test_order(written):
@@ -64,7 +64,7 @@ def test_file_is_held_to_the_bounds(written):
     """The file's number is refused with its line."""
     written.write_text("sampling:\n  samples_per_second: 21\n")
     with pytest.raises(ConfigError, match=r":2: a number from 0.1 to 20 is wanted here"):
-        file.load(written)
+        yaml_file.load(written)
 
 
 def test_other_flags_are_named_as_written() -> None:

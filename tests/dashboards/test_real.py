@@ -10,12 +10,10 @@ from itertools import pairwise
 import pytest
 
 from app.monitoring import JOB
-from tests import monitoring
-from tests.alerts import scenes
-from tests.dashboards import history
-from tests.dashboards.queries import NAMES, Query, queries
-from tests.exporter import exporter
-from tests.monitoring import Labels, Prometheus
+from tests.support import alert_scenes, monitoring, recorded_months
+from tests.support.dashboard_queries import NAMES, Query, queries
+from tests.support.exporter import exporter
+from tests.support.monitoring import Labels, Prometheus
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("dashboards")]
 
@@ -50,7 +48,7 @@ class Asked:
         """Every query of a dashboard, over an hour or ninety days."""
         one = {"job": JOB, "instance": self.instance, "server": "shop"}
         many = dict.fromkeys(one, ".*")
-        seconds = history.DAYS * history.DAY if name == "capacity" else 3600
+        seconds = recorded_months.DAYS * recorded_months.DAY if name == "capacity" else 3600
         values = {
             "service_label": "server",
             "service": ".*",
@@ -73,7 +71,7 @@ class Asked:
             return {frozenset({(query.label, it)}): 1.0 for it in found}
         if query.kind == "instant":
             return self.prometheus.query(query.expression, self.now)
-        seconds = history.DAYS * history.DAY if query.where.startswith("capacity") else 3600
+        seconds = recorded_months.DAYS * recorded_months.DAY if query.where.startswith("capacity") else 3600
         end = self.now // query.step * query.step
         start = (self.now - seconds) // query.step * query.step
         return self.prometheus.query_range(query.expression, start, end, query.step)
@@ -83,15 +81,15 @@ class Asked:
 def asked() -> Iterator[Asked]:
     """Uneven workers under load, in a Prometheus that also has ninety days of what rules would have recorded."""
     began = time.time()
-    with scenes.mapped(processes=4, threads=4) as server:
+    with alert_scenes.mapped(processes=4, threads=4) as server:
         arguments = ("--stats", f"shop={server.stats}", "--cpu-residency")
         with (
             exporter(*arguments) as running,
             monitoring.prometheus(
-                [running.port], history=lambda directory: history.write(directory, began)
+                [running.port], history=lambda directory: recorded_months.write(directory, began)
             ) as prometheus,
-            scenes.loaded(server.hot, clients=6, io_ms=20, cpu_ms=4),
-            scenes.loaded(server.calm, clients=3, io_ms=20, cpu_ms=4),
+            alert_scenes.loaded(server.hot, clients=6, io_ms=20, cpu_ms=4),
+            alert_scenes.loaded(server.calm, clients=3, io_ms=20, cpu_ms=4),
         ):
             seen = 'count_over_time(uwsgi_unevenness_cost_ratio{window="5m"}[1m]) > 15'
             prometheus.wait_for(seen, seconds=120)
@@ -133,10 +131,10 @@ def test_ninety_days_are_read(asked: Asked) -> None:
     peak = asked.series(asked.query("capacity: Peak of threads busy A"))
     rows = asked.series(asked.query("capacity: For the minutes A"))
     growth = asked.series(asked.query("capacity: Growth in 30 days A"))
-    assert history.DAYS - 1 <= _one(days) <= history.DAYS + 1
+    assert recorded_months.DAYS - 1 <= _one(days) <= recorded_months.DAYS + 1
     assert 0.86 < _one(peak) < 1.1
-    assert {dict(it)["instance"] for it in rows} == {it.instance for it in history.SERVERS}
-    busiest = history.SERVERS[0]
+    assert {dict(it)["instance"] for it in rows} == {it.instance for it in recorded_months.SERVERS}
+    busiest = recorded_months.SERVERS[0]
     assert 0.6 < _one(growth) / (busiest.busiest * busiest.growth / 3) < 1.1
 
 
@@ -161,9 +159,9 @@ def test_the_week_has_every_hour(asked: Asked) -> None:
 def test_server_days_are_all_counted(asked: Asked) -> None:
     """Every day of every server is in one band."""
     bands = [it for it in asked.queries("capacity") if it.where.startswith("capacity: Headroom, day by day")]
-    assert abs(sum(_one(asked.series(it)) for it in bands) - len(history.SERVERS) * history.DAYS) <= len(
-        history.SERVERS
-    )
+    assert abs(
+        sum(_one(asked.series(it)) for it in bands) - len(recorded_months.SERVERS) * recorded_months.DAYS
+    ) <= len(recorded_months.SERVERS)
 
 
 def _one(series: Mapping[Labels, object]) -> float:

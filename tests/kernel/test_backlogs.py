@@ -14,7 +14,7 @@ from threading import Thread
 import msgspec
 import pytest
 
-from tests.kernel.elsewhere import (
+from tests.support.other_namespaces import (
     IPV6,
     as_nobody,
     as_root,
@@ -23,8 +23,8 @@ from tests.kernel.elsewhere import (
     knows_socket_call,
     wrapped,
 )
-from tests.kernel.servers import accepting
-from tests.real import Uwsgi, free_port, uwsgi, uwsgi_binary, wait_until
+from tests.support.real_uwsgi import Uwsgi, free_port, uwsgi, uwsgi_binary, wait_until
+from tests.support.signalled_uwsgi import accepting
 from uwsgi_headroom.kernel.backlogs import Backlog, Backlogs
 
 SOMAXCONN = int(Path("/proc/sys/net/core/somaxconn").read_text())

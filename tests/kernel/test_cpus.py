@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.elsewhere import as_root
+from tests.support.other_namespaces import as_root
 from uwsgi_headroom.kernel.cpus import UsableCpus, usable_cpus
 
 FIXTURES = Path(__file__).with_name("fixtures")

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.clock import Hands
+from tests.support.clock import Hands
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.host import SLOW_SECONDS, Host
 from uwsgi_headroom.source import Answer

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.elsewhere import as_nobody, as_root
+from tests.support.other_namespaces import as_nobody, as_root
 from uwsgi_headroom.kernel.netstat import ListenOverflows, listen_overflows
 
 FIXTURES = Path(__file__).with_name("fixtures")

@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.kernel.elsewhere import as_nobody, as_root
-from tests.kernel.servers import accepting
-from tests.real import wait_until
+from tests.support.other_namespaces import as_nobody, as_root
+from tests.support.real_uwsgi import wait_until
+from tests.support.signalled_uwsgi import accepting
 from uwsgi_headroom.kernel.processes import Processes
 
 LAST_PID = Path("/proc/sys/kernel/ns_last_pid")

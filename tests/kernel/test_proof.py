@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.kernel.elsewhere import as_nobody, as_root, over_ipv6, python_in, wrapped
-from tests.kernel.servers import accepting
-from tests.real import free_port, uwsgi, uwsgi_binary, wait_until
+from tests.support.other_namespaces import as_nobody, as_root, over_ipv6, python_in, wrapped
+from tests.support.real_uwsgi import free_port, uwsgi, uwsgi_binary, wait_until
+from tests.support.signalled_uwsgi import accepting
 from uwsgi_headroom.kernel.namespaces import pid_numbers, same_network
 from uwsgi_headroom.kernel.proof import Proof, prove
 

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 from prometheus_client.metrics_core import Metric
 
-from tests.documents import NAMES, document, with_a_wrong_value
-from tests.metrics.subjects import down, of_uwsgi, proven, series, up
-from tests.monitoring import find
+from tests.support.captured_documents import NAMES, document, with_a_wrong_value
+from tests.support.monitoring import find
+from tests.support.observations import down, of_uwsgi, proven, series, up
 from uwsgi_headroom.errors import REASONS, StatsError
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics import families
-from uwsgi_headroom.metrics.affinity import sharing_one_cpu
+from uwsgi_headroom.metrics.cpu_affinity import sharing_one_cpu
 from uwsgi_headroom.metrics.cron import schedule
-from uwsgi_headroom.metrics.text import render
+from uwsgi_headroom.metrics.exposition import render
 from uwsgi_headroom.reading import HostFacts
 from uwsgi_headroom.stats.parts import Cron
 

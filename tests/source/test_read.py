@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests import bad_servers
-from tests.bad_servers import Where
-from tests.documents import document
-from tests.kernel.elsewhere import as_nobody, as_root, over_ipv6
-from tests.real import bare, free_port, uwsgi, wait_until
+from tests.support import bad_servers
+from tests.support.bad_servers import Where
+from tests.support.captured_documents import document
+from tests.support.other_namespaces import as_nobody, as_root, over_ipv6
+from tests.support.real_uwsgi import bare, free_port, uwsgi, wait_until
 from uwsgi_headroom import source
 from uwsgi_headroom.errors import Reason, SourceError
 from uwsgi_headroom.source import Answer, File, Http, Tcp, Unix, parse

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests import bad_servers
+from tests.support import bad_servers
 from uwsgi_headroom import source
 from uwsgi_headroom.errors import SourceError
 

@@ -7,9 +7,8 @@ import shutil
 
 import pytest
 
-from app import commands
-from app.commands import CommandError
-from tools import debian_root
+from tools import commands, debian_root
+from tools.commands import CommandError
 from tools.debian_root import UnavailableError, archive, suite_of, unavailable
 
 DEBIAN = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nVERSION_CODENAME=bookworm\nID=debian\n'

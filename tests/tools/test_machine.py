@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-from tests.real import wait_until
+from tests.support.real_uwsgi import wait_until
 from tools.machine import Machine, in_terminal
 
 WAITS = """

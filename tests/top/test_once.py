@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.web_server import serving
 from tests.test_cli import ended
-from tests.web.serving import serving
 from uwsgi_headroom import cli
-from uwsgi_headroom.api.documents import State
+from uwsgi_headroom.documents.schema import State
 from uwsgi_headroom.top.once import exit_status
 
 FIXTURE = next(Path(__file__).parents[1].glob("fixtures/*_threads.json"))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import log, sqrt
 
 from uwsgi_headroom.analysis.littles_law import ratio, response_time
-from uwsgi_headroom.window import Window, WorkerWindow
+from uwsgi_headroom.history.window import Window, WorkerWindow
 
 ACTIVE = 0.9
 """Part of the window that a worker must have accepted requests for to be compared with the others: cheaper mode adds

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from uwsgi_headroom.analysis.balance import Balance, balance
 from uwsgi_headroom.analysis.capacity import Headroom, headroom
 from uwsgi_headroom.analysis.littles_law import Flow, flow, total
+from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.window import Window
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from uwsgi_headroom.window import Window, WorkerWindow
+from uwsgi_headroom.history.window import Window, WorkerWindow
 
 Number = TypeVar("Number", int, float)
 

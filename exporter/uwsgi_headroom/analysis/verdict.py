@@ -7,7 +7,7 @@ from typing import Literal
 
 from uwsgi_headroom.analysis.capacity import Headroom, Limit
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.words import factor
+from uwsgi_headroom.analysis.formatting import factor
 
 Status = Literal["ok", "warning", "critical", "unknown"]
 """unknown: it cannot be read, or has not been watched for long enough."""

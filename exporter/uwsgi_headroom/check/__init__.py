@@ -14,10 +14,10 @@ from uwsgi_headroom.analysis.figures import Figures, figures
 from uwsgi_headroom.analysis.findings import Finding, findings
 from uwsgi_headroom.analysis.verdict import Status, sentence, status
 from uwsgi_headroom.errors import ReadError, StatsError
+from uwsgi_headroom.history.window import ROW_SECONDS
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.watch import Watch
-from uwsgi_headroom.window import ROW_SECONDS
+from uwsgi_headroom.watch.watch import Watch
 
 UNREADABLE = 3
 _STOPPED_SECONDS = 5.0

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 from uwsgi_headroom import source
 from uwsgi_headroom.errors import AddressError, ConfigError
+from uwsgi_headroom.history.window import HISTORY_SECONDS
 from uwsgi_headroom.logs import Format
-from uwsgi_headroom.reader import TIMEOUT_SECONDS
-from uwsgi_headroom.sampler import SAMPLES_A_SECOND
 from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix
-from uwsgi_headroom.window import HISTORY_SECONDS
+from uwsgi_headroom.watch.pace import SAMPLES_A_SECOND
+from uwsgi_headroom.watch.reader import TIMEOUT_SECONDS
 
 LISTEN_ADDRESS = "127.0.0.1:9238"
 LOG_LEVELS = ("debug", "info", "warning", "error")

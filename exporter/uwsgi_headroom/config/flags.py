@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from uwsgi_headroom import config
-from uwsgi_headroom.config import file, variables
+from uwsgi_headroom.config import variables, yaml_file
 from uwsgi_headroom.config.variables import PREFIX
 from uwsgi_headroom.errors import ConfigError
 
@@ -74,7 +74,7 @@ def resolve(flags: argparse.Namespace, environment: Mapping[str, str] = os.envir
     """Flags over environment over file over defaults; servers add to those of the file. Raises ConfigError."""
     variables.refuse_misspelt(environment)
     path, where = _value(flags, environment, "config")
-    settings = file.load(Path(path)) if path else config.Config()
+    settings = yaml_file.load(Path(path)) if path else config.Config()
     stats, where = _values(flags, environment, "stats")
     servers = config.unique([*settings.servers, *(config.server_argument(it, where) for it in stats)])
     settings = replace(settings, servers=servers)

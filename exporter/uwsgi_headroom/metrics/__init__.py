@@ -7,37 +7,37 @@ from collections.abc import Callable, Iterator
 from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.metrics import (
-    affinity,
-    app,
+    application,
     cache,
-    capacity,
+    cpu_affinity,
     cron,
     custom,
     emperor,
     exporter,
-    integrals,
     legion,
     lock,
     process,
     router,
+    sampled_totals,
     server,
     socket,
     spooler,
-    window,
+    threads,
+    window_figures,
     worker,
 )
-from uwsgi_headroom.metrics.subject import Scrape, Subject, scrape
+from uwsgi_headroom.metrics.scrape import Scrape, Subject, scrape
 
 MODULES: tuple[Callable[[Scrape], Iterator[Metric]], ...] = (
     server.families,
-    capacity.families,
+    threads.families,
     worker.families,
     process.families,
-    affinity.families,
+    cpu_affinity.families,
     socket.families,
-    integrals.families,
-    window.families,
-    app.families,
+    sampled_totals.families,
+    window_figures.families,
+    application.families,
     cache.families,
     spooler.families,
     cron.families,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.metrics.family import counter, gauge
-from uwsgi_headroom.metrics.subject import Scrape
+from uwsgi_headroom.metrics.scrape import Scrape
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:

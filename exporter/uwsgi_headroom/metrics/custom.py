@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.metrics.family import counter, gauge
-from uwsgi_headroom.metrics.subject import Scrape
+from uwsgi_headroom.metrics.scrape import Scrape
 
 _BUILT_IN = re.compile(r"(core|worker\.\d+|socket\.\d+)\.|(rss|vsz)_size$")
 _COUNTER = 0

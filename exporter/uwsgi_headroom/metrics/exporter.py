@@ -11,7 +11,7 @@ from prometheus_client.process_collector import ProcessCollector
 from uwsgi_headroom import __version__
 from uwsgi_headroom.errors import REASONS
 from uwsgi_headroom.metrics.family import counter, gauge, label_set
-from uwsgi_headroom.metrics.subject import Scrape
+from uwsgi_headroom.metrics.scrape import Scrape
 
 _process = ProcessCollector(registry=None)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 
 from uwsgi_headroom.errors import SourceError
-from uwsgi_headroom.source import file, http, stream
+from uwsgi_headroom.source import http, replay, stream
 from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix, parse
 from uwsgi_headroom.source.stream import Answer
 
@@ -44,7 +44,7 @@ async def _read(address: Address, size_cap: int) -> Answer:
         case Http():
             return await http.read(address, size_cap)
         case File():
-            return file.read(address, size_cap)
+            return replay.read(address, size_cap)
 
 
 __all__ = ["SIZE_CAP", "Address", "Answer", "File", "Http", "Tcp", "Unix", "parse", "read"]

@@ -17,7 +17,7 @@ import re
 import msgspec
 
 from uwsgi_headroom.errors import StatsError
-from uwsgi_headroom.stats.others import EmperorSnapshot, RouterSnapshot
+from uwsgi_headroom.stats.emperor_router import EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.stats.raw import Document
 from uwsgi_headroom.stats.server import Snapshot, snapshot
 

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from uwsgi_headroom.stats.others import Blacklisted, StaticNode, Subscription, Vassal
+from uwsgi_headroom.stats.emperor_router import Blacklisted, StaticNode, Subscription, Vassal
 from uwsgi_headroom.stats.parts import App, Cache, Count, Cron, CustomMetric, Legion, Spooler, Whole
 
 # A wall clock set back during a request wraps running_time around 2**64; such a value is absent, not an error.

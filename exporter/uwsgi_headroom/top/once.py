@@ -7,12 +7,12 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
 
-from uwsgi_headroom import suspend
-from uwsgi_headroom.api.documents import Server, State
 from uwsgi_headroom.check import UNREADABLE
+from uwsgi_headroom.documents.schema import Server, State
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.top.feed import Feed, close, pause, resume
-from uwsgi_headroom.top.watched import Watched
+from uwsgi_headroom.top.feeds.feed import Feed, close, pause, resume
+from uwsgi_headroom.top.feeds.local import Watched
+from uwsgi_headroom.watch import suspend
 
 
 async def documents(feeds: Sequence[Feed], seconds: float) -> Server | list[Server]:

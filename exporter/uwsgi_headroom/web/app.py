@@ -10,13 +10,13 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from uwsgi_headroom.fleet import Fleet
 from uwsgi_headroom.metrics import families
-from uwsgi_headroom.metrics.text import OPENMETRICS, TEXT, render
-from uwsgi_headroom.web import api, pages, runbooks
-from uwsgi_headroom.web.accept import accepts_gzip, accepts_openmetrics
-from uwsgi_headroom.web.histories import GZIP_LEVEL
-from uwsgi_headroom.web.streams import Streams
+from uwsgi_headroom.metrics.exposition import OPENMETRICS, TEXT, render
+from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.web import api_routes, page_routes, runbook_routes
+from uwsgi_headroom.web.event_stream import Streams
+from uwsgi_headroom.web.history_cache import GZIP_LEVEL
+from uwsgi_headroom.web.negotiation import accepts_gzip, accepts_openmetrics
 
 SCRAPE_TIMEOUT_SECONDS = 10.0
 """Prometheus' own default, for whoever does not say how long it waits."""
@@ -43,9 +43,9 @@ def application(fleet: Fleet, streams: Streams | None = None) -> Starlette:
             Route("/metrics", metrics),
             Route("/-/healthy", alive),
             Route("/-/ready", alive),
-            *pages.routes(fleet),
-            *api.routes(fleet, streams or Streams()),
-            *runbooks.ROUTES,
+            *page_routes.routes(fleet),
+            *api_routes.routes(fleet, streams or Streams()),
+            *runbook_routes.ROUTES,
         ]
     )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from uwsgi_headroom.web.accept import accepts_gzip
+from uwsgi_headroom.web.negotiation import accepts_gzip
 
 FOLDER = Path(__file__).with_name("static")
 PATH = "/static/{version}/{name:path}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tests.alerts.cases.case import Case, Firing, firing
-from tests.alerts.series import RESERVE, Phase, Server, Worker, series
+from tests.support.promtool_series import RESERVE, Phase, Server, Worker, series
 
 RULES = ("recording.yaml", "capacity.yaml")
 TARGET = {"job": "uwsgi", "instance": "web1:9238", "server": "api"}

@@ -12,7 +12,7 @@ import yaml
 
 from tests.alerts.cases import balance, capacity, forecast
 from tests.alerts.cases.case import Case
-from tests.alerts.promtool import ROOT, RULES
+from tests.support.promtool import ROOT, RULES
 
 WRITTEN = sorted((ROOT / "alerts" / "tests").glob("*.test.yaml"))
 """The files of cases that are written by hand, one for each subject."""

@@ -12,7 +12,7 @@ from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS, WorkerFigures
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.load import INTERPRETER_FULL
-from uwsgi_headroom.analysis.findings.words import duration, factor, percent
+from uwsgi_headroom.analysis.formatting import duration, factor, percent
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.reading import Reading
 

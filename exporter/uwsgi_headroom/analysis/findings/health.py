@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.words import duration, listed, number, percent, size
+from uwsgi_headroom.analysis.formatting import duration, listed, number, percent, size
 from uwsgi_headroom.analysis.stuck import STUCK_SECONDS, stuck
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Snapshot

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.words import duration, factor
+from uwsgi_headroom.analysis.formatting import duration, factor
 from uwsgi_headroom.reading import Reading
 
 FILLING = 0.5

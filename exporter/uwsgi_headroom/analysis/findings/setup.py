@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.affinity import sharing_one_cpu
+from uwsgi_headroom.analysis.cpu_pinning import sharing_one_cpu
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.words import number, percent
+from uwsgi_headroom.analysis.formatting import number, percent
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Snapshot
 

@@ -1,0 +1,176 @@
+"""Graphs over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grafana_foundation_sdk.builders import barchart, heatmap, statetimeline, timeseries
+from grafana_foundation_sdk.builders.common import (
+    GraphThresholdsStyleConfig,
+    ScaleDistributionConfig,
+    StackingConfig,
+    VizLegendOptions,
+    VizTooltipOptions,
+)
+from grafana_foundation_sdk.builders.dashboard import FieldColor, ThresholdsConfig
+from grafana_foundation_sdk.builders.heatmap import HeatmapColorOptions, YAxisConfig
+from grafana_foundation_sdk.models.common import (
+    GraphThresholdsStyleMode,
+    LegendDisplayMode,
+    LegendPlacement,
+    ScaleDistribution,
+    SortOrder,
+    StackingMode,
+    TooltipDisplayMode,
+    VisibilityMode,
+    VizOrientation,
+)
+from grafana_foundation_sdk.models.dashboard import (
+    DataTransformerConfig,
+    DynamicConfigValue,
+    FieldColorModeId,
+    MatcherConfig,
+)
+from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
+from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+
+from dashboards.panels.colours import Override, named, workers
+from dashboards.panels.panel_options import dressed
+from dashboards.signal import Signal
+
+HEIGHT = 9
+
+
+def lines(  # noqa: PLR0913  (each is one choice of how to draw)
+    signal: Signal,
+    width: int,
+    *,
+    overrides: Sequence[Override] = (),
+    most: float | None = None,
+    at_least: float | None = None,
+    threshold: ThresholdsConfig | None = None,
+    stacked: bool = False,
+    logarithmic: bool = False,
+    beside: bool = False,
+    step: str = "",
+    height: int = HEIGHT,
+) -> timeseries.Panel:
+    """Lines from 0. most: the top of the axis; at_least: how far it goes even where values are lower; threshold: drawn
+    as a line; beside: the legend is a table on the right, sorted, for many series.
+    """
+    panel = dressed(timeseries.Panel(), signal, (width, height), step=step)
+    panel.line_width(1).fill_opacity(70 if stacked else 0 if beside else 8).show_points(VisibilityMode.NEVER).legend(
+        _legend(beside)
+    )
+    panel.color_scheme(FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC))
+    panel.tooltip(VizTooltipOptions().mode(TooltipDisplayMode.MULTI).sort(SortOrder.DESCENDING))
+    if logarithmic:
+        panel.scale_distribution(ScaleDistributionConfig().type(ScaleDistribution.LOG).log(2)).fill_opacity(0)
+    else:
+        panel.min(0)
+    if stacked:
+        panel.stacking(StackingConfig().mode(StackingMode.NORMAL).group("A")).line_width(0)
+    if most is not None:
+        panel.max(most)
+    if at_least is not None:
+        panel.axis_soft_max(at_least)
+    if threshold is not None:
+        panel.thresholds(threshold).thresholds_style(GraphThresholdsStyleConfig().mode(GraphThresholdsStyleMode.LINE))
+    for matcher, values in overrides:
+        panel.with_override(matcher, values)
+    return panel
+
+
+def _legend(beside: bool) -> VizLegendOptions:
+    legend = VizLegendOptions().show_legend(True)
+    if not beside:
+        return legend.display_mode(LegendDisplayMode.LIST).placement(LegendPlacement.BOTTOM)
+    legend.display_mode(LegendDisplayMode.TABLE).placement(LegendPlacement.RIGHT).calcs(["lastNotNull", "max"])
+    return legend.sort_by("Last *").sort_desc(True)
+
+
+def by_worker(
+    signal: Signal,
+    width: int,
+    *,
+    most: float | None = None,
+    at_least: float | None = None,
+    threshold: ThresholdsConfig | None = None,
+    stacked: bool = False,
+    step: str = "",
+) -> timeseries.Panel:
+    """A line for each worker, in its colour; the rest as in `lines`."""
+    return lines(
+        signal,
+        width,
+        overrides=workers(),
+        most=most,
+        at_least=at_least,
+        threshold=threshold,
+        stacked=stacked,
+        step=step,
+        beside=True,
+    )
+
+
+def matching(names: str, *values: tuple[str, object]) -> Override:
+    """Settings of every series whose name fits the regular expression."""
+    return MatcherConfig("byRegexp", names), [DynamicConfigValue(key, value) for key, value in values]
+
+
+def dashed(name: str, colour: str) -> Override:
+    """A line that is a limit rather than a figure."""
+    return named(
+        name,
+        ("custom.lineStyle", {"fill": "dash", "dash": [8, 6]}),
+        ("custom.lineWidth", 2),
+        ("custom.stacking", {"mode": "none", "group": name}),
+        ("custom.fillOpacity", 0),
+        ("color", {"mode": "fixed", "fixedColor": colour}),
+    )
+
+
+def occupancy(signal: Signal, width: int) -> heatmap.Panel:
+    """A heat map of a histogram's buckets."""
+    panel = dressed(heatmap.Panel(), signal, (width, HEIGHT), PromQueryFormat.HEATMAP)
+    panel.calculate(False).y_axis(YAxisConfig().unit(signal.unit)).show_value(VisibilityMode.NEVER)
+    panel.color(HeatmapColorOptions().mode(HeatmapColorMode.SCHEME).scheme("Blues").steps(32))
+    return panel.cell_gap(0).show_legend()
+
+
+def shares(signal: Signal, width: int) -> barchart.Panel:
+    """A bar for each worker and a line at the value of the second query."""
+    panel = dressed(barchart.Panel(), signal, (width, HEIGHT), PromQueryFormat.TABLE)
+    panel.orientation(VizOrientation.VERTICAL).show_value(VisibilityMode.AUTO).min(0).bar_width(0.8)
+    panel.legend(VizLegendOptions().show_legend(False).display_mode(LegendDisplayMode.HIDDEN))
+    panel.color_scheme(FieldColor().mode(FieldColorModeId.FIXED).fixed_color("#5794F2")).fill_opacity(70)
+    panel.thresholds_style(GraphThresholdsStyleConfig().mode(GraphThresholdsStyleMode.LINE))
+    panel.with_override(*named("worker", ("unit", "none")))
+    panel.with_transformation(
+        DataTransformerConfig(
+            id_val="configFromData",
+            options={
+                "configRefId": "B",
+                "mappings": [{"fieldName": "Value #B", "handlerKey": "threshold1", "reducerId": "lastNotNull"}],
+            },
+        )
+    )
+    panel.with_transformation(
+        DataTransformerConfig(
+            id_val="organize",
+            options={
+                "excludeByName": {"Time": True},
+                "indexByName": {"worker_id": 0, "Value #A": 1},
+                "renameByName": {"worker_id": "worker", "Value #A": "share"},
+            },
+        )
+    )
+    return panel
+
+
+def states(signal: Signal, width: int) -> statetimeline.Panel:
+    """What each worker was, over time."""
+    panel = dressed(statetimeline.Panel(), signal, (width, HEIGHT))
+    panel.color_scheme(FieldColor().mode(FieldColorModeId.CONTINUOUS_BL_PU)).merge_values(True)
+    panel.legend(VizLegendOptions().show_legend(False).display_mode(LegendDisplayMode.HIDDEN))
+    return panel.show_value(VisibilityMode.AUTO).row_height(0.85).line_width(0).fill_opacity(80)

@@ -1,0 +1,84 @@
+"""Single figures: the answer at a glance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grafana_foundation_sdk.builders import bargauge, stat
+from grafana_foundation_sdk.builders.common import ReduceDataOptions, VizTextDisplayOptions
+from grafana_foundation_sdk.builders.dashboard import FieldColor, ThresholdsConfig
+from grafana_foundation_sdk.models.common import (
+    BarGaugeDisplayMode,
+    BigValueColorMode,
+    BigValueGraphMode,
+    BigValueTextMode,
+    VizOrientation,
+)
+from grafana_foundation_sdk.models.dashboard import (
+    DashboardSpecialValueMapOptions,
+    FieldColorModeId,
+    SpecialValueMap,
+    SpecialValueMatch,
+    ValueMappingResult,
+)
+
+from dashboards.panels.colours import Override
+from dashboards.panels.panel_options import dressed
+from dashboards.signal import Signal
+
+HEIGHT = 4
+
+
+def figure(
+    signal: Signal,
+    width: int,
+    verdict: ThresholdsConfig,
+    *,
+    named: bool = False,
+    decimals: int | None = None,
+    empty: str = "unknown",
+    overrides: Sequence[Override] = (),
+    height: int = HEIGHT,
+) -> stat.Panel:
+    """A number in the colour of its verdict. named: with the name of what it is of; empty: what is there without it."""
+    panel = dressed(stat.Panel(), signal, (width, height))
+    panel.thresholds(verdict).color_scheme(FieldColor().mode(FieldColorModeId.THRESHOLDS))
+    panel.reduce_options(ReduceDataOptions().calcs(["lastNotNull"]).fields(""))
+    panel.color_mode(BigValueColorMode.VALUE)
+    panel.text_mode(BigValueTextMode.VALUE_AND_NAME if named else BigValueTextMode.VALUE)
+    panel.graph_mode(BigValueGraphMode.NONE if signal.series[0].now else BigValueGraphMode.AREA)
+    panel.text(VizTextDisplayOptions().title_size(14).value_size(28 if named else 34))
+    if decimals is not None:
+        panel.decimals(decimals)
+    for matcher, values in overrides:
+        panel.with_override(matcher, values)
+    return panel.mappings([_nothing(empty)])
+
+
+def bars(
+    signal: Signal,
+    size: tuple[int, int],
+    verdict: ThresholdsConfig,
+    *,
+    most: float | None = None,
+    decimals: int | None = None,
+    overrides: Sequence[Override] = (),
+) -> bargauge.Panel:
+    """A bar for each series, from 0 to `most`."""
+    panel = dressed(bargauge.Panel(), signal, size)
+    panel.thresholds(verdict).color_scheme(FieldColor().mode(FieldColorModeId.THRESHOLDS))
+    panel.reduce_options(ReduceDataOptions().calcs(["lastNotNull"]).fields(""))
+    panel.text(VizTextDisplayOptions().title_size(12).value_size(15))
+    panel.display_mode(BarGaugeDisplayMode.BASIC).orientation(VizOrientation.HORIZONTAL).show_unfilled(True).min(0)
+    if most is not None:
+        panel.max(most)
+    if decimals is not None:
+        panel.decimals(decimals)
+    for matcher, values in overrides:
+        panel.with_override(matcher, values)
+    return panel.mappings([_nothing("-")])
+
+
+def _nothing(text: str) -> SpecialValueMap:
+    """What stands where there is no value: not in the colour of a verdict."""
+    return SpecialValueMap(DashboardSpecialValueMapOptions(SpecialValueMatch.NULL, ValueMappingResult(text, "text")))

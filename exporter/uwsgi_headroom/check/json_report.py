@@ -1,0 +1,16 @@
+"""A verdict for a machine: the server's document, as the exporter's API gives it, over the time it was watched."""
+
+from __future__ import annotations
+
+import msgspec
+
+from uwsgi_headroom.check import Verdict
+from uwsgi_headroom.documents import build
+from uwsgi_headroom.watch.reader import Clock
+
+
+def render(verdict: Verdict) -> str:
+    """The verdict as one JSON document."""
+    asked = verdict.figures.window.asked
+    document = build.server(verdict.watch, Clock(), asked, (asked,))
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()

@@ -1,0 +1,105 @@
+"""A verdict for a person: what it is, in one sentence; the figures behind it; what to change. 80 columns, no colour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uwsgi_headroom.analysis.balance import WorkerFigures
+from uwsgi_headroom.analysis.findings import Finding
+from uwsgi_headroom.analysis.formatting import duration, factor, percent
+from uwsgi_headroom.analysis.verdict import GIVES_OUT
+from uwsgi_headroom.check import Verdict
+from uwsgi_headroom.stats.server import Snapshot
+from uwsgi_headroom.terminal_text import bar, wrap
+
+_WIDTH = 80
+
+
+def render(verdict: Verdict) -> str:
+    """The whole text."""
+    return "\n".join(_lines(verdict))
+
+
+def _lines(verdict: Verdict) -> Iterator[str]:
+    snapshot = verdict.reading.snapshot
+    assert isinstance(snapshot, Snapshot)
+    yield f"{verdict.watch.name}  {verdict.watch.address}"
+    yield f"uWSGI {snapshot.version}, watched for {duration(verdict.figures.window.seconds)}"
+    yield ""
+    yield from _wrap(f"{verdict.status.upper()}  {verdict.sentence}")
+    yield ""
+    yield from _figures(verdict)
+    yield ""
+    yield from _workers(verdict)
+    for place, finding in enumerate(verdict.findings, 1):
+        yield ""
+        yield from _finding(place, finding)
+
+
+def _figures(verdict: Verdict) -> Iterator[str]:
+    figures = verdict.figures
+    flow, room = figures.flow, figures.headroom
+    if figures.configured is not None:
+        yield f"  capacity     {figures.configured} threads configured, {figures.available} available"
+    if flow.throughput is not None:
+        at = f" of {duration(flow.response_time)} each" if flow.response_time is not None else ""
+        yield f"  throughput   {flow.throughput:.1f} requests/s{at}"
+    ways = [(flow.observed, "observed"), (flow.littles_law, "by Little's law")]
+    known = ", ".join(f"{value:.1f} {how}" for value, how in ways if value is not None)
+    yield f"  concurrency  {known or 'not known'}"
+    if room.first and room.factor is not None:
+        yield f"  headroom     {factor(room.factor)}, then {GIVES_OUT[room.first]}"
+        others = [
+            f"{limit.replace('_', ' ')} {factor(value)}".replace(" ", "\u00a0")
+            for limit, value in room.by_limit.items()
+        ]
+        yield from _wrap(", ".join(others), indent=(" " * 15, " " * 15))
+    for name, backlog in verdict.reading.listen_queues().items():
+        area = figures.window.queue_seconds.get(name)
+        if backlog.queue is not None and area is not None and figures.window.observed_seconds:
+            mean = area / figures.window.observed_seconds
+            yield f"  queue        {mean:.1f} waiting on average, {backlog.limit} fit   {name}"
+    if flow.queue_wait is not None:
+        yield f"  queue wait   {duration(flow.queue_wait)} before uWSGI sees a request"
+
+
+def _workers(verdict: Verdict) -> Iterator[str]:
+    workers = verdict.figures.balance.workers
+    longest = max((it.response_time or 0.0 for it in workers), default=0.0)
+    even = 1 / max(1, sum(it.active for it in workers))
+    largest = max([it.share or 0.0 for it in workers] + [even])
+    yield "  worker  share of requests    response time        interpreter load"
+    for it in workers:
+        yield (
+            f"  {it.worker_id:>6}  "
+            + "  ".join(
+                (
+                    _column(it.share, largest, percent(it.share or 0.0)),
+                    _column(it.response_time, longest, duration(it.response_time or 0.0)),
+                    _column(it.interpreter_load, 1.0, f"{it.interpreter_load or 0.0:.2f}"),
+                    _state(it),
+                )
+            ).rstrip()
+        )
+    if sum(it.active for it in workers) > 1:
+        yield f"          (even: {percent(even)} each)"
+
+
+def _state(worker: WorkerFigures) -> str:
+    return "" if worker.active else "not up"
+
+
+def _column(value: float | None, of: float, text: str) -> str:
+    return f"{'-':>7} {'':11}" if value is None else f"{text:>7} {bar(value, of, 11):11}"
+
+
+def _finding(place: int, finding: Finding) -> Iterator[str]:
+    yield from _wrap(f"{place}. {finding.severity.upper()}: {finding.title}", indent=("", "   "))
+    for text in (finding.evidence, finding.meaning):
+        yield from _wrap(text, indent=("   ", "   "))
+    if finding.change:
+        yield from _wrap(finding.change, indent=("   -> ", "      "))
+
+
+def _wrap(text: str, indent: tuple[str, str] = ("", "")) -> list[str]:
+    return wrap(text, _WIDTH, *indent)

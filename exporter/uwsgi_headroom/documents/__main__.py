@@ -1,0 +1,5 @@
+"""`python3 -m uwsgi_headroom.documents`: write the description of the API anew."""
+
+from uwsgi_headroom.documents.openapi import FILE, text
+
+FILE.write_text(text())

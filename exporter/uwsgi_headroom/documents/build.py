@@ -1,0 +1,178 @@
+"""A watch to its documents: nothing is read for them, they tell of the last reading and of the history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from urllib.parse import quote
+
+from uwsgi_headroom import __version__
+from uwsgi_headroom.analysis.cpu_pinning import sharing_one_cpu
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings import Finding, findings
+from uwsgi_headroom.analysis.findings.runbook_names import RUNBOOKS
+from uwsgi_headroom.config import printable
+from uwsgi_headroom.documents import emperor_router, schema, sections, server_state
+from uwsgi_headroom.documents.workers import workers
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot, Snapshot
+from uwsgi_headroom.watch.reader import Clock
+from uwsgi_headroom.watch.watch import Watch
+
+SERVERS_PATH = "/api/v1/servers"
+
+
+def server(watch: Watch, clock: Clock, window: float, windows: Sequence[float]) -> schema.Server:
+    """The document of a server, with the figures of its last `window` seconds. windows: those there are to ask for."""
+    now, reading = clock.monotonic(), watch.reading
+    found = watch.figures(reading, (window,))[0:1] if reading else []
+    seen = found[0] if found else None
+    judged = findings(seen, reading) if seen and reading else []
+    snapshot = reading.snapshot if reading else None
+    status, verdict = server_state.verdict(watch, now, seen, judged)
+    is_server = isinstance(snapshot, Snapshot)
+    return schema.Server(
+        name=watch.name,
+        address=printable(str(watch.address)),
+        path=path(watch.name),
+        time=clock.epoch(),
+        state=server_state.state(watch, now),
+        error=server_state.error(watch),
+        read_at=reading.time if reading else None,
+        age=max(0.0, now - reading.at) if reading else None,
+        kind=snapshot.kind if snapshot else None,  # type: ignore[arg-type]  # a ClassVar of one of the three
+        version=snapshot.version if snapshot else None,
+        status=status,
+        verdict=verdict,
+        window=sections.window(seen.window) if seen else None,
+        windows=tuple(schema.Covered(asked=it, seconds=watch.history.covered(it)) for it in windows),
+        headroom=sections.headroom(seen.headroom) if seen else None,
+        flow=sections.flow(seen.flow) if seen else None,
+        threads=sections.threads(reading) if reading and is_server else None,
+        occupancy=sections.occupancy(seen.window) if seen else None,
+        balance=sections.balance(seen.balance) if seen else None,
+        workers=tuple(workers(reading, seen, watch.integrals.totals)) if reading and is_server else (),
+        sockets=tuple(sections.sockets(reading, seen)) if reading and is_server else (),
+        host=_host(reading) if reading and is_server else None,
+        thunder_lock=snapshot.thunder_lock if isinstance(snapshot, Snapshot) else None,
+        findings=tuple(map(_finding, judged)),
+        unknown=tuple(_unknown(reading, seen)) if reading and is_server else (),
+        sampling=_sampling(watch),
+        emperor=emperor_router.emperor(snapshot, reading.time)
+        if reading and isinstance(snapshot, EmperorSnapshot)
+        else None,
+        router=emperor_router.router(snapshot) if isinstance(snapshot, RouterSnapshot) else None,
+    )
+
+
+def servers(all_of_them: Iterable[schema.Server], clock: Clock) -> schema.Servers:
+    """The list of these."""
+    return schema.Servers(
+        time=clock.epoch(),
+        version=__version__,
+        servers=tuple(sorted(map(_summary, all_of_them), key=_urgency)),
+    )
+
+
+def findings_of(it: schema.Server) -> schema.Findings:
+    """What is worth knowing of a server, alone."""
+    return schema.Findings(
+        name=it.name,
+        time=it.time,
+        state=it.state,
+        status=it.status,
+        verdict=it.verdict,
+        findings=it.findings,
+    )
+
+
+def path(name: str) -> str:
+    """Where the document of a server is; a name may be a path itself."""
+    return f"{SERVERS_PATH}/{quote(name, safe='')}"
+
+
+def _urgency(it: schema.Summary) -> tuple[bool, float, str]:
+    return it.state != "down", float("inf") if it.headroom is None else it.headroom, it.name
+
+
+def _summary(it: schema.Server) -> schema.Summary:
+    return schema.Summary(
+        name=it.name,
+        address=it.address,
+        path=it.path,
+        state=it.state,
+        error=it.error,
+        age=it.age,
+        kind=it.kind,
+        version=it.version,
+        status=it.status,
+        verdict=it.verdict,
+        headroom=it.headroom.factor if it.headroom else None,
+        first=it.headroom.first if it.headroom else None,
+        throughput=it.flow.throughput if it.flow else None,
+        response_time=it.flow.response_time if it.flow else None,
+        observed=it.flow.observed if it.flow else None,
+        available=it.threads.available if it.threads else None,
+    )
+
+
+def runbook(code: str) -> str | None:
+    """Where the exporter serves the runbook of a finding, if there is one."""
+    name = RUNBOOKS.get(code)
+    return f"/runbooks/{name}.md" if name else None
+
+
+def _finding(it: Finding) -> schema.Finding:
+    return schema.Finding(
+        code=it.code,
+        severity=it.severity,
+        title=it.title,
+        evidence=it.evidence,
+        meaning=it.meaning,
+        change=it.change,
+        runbook=runbook(it.code),
+    )
+
+
+def _unknown(reading: Reading, seen: Figures | None) -> Iterator[schema.Unknown]:
+    if seen is None:
+        why = "there are no two readings, a second apart, yet"
+        yield schema.Unknown(what="figures", why=why, socket=None)
+    if reading.host.off:
+        yield schema.Unknown(what="processes", why=reading.host.off, socket=None)
+    elif not reading.host.threads:
+        yield schema.Unknown(what="residency", why="it is not asked for: --cpu-residency turns it on", socket=None)
+    if sections.threads(reading).configured is None:
+        why = "uWSGI runs with stats-no-cores, so busy threads, capacity and ages of requests are unknown"
+        yield schema.Unknown(what="threads", why=why, socket=None)
+    for name, backlog in reading.listen_queues().items():
+        if backlog.queue is None:
+            why = backlog.reason or "the kernel does not say"
+            yield schema.Unknown(what="queue", why=why, socket=name)
+
+
+def _host(reading: Reading) -> schema.Host:
+    host = reading.host
+    return schema.Host(
+        cpus=host.cpus.count if host.cpus else None,
+        limited_by=host.cpus.limited_by if host.cpus else None,
+        quota=host.cpus.quota if host.cpus else None,
+        host_cpus=host.cpus.host if host.cpus else None,
+        sharing_one_cpu=sharing_one_cpu(host) if host.processes else None,
+        listen_overflows=host.overflows.overflows if host.overflows else None,
+        listen_drops=host.overflows.drops if host.overflows else None,
+    )
+
+
+def _sampling(watch: Watch) -> schema.Sampling:
+    totals, reading = watch.integrals.totals, watch.reading
+    return schema.Sampling(
+        interval=watch.pace.interval,
+        duty=watch.pace.duty,
+        samples=totals.samples,
+        observed_seconds=totals.observed_seconds,
+        gap_seconds=totals.gap_seconds,
+        reloads=totals.reloads,
+        history_seconds=watch.history.seconds,
+        read_seconds=reading.read_seconds if reading else None,
+        document_bytes=reading.document_bytes if reading else None,
+    )

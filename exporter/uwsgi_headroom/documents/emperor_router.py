@@ -1,0 +1,140 @@
+"""The other stats servers of uWSGI: an emperor with its vassals, a router with the backends behind it."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from uwsgi_headroom.stats.emperor_router import EmperorSnapshot, RouterSnapshot
+from uwsgi_headroom.stats.emperor_router import Vassal as VassalStats
+
+
+class Vassal(Struct, frozen=True, kw_only=True):
+    """An instance that an emperor runs. ready: it has started; loyal: it has told so; cursed: it is to be ended. age:
+    since it was started; heartbeat_age: since its last heartbeat, null without any."""
+
+    name: str
+    pid: int
+    ready: bool | None
+    accepting: bool | None
+    loyal: bool | None
+    cursed: bool | None
+    respawns: int | None
+    age: float | None
+    heartbeat_age: float | None
+
+
+class Throttled(Struct, frozen=True, kw_only=True):
+    """A vassal that the emperor throttles after failed starts. delay: seconds it waits before the next attempt."""
+
+    name: str
+    delay: float | None
+    attempts: int | None
+
+
+class Emperor(Struct, frozen=True, kw_only=True):
+    """What an emperor runs, and what it throttles."""
+
+    vassals: tuple[Vassal, ...]
+    throttled: tuple[Throttled, ...]
+
+
+class Node(Struct, frozen=True, kw_only=True):
+    """A backend that subscribed to a router. Counts since it did; dead: the router has given it up."""
+
+    name: str
+    requests: int | None
+    transmitted_bytes: int | None
+    received_bytes: int | None
+    load: int | None
+    weight: int | None
+    failures: int | None
+    dead: bool | None
+
+
+class Subscription(Struct, frozen=True, kw_only=True):
+    """A key (a host name, as a rule), the requests for it, and the backends behind it."""
+
+    key: str
+    hits: int | None
+    nodes: tuple[Node, ...]
+
+
+class StaticNode(Struct, frozen=True, kw_only=True):
+    """A backend named in the router's configuration, and the requests sent to it."""
+
+    name: str
+    hits: int | None
+
+
+class Router(Struct, frozen=True, kw_only=True):
+    """What an http, fastrouter, rawrouter or sslrouter process says. active_sessions: connections it is serving."""
+
+    active_sessions: int
+    subscriptions: tuple[Subscription, ...]
+    static_nodes: tuple[StaticNode, ...]
+
+
+def emperor(snapshot: EmperorSnapshot, time: float) -> Emperor:
+    """An emperor's part of its document; `time` is when it was read, in epoch seconds."""
+    return Emperor(
+        vassals=tuple(_vassal(it, time) for it in snapshot.vassals),
+        throttled=tuple(
+            Throttled(
+                name=it.name,
+                delay=None if it.throttle_level is None else it.throttle_level / 1000,
+                attempts=it.attempt,
+            )
+            for it in snapshot.blacklist
+        ),
+    )
+
+
+def _vassal(vassal: VassalStats, time: float) -> Vassal:
+    return Vassal(
+        name=vassal.name,
+        pid=vassal.pid,
+        ready=_yes(vassal.ready),
+        accepting=_yes(vassal.accepting),
+        loyal=_yes(vassal.loyal),
+        cursed=_yes(vassal.cursed),
+        respawns=vassal.respawns,
+        age=_age(vassal.born, time),
+        heartbeat_age=_age(vassal.last_heartbeat, time),
+    )
+
+
+def _yes(value: int | None) -> bool | None:
+    """uWSGI writes a flag as 1, or as the epoch second since when it holds."""
+    return None if value is None else value > 0
+
+
+def _age(since: int | None, time: float) -> float | None:
+    return max(0.0, time - since) if since else None
+
+
+def router(snapshot: RouterSnapshot) -> Router:
+    """A router's part of its document."""
+    return Router(
+        active_sessions=snapshot.active_sessions,
+        subscriptions=tuple(
+            Subscription(
+                key=key.key,
+                hits=key.hits,
+                nodes=tuple(
+                    Node(
+                        name=it.name,
+                        requests=it.requests,
+                        transmitted_bytes=it.tx,
+                        received_bytes=it.rx,
+                        load=it.load,
+                        weight=it.weight,
+                        failures=it.failures,
+                        dead=_yes(it.death_mark),
+                    )
+                    for it in key.nodes
+                ),
+            )
+            for key in snapshot.subscriptions
+        ),
+        static_nodes=tuple(StaticNode(name=it.name, hits=it.hits) for it in snapshot.static_nodes),
+    )

@@ -1,0 +1,187 @@
+"""A server's last hour in columns: one value a slice of time, for charts."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+
+from msgspec import Struct, field
+
+from uwsgi_headroom.analysis.balance import balance
+from uwsgi_headroom.analysis.capacity import headroom
+from uwsgi_headroom.analysis.littles_law import flow, ratio
+from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
+from uwsgi_headroom.history.window import ROW_SECONDS, Window
+from uwsgi_headroom.watch.reader import Clock
+from uwsgi_headroom.watch.watch import Watch
+
+MOST_POINTS = 600
+
+Column = list[float | None]
+Count = list[int | None]
+
+_DIGITS = 5  # behind the point: ten microseconds, a thousandth of a per cent
+_LONGEST_TURN = 0.004  # seconds until others have their turn: reads in flight have a deadline
+
+
+class Capacity(Struct, frozen=True, kw_only=True):
+    """Threads at the end of each slice; null with stats-no-cores."""
+
+    configured: Count = field(default_factory=list)
+    available: Count = field(default_factory=list)
+
+
+class Concurrency(Struct, frozen=True, kw_only=True):
+    """Mean requests in service, both ways."""
+
+    littles_law: Column = field(default_factory=list)
+    observed: Column = field(default_factory=list)
+
+
+class Headrooms(Struct, frozen=True, kw_only=True):
+    """factor: the least of the limits'. Of cpu, with the CPUs usable now."""
+
+    factor: Column = field(default_factory=list)
+    hottest_interpreter: Column = field(default_factory=list)
+    interpreters: Column = field(default_factory=list)
+    threads: Column = field(default_factory=list)
+    cpu: Column = field(default_factory=list)
+
+
+class Occupancies(Struct, frozen=True, kw_only=True):
+    """shares[i]: the column of the level busy / available <= up_to[i] (and above the one before): part of the time."""
+
+    up_to: tuple[float, ...] = OCCUPANCY_BOUNDS
+    shares: list[Column] = field(default_factory=lambda: [[] for _ in OCCUPANCY_BOUNDS])
+
+
+class Events(Struct, frozen=True, kw_only=True):
+    """How many there were in each slice."""
+
+    reloads: Count = field(default_factory=list)
+    respawns: Count = field(default_factory=list)
+    exceptions: Count = field(default_factory=list)
+    harakiris: Count = field(default_factory=list)
+
+
+class SocketHistory(Struct, frozen=True, kw_only=True):
+    """mean_queue: connections waiting; queue_wait: mean wait, null where there are several sockets."""
+
+    name: str
+    mean_queue: Column = field(default_factory=list)
+    queue_wait: Column = field(default_factory=list)
+
+
+class WorkerHistory(Struct, frozen=True, kw_only=True):
+    """share of the requests; busy_threads: mean; interpreter_load; response_time; accepting: part of the time."""
+
+    worker_id: int
+    share: Column = field(default_factory=list)
+    busy_threads: Column = field(default_factory=list)
+    interpreter_load: Column = field(default_factory=list)
+    response_time: Column = field(default_factory=list)
+    accepting: Column = field(default_factory=list)
+
+
+class History(Struct, frozen=True, kw_only=True):
+    """Every column is as long as `time`, which holds the end of each slice in epoch seconds, ascending. A slice begins
+    where the one before ended and is about `step` seconds long; where samples covered less than half of it (an outage)
+    every column but those of `events` is null there.
+
+    Slices end at multiples of `step` on the exporter's clock: asked again with the same step there are the same and
+    new ones, never others (to append, take those whose time is more than step / 2 after the last). since, until: what
+    was asked for.
+    """
+
+    name: str
+    step: float
+    since: float
+    until: float
+    time: list[float] = field(default_factory=list)
+    throughput: Column = field(default_factory=list)
+    response_time: Column = field(default_factory=list)
+    queue_wait: Column = field(default_factory=list)
+    concurrency: Concurrency = field(default_factory=Concurrency)
+    threads: Capacity = field(default_factory=Capacity)
+    headroom: Headrooms = field(default_factory=Headrooms)
+    hot_ratio: Column = field(default_factory=list)
+    noise_floor: Column = field(default_factory=list)
+    occupancy: Occupancies = field(default_factory=Occupancies)
+    events: Events = field(default_factory=Events)
+    sockets: list[SocketHistory] = field(default_factory=list)
+    workers: list[WorkerHistory] = field(default_factory=list)
+
+
+def step_of(seconds: float, points: int) -> float:
+    """The length of a slice: whole seconds, so many that at most `points` of them fit."""
+    return max(ROW_SECONDS, math.ceil(seconds / points))
+
+
+async def history(watch: Watch, clock: Clock, seconds: float, points: int, until: float | None = None) -> History:
+    """The `seconds` before `until` (epoch seconds; now), in at most so many points. Others have their turn."""
+    ahead = clock.epoch() - clock.monotonic()
+    until = clock.epoch() if until is None else until
+    step = step_of(seconds, points)
+    # A slice begins with the end of the one before, which is asked for with it.
+    slices = watch.history.slices(step, until - ahead - seconds - step, until - ahead)
+    known = watch.reading.listen_queues() if watch.reading else {}
+    cpus = watch.reading.host.cpus.count if watch.reading and watch.reading.host.cpus else None
+    columns = History(
+        name=watch.name,
+        step=step,
+        since=until - seconds,
+        until=until,
+        sockets=[SocketHistory(name=name) for name in known],
+        workers=[WorkerHistory(worker_id=it) for it in range(1, len(watch.integrals.totals.workers) + 1)],
+    )
+    began = time.monotonic()
+    for window in slices:
+        columns.time.append(round(window.until + ahead, 3))
+        _add(columns, window, cpus)
+        if time.monotonic() - began > _LONGEST_TURN:
+            await asyncio.sleep(0)
+            began = time.monotonic()
+    return columns
+
+
+def _add(to: History, window: Window, cpus: float | None) -> None:
+    """One more value for every column."""
+    seen = window.observed_seconds >= window.seconds / 2
+    rates, shares = flow(window), balance(window)
+
+    def put(column: Column, value: float | None) -> None:
+        column.append(round(value, _DIGITS) if seen and value is not None else None)
+
+    put(to.throughput, rates.throughput)
+    put(to.response_time, rates.response_time)
+    put(to.queue_wait, rates.queue_wait)
+    put(to.concurrency.littles_law, rates.littles_law)
+    put(to.concurrency.observed, rates.observed)
+    to.threads.configured.append(window.configured if seen else None)
+    to.threads.available.append(window.available if seen else None)
+    room = headroom(rates, shares, window.available, cpus)
+    put(to.headroom.factor, room.factor)
+    put(to.headroom.hottest_interpreter, room.by_limit.get("hottest_interpreter"))
+    put(to.headroom.interpreters, room.by_limit.get("interpreters"))
+    put(to.headroom.threads, room.by_limit.get("threads"))
+    put(to.headroom.cpu, room.by_limit.get("cpu"))
+    put(to.hot_ratio, shares.hot_ratio)
+    put(to.noise_floor, shares.noise_floor)
+    samples = sum(window.occupancy)
+    for column, count in zip(to.occupancy.shares, window.occupancy, strict=False):
+        put(column, ratio(count, samples))
+    to.events.reloads.append(window.reloads)
+    to.events.respawns.append(window.respawns)
+    to.events.exceptions.append(window.exceptions)
+    to.events.harakiris.append(window.harakiris)
+    for socket in to.sockets:
+        area = window.queue_seconds.get(socket.name)
+        put(socket.mean_queue, None if area is None else ratio(area, window.observed_seconds))
+        put(socket.queue_wait, rates.queue_wait if area is not None and len(to.sockets) == 1 else None)
+    for worker, figures, times in zip(to.workers, shares.workers, window.workers, strict=True):
+        put(worker.share, figures.share)
+        put(worker.busy_threads, figures.concurrency)
+        put(worker.interpreter_load, figures.interpreter_load)
+        put(worker.response_time, figures.response_time)
+        put(worker.accepting, ratio(times.up_seconds, window.observed_seconds))

@@ -1,0 +1,138 @@
+"""The description of the API, made from the documents themselves; `openapi.json` is what came of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from uwsgi_headroom import documents
+from uwsgi_headroom.documents.history import MOST_POINTS, History
+from uwsgi_headroom.documents.schema import Findings, Problem, Server, Servers
+from uwsgi_headroom.history.window import HISTORY_SECONDS
+
+FILE = Path(__file__).with_name("openapi.json")
+VERSION = "1.0.0"
+"""Of the API: the first number changes with what breaks a reader; new keys change the second."""
+
+_REF = "#/components/schemas/{name}"
+_DOCUMENTS: tuple[type, ...] = (Servers, Server, Findings, History, Problem)
+
+
+def text() -> str:
+    """The whole file."""
+    return msgspec.json.format(msgspec.json.encode(describe()), indent=2).decode() + "\n"
+
+
+def describe() -> dict[str, Any]:
+    """The description as an OpenAPI 3.1 document."""
+    _, components = msgspec.json.schema_components(_DOCUMENTS, ref_template=_REF)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "uwsgi-headroom",
+            "version": VERSION,
+            "summary": "How much more load a uWSGI server takes, what gives out first, and what to change.",
+            "description": _plain(documents.__doc__ or ""),
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": _paths(),
+        "components": {"schemas": {name: _whole(schema) for name, schema in sorted(components.items())}},
+    }
+
+
+def _whole(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema of what is sent: every key is there, whatever may be left out of what is read."""
+    properties = {
+        key: {word: of for word, of in it.items() if word != "default"} for key, it in schema["properties"].items()
+    }
+    whole = {**schema, "properties": properties, "required": list(properties)}
+    return whole | {"description": _plain(schema["description"])} if "description" in schema else whole
+
+
+def _plain(docstring: str) -> str:
+    return " ".join(docstring.split())
+
+
+def _paths() -> dict[str, Any]:
+    one = "/api/v1/servers/{server}"
+    return {
+        "/api/v1/servers": _get("Every server, those that cannot be read first", Servers, [_WINDOW], 400),
+        "/api/v1/events": _events("The list of servers, once a second", Servers, [_WINDOW], 400, 503),
+        one: _get("One server", Server, [_SERVER, _WINDOW], 400, 404),
+        f"{one}/findings": _get("What is worth knowing of a server", Findings, [_SERVER, _WINDOW], 400, 404),
+        f"{one}/history": _get("Its last hour, in columns", History, [_SERVER, *_HISTORY], 400, 404),
+        f"{one}/events": _events("Its document, once a second", Server, [_SERVER, _WINDOW], 400, 404, 503),
+    }
+
+
+_SERVER = {
+    "name": "server",
+    "in": "path",
+    "required": True,
+    "description": "The server's name. A slash in it may be written as it is, or as %2F.",
+    "schema": {"type": "string"},
+}
+_WINDOW = {
+    "name": "window",
+    "in": "query",
+    "description": "Length in seconds of the window that figures are over: one of those configured, the shortest of "
+    "them if not said. `windows` of a server's document has them.",
+    "schema": {"type": "number"},
+}
+_HISTORY = [
+    {
+        "name": "seconds",
+        "in": "query",
+        "description": "How far back.",
+        "schema": {"type": "number", "minimum": 2, "maximum": HISTORY_SECONDS, "default": HISTORY_SECONDS},
+    },
+    {
+        "name": "points",
+        "in": "query",
+        "description": "How many slices at most. Each is of whole seconds: seconds / points, rounded up.",
+        "schema": {"type": "integer", "minimum": 1, "maximum": MOST_POINTS, "default": 240},
+    },
+    {
+        "name": "until",
+        "in": "query",
+        "description": "Where it ends, in epoch seconds; now if not said.",
+        "schema": {"type": "number"},
+    },
+]
+_WHY = {
+    400: "A parameter makes no sense",
+    404: "There is no such server",
+    503: "There are too many streams already: come back after the seconds in Retry-After",
+}
+
+
+def _get(summary: str, document: type, parameters: list[dict[str, Any]], *problems: int) -> dict[str, Any]:
+    return _operation(summary, "application/json", _schema(document), parameters, problems)
+
+
+def _events(summary: str, document: type, parameters: list[dict[str, Any]], *problems: int) -> dict[str, Any]:
+    told = {
+        "type": "string",
+        "description": f"Server-Sent Events without a name; the data of each is a {document.__name__} document. "
+        "The first comes at once. Whoever reads too slowly misses some.",
+        "contentMediaType": "application/json",
+        "contentSchema": _schema(document),
+    }
+    return _operation(summary, "text/event-stream", told, parameters, problems)
+
+
+def _operation(
+    summary: str, media_type: str, schema: dict[str, Any], parameters: list[dict[str, Any]], problems: tuple[int, ...]
+) -> dict[str, Any]:
+    responses = {"200": {"description": summary, "content": {media_type: {"schema": schema}}}}
+    responses |= {
+        str(status): {"description": _WHY[status], "content": {"application/json": {"schema": _schema(Problem)}}}
+        for status in problems
+    }
+    return {"get": {"summary": summary, "parameters": parameters, "responses": responses}}
+
+
+def _schema(document: type) -> dict[str, Any]:
+    return {"$ref": _REF.format(name=document.__name__)}

@@ -1,0 +1,266 @@
+"""The document of one server, and the list of all: data alone. Whoever reads one decodes it into these."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from uwsgi_headroom.analysis.capacity import Limit
+from uwsgi_headroom.analysis.findings import Severity
+from uwsgi_headroom.analysis.verdict import Status
+from uwsgi_headroom.documents.emperor_router import Emperor, Router
+from uwsgi_headroom.documents.workers import Worker
+
+State = Literal["up", "stale", "down"]
+"""up: read a moment ago; stale: the last attempt has not ended yet and the last reading is old; down: it failed.
+Figures of a server that is not up are those of its last reading."""
+
+Kind = Literal["server", "emperor", "router"]
+
+
+class Error(Struct, frozen=True, kw_only=True):
+    """Why the last attempt to read a server failed. reason: the label of uwsgi_exporter_read_errors_total."""
+
+    reason: str
+    message: str
+
+
+class Unknown(Struct, frozen=True, kw_only=True):
+    """Something that is not known, so that it is null, and why: a sentence. socket: of which one, for a queue."""
+
+    what: Literal["figures", "threads", "processes", "residency", "queue"]
+    why: str
+    socket: str | None
+
+
+class Window(Struct, frozen=True, kw_only=True):
+    """What the figures are over. asked: the window's length, seconds: what there has been of it, less while the history
+    is young. observed_seconds of it are covered by samples and gap_seconds are not. reloads, respawns, exceptions and
+    harakiris: how many there were in it."""
+
+    asked: float
+    seconds: float
+    observed_seconds: float
+    gap_seconds: float
+    reloads: int
+    respawns: int
+    exceptions: int
+    harakiris: int
+
+
+class Covered(Struct, frozen=True, kw_only=True):
+    """A window that can be asked for, and how much of it there has been so far."""
+
+    asked: float
+    seconds: float
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """The factor by which load can grow until each limit; null where its use is not known or under a hundredth."""
+
+    hottest_interpreter: float | None
+    interpreters: float | None
+    threads: float | None
+    cpu: float | None
+
+
+class Headroom(Struct, frozen=True, kw_only=True):
+    """factor: the least of `by_limit`; first: which that is, and so gives out first; ceiling: the least of the limits
+    that end throughput, not latency alone. All null where it does next to nothing."""
+
+    factor: float | None
+    first: Limit | None
+    ceiling: Limit | None
+    by_limit: Limits
+
+
+class Flow(Struct, frozen=True, kw_only=True):
+    """requests: completed in the window; throughput: requests a second; response_time: mean time in service, static
+    files left out; littles_law, observed: mean requests in service, both ways; queue_wait: mean time that a request
+    waited in a listen queue."""
+
+    requests: int
+    throughput: float | None
+    response_time: float | None
+    littles_law: float | None
+    observed: float | None
+    queue_wait: float | None
+
+
+class Threads(Struct, frozen=True, kw_only=True):
+    """configured: over all worker slots; available: of workers that are up and accepting; busy: serving a request at
+    the last reading; stuck: for longer than 30 s. Null with stats-no-cores."""
+
+    configured: int | None
+    available: int | None
+    busy: int | None
+    stuck: int | None
+
+
+class Occupancy(Struct, frozen=True, kw_only=True):
+    """How much of the time how many of the available threads were busy. shares[i]: the part of the samples at which
+    busy / available was above up_to[i - 1] and at most up_to[i]; the last but one to the last is "all of them". full:
+    the part of the time with every available thread busy."""
+
+    up_to: tuple[float, ...]
+    shares: tuple[float, ...]
+    full: float | None
+
+
+class Balance(Struct, frozen=True, kw_only=True):
+    """How evenly the active workers share the requests. active: how many there are; even_share: 1 / active; hot_ratio:
+    the largest share over the even one; noise_floor: what chance alone makes of it; fairness: Jain's, 1 is even;
+    cost: the part of the response time that evening out could remove; calm_response_time: of the half with the smaller
+    shares; hottest: the id of the worker with the largest share."""
+
+    active: int
+    even_share: float | None
+    hot_ratio: float | None
+    noise_floor: float | None
+    fairness: float | None
+    cost: float | None
+    calm_response_time: float | None
+    hottest: int | None
+
+
+class Socket(Struct, frozen=True, kw_only=True):
+    """A socket that requests are taken from. queue, limit: connections waiting at the last reading and how many fit;
+    measurable: whether they can be known, else reason says why not; mean_queue: over the window; queue_wait: mean wait
+    there, null where there are several sockets, for which request came through which is not known."""
+
+    name: str
+    queue: int | None
+    limit: int | None
+    measurable: bool
+    reason: str | None
+    mean_queue: float | None
+    queue_wait: float | None
+
+
+class Host(Struct, frozen=True, kw_only=True):
+    """What the kernel says. cpus: usable by the server, the least of affinity, quota (null: none) and the host's CPUs;
+    limited_by: which of them. sharing_one_cpu: workers pinned to a CPU another one is pinned to as well.
+    listen_overflows, listen_drops: of TCP listeners, in the whole network namespace, since it began."""
+
+    cpus: float | None
+    limited_by: Literal["affinity", "quota", "host"] | None
+    quota: float | None
+    host_cpus: int | None
+    sharing_one_cpu: int | None
+    listen_overflows: int | None
+    listen_drops: int | None
+
+
+class Sampling(Struct, frozen=True, kw_only=True):
+    """How it is watched. interval: mean seconds between samples; duty: part of the time that reading takes; samples,
+    observed_seconds, gap_seconds, reloads: since the exporter's start; history_seconds: how far back `history` goes;
+    read_seconds, document_bytes: of the last reading."""
+
+    interval: float
+    duty: float
+    samples: int
+    observed_seconds: float
+    gap_seconds: float
+    reloads: int
+    history_seconds: float
+    read_seconds: float | None
+    document_bytes: int | None
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """One thing worth knowing. code: a stable name; title: one sentence; evidence: the figures it rests on; meaning:
+    why it matters; change: what to do, empty where there is nothing; runbook: its path, null where there is none."""
+
+    code: str
+    severity: Severity
+    title: str
+    evidence: str
+    meaning: str
+    change: str
+    runbook: str | None
+
+
+class Server(Struct, frozen=True, kw_only=True):
+    """Everything there is to show of one server.
+
+    time: when the document was made; read_at, age: when the last successful reading was, and how old it is: figures are
+    as of then. error: why the last attempt failed. verdict: how it is, in a sentence. kind is null before the first
+    reading. window, flow, headroom, balance are null before there are figures (two readings, a second apart), and of
+    an emperor or a router, which has its own part. findings: the worst first. thunder_lock: whether it is on.
+    """
+
+    name: str
+    address: str
+    path: str
+    time: float
+    state: State
+    error: Error | None
+    read_at: float | None
+    age: float | None
+    kind: Kind | None
+    version: str | None
+    status: Status
+    verdict: str
+    window: Window | None
+    windows: tuple[Covered, ...]
+    headroom: Headroom | None
+    flow: Flow | None
+    threads: Threads | None
+    occupancy: Occupancy | None
+    balance: Balance | None
+    workers: tuple[Worker, ...]
+    sockets: tuple[Socket, ...]
+    host: Host | None
+    thunder_lock: bool | None
+    findings: tuple[Finding, ...]
+    unknown: tuple[Unknown, ...]
+    sampling: Sampling
+    emperor: Emperor | None
+    router: Router | None
+
+
+class Summary(Struct, frozen=True, kw_only=True):
+    """A server in the list of all. path: of its document. headroom: the factor; first: what gives out first."""
+
+    name: str
+    address: str
+    path: str
+    state: State
+    error: Error | None
+    age: float | None
+    kind: Kind | None
+    version: str | None
+    status: Status
+    verdict: str
+    headroom: float | None
+    first: Limit | None
+    throughput: float | None
+    response_time: float | None
+    observed: float | None
+    available: int | None
+
+
+class Servers(Struct, frozen=True, kw_only=True):
+    """Every server: those that cannot be read first, then by headroom, the least first. version: the exporter's."""
+
+    time: float
+    version: str
+    servers: tuple[Summary, ...]
+
+
+class Findings(Struct, frozen=True, kw_only=True):
+    """What is worth knowing of one server, the worst first."""
+
+    name: str
+    time: float
+    state: State
+    status: Status
+    verdict: str
+    findings: tuple[Finding, ...]
+
+
+class Problem(Struct, frozen=True, kw_only=True):
+    """Why a request was not answered: a sentence that says what would be right."""
+
+    error: str

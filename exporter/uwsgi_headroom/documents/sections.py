@@ -1,0 +1,116 @@
+"""The figures of a window, as parts of a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uwsgi_headroom.analysis import balance as evenness
+from uwsgi_headroom.analysis import capacity, littles_law
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.stuck import stuck
+from uwsgi_headroom.documents import schema
+from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
+from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.stats.server import Snapshot
+
+
+def window(of: Window) -> schema.Window:
+    """What the figures are over."""
+    return schema.Window(
+        asked=of.asked,
+        seconds=of.seconds,
+        observed_seconds=of.observed_seconds,
+        gap_seconds=of.gap_seconds,
+        reloads=of.reloads,
+        respawns=of.respawns,
+        exceptions=of.exceptions,
+        harakiris=of.harakiris,
+    )
+
+
+def headroom(of: capacity.Headroom) -> schema.Headroom:
+    """What gives out first, and by how much load can grow until then."""
+    factors = of.by_limit
+    return schema.Headroom(
+        factor=of.factor,
+        first=of.first,
+        ceiling=of.ceiling,
+        by_limit=schema.Limits(
+            hottest_interpreter=factors.get("hottest_interpreter"),
+            interpreters=factors.get("interpreters"),
+            threads=factors.get("threads"),
+            cpu=factors.get("cpu"),
+        ),
+    )
+
+
+def flow(of: littles_law.Flow) -> schema.Flow:
+    """Requests through the server."""
+    return schema.Flow(
+        requests=of.requests,
+        throughput=of.throughput,
+        response_time=of.response_time,
+        littles_law=of.littles_law,
+        observed=of.observed,
+        queue_wait=of.queue_wait,
+    )
+
+
+def balance(of: evenness.Balance) -> schema.Balance:
+    """How evenly the workers share them."""
+    active = sum(worker.active for worker in of.workers)
+    return schema.Balance(
+        active=active,
+        even_share=littles_law.ratio(1, active),
+        hot_ratio=of.hot_ratio,
+        noise_floor=of.noise_floor,
+        fairness=of.fairness,
+        cost=of.cost,
+        calm_response_time=of.calm_response_time,
+        hottest=of.hottest.worker_id if of.hottest else None,
+    )
+
+
+def threads(reading: Reading) -> schema.Threads:
+    """Capacity, and what is in use of it now."""
+    assert isinstance(reading.snapshot, Snapshot)
+    workers = reading.snapshot.workers
+    configured = littles_law.total([worker.threads for worker in workers])
+    return schema.Threads(
+        configured=configured,
+        available=littles_law.total([worker.available_threads for worker in workers]),
+        busy=littles_law.total([reading.busy_threads(worker) for worker in workers]),
+        stuck=None if configured is None else len(stuck(reading)),
+    )
+
+
+def occupancy(of: Window) -> schema.Occupancy | None:
+    """How much of the time how many threads were busy; None where no sample says so."""
+    samples = sum(of.occupancy)
+    if not samples:
+        return None
+    return schema.Occupancy(
+        up_to=OCCUPANCY_BOUNDS,
+        # No ratio is above 1, the last bound.
+        shares=tuple(count / samples for count in of.occupancy[: len(OCCUPANCY_BOUNDS)]),
+        full=littles_law.ratio(of.full_seconds, of.observed_seconds),
+    )
+
+
+def sockets(reading: Reading, figures: Figures | None) -> Iterator[schema.Socket]:
+    """Every socket's queue, now and over the window."""
+    queues = reading.listen_queues()
+    for name, backlog in queues.items():
+        area = figures.window.queue_seconds.get(name) if figures else None
+        yield schema.Socket(
+            name=name,
+            queue=backlog.queue,
+            limit=backlog.limit,
+            measurable=backlog.queue is not None,
+            reason=backlog.reason if backlog.queue is None else None,
+            mean_queue=littles_law.ratio(area, figures.window.observed_seconds)
+            if figures and area is not None
+            else None,
+            queue_wait=figures.flow.queue_wait if figures and area is not None and len(queues) == 1 else None,
+        )

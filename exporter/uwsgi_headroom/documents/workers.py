@@ -1,0 +1,133 @@
+"""One worker: what uWSGI and the kernel say of it now, and what it did in the window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from uwsgi_headroom.analysis import stuck
+from uwsgi_headroom.analysis.balance import WorkerFigures
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.littles_law import ratio
+from uwsgi_headroom.history.totals import Totals
+from uwsgi_headroom.history.window import WorkerWindow
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.stats.server import Snapshot, State
+from uwsgi_headroom.stats.server import Worker as Stats
+
+
+class Worker(Struct, frozen=True, kw_only=True):
+    """A worker slot.
+
+    worker_id: its place in uWSGI's list, from 1. pid: in the master's PID namespace. accepting: takes requests now.
+    Over the window: active (accepted requests for 90 % of it, so that it can be compared), window_requests, throughput
+    (requests a second), share of the requests, response_time, interpreter_load (CPU seconds a second of the one CPU
+    that one interpreter can use), concurrency (mean busy threads), resident_growth.
+    Since uWSGI's last full reload: requests, lifetime_share, running_time, exceptions, harakiris, respawns, signals,
+    transmitted_bytes.
+    age: since last_spawn. oldest_request_age, request_ages: of requests in service, the oldest first, to about a
+    second. thread_requests: of each thread, since the last full reload; serving: the threads in service and the age of
+    the request, null where uWSGI does not say; both null with stats-no-cores. Threads are numbered from 0, as in
+    uWSGI's log ("core 3").
+    affinity: the CPUs its mask allows. last_cpu: where its main thread ran last. residency: CPU seconds by CPU since
+    the exporter's start; null unless it is turned on.
+    """
+
+    worker_id: int
+    pid: int | None
+    state: State
+    accepting: bool
+    active: bool | None
+    threads: int | None
+    busy_threads: int | None
+    window_requests: int | None
+    throughput: float | None
+    share: float | None
+    response_time: float | None
+    interpreter_load: float | None
+    concurrency: float | None
+    requests: int | None
+    lifetime_share: float | None
+    running_time: float | None
+    exceptions: int | None
+    harakiris: int | None
+    respawns: int | None
+    signals: int | None
+    transmitted_bytes: int | None
+    resident_bytes: int | None
+    resident_growth: int | None
+    last_spawn: int | None
+    age: float | None
+    oldest_request_age: float | None
+    request_ages: tuple[float, ...]
+    thread_requests: tuple[int, ...] | None
+    serving: dict[int, float | None] | None
+    affinity: tuple[int, ...] | None
+    last_cpu: int | None
+    residency: dict[int, float] | None
+
+
+def workers(reading: Reading, figures: Figures | None, totals: Totals) -> Iterator[Worker]:
+    """Every worker of a server, in uWSGI's order."""
+    snapshot = reading.snapshot
+    assert isinstance(snapshot, Snapshot)
+    served = sum(worker.requests or 0 for worker in snapshot.workers)
+    for index, worker in enumerate(snapshot.workers):
+        known = figures if figures and index < len(figures.balance.workers) else None
+        yield _worker(
+            reading,
+            worker,
+            served,
+            known.balance.workers[index] if known else None,
+            known.window.workers[index] if known else None,
+            known.window.seconds if known else 0.0,
+            totals.workers[index].residency if index < len(totals.workers) else {},
+        )
+
+
+def _worker(
+    reading: Reading,
+    worker: Stats,
+    served: int,
+    figures: WorkerFigures | None,
+    window: WorkerWindow | None,
+    seconds: float,
+    residency: dict[int, float],
+) -> Worker:
+    process = reading.host.processes.get(worker.pid or 0)
+    ages = stuck.ages(reading, worker)
+    return Worker(
+        worker_id=worker.worker_id,
+        pid=worker.pid,
+        state=worker.state,
+        accepting=worker.accepting,
+        active=figures.active if figures else None,
+        threads=worker.threads,
+        busy_threads=reading.busy_threads(worker),
+        window_requests=figures.requests if figures else None,
+        throughput=ratio(figures.requests, seconds) if figures else None,
+        share=figures.share if figures else None,
+        response_time=figures.response_time if figures else None,
+        interpreter_load=figures.interpreter_load if figures else None,
+        concurrency=figures.concurrency if figures else None,
+        requests=worker.requests,
+        lifetime_share=None if worker.requests is None else ratio(worker.requests, served),
+        running_time=worker.running_time,
+        exceptions=worker.exceptions,
+        harakiris=worker.harakiris,
+        respawns=worker.respawns,
+        signals=worker.signals,
+        transmitted_bytes=worker.transmitted_bytes,
+        resident_bytes=process.resident_bytes if process else worker.resident_bytes,
+        resident_growth=window.resident_growth if window else None,
+        last_spawn=worker.last_spawn,
+        age=max(0.0, reading.time - worker.last_spawn) if worker.last_spawn and worker.pid else None,
+        oldest_request_age=ages[0] if ages else None,
+        request_ages=tuple(ages),
+        thread_requests=worker.thread_requests or None,
+        serving=stuck.by_thread(reading, worker) if worker.thread_requests else None,
+        affinity=process.affinity if process else None,
+        last_cpu=process.last_cpu if process else None,
+        residency=dict(residency) if reading.host.threads else None,
+    )

@@ -1,0 +1,230 @@
+"""Readings to totals that only grow: what Prometheus calls counters, made from samples.
+
+What happens between two scrapes cannot be had otherwise. Totals still aggregate: any number of Prometheus servers, at
+any interval, take rates of them. Rules that live here:
+
+* Between two samples a level (busy threads, queue length) is taken to have moved in a straight line; over jittered
+  samples the error is random and averages out, at sqrt(L/n)/L for n samples of a mean level L.
+* A stretch without samples (a failed read, a pause longer than `longest_step`, a full reload) is a gap: it is counted
+  as one and adds to no level's integral. uWSGI's own counters survive a gap; a level does not.
+* uWSGI's counters go back to zero in a full reload only, and that shows: a worker was spawned and its count of spawns
+  did not grow, or there are more or fewer slots, whose number a master never changes. Any other fall is one of its
+  races (two threads, one unlocked ++) and adds nothing, unless it is larger than those can be.
+* CPU time is a process's own: it begins again with each new process.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, Totals, WorkerTotals
+from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.stats.server import Snapshot, Worker
+
+LARGEST_RACE = 16
+"""Requests by which a worker's own count may fall for want of a lock; one or two are what has been thought possible."""
+
+
+class Integrals:
+    """The totals of one server, and the last sample, which the next one is joined to. Time is monotonic seconds."""
+
+    def __init__(self) -> None:
+        self.totals = Totals()
+        self._before: Reading | None = None
+        self._until: float | None = None  # how far the time is accounted for
+        self._broken = False
+
+    def miss(self, at: float) -> None:
+        """A read failed at this instant: the time since the last word is a gap, and so will be what follows it."""
+        self._gap_to(at)
+        self._broken = True
+
+    def add(self, reading: Reading, longest_step: float) -> None:
+        """Add a sample. A reading that is no server's, or not newer than the last word, adds nothing."""
+        snapshot = reading.snapshot
+        before = self._before
+        if not isinstance(snapshot, Snapshot) or (self._until is not None and reading.at <= self._until):
+            return
+        totals = self.totals
+        earlier: tuple[Worker, ...] = (
+            before.snapshot.workers if before and isinstance(before.snapshot, Snapshot) else ()
+        )
+        totals.workers += [WorkerTotals() for _ in range(len(snapshot.workers) - len(totals.workers))]
+        del totals.workers[len(snapshot.workers) :]
+        reloaded = is_reload(earlier, snapshot.workers)
+        totals.reloads += reloaded
+        bridged = before is not None and not self._broken and not reloaded and reading.at - before.at <= longest_step
+        step = reading.at - before.at if before and bridged else 0.0
+        for index, (total, now) in enumerate(zip(totals.workers, snapshot.workers, strict=True)):
+            then = earlier[index] if index < len(earlier) else None
+            _count(total, then, now, reloaded)
+            _add_process(total, before, then, reading, now)
+            _add_residency(total, before, reading, now)
+            _know(total, reading, now)
+            _add_levels(total, _levels(before, then), _levels(reading, now), step)
+        if before and bridged:
+            totals.observed_seconds += step
+            totals.full_seconds += step * (_is_full(before) + _is_full(reading)) / 2
+            self._until = reading.at
+        else:
+            self._gap_to(reading.at)
+        self._add_queues(before, reading, step)
+        self._add_occupancy(reading)
+        totals.configured = _all([worker.threads for worker in snapshot.workers])
+        totals.available = _all([worker.available_threads for worker in snapshot.workers])
+        totals.samples += 1
+        self._before, self._broken = reading, False
+
+    def _gap_to(self, at: float) -> None:
+        if self._until is None:
+            self._until = at
+        self.totals.gap_seconds += max(0.0, at - self._until)
+        self._until = max(at, self._until)
+
+    def _add_queues(self, before: Reading | None, reading: Reading, step: float) -> None:
+        earlier = before.listen_queues() if before else {}
+        queues = reading.listen_queues()
+        for gone in self.totals.queue_seconds.keys() - queues.keys():
+            del self.totals.queue_seconds[gone]
+            self.totals.queue_since.pop(gone, None)
+        for name, backlog in queues.items():
+            if backlog.queue is None:
+                self.totals.queue_since.pop(name, None)
+                continue
+            self.totals.queue_since.setdefault(name, reading.at)
+            then = earlier.get(name)
+            area = step * (then.queue + backlog.queue) / 2 if then and then.queue is not None else 0.0
+            self.totals.queue_seconds[name] = self.totals.queue_seconds.get(name, 0.0) + area
+
+    def _add_occupancy(self, reading: Reading) -> None:
+        busy, available = _occupied(reading)
+        if not available:
+            return
+        ratio = min(1.0, busy / available)
+        self.totals.occupancy[bisect_left(OCCUPANCY_BOUNDS, ratio)] += 1
+        self.totals.occupancy_sum += ratio
+
+
+def is_reload(before: tuple[Worker, ...], now: tuple[Worker, ...]) -> bool:
+    """Whether uWSGI's master began anew in between: every spawn adds to a worker's respawns, unless that began anew."""
+    if not before:
+        return False
+    return len(before) != len(now) or any(_began_anew(then, later) for then, later in zip(before, now, strict=True))
+
+
+def _began_anew(then: Worker, now: Worker) -> bool:
+    if then.requests is not None and now.requests is not None and now.requests < then.requests - LARGEST_RACE:
+        return True
+    if then.respawns is None or now.respawns is None:
+        return False
+    # Dates are whole seconds, so a second spawn in the same one shows in the pid alone.
+    spawned = now.last_spawn != then.last_spawn or (then.pid and now.pid and now.pid != then.pid)
+    return now.respawns < then.respawns or (now.respawns == then.respawns and bool(spawned))
+
+
+def _count(total: WorkerTotals, then: Worker | None, now: Worker, reloaded: bool) -> None:
+    """uWSGI's own counters. After a reload what they hold is what came since, in slots that it added as well."""
+    if now.running_time is not None:
+        total.running_time = total.running_time or 0.0
+    if then is None:
+        if not reloaded:
+            return
+        then = now
+    total.requests += int(_grown(then.requests, now.requests, reloaded))
+    total.static_requests += int(_grown(then.static_requests, now.static_requests, reloaded))
+    total.exceptions += int(_grown(then.exceptions, now.exceptions, reloaded))
+    total.harakiris += int(_grown(then.harakiris, now.harakiris, reloaded))
+    total.respawns += int(_grown(then.respawns, now.respawns, reloaded))
+    if total.running_time is not None:
+        total.running_time += _grown(then.running_time, now.running_time, reloaded)
+
+
+def _grown(then: float | None, now: float | None, reloaded: bool) -> float:
+    if now is None:
+        return 0
+    if reloaded:
+        return now
+    return 0 if then is None else max(0, now - then)
+
+
+def _add_process(
+    total: WorkerTotals, before: Reading | None, then: Worker | None, reading: Reading, now: Worker
+) -> None:
+    process = reading.host.processes.get(now.pid or 0)
+    if process is None:
+        return
+    total.resident_bytes = process.resident_bytes
+    seconds = _cpu_seconds(process)
+    if seconds is None:
+        return
+    if before is None:
+        used = 0.0
+    elif then is None or now.pid != then.pid or now.last_spawn != then.last_spawn:
+        used = seconds  # a new process
+    else:
+        earlier = before.host.processes.get(process.pid)
+        known = None if earlier is None else _cpu_seconds(earlier)
+        used = 0.0 if known is None else max(0.0, seconds - known)
+    total.cpu_seconds = (total.cpu_seconds or 0.0) + used
+
+
+def _add_residency(total: WorkerTotals, before: Reading | None, reading: Reading, now: Worker) -> None:
+    """Put what each thread used since it was last looked at down to the CPU it is on."""
+    earlier = before.host.threads.get(now.pid or 0, {}) if before else {}
+    for thread, (cpu, seconds) in reading.host.threads.get(now.pid or 0, {}).items():
+        if thread in earlier:
+            used = max(0.0, seconds - earlier[thread][1])
+            total.residency[cpu] = total.residency.get(cpu, 0.0) + used
+
+
+def _know(total: WorkerTotals, reading: Reading, now: Worker) -> None:
+    """Note since when times are known. A slot without a process, or with a dead one, is known to use nothing."""
+    process = reading.host.processes.get(now.pid or 0)
+    cpu = reading.host.off is None and (process is None or _cpu_seconds(process) is not None)
+    total.cpu_since = _since(total.cpu_since, cpu, reading.at)
+    total.running_time_since = _since(total.running_time_since, now.running_time is not None, reading.at)
+
+
+def _since(since: float | None, known: bool, at: float) -> float | None:
+    if not known:
+        return None
+    return at if since is None else since
+
+
+def _cpu_seconds(process: WorkerProcess) -> float | None:
+    user, system = process.cpu_user_seconds, process.cpu_system_seconds
+    return None if user is None or system is None else user + system
+
+
+def _add_levels(total: WorkerTotals, then: tuple[int | None, bool], now: tuple[int | None, bool], step: float) -> None:
+    """Join two samples of (busy threads, accepting) that are `step` seconds apart."""
+    (busy_then, up_then), (busy, up) = then, now
+    if busy is not None:
+        area = step * (busy_then + busy) / 2 if busy_then is not None else 0.0
+        total.busy_seconds = (total.busy_seconds or 0.0) + area
+    total.up_seconds += step * (up_then + up) / 2
+
+
+def _levels(reading: Reading | None, worker: Worker | None) -> tuple[int | None, bool]:
+    if reading is None or worker is None:
+        return None, False
+    return reading.busy_threads(worker), worker.accepting
+
+
+def _occupied(reading: Reading) -> tuple[int, int]:
+    """Busy and available threads; 0 of 0 where uWSGI names no threads."""
+    assert isinstance(reading.snapshot, Snapshot)
+    workers = reading.snapshot.workers
+    return sum(reading.busy_threads(it) or 0 for it in workers), sum(it.available_threads or 0 for it in workers)
+
+
+def _all(threads: list[int | None]) -> int | None:
+    """Their sum; None where uWSGI does not name the threads of every worker."""
+    known = [it for it in threads if it is not None]
+    return sum(known) if known and len(known) == len(threads) else None
+
+
+def _is_full(reading: Reading) -> bool:
+    busy, available = _occupied(reading)
+    return busy >= available > 0

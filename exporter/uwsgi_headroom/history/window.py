@@ -1,0 +1,258 @@
+"""Totals to windows: what happened in the last N seconds, whoever asks and whenever.
+
+A history keeps one row a second for an hour, so a window costs two rows however long it is. What can grow without
+bound within an hour (thread time, queue time) is kept as doubles; counts, and times that one process cannot outrun, as
+numbers modulo 2**32 (of 0.1 ms), whose differences are exact. A row takes 40 bytes a worker: 144 kB a worker for the
+hour, and some 300 kB a server.
+
+A window ends with the latest sample, not with the latest row: it is then over the same data as the totals that are
+exported beside it, and the two agree.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, Totals, WorkerTotals
+
+HISTORY_SECONDS = 3600
+ROW_SECONDS = 1.0
+
+_TICKS = 10_000  # a second: a process may so use 119 CPUs for an hour
+_MODULO = 2**32
+_PAGE = 1024  # bytes: resident memory up to 4 TiB
+_LEVELS = len(OCCUPANCY_BOUNDS) + 1
+_SERVER_COUNTS, _WORKER_COUNTS = 4 + _LEVELS + 2, 6
+_SERVER_TIMES, _WORKER_TIMES = 3, 2  # and one a socket, between the server's and the workers'
+
+_Row = tuple["array[int]", "array[float]"]
+"""Counts and times: first the server's, then each worker's."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerWindow:
+    """What one worker did in a window: counts, and times in seconds; None where it is not known for all of the window.
+
+    resident_bytes at the window's end, and by how much they grew (negative: shrank) since its start.
+    """
+
+    worker_id: int
+    requests: int
+    static_requests: int
+    running_time: float | None
+    busy_seconds: float | None
+    up_seconds: float
+    cpu_seconds: float | None
+    respawns: int
+    resident_bytes: int | None
+    resident_growth: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What a server did between two rows of its history.
+
+    asked: the length that was wanted, in seconds; seconds: the length it has, less while the history is younger or
+    where an outage is at its start; until: the monotonic instant of its end.
+    observed_seconds of it are covered by samples, full_seconds of them with every available thread busy.
+    queue_seconds: by socket, the integral of the listen queue's length; only sockets measured for all of the window.
+    occupancy: samples by `OCCUPANCY_BOUNDS`. configured and available: threads at its end, None where not known.
+    """
+
+    asked: float
+    seconds: float
+    until: float
+    observed_seconds: float
+    full_seconds: float
+    gap_seconds: float
+    reloads: int
+    exceptions: int
+    harakiris: int
+    respawns: int
+    workers: tuple[WorkerWindow, ...]
+    queue_seconds: dict[str, float]
+    occupancy: tuple[int, ...]
+    configured: int | None
+    available: int | None
+
+
+class History:
+    """An hour of totals, a row a second. It begins anew when the number of workers or their sockets change."""
+
+    def __init__(self) -> None:
+        self._times: deque[float] = deque(maxlen=HISTORY_SECONDS)
+        self._rows: deque[_Row] = deque(maxlen=HISTORY_SECONDS)
+        self._shape: tuple[object, ...] = ()
+        self._began = 0.0
+        self._latest_at = 0.0
+        self._latest = Totals()
+
+    def add(self, at: float, totals: Totals) -> None:
+        """Take note of the totals of this monotonic instant; they are kept unless the last row is younger than a
+        second. `totals` may go on growing, if the next ones are added as soon as they have."""
+        self._latest_at, self._latest = at, totals
+        shape = (len(totals.workers), *totals.queue_seconds)
+        if shape != self._shape:
+            self._times.clear()
+            self._rows.clear()
+            self._shape = shape
+            self._began = at
+        if not self._times or at - self._times[-1] >= ROW_SECONDS:
+            self._times.append(at)
+            self._rows.append(_row(totals))
+
+    def window(self, seconds: float, until: float | None = None) -> Window | None:
+        """The last `seconds` before the latest totals, or before the row at `until`. It begins with the row nearest to
+        so long ago; None where that leaves less than a second."""
+        rows = len(self._times) if until is None else bisect_right(self._times, until)
+        if rows < 2:
+            return None
+        end = self._latest_at if until is None else self._times[rows - 1]
+        start = end - seconds
+        after = bisect_left(self._times, start, 0, rows - 1)
+        # Rows are a second apart and a little, or far apart around an outage, which no short window may span.
+        first = after if after == 0 or self._times[after] - start < start - self._times[after - 1] else after - 1
+        if end - self._times[first] < ROW_SECONDS:
+            return None
+        last = _row(self._latest) if until is None else self._rows[rows - 1]
+        return _between(self._latest, (self._times[first], self._rows[first]), (end, last), seconds)
+
+    def slices(self, step: float, start: float, until: float) -> Iterator[Window]:
+        """One window after the other over what is there between two monotonic instants, each about `step` seconds long
+        and a second at least; an outage is part of one.
+
+        They end with the last row of each whole multiple of `step`, so that asked again they are the same and only
+        new ones are added. The history may go on while they are taken.
+        """
+        marks: list[tuple[float, _Row]] = []
+        for index in range(bisect_left(self._times, start), bisect_right(self._times, until)):
+            at = self._times[index]
+            if at // step >= self._latest_at // step:
+                break  # this multiple is not over yet
+            if marks and marks[-1][0] // step == at // step:
+                marks.pop()
+            marks.append((at, self._rows[index]))
+        totals = _copy(self._latest)
+        return (_between(totals, first, last, step) for first, last in pairwise(marks))
+
+    @property
+    def seconds(self) -> float:
+        """How far back it goes from the latest totals."""
+        return self._latest_at - self._times[0] if self._times else 0.0
+
+    def newest_slice(self, step: float) -> object:
+        """Something that changes whenever there is one more of these, or the history has begun anew."""
+        return self._began, self._latest_at // step
+
+    def covered(self, seconds: float) -> float:
+        """How much there has been of the last `seconds` before the latest totals."""
+        return min(seconds, self.seconds)
+
+
+def _copy(totals: Totals) -> Totals:
+    """What `_between` needs of totals that go on growing."""
+    return replace(
+        totals,
+        workers=[replace(worker) for worker in totals.workers],
+        queue_seconds=dict(totals.queue_seconds),
+        queue_since=dict(totals.queue_since),
+    )
+
+
+def _between(latest: Totals, first: tuple[float, _Row], last: tuple[float, _Row], asked: float) -> Window:
+    """`latest` tells of the same workers and sockets, and since when their times are known."""
+    (at, start), (until, end) = first, last
+    counts = [(late - early) % _MODULO for early, late in zip(start[0], end[0], strict=True)]
+    times = [late - early for early, late in zip(start[1], end[1], strict=True)]
+    reloads, exceptions, harakiris, respawns, *occupancy = counts[: _SERVER_COUNTS - 2]
+    configured, available = end[0][_SERVER_COUNTS - 2 : _SERVER_COUNTS]
+    observed, full, gap = times[:_SERVER_TIMES]
+    sockets = latest.queue_seconds
+    workers = []
+    for index, totals in enumerate(latest.workers):
+        count = _SERVER_COUNTS + index * _WORKER_COUNTS
+        time = _SERVER_TIMES + len(sockets) + index * _WORKER_TIMES
+        grown = counts[count : count + _WORKER_COUNTS]
+        memory = start[0][count + _WORKER_COUNTS - 1], end[0][count + _WORKER_COUNTS - 1]
+        workers.append(_worker(index + 1, at, totals, grown, times[time : time + _WORKER_TIMES], memory))
+    return Window(
+        asked=asked,
+        seconds=until - at,
+        until=until,
+        observed_seconds=observed,
+        full_seconds=full,
+        gap_seconds=gap,
+        reloads=reloads,
+        exceptions=exceptions,
+        harakiris=harakiris,
+        respawns=respawns,
+        workers=tuple(workers),
+        queue_seconds={
+            name: area
+            for name, area in zip(sockets, times[_SERVER_TIMES:], strict=False)
+            if _covers(latest.queue_since.get(name), at)
+        },
+        occupancy=tuple(occupancy),
+        configured=configured or None,
+        available=available if configured else None,
+    )
+
+
+def _row(totals: Totals) -> _Row:
+    workers = totals.workers
+    counts = [
+        totals.reloads,
+        sum(worker.exceptions for worker in workers),
+        sum(worker.harakiris for worker in workers),
+        sum(worker.respawns for worker in workers),
+        *totals.occupancy,
+        totals.configured or 0,  # 0 for not known: no server is without threads
+        totals.available or 0,
+    ]
+    times = [totals.observed_seconds, totals.full_seconds, totals.gap_seconds, *totals.queue_seconds.values()]
+    for worker in workers:
+        counts += (
+            worker.requests,
+            worker.static_requests,
+            worker.respawns,
+            round(worker.up_seconds * _TICKS),
+            round((worker.cpu_seconds or 0.0) * _TICKS),
+            (worker.resident_bytes or 0) // _PAGE,
+        )
+        times += (worker.running_time or 0.0, worker.busy_seconds or 0.0)
+    return array("I", (count % _MODULO for count in counts)), array("d", times)
+
+
+def _covers(since: float | None, start: float) -> bool:
+    """Whether what is known since then is known since the start of a window."""
+    return since is not None and since <= start
+
+
+def _worker(
+    worker_id: int,
+    start: float,
+    totals: WorkerTotals,
+    counts: list[int],
+    times: list[float],
+    memory: tuple[int, int],
+) -> WorkerWindow:
+    requests, static_requests, respawns, up, cpu, _ = counts
+    running, busy = times
+    early, late = memory
+    return WorkerWindow(
+        worker_id=worker_id,
+        requests=requests,
+        static_requests=static_requests,
+        running_time=running if _covers(totals.running_time_since, start) else None,
+        busy_seconds=None if totals.busy_seconds is None else busy,
+        up_seconds=up / _TICKS,
+        cpu_seconds=None if totals.cpu_seconds is None or not _covers(totals.cpu_since, start) else cpu / _TICKS,
+        respawns=respawns,
+        resident_bytes=late * _PAGE or None,
+        resident_growth=(late - early) * _PAGE if early and late else None,
+    )

@@ -1,0 +1,44 @@
+"""Applications inside the workers. With one application its requests are its worker's; they appear from two on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.metrics_core import Metric
+
+from uwsgi_headroom.metrics.family import LabelSet, counter, gauge, label_set
+from uwsgi_headroom.metrics.scrape import Scrape
+
+
+def families(scrape: Scrape) -> Iterator[Metric]:
+    """Families of this module, for every application of the scrape."""
+    slowest: dict[str, tuple[LabelSet, int]] = {}
+    for server in scrape.servers:
+        for worker in server.snapshot.workers:
+            for app in worker.apps:
+                labels = server.subject.labels(app_id=str(app.app_id), mountpoint=app.mountpoint)
+                seconds = app.startup_seconds
+                if seconds is not None and seconds >= slowest.get(labels.text, (labels, 0))[1]:
+                    slowest[labels.text] = (labels, seconds)
+    yield gauge(
+        "uwsgi_app_startup_time_seconds",
+        "Whole seconds the application took to load, in the slowest worker. A reload keeps nobody waiting for less.",
+        slowest.values(),
+    )
+    several = [
+        (label_set(**labels, app_id=str(app.app_id), mountpoint=app.mountpoint), app)
+        for server in scrape.servers
+        for labels, worker in server.workers
+        if len(worker.apps) > 1
+        for app in worker.apps
+    ]
+    yield counter(
+        "uwsgi_worker_app_requests_total",
+        "Requests given to the application, counted when they start.",
+        [(labels, app.requests) for labels, app in several],
+    )
+    yield counter(
+        "uwsgi_worker_app_exceptions_total",
+        "Exceptions that escaped the application.",
+        [(labels, app.exceptions) for labels, app in several],
+    )

@@ -1,0 +1,94 @@
+"""Counters made from samples: what no reading alone can say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+
+from prometheus_client.metrics_core import Metric
+from prometheus_client.samples import Sample
+
+from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
+from uwsgi_headroom.metrics.family import counter, label_set
+from uwsgi_headroom.metrics.scrape import Scrape
+
+
+def families(scrape: Scrape) -> Iterator[Metric]:
+    """Families of this module, for every server of the scrape."""
+    totals = [(server, server.subject.totals) for server in scrape.servers]
+    yield counter(
+        "uwsgi_worker_busy_thread_seconds_total",
+        "Integral of the worker's busy threads over time, from samples. Its rate is observed concurrency.",
+        [
+            (labels, total.busy_seconds)
+            for server, its in totals
+            for (labels, _), total in zip(server.workers, its.workers, strict=False)
+        ],
+    )
+    yield counter(
+        "uwsgi_worker_cpu_residency_seconds_total",
+        "CPU time of the worker's threads by the CPU they ran on. Opt-in (cpu-residency): workers x CPUs series.",
+        [
+            (label_set(**labels, cpu=str(cpu)), seconds)
+            for server, its in totals
+            for (labels, _), total in zip(server.workers, its.workers, strict=False)
+            for cpu, seconds in sorted(total.residency.items())
+        ],
+    )
+    yield counter(
+        "uwsgi_socket_queue_seconds_total",
+        "Integral of the listen queue's length over time, from samples. Over requests, it is the mean wait of one.",
+        [
+            (server.subject.labels(socket=name), area)
+            for server, its in totals
+            for name, area in its.queue_seconds.items()
+        ],
+    )
+    yield counter(
+        "uwsgi_full_occupancy_seconds_total",
+        "Time in which every available thread was busy. Absent with stats-no-cores, which hides the threads.",
+        [(server.labels, its.full_seconds) for server, its in totals if any(its.occupancy)],
+    )
+    yield _occupancy(scrape)
+    yield counter(
+        "uwsgi_server_reloads_total",
+        "Full reloads seen, each of which put uWSGI's own counters back to zero.",
+        [(server.labels, its.reloads) for server, its in totals],
+    )
+    every = scrape.subjects
+    yield counter(
+        "uwsgi_exporter_samples_total",
+        "Readings that went into the integrals.",
+        [(subject.labels(), subject.totals.samples) for subject in every],
+    )
+    yield counter(
+        "uwsgi_exporter_observed_seconds_total",
+        "Time covered by samples. Divide an integral by this, not by the clock, where there were gaps.",
+        [(subject.labels(), subject.totals.observed_seconds) for subject in every],
+    )
+    yield counter(
+        "uwsgi_exporter_sample_gap_seconds_total",
+        "Time not covered by samples: failed reads, pauses, reloads. No integral bridges it.",
+        [(subject.labels(), subject.totals.gap_seconds) for subject in every],
+    )
+
+
+def _occupancy(scrape: Scrape) -> Metric:
+    metric = Metric(
+        "uwsgi_threads_busy_ratio",
+        "Samples by busy over available threads. Above 0.99: every thread busy, or all but one in a hundred.",
+        "histogram",
+    )
+    for server in scrape.servers:
+        totals = server.subject.totals
+        if not any(totals.occupancy):  # uWSGI names no threads
+            continue
+        bounds = [str(bound) for bound in OCCUPANCY_BOUNDS] + ["+Inf"]
+        counts = list(accumulate(totals.occupancy))
+        metric.samples += [
+            Sample("uwsgi_threads_busy_ratio_bucket", label_set(server=server.subject.name, le=bound), count)
+            for bound, count in zip(bounds, counts, strict=True)
+        ]
+        metric.samples.append(Sample("uwsgi_threads_busy_ratio_count", server.labels, counts[-1]))
+        metric.samples.append(Sample("uwsgi_threads_busy_ratio_sum", server.labels, totals.occupancy_sum))
+    return metric

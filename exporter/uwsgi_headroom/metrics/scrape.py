@@ -1,0 +1,89 @@
+"""One server as the metric modules see it: its latest reading, with the labels of its parts made once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.errors import ReadError, Reason
+from uwsgi_headroom.history.totals import Totals
+from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.metrics.family import LabelSet, label_set
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.stats import AnySnapshot
+from uwsgi_headroom.stats.emperor_router import EmperorSnapshot, RouterSnapshot
+from uwsgi_headroom.stats.server import Snapshot, Worker
+from uwsgi_headroom.watch.pace import Pace
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What came of reading one server: `outcome` is a reading or the reason why there is none, `figures` those of each
+    window that the history reaches into, the longest last."""
+
+    name: str
+    address: str
+    outcome: Reading | ReadError
+    read_errors: Mapping[Reason, int]
+    totals: Totals
+    pace: Pace
+    figures: Sequence[Figures]
+
+    @property
+    def reading(self) -> Reading | None:
+        return self.outcome if isinstance(self.outcome, Reading) else None
+
+    def labels(self, **more: str) -> LabelSet:
+        """The labels of one of its samples."""
+        return label_set(server=self.name, **more)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A subject whose document is a uWSGI server's."""
+
+    subject: Subject
+    reading: Reading
+    snapshot: Snapshot
+    labels: LabelSet
+    workers: list[tuple[LabelSet, Worker]]
+    processes: list[tuple[LabelSet, WorkerProcess]]
+
+
+@dataclass(frozen=True)
+class Scrape:
+    """All subjects of one scrape, sorted by the kind of document they gave."""
+
+    subjects: list[Subject]
+    servers: list[Server]
+    emperors: list[tuple[Subject, EmperorSnapshot]]
+    routers: list[tuple[Subject, RouterSnapshot]]
+
+
+def scrape(subjects: list[Subject]) -> Scrape:
+    """Sort subjects by what they turned out to be."""
+    read: list[tuple[Subject, Reading, AnySnapshot]] = [
+        (subject, subject.reading, subject.reading.snapshot) for subject in subjects if subject.reading
+    ]
+    return Scrape(
+        subjects=subjects,
+        servers=[_server(subject, reading, it) for subject, reading, it in read if isinstance(it, Snapshot)],
+        emperors=[(subject, it) for subject, _, it in read if isinstance(it, EmperorSnapshot)],
+        routers=[(subject, it) for subject, _, it in read if isinstance(it, RouterSnapshot)],
+    )
+
+
+def _server(subject: Subject, reading: Reading, snapshot: Snapshot) -> Server:
+    workers = [(subject.labels(worker_id=str(worker.worker_id)), worker) for worker in snapshot.workers]
+    processes = reading.host.processes
+    return Server(
+        subject=subject,
+        reading=reading,
+        snapshot=snapshot,
+        labels=subject.labels(),
+        workers=workers,
+        processes=[
+            (labels, processes[worker.pid]) for labels, worker in workers if worker.pid and worker.pid in processes
+        ],
+    )

@@ -1,0 +1,47 @@
+"""Capacity: how many requests a server can hold at once, and how many it holds now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.metrics_core import Metric
+
+from uwsgi_headroom.analysis.littles_law import total
+from uwsgi_headroom.analysis.stuck import STUCK_SECONDS, stuck
+from uwsgi_headroom.metrics.family import gauge
+from uwsgi_headroom.metrics.scrape import Scrape
+
+
+def families(scrape: Scrape) -> Iterator[Metric]:
+    """Families of this module, for every server of the scrape; absent with stats-no-cores, which hides the threads."""
+    servers = scrape.servers
+    yield gauge(
+        "uwsgi_threads_configured",
+        "Configured capacity: threads over all worker slots, never spawned ones of cheaper mode included.",
+        [(server.labels, total([worker.threads for worker in server.snapshot.workers])) for server in servers],
+    )
+    yield gauge(
+        "uwsgi_threads_available",
+        "Available capacity: threads of workers that are up and accepting.",
+        [
+            (server.labels, total([worker.available_threads for worker in server.snapshot.workers]))
+            for server in servers
+        ],
+    )
+    yield gauge(
+        "uwsgi_threads_busy",
+        "Threads serving a request at the moment of the read.",
+        [
+            (server.labels, total([server.reading.busy_threads(worker) for worker in server.snapshot.workers]))
+            for server in servers
+        ],
+    )
+    yield gauge(
+        "uwsgi_threads_stuck",
+        f"Threads whose request has been in service for longer than {STUCK_SECONDS:.0f} s.",
+        [
+            (server.labels, len(stuck(server.reading)))
+            for server in servers
+            if total([worker.threads for worker in server.snapshot.workers]) is not None
+        ],
+    )

@@ -1,0 +1,120 @@
+"""Windowed figures, for readers without PromQL. Each says its window, and how much of it there has been so far.
+
+Whoever has Prometheus can have the same from the counters, for any window; the recording rules do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.metrics_core import Metric
+
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.metrics.family import LabelSet, gauge
+from uwsgi_headroom.metrics.scrape import Scrape, Server
+
+
+def families(scrape: Scrape) -> Iterator[Metric]:
+    """Families of this module, for every server of the scrape whose history has begun."""
+    windows = [(_labels(server, it), it) for server in scrape.servers for it in server.subject.figures]
+    yield gauge(
+        "uwsgi_window_seconds",
+        "Seconds that the figures of this window are over: less than the window while the exporter is younger.",
+        [(labels, it.window.seconds) for labels, it in windows],
+    )
+    yield gauge(
+        "uwsgi_throughput_requests_per_second",
+        "Requests completed a second.",
+        [(labels, it.flow.throughput) for labels, it in windows],
+    )
+    yield gauge(
+        "uwsgi_response_time_seconds",
+        "Mean time in service of a request, listen queue excluded, static files left out.",
+        [(labels, it.flow.response_time) for labels, it in windows],
+    )
+    yield gauge(
+        "uwsgi_queue_wait_seconds",
+        "Mean time a request waited in a listen queue before uWSGI saw it, by Little's law on the queue.",
+        [(labels, it.flow.queue_wait) for labels, it in windows],
+    )
+    yield gauge(
+        "uwsgi_concurrency",
+        "Mean requests in service: by Little's law from completed requests, and as observed by sampling. "
+        "What is observed above the law is in flight, or stuck.",
+        [
+            (_labels(server, it, method=method), value)
+            for server in scrape.servers
+            for it in server.subject.figures
+            for method, value in (("littles_law", it.flow.littles_law), ("observed", it.flow.observed))
+        ],
+    )
+    yield gauge(
+        "uwsgi_headroom_ratio",
+        "Factor by which load can grow before a limit is reached; the least of them is what gives out first. "
+        "Absent while a limit is used to less than a hundredth.",
+        [
+            (_labels(server, it, limit=limit), factor)
+            for server in scrape.servers
+            for it in server.subject.figures
+            for limit, factor in it.headroom.by_limit.items()
+        ],
+    )
+    yield gauge(
+        "uwsgi_hot_worker_ratio",
+        "Active workers x largest request share: 1 is even.",
+        [(labels, it.balance.hot_ratio) for labels, it in windows],
+    )
+    yield gauge(
+        "uwsgi_hot_worker_ratio_noise_floor",
+        "The hot ratio that chance alone explains at this many requests.",
+        [(labels, it.balance.noise_floor) for labels, it in windows],
+    )
+    yield gauge(
+        "uwsgi_request_share_fairness",
+        "Jain's fairness of the request shares: 1 is even.",
+        [(labels, it.balance.fairness) for labels, it in windows],
+    )
+    yield gauge(
+        "uwsgi_unevenness_cost_ratio",
+        "Part of the response time that evening out the workers could remove: 1 - W of the calm half / W.",
+        [(labels, it.balance.cost) for labels, it in windows],
+    )
+    yield from _workers(scrape)
+
+
+def _workers(scrape: Scrape) -> Iterator[Metric]:
+    """Figures of single workers, for the longest window only: a series each is what they cost."""
+    workers = [
+        (_labels(server, longest, worker_id=str(worker.worker_id)), worker)
+        for server in scrape.servers
+        for longest in server.subject.figures[-1:]
+        for worker in longest.balance.workers
+    ]
+    yield gauge(
+        "uwsgi_worker_request_share",
+        "The worker's part of the requests completed.",
+        [(labels, it.share) for labels, it in workers],
+    )
+    yield gauge(
+        "uwsgi_worker_response_time_seconds",
+        "Mean time in service of the worker's requests; longer than elsewhere where its threads wait for its "
+        "interpreter.",
+        [(labels, it.response_time) for labels, it in workers],
+    )
+    yield gauge(
+        "uwsgi_worker_interpreter_load",
+        "CPU seconds the worker used a second. Near 1 its one interpreter is saturated and its threads queue for it.",
+        [(labels, it.interpreter_load) for labels, it in workers],
+    )
+
+
+def _labels(server: Server, figures: Figures, **more: str) -> LabelSet:
+    return server.subject.labels(window=duration(figures.window.asked), **more)
+
+
+def duration(seconds: float) -> str:
+    """As Prometheus writes durations: 300 is `5m`, 90 is `90s`."""
+    for unit, length in (("h", 3600), ("m", 60)):
+        if seconds % length == 0:
+            return f"{seconds / length:.0f}{unit}"
+    return f"{seconds:g}s"

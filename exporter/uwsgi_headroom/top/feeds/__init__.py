@@ -1,0 +1,1 @@
+"""Where the documents that `top` shows come from."""

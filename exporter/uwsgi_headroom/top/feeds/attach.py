@@ -1,0 +1,58 @@
+"""What an argument of `top` means: the URL of an exporter, or the address of a stats server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from uwsgi_headroom import config
+from uwsgi_headroom.config import ServerConfig
+from uwsgi_headroom.errors import HeadroomError, SourceError
+from uwsgi_headroom.source import Http, Tcp, parse
+from uwsgi_headroom.top.feeds.feed import Feed
+from uwsgi_headroom.top.feeds.local import Watched
+from uwsgi_headroom.top.feeds.remote import Exporter, is_exporter
+
+
+def attach(arguments: Sequence[str], discovered: Callable[[], tuple[ServerConfig, ...]]) -> list[Feed]:
+    """A feed for each exporter, and one for all stats servers together.
+
+    Without arguments: the exporter of this machine, which has an hour of history and reads uWSGI already, or else the
+    servers that are `discovered`. Raises ConfigError, and HeadroomError where there is nothing to show.
+    """
+    if not arguments:
+        local = parse(f"http://{config.LISTEN_ADDRESS}")
+        assert isinstance(local, Http)
+        if _exporter(local) is True:
+            return [Exporter(local)]
+        return [Watched(discovered())]
+    servers = config.unique(config.server_argument(it, "top") for it in arguments)
+    exporters: list[Feed] = []
+    watched: list[ServerConfig] = []
+    for server in servers:
+        url = _as_url(server)
+        answer = _exporter(url) if url else False
+        if answer is None and isinstance(server.address, Http):
+            raise HeadroomError(f"{server.address}: nothing listens here, neither an exporter nor a stats server")
+        if url and answer:
+            exporters.append(Exporter(url))
+        else:
+            watched.append(server)
+    return [*exporters, *([Watched(watched)] if watched else [])]
+
+
+def _as_url(server: ServerConfig) -> Http | None:
+    match server.address:
+        case Http() as url:
+            return url
+        case Tcp(host, port):
+            return Http(host, port)
+    return None
+
+
+def _exporter(url: Http) -> bool | None:
+    """Whether an exporter answers there; None where nobody listens."""
+    try:
+        return asyncio.run(is_exporter(url))
+    except SourceError:
+        return None

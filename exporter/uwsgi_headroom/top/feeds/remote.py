@@ -1,0 +1,97 @@
+"""Documents from a running exporter's API."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypeVar
+
+import msgspec
+
+from uwsgi_headroom import source
+from uwsgi_headroom.documents import build
+from uwsgi_headroom.documents.schema import Server, Servers
+from uwsgi_headroom.errors import ReadError, SourceError
+from uwsgi_headroom.source import Http
+from uwsgi_headroom.top.feeds.feed import GoneError, Trend
+
+T = TypeVar("T")
+
+_SECONDS = 8.0  # the exporter itself waits five for a server that it has never read
+_PROBE_SECONDS = 3.0
+_WHY = {
+    "refused": "nothing listens there",
+    "timeout": "it does not answer in time",
+    "http": "it does not answer as an exporter does, or no longer has this server",
+}
+
+
+class _Description(msgspec.Struct):
+    """What only an exporter has."""
+
+    openapi: str
+
+
+class Exporter:
+    """The exporter at a URL."""
+
+    def __init__(self, url: Http) -> None:
+        self.where = str(url)
+        self._url = url
+
+    async def servers(self, window: float | None) -> Servers:
+        """The list."""
+        return await self._get(build.SERVERS_PATH + _window(window), Servers)
+
+    async def server(self, name: str, window: float | None) -> Server:
+        """The document of one server."""
+        return await self._get(build.path(name) + _window(window), Server)
+
+    async def trend(self, name: str, seconds: float, points: int) -> Trend:
+        """The newest part of its history."""
+        return await self._get(f"{build.path(name)}/history?seconds={seconds:g}&points={points}", Trend)
+
+    async def run(self) -> None:
+        """Nothing: the exporter watches."""
+        await asyncio.Event().wait()
+
+    async def pause(self) -> None:
+        """Nothing: no server is read from here."""
+
+    def resume(self) -> None:
+        """Nothing."""
+
+    async def close(self) -> None:
+        """Nothing."""
+
+    async def _get(self, path: str, kind: type[T]) -> T:
+        try:
+            return msgspec.json.decode((await _read(self._url, path, _SECONDS)).body, type=kind)
+        except ReadError as error:
+            raise GoneError(f"{self.where}: {_WHY.get(error.reason, str(error))}") from None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise GoneError(f"{self.where}: its answer is not of this version's API") from None
+
+
+async def is_exporter(url: Http) -> bool:
+    """Whether an exporter answers there. Raises SourceError where nobody listens.
+
+    A uWSGI with stats-http answers every path with its stats, and a raw one whoever connects: either is read once.
+    """
+    try:
+        msgspec.json.decode((await _read(url, "/api/v1/openapi.json", _PROBE_SECONDS)).body, type=_Description)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    except SourceError as error:
+        if error.reason == "refused":
+            raise
+        return False
+    return True
+
+
+async def _read(url: Http, path: str, seconds: float) -> source.Answer:
+    target = url.target.partition("?")[0].rstrip("/") + path
+    return await source.read(Http(url.host, url.port, target, url.tls), timeout=seconds)
+
+
+def _window(seconds: float | None) -> str:
+    return "" if seconds is None else f"?window={seconds:g}"

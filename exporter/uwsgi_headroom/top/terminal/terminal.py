@@ -1,0 +1,170 @@
+"""The terminal: its screen, its keys, and that it is left as it was found.
+
+It may take nothing for minutes (a slow line, Ctrl-S), so a thread of its own writes, and whoever draws never waits: a
+screen that is not out yet is not drawn over. Only lines that have changed are written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import curses
+import os
+import queue
+import termios
+import threading
+import tty
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from uwsgi_headroom.top.terminal import keys
+
+_ENTER = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J"  # the other screen (where there is one), no cursor, cleared
+_LEAVE = "\x1b[0m\x1b[H\x1b[2J\x1b[?25h\x1b[?1049l"
+_LAST_WORDS_SECONDS = 1.0
+_REST_OF_A_KEY_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """addressable: lines can be written where one wants, else there is no screen to draw on."""
+
+    addressable: bool
+    colour: bool
+
+
+def abilities(environment: Mapping[str, str], descriptor: int) -> Abilities:
+    """What a terminal can do, as terminfo has it. One that terminfo does not know (a newer one, over ssh) is taken to
+    be like all of them."""
+    kind = environment.get("TERM", "")
+    wanted = not environment.get("NO_COLOR")
+    if kind in ("", "dumb", "unknown"):
+        return Abilities(addressable=False, colour=False)
+    try:
+        curses.setupterm(kind, descriptor)
+    except curses.error:
+        return Abilities(addressable=True, colour=wanted)
+    return Abilities(bool(curses.tigetstr("cup")), wanted and curses.tigetnum("colors") >= 8)
+
+
+class Terminal:
+    """Between `enter` and `leave` the screen is ours. `gone` is called when there is no terminal any more."""
+
+    def __init__(self, source: int, target: int, gone: Callable[[], None]) -> None:
+        self._source, self._target, self._gone = source, target, gone
+        self._before: list[int | list[bytes | int]] | None = None
+        self._shown: list[str] = []
+        self._writer = _Writer(target, asyncio.get_running_loop(), gone)
+        self._unfinished = ""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and lines; 80 and 24 where it does not say."""
+        with contextlib.suppress(OSError):
+            columns, lines = os.get_terminal_size(self._target)
+            if columns > 0 and lines > 0:
+                return columns, lines
+        return 80, 24
+
+    def enter(self) -> None:
+        """Take it. Ctrl-C and Ctrl-Z still are signals; Ctrl-S is a key as any other."""
+        if os.isatty(self._source):
+            self._before = termios.tcgetattr(self._source)
+            tty.setcbreak(self._source, termios.TCSANOW)
+            quiet = termios.tcgetattr(self._source)
+            quiet[tty.IFLAG] &= ~termios.IXON
+            termios.tcsetattr(self._source, termios.TCSANOW, quiet)
+        self._shown = []
+        self._writer.put(_ENTER)
+
+    def leave(self) -> None:
+        """Give it back as it was."""
+        self._writer.put(_LEAVE)
+        self._writer.finish()
+        if self._before is not None:
+            with contextlib.suppress(termios.error):  # it is gone
+                termios.tcsetattr(self._source, termios.TCSANOW, self._before)
+            self._before = None
+
+    def clear(self) -> None:
+        """Draw everything anew: its size has changed."""
+        self._shown = []
+        self._writer.put("\x1b[H\x1b[2J")
+
+    @property
+    def busy(self) -> bool:
+        """Whether what was shown before is not out yet."""
+        return self._writer.busy
+
+    def show(self, lines: Sequence[str]) -> None:
+        """Show these painted lines."""
+        changed = [
+            f"\x1b[{place};1H{line}\x1b[0m\x1b[K"
+            for place, line in enumerate(lines, 1)
+            if place > len(self._shown) or self._shown[place - 1] != line
+        ]
+        self._shown = list(lines)
+        if changed:
+            self._writer.put("".join(changed))
+
+    def listen(self, pressed: Callable[[str], None]) -> None:
+        """Call `pressed` with every key, from now on."""
+        if os.isatty(self._source):
+            asyncio.get_running_loop().add_reader(self._source, self._read, pressed)
+
+    def _read(self, pressed: Callable[[str], None]) -> None:
+        try:
+            received = os.read(self._source, 1024)
+        except OSError:
+            received = b""
+        loop = asyncio.get_running_loop()
+        if not received:
+            loop.remove_reader(self._source)
+            self._gone()
+            return
+        told, self._unfinished = keys.split(self._unfinished + received.decode("utf-8", "replace"))
+        for key in told:
+            pressed(key)
+        if self._unfinished:
+            loop.call_later(_REST_OF_A_KEY_SECONDS, self._give_up, self._unfinished, pressed)
+
+    def _give_up(self, waited_for: str, pressed: Callable[[str], None]) -> None:
+        if self._unfinished == waited_for:
+            self._unfinished = ""
+            pressed("escape")
+
+
+class _Writer:
+    """Writes to a file descriptor from a thread that ends with the program, whether or not it is out."""
+
+    def __init__(self, descriptor: int, loop: asyncio.AbstractEventLoop, gone: Callable[[], None]) -> None:
+        self._descriptor, self._loop, self._gone = descriptor, loop, gone
+        self._texts: queue.Queue[bytes | threading.Event] = queue.Queue()
+        threading.Thread(target=self._write, name="terminal", daemon=True).start()
+
+    @property
+    def busy(self) -> bool:
+        return self._texts.unfinished_tasks > 0
+
+    def put(self, text: str) -> None:
+        self._texts.put(text.encode("utf-8", "replace"))
+
+    def finish(self) -> None:
+        """Wait until it is out, for a second at most."""
+        out = threading.Event()
+        self._texts.put(out)
+        out.wait(_LAST_WORDS_SECONDS)
+
+    def _write(self) -> None:
+        while True:
+            text = self._texts.get()
+            if isinstance(text, threading.Event):
+                text.set()
+            else:
+                try:
+                    while text:
+                        text = text[os.write(self._descriptor, text) :]
+                except OSError:
+                    with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                        self._loop.call_soon_threadsafe(self._gone)
+            self._texts.task_done()

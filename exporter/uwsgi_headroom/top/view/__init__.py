@@ -1,0 +1,1 @@
+"""Documents to lines of text: pure functions."""

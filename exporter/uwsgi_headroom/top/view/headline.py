@@ -1,0 +1,161 @@
+"""The top of a server's page: how it is, how much more load it takes, what gives out first, what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from uwsgi_headroom.analysis.capacity import Limit
+from uwsgi_headroom.analysis.formatting import duration, factor
+from uwsgi_headroom.analysis.verdict import GIVES_OUT, Status
+from uwsgi_headroom.documents.schema import Server, Summary
+from uwsgi_headroom.terminal_text import shrunk, spark, wrap
+from uwsgi_headroom.top.feeds.feed import Trend
+from uwsgi_headroom.top.view.worker_table import age
+
+STATUS_STYLES: dict[Status, str] = {
+    "ok": "bold green",
+    "warning": "bold yellow",
+    "critical": "bold red",
+    "unknown": "bold magenta",
+}
+_MOST_HEADROOM = 10.0  # the height of its spark: beyond, more is no news
+_SPARK_OF, _LEAST_SPARK = 5, 5  # columns of width for one of a spark; at least so many
+
+
+def verdict(it: Server | Summary, width: int, lines: int) -> list[Text]:
+    """The word and the sentence, in so many lines at most."""
+    word = it.status.upper()
+    told = [Text(line) for line in cut(wrap(f"{word}  {it.verdict}", width), lines)]
+    told[0].stylize(STATUS_STYLES[it.status], 0, len(word))
+    return told
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A line; the larger its `rank`, the sooner it is left out."""
+
+    rank: int
+    line: Text
+
+
+def parts(server: Server, trend: Trend, width: int, advice: int) -> list[Part]:
+    """What stands below the verdict. advice: lines it may take."""
+    return [
+        *(Part(0, line) for line in _headroom(server, trend, width)),
+        *(Part(6, line) for line in _limits(server)),
+        *(Part(1, line) for line in _change(server, width, advice)),
+        *(Part(2, line) for line in _concurrency(server, trend, width)),
+        *(Part(3, line) for line in _requests(server)),
+        *(Part(4 if place == 0 else 7, line) for place, line in enumerate(_queues(server))),
+        Part(5, Text()),
+    ]
+
+
+def _change(server: Server, width: int, lines: int) -> list[Text]:
+    """What to do about the worst finding; nothing where nothing is wrong."""
+    if server.status not in ("warning", "critical") or not server.findings or not server.findings[0].change:
+        return []
+    told = wrap(server.findings[0].change, width, "change       ", " " * 13)
+    return [_labelled(line) if place == 0 else Text(line) for place, line in enumerate(cut(told, lines))]
+
+
+def cut(lines: list[str], most: int) -> list[str]:
+    """The first of these; what is left out is said by three dots."""
+    return lines if len(lines) <= most else [*lines[: most - 1], lines[most - 1][:-4] + " ..."]
+
+
+def _headroom(server: Server, trend: Trend, width: int) -> Iterator[Text]:
+    room = server.headroom
+    if room is None:
+        return
+    line = _labelled("headroom     ")
+    if room.factor is None or room.first is None:
+        line.append("not known: it does next to nothing now")
+    else:
+        line.append(factor(room.factor), "bold").append(f", then {GIVES_OUT[room.first]}")
+    yield _with_spark(line, trend.headroom.factor, _MOST_HEADROOM, trend.step, width)
+
+
+def _limits(server: Server) -> Iterator[Text]:
+    room = server.headroom
+    if room is None:
+        return
+    factors: dict[Limit, float | None] = {
+        "hottest_interpreter": room.by_limit.hottest_interpreter,
+        "interpreters": room.by_limit.interpreters,
+        "cpu": room.by_limit.cpu,
+        "threads": room.by_limit.threads,
+    }
+    limits = [f"{limit.replace('_', ' ')} {factor(it)}" for limit, it in factors.items() if it is not None]
+    if limits:
+        yield Text("             " + ", ".join(limits), "dim")
+
+
+def _concurrency(server: Server, trend: Trend, width: int) -> Iterator[Text]:
+    threads, flow = server.threads, server.flow
+    if threads is None:
+        return
+    line = _labelled("in service   ")
+    if flow and flow.observed is not None:
+        line.append(f"{flow.observed:.1f}", "bold")
+        line.append(f" of {threads.available} threads" if threads.available is not None else "")
+        line.append(f" ({flow.littles_law:.1f} by Little's law)" if flow.littles_law is not None else "")
+        line.append(", ")
+    elif flow and flow.littles_law is not None:
+        line.append(f"{flow.littles_law:.1f}", "bold").append(" by Little's law, ")
+    line.append("threads not known" if threads.busy is None else f"{threads.busy} now")
+    if threads.stuck:
+        line.append(f", {threads.stuck} stuck", "bold red")
+    if threads.configured != threads.available and threads.configured is not None:
+        line.append(f", {threads.configured} configured")
+    yield _with_spark(line, trend.concurrency.observed, threads.available, trend.step, width)
+
+
+def _requests(server: Server) -> Iterator[Text]:
+    flow = server.flow
+    if flow is None or flow.throughput is None:
+        return
+    line = _labelled("requests     ").append(f"{flow.throughput:.1f}/s", "bold")
+    if flow.response_time is not None:
+        line.append(" of ").append(duration(flow.response_time), "bold").append(" each")
+    if flow.queue_wait is not None:
+        line.append(f", after {duration(flow.queue_wait)} in the queue")
+    window = server.window
+    if window:
+        counts = ("exceptions", window.exceptions), ("harakiri", window.harakiris), ("reloads", window.reloads)
+        for name, count in counts:
+            line.append(f", {count} {name}" if count else "", "yellow")
+    yield line
+
+
+def _queues(server: Server) -> Iterator[Text]:
+    """The longest first, then those that are not known."""
+    for it in sorted(server.sockets, key=lambda it: -1 if it.queue is None else it.queue, reverse=True):
+        line = _labelled("queue        ")
+        if it.queue is None:
+            line.append(f"not known: {it.reason}", "magenta")
+        else:
+            full = it.limit is not None and it.queue >= it.limit
+            line.append(f"{it.queue} of {it.limit}", "bold red" if full else "bold")
+            line.append("" if it.mean_queue is None else f" ({it.mean_queue:.1f} on average)")
+        yield line.append(f"  {it.name}", "dim")
+
+
+def _labelled(text: str) -> Text:
+    line = Text(text)
+    line.stylize("bold", 0, 13)
+    return line
+
+
+def _with_spark(line: Text, values: Sequence[float | None], of: float | None, step: float, width: int) -> Text:
+    """The line with a spark of the values at its right end, where there is room for one."""
+    room = min(width - line.cell_len - 6, width // _SPARK_OF)  # a gap of two, and the time it is over
+    if room < _LEAST_SPARK or not any(it is not None for it in values):
+        return line
+    drawn = spark(shrunk(values, room), of)
+    span = f" {age(len(values) * step)}"
+    line.append(" " * (width - line.cell_len - len(drawn) - len(span)))
+    return line.append(drawn, "cyan").append(span, "dim")

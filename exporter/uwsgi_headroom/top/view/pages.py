@@ -1,0 +1,111 @@
+"""The other pages of a server: its threads, its findings; vassals and backends of those that are no server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from uwsgi_headroom.analysis.stuck import STUCK_SECONDS
+from uwsgi_headroom.documents.emperor_router import Emperor, Router
+from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.workers import Worker
+from uwsgi_headroom.terminal_text import wrap
+from uwsgi_headroom.top.view.worker_table import age, busy_bar, number, ordered, size
+
+_THREADS_AT, _THREAD = 17, 15  # columns: where the threads begin, how much each takes
+_SEVERITIES = {"critical": "bold red", "warning": "bold yellow", "info": "bold"}
+
+
+def threads(server: Server, sort: str, reverse: bool, width: int) -> Iterator[Text]:
+    """For every worker, its threads: the requests each has completed, and for how long it has been at one now."""
+    yield _title("  W  BUSY        THREAD: REQUESTS COMPLETED, FOR HOW LONG AT ONE NOW", width)
+    for worker in ordered(server.workers, sort, reverse):
+        line = Text(f"{worker.worker_id:>3}  ").append_text(busy_bar(worker, 6))
+        line.append(" " * (_THREADS_AT - line.cell_len))
+        cells = [_thread(place, worker) for place in range(len(worker.thread_requests or ()))]
+        if not cells:
+            yield line.append("threads not known" if worker.pid else worker.state, "dim")
+        for place, cell in enumerate(cells):
+            if line.cell_len + _THREAD > width and place:
+                yield line
+                line = Text(" " * _THREADS_AT)
+            line.append_text(cell)
+        if cells:
+            yield line
+
+
+def _thread(place: int, worker: Worker) -> Text:
+    cell = Text(f"{place}: {number((worker.thread_requests or ())[place])}", "" if worker.pid else "dim")
+    if worker.serving and place in worker.serving:
+        seconds = worker.serving[place]
+        stuck = seconds is not None and seconds >= STUCK_SECONDS
+        cell.append(" busy" if seconds is None else f" {age(seconds)}", "bold red" if stuck else "bold green")
+    cell.truncate(_THREAD, pad=True)
+    return cell
+
+
+def findings(server: Server, width: int) -> Iterator[Text]:
+    """Everything worth knowing, with what it rests on and what to do; then what is not known, and why."""
+    for place, it in enumerate(server.findings, 1):
+        head = [Text(line) for line in wrap(f"{place}. {it.severity.upper()}: {it.title}", width, rest="   ")]
+        head[0].stylize(_SEVERITIES[it.severity], 0, len(f"{place}. {it.severity}"))
+        yield from head
+        for text in (it.evidence, it.meaning):
+            yield from map(Text, wrap(text, width, "   ", "   ") if text else ())
+        if it.change:
+            yield from (Text(line, "bold") for line in wrap(it.change, width, "   -> ", "      "))
+        if it.runbook:
+            yield Text(f"   More: {it.runbook} of the exporter", "dim")
+        yield Text()
+    if not server.findings:
+        yield Text("Nothing stands out.")
+        yield Text()
+    for unknown in server.unknown:
+        of = f" of {unknown.socket}" if unknown.socket else ""
+        yield from (Text(line, "dim") for line in wrap(f"Not known: {unknown.what}{of}: {unknown.why}.", width))
+    yield from _host(server)
+
+
+def emperor(it: Emperor, width: int) -> Iterator[Text]:
+    """Vassals, and those that are throttled."""
+    yield _title("    PID  STATE           AGE  BEAT  SPAWNS  VASSAL", width)
+    for vassal in it.vassals:
+        states = ("cursed", vassal.cursed), ("loyal", vassal.loyal), ("accepting", vassal.accepting)
+        state = next((name for name, holds in (*states, ("ready", vassal.ready)) if holds), "starting")
+        style = {"cursed": "red", "starting": "yellow"}.get(state, "green")
+        line = Text(f"{vassal.pid:>7}  ").append(f"{state:12}", style)
+        line.append(f"{age(vassal.age):>7}{age(vassal.heartbeat_age):>6}{number(vassal.respawns):>8}  ")
+        yield line.append(vassal.name, "bold")
+    for throttled in it.throttled:
+        line = Text("      -  ").append("throttled   ", "bold red")
+        yield line.append(f"{age(throttled.delay):>7}{'':6}{number(throttled.attempts):>8}  ").append(throttled.name)
+
+
+def router(it: Router, width: int) -> Iterator[Text]:
+    """Backends, by what they subscribed to."""
+    yield _title(" REQUESTS      TX      RX  LOAD WEIGHT FAILED  BACKEND", width)
+    for key in it.subscriptions:
+        yield Text(f"{number(key.hits):>9}  ").append(key.key, "bold")
+        for node in key.nodes:
+            columns = f"{number(node.requests):>9}{size(node.transmitted_bytes):>8}{size(node.received_bytes):>8}"
+            columns += f"{number(node.load):>6}{number(node.weight):>7}{number(node.failures):>7}    "
+            yield Text(columns).append(node.name, "bold red" if node.dead else "").append(" dead" if node.dead else "")
+    for static in it.static_nodes:
+        yield Text(f"{number(static.hits):>9}{'':36}    {static.name}")
+
+
+def _host(server: Server) -> Iterator[Text]:
+    host, sampling = server.host, server.sampling
+    if host and host.cpus is not None:
+        yield Text(f"CPUs usable: {host.cpus:g} (by {host.limited_by}).")
+    if host and host.sharing_one_cpu:
+        yield Text(f"Workers pinned to one CPU with another: {host.sharing_one_cpu}.", "yellow")
+    if server.thunder_lock is not None:
+        yield Text(f"thunder-lock is {'on' if server.thunder_lock else 'off'}.")
+    often = f"Read every {sampling.interval:.2g} s, {sampling.samples} times so far"
+    yield Text(f"{often}, {100 * sampling.duty:.2g} % of the time.", "dim")
+
+
+def _title(text: str, width: int) -> Text:
+    return Text(f"{text:{width}}"[:width], "reverse")

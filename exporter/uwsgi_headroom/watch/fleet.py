@@ -1,0 +1,140 @@
+"""All the servers of one exporter: those named in its configuration, and those a glob finds."""
+
+from __future__ import annotations
+
+import asyncio
+import glob
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from uwsgi_headroom.config import SETTINGS, ServerConfig, Settings, default_name, printable
+from uwsgi_headroom.metrics.scrape import Subject
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.source import Address, Unix
+from uwsgi_headroom.watch.reader import Clock
+from uwsgi_headroom.watch.watch import Watch
+
+GLOB_SECONDS = 5.0
+"""How often globs are looked up again, at most."""
+
+FORGET_SECONDS = 600.0
+"""How long a globbed server is still reported as down after its socket is gone: long enough to be paged about."""
+
+
+@dataclass
+class _Found:
+    watch: Watch
+    seen: float
+
+
+class Fleet:
+    """The watches of every server, made once and kept."""
+
+    def __init__(
+        self, servers: Sequence[ServerConfig], settings: Settings = SETTINGS, clock: Clock | None = None
+    ) -> None:
+        self.clock = clock or Clock()
+        self.settings = settings
+        self._named = [self._watch(it.name, it.address, it) for it in servers if it.address]
+        self._globs = [it for it in servers if it.address is None]
+        self._found: dict[str, _Found] = {}
+        self._globbed_at = float("-inf")
+        self._turn = asyncio.Lock()
+
+    def watches(self) -> list[Watch]:
+        """Every server, in the order of the configuration; globs are looked up again now and then."""
+        now = self.clock.monotonic()
+        if self._globs and now - self._globbed_at >= GLOB_SECONDS:
+            self._globbed_at = now
+            self._look_up(now)
+        return self._named + [found.watch for _, found in sorted(self._found.items())]
+
+    async def look(self, timeout: float | None = None) -> list[Subject]:
+        """Read every server, all at once, each within `timeout` seconds.
+
+        Whoever asks is answered in turn: making an answer of hundreds of workers takes a while, and a hundred askers in
+        a row would keep the event loop from reads in flight for longer than the deadline.
+        """
+        watches = self.watches()
+        outcomes = await asyncio.gather(*(watch.reader.read(timeout=timeout) for watch in watches))
+        async with self._turn:
+            await asyncio.sleep(0)  # the event loop's own turn
+        return [
+            Subject(
+                name=watch.name,
+                address=str(watch.address),
+                outcome=outcome,
+                read_errors=watch.reader.errors,
+                totals=watch.integrals.totals,
+                pace=watch.pace,
+                figures=watch.figures(outcome, self.settings.windows) if isinstance(outcome, Reading) else [],
+            )
+            for watch, outcome in zip(watches, outcomes, strict=True)
+        ]
+
+    async def run(self) -> None:
+        """Sample every server on its own timer until cancelled, those that globs find later included."""
+        tasks: dict[Watch, asyncio.Task[None]] = {}
+        try:
+            while True:
+                watches = self.watches()
+                for watch in watches:
+                    if watch not in tasks or tasks[watch].done():
+                        tasks[watch] = asyncio.create_task(watch.sample(), name=f"sample {watch.name}")
+                for forgotten in tasks.keys() - set(watches):
+                    tasks.pop(forgotten).cancel()
+                await asyncio.sleep(GLOB_SECONDS)
+        finally:
+            for task in tasks.values():
+                task.cancel()
+
+    async def close(self) -> None:
+        """End reads in flight."""
+        await asyncio.gather(*(watch.reader.close() for watch in self.watches()))
+
+    async def pause(self) -> None:
+        """End reads in flight, and begin none until `resume`."""
+        await asyncio.gather(*(watch.reader.pause() for watch in self.watches()))
+
+    def resume(self) -> None:
+        """Read again after a `pause`."""
+        for watch in self.watches():
+            watch.reader.resume()
+
+    def _watch(self, name: str, address: Address, config: ServerConfig) -> Watch:
+        return Watch(
+            name,
+            address,
+            timeout=config.timeout,
+            size_cap=config.size_cap,
+            samples_a_second=self.settings.samples_a_second,
+            cpu_residency=self.settings.cpu_residency,
+            clock=self.clock,
+        )
+
+    def _look_up(self, now: float) -> None:
+        told = {watch.address for watch in self._named}
+        for entry in self._globs:
+            for path in sorted(glob.glob(entry.pattern)):
+                if Unix(path) in told:
+                    continue  # it has a name, and a reader, already
+                if path in self._found:
+                    self._found[path].seen = now
+                elif _is_socket(path):
+                    self._found[path] = _Found(self._watch(self._name(path), Unix(path), entry), now)
+        self._found = {path: it for path, it in self._found.items() if now - it.seen < FORGET_SECONDS}
+
+    def _name(self, path: str) -> str:
+        """After its file, without the ending (`/run/uwsgi/shop.stats` is `shop`); after its path if that is taken."""
+        name = default_name(Unix(path))
+        taken = {watch.name for watch in self._named} | {found.watch.name for found in self._found.values()}
+        return printable(path) if name in taken else name
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.stat(path).st_mode)
+    except OSError:
+        return False

@@ -1,0 +1,165 @@
+"""The routes of the JSON API. They read documents off the watches: uWSGI is not asked again for them."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import Awaitable, Callable, Iterable
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from uwsgi_headroom.documents import build, openapi, schema
+from uwsgi_headroom.documents.history import MOST_POINTS
+from uwsgi_headroom.history.window import HISTORY_SECONDS
+from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.watch import Watch
+from uwsgi_headroom.web import query_parameters
+from uwsgi_headroom.web.event_stream import RETRY_SECONDS, Streams
+from uwsgi_headroom.web.history_cache import GZIP_LEVEL, Histories
+from uwsgi_headroom.web.negotiation import accepts_gzip
+from uwsgi_headroom.web.query_parameters import RefusedError
+
+HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Vary": "Accept-Encoding"}
+
+FIRST_READ_SECONDS = 5.0
+"""How long to wait for a server that was never read; every other is described as it was last seen."""
+
+_WORTH_PACKING = 8192  # bytes
+_LEAST_SECONDS = 2.0
+_POINTS = 240
+
+
+def routes(fleet: Fleet, streams: Streams) -> list[Route]:
+    """Everything under /api/v1/."""
+    histories = Histories(fleet.clock)
+    answers: dict[str, Callable[[Request, Watch], Awaitable[Response]]] = {
+        "": lambda request, watch: _server(fleet, request, watch),
+        "/findings": lambda request, watch: _findings(fleet, request, watch),
+        "/history": lambda request, watch: _history(histories, request, watch),
+        "/events": lambda request, watch: _events(fleet, streams, request, watch),
+    }
+
+    async def one(request: Request) -> Response:
+        watch, what = _find(fleet, request.path_params["rest"], answers)
+        if watch.reader.outcome is None:
+            await watch.reader.read(timeout=FIRST_READ_SECONDS)
+        return await answers[what](request, watch)
+
+    async def all_of_them(request: Request) -> Response:
+        window = _window(fleet, request)
+        unread = [watch for watch in fleet.watches() if watch.reader.outcome is None]
+        await asyncio.gather(*(watch.reader.read(timeout=FIRST_READ_SECONDS) for watch in unread))
+        return _json(request, msgspec.json.encode(await _servers(fleet, window)))
+
+    async def events(request: Request) -> Response:
+        window = _window(fleet, request)
+
+        async def make() -> bytes:
+            return msgspec.json.encode(await _servers(fleet, window))
+
+        return _stream(streams, request, window, make)
+
+    async def description(request: Request) -> Response:
+        return _json(request, openapi.FILE.read_bytes())
+
+    async def nothing(_request: Request) -> Response:
+        raise RefusedError(404, "there is no such path; /api/v1/openapi.json says what there is")
+
+    found = {
+        "/api/v1/servers": all_of_them,
+        "/api/v1/servers/{rest:path}": one,
+        "/api/v1/events": events,
+        "/api/v1/openapi.json": description,
+        "/api/v1/{rest:path}": nothing,
+    }
+    return [Route(path, _answered(endpoint)) for path, endpoint in found.items()]
+
+
+def _answered(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """The endpoint, with a document for what it refuses."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except RefusedError as error:
+            return _json(request, msgspec.json.encode(schema.Problem(error=str(error))), error.status)
+
+    return answer
+
+
+async def _server(fleet: Fleet, request: Request, watch: Watch) -> Response:
+    return _json(request, msgspec.json.encode(_described(fleet, watch, _window(fleet, request))))
+
+
+async def _findings(fleet: Fleet, request: Request, watch: Watch) -> Response:
+    whole = _described(fleet, watch, _window(fleet, request))
+    return _json(request, msgspec.json.encode(build.findings_of(whole)))
+
+
+async def _history(histories: Histories, request: Request, watch: Watch) -> Response:
+    seconds = query_parameters.number(request, "seconds", HISTORY_SECONDS, _LEAST_SECONDS, HISTORY_SECONDS)
+    points = query_parameters.whole(request, "points", _POINTS, 1, MOST_POINTS)
+    until = query_parameters.number(request, "until", 0, 0, 1e12) if "until" in request.query_params else None
+    body = await histories.get(watch, seconds, points, until)
+    return _json(request, body.plain, packed=body.packed)
+
+
+async def _events(fleet: Fleet, streams: Streams, request: Request, watch: Watch) -> Response:
+    window = _window(fleet, request)
+
+    async def make() -> bytes | None:
+        if watch not in fleet.watches():
+            return None
+        return msgspec.json.encode(_described(fleet, watch, window))
+
+    return _stream(streams, request, (watch, window), make)
+
+
+def _stream(streams: Streams, request: Request, key: object, make: Callable[[], Awaitable[bytes | None]]) -> Response:
+    if streams.full():
+        sentence = "there are as many streams open as there may be; close a page, or come back later"
+        answer = _json(request, msgspec.json.encode(schema.Problem(error=sentence)), 503)
+        answer.headers["Retry-After"] = str(RETRY_SECONDS)
+        return answer
+    if request.method == "HEAD":
+        return Response(media_type="text/event-stream", headers=HEADERS)
+    answer = streams.response(key, make)
+    answer.headers.update({**HEADERS, "Vary": "Accept"})
+    return answer
+
+
+async def _servers(fleet: Fleet, window: float) -> schema.Servers:
+    found = []
+    for watch in fleet.watches():
+        found.append(_described(fleet, watch, window))
+        await asyncio.sleep(0)  # reads in flight have a deadline
+    return build.servers(found, fleet.clock)
+
+
+def _described(fleet: Fleet, watch: Watch, window: float) -> schema.Server:
+    return build.server(watch, fleet.clock, window, fleet.settings.windows)
+
+
+def _find(fleet: Fleet, rest: str, parts: Iterable[str]) -> tuple[Watch, str]:
+    """Which server, and what of it. A name may hold slashes, and so look like a path of its own."""
+    watches = {watch.name: watch for watch in fleet.watches()}
+    for what in parts:
+        name = rest.removesuffix(what)
+        if rest.endswith(what) and name in watches:
+            return watches[name], what
+    raise RefusedError(404, f"there is no server {rest!r}; {build.SERVERS_PATH} lists those there are")
+
+
+def _window(fleet: Fleet, request: Request) -> float:
+    return query_parameters.window(request, fleet.settings.windows)
+
+
+def _json(request: Request, body: bytes, status: int = 200, packed: bytes | None = None) -> Response:
+    answer = Response(body, status, HEADERS, "application/json")
+    if len(body) >= _WORTH_PACKING and accepts_gzip(request.headers.get("accept-encoding", "")):
+        packed = packed or gzip.compress(body, GZIP_LEVEL, mtime=0)
+        answer = Response(packed, status, {**HEADERS, "Content-Encoding": "gzip"}, "application/json")
+    return answer

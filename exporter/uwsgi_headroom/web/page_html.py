@@ -1,0 +1,92 @@
+"""The HTML of the page: what a browser starts from. `static/` does the rest; without scripts there is a short summary.
+
+`/` lists the servers, or shows the only one; `/servers/<name>` is the page of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from urllib.parse import quote
+
+from uwsgi_headroom import __version__
+from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.web import assets
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+_UPLOT = "vendor/uplot/uPlot.iife.min.js"
+_STYLES = ("vendor/uplot/uPlot.min.css", "page.css")
+
+
+def path(name: str) -> str:
+    """Where the page of a server is; a name may be a path itself."""
+    return f"/servers/{quote(name, safe='')}"
+
+
+def render(servers: Sequence[Server], count: int, *, alone: bool) -> str:
+    """The page of these servers; `alone`: of the one server that it is, of `count` there are."""
+    shown = servers[0] if alone else None
+    title = f"{escape(shown.name)} · uwsgi-headroom" if shown else "uwsgi-headroom"
+    told = f' data-path="{escape(shown.path)}" data-page="{escape(path(shown.name))}"' if shown else ""
+    first = (shown.name, shown.verdict) if shown else ("uwsgi-headroom", _count(servers))
+    return (
+        _head(title, [assets.url(name) for name in assets.modules()])
+        + f'<body data-servers="{count}" data-version="{__version__}"{told}>'
+        # Something true to paint before any script has run.
+        + f'<section class="first"><p>{escape(first[0])}</p><p class="verdict">{escape(first[1])}</p></section>'
+        + f"<noscript><main>{_summary(servers)}</main></noscript></body></html>\n"
+    )
+
+
+def missing(name: str) -> str:
+    """There is no such server."""
+    sentence = f'There is no server <b>{escape(name)}</b> now. <a href="/">Those there are</a>.'
+    return f"{_head('uwsgi-headroom', [])}<body><main><h1>uwsgi-headroom</h1><p>{sentence}</p></main></body></html>\n"
+
+
+def _head(title: str, scripts: Sequence[str]) -> str:
+    styles = "".join(f'<link rel="stylesheet" href="{assets.url(name)}">' for name in _STYLES)
+    told = "".join(f'<link rel="modulepreload" href="{url}">' for url in scripts)
+    run = f'<script defer src="{assets.url(_UPLOT)}"></script>' if scripts else ""
+    run += f'<script type="module" src="{assets.url("main.js")}"></script>' if scripts else ""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f'<title>{title}</title><link rel="icon" href="{assets.url("icon.svg")}">{styles}{told}{run}</head>\n'
+    )
+
+
+def _summary(servers: Sequence[Server]) -> str:
+    """For browsers that run no scripts: which servers, how they are, and what is not known and why."""
+    rows = "".join(_row(it) for it in servers)
+    table = f"<table><thead><tr><th>Server<th>State<th>Verdict<th>Not known</tr></thead><tbody>{rows}</tbody></table>"
+    empty = "<p>No server yet: the globs of the configuration match no socket.</p>"
+    return (
+        f"<h1>uwsgi-headroom</h1><p>Version {__version__}. {_count(servers)}. Charts need JavaScript. "
+        f'<a href="/">All servers</a> · <a href="/metrics">Metrics</a></p>{table if servers else empty}'
+    )
+
+
+def _count(servers: Sequence[Server]) -> str:
+    unread = sum(it.state == "down" for it in servers)
+    return f"{len(servers)} server{'s' if len(servers) != 1 else ''}, {unread} that cannot be read"
+
+
+def _row(it: Server) -> str:
+    state = {"up": "✓ up", "stale": "… stale", "down": "✗ down"}[it.state]
+    unknown = "".join(
+        f"<li>{escape(u.what)}{f' of {escape(u.socket)}' if u.socket else ''}: {escape(u.why)}" for u in it.unknown
+    )
+    version = f"uWSGI {escape(it.version)} {it.kind}" if it.version else ""
+    return (
+        f'<tr><td><b><a href="{escape(path(it.name))}">{escape(it.name)}</a></b><br><code>{escape(it.address)}</code>'
+        f"<br>{version}<td>{state}, {it.status}<td>{escape(it.verdict)}<td><ul>{unknown}</ul></tr>"
+    )

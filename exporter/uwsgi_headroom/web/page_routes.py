@@ -1,0 +1,50 @@
+"""The routes of the page and of its files. Like the API, they read documents off the watches."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from uwsgi_headroom.documents import build, schema
+from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.watch import Watch
+from uwsgi_headroom.web import assets, page_html
+
+FIRST_READ_SECONDS = 1.0
+"""How long a page waits for servers that were never read; after that it says so."""
+
+
+def routes(fleet: Fleet) -> list[Route]:
+    """`/`, a page for each server, and the files they are made of."""
+
+    async def index(_request: Request) -> Response:
+        servers = await _described(fleet, fleet.watches())
+        return _html(page_html.render(servers, len(servers), alone=len(servers) == 1))
+
+    async def one(request: Request) -> Response:
+        watches = fleet.watches()
+        shown = [watch for watch in watches if watch.name == request.path_params["name"]]
+        if not shown:
+            return _html(page_html.missing(request.path_params["name"]), 404)
+        return _html(page_html.render(await _described(fleet, shown), len(watches), alone=True))
+
+    return [Route("/", index), Route("/servers/{name:path}", one), Route(assets.PATH, assets.serve)]
+
+
+async def _described(fleet: Fleet, watches: list[Watch]) -> list[schema.Server]:
+    unread = [watch for watch in watches if watch.reader.outcome is None]
+    await asyncio.gather(*(watch.reader.read(timeout=FIRST_READ_SECONDS) for watch in unread))
+    found = []
+    for watch in watches:
+        windows = fleet.settings.windows
+        found.append(build.server(watch, fleet.clock, windows[0], windows))
+        await asyncio.sleep(0)  # reads in flight have a deadline
+    return found
+
+
+def _html(text: str, status: int = 200) -> Response:
+    # A socket's name may hold bytes that are no UTF-8.
+    return HTMLResponse(text.encode("utf-8", "replace"), status, page_html.HEADERS)

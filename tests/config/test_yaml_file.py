@@ -1,0 +1,202 @@
+"""The configuration file: what it may say, and what it is told when it says something else."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from uwsgi_headroom import source
+from uwsgi_headroom.config import Config, yaml_file
+from uwsgi_headroom.errors import ConfigError
+from uwsgi_headroom.source import Http, Unix
+from uwsgi_headroom.watch.reader import TIMEOUT_SECONDS
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "headroom.yml"
+
+
+def loaded(path: Path, text: str | bytes) -> Config:
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return yaml_file.load(path)
+
+
+def refusal(path: Path, text: str | bytes) -> str:
+    with pytest.raises(ConfigError) as caught:
+        loaded(path, text)
+    return str(caught.value)
+
+
+def test_everything_there_is(path: Path) -> None:
+    """Every key there is, understood."""
+    read = loaded(
+        path,
+        """
+servers:
+  - name: shop
+    stats: unix:///run/uwsgi/shop.stats
+    timeout: 2.5
+    size_cap: 1048576
+  - stats: /run/uwsgi/*.stats
+    timeout: 1
+  - api=http://[::1]:1717
+web:
+  listen_address: [127.0.0.1:9238, "[::1]:9238", ":9239"]
+log:
+  level: debug
+  format: json
+""",
+    )
+    shop, globbed, api = read.servers
+    assert (shop.name, shop.address, shop.timeout, shop.size_cap) == (
+        "shop",
+        Unix("/run/uwsgi/shop.stats"),
+        2.5,
+        1048576,
+    )
+    assert (globbed.address, globbed.pattern, globbed.timeout) == (None, "/run/uwsgi/*.stats", 1.0)
+    assert (api.name, api.address, api.timeout, api.size_cap) == (
+        "api",
+        Http("::1", 1717),
+        TIMEOUT_SECONDS,
+        source.SIZE_CAP,
+    )
+    assert read.listen == (("127.0.0.1", 9238), ("::1", 9238), ("", 9239))
+    assert (read.log_level, read.log_format) == ("debug", "json")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n\n", "# nothing\n", "---\n", "null\n", "{}\n", "servers:\nweb:\nlog:\n", "\ufeff"]
+)
+def test_a_file_that_says_nothing(path: Path, text: str) -> None:
+    """A file that sets nothing leaves the defaults: one address, on loopback."""
+    read = loaded(path, text)
+    assert read == Config()
+    assert read.listen == (("127.0.0.1", 9238),)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "advice"),
+    [
+        ("server:\n", 1, "did you mean 'servers'?"),
+        ("web:\n  listen_adress: ':1'\n", 2, "did you mean 'listen_address'?"),
+        ("zebra: 1\n", 1, "known here: servers, "),
+        ("servers:\n  - name: a\n    stat: /a\n", 3, "did you mean 'stats'?"),
+        ("log: {}\nlog: {}\n", 2, "there twice"),
+        ("servers:\n  - name: a\n    name: b\n    stats: /a\n", 3, "there twice"),
+        ("servers:\n  - name: a\n", 2, "needs `stats`"),
+        ("servers:\n  - name: a\n    stats: shop\n", 3, "unix:///path"),
+        ("servers:\n  - stats: ~\n", 2, "write the path out"),
+        ("servers:\n  - stats:\n", 2, "a text is wanted here"),
+        ("servers:\n  - /a\n  - a=b\n", 3, "tcp://host:port"),
+        ("servers:\n  - name: a\n    stats: /run/*.stats\n", 3, "is a glob"),
+        ("servers: /a\n", 1, "a list is wanted here, each entry behind a dash"),
+        ("servers:\n  name: a\n", 2, "a list is wanted here"),
+        ("servers:\n  - [/a]\n", 2, "keys and values are wanted here"),
+        ("servers:\n  - stats: [/a]\n", 2, "a text is wanted here"),
+        ("servers:\n  - stats: ''\n", 2, "a text is wanted here"),
+        ("servers:\n  - name: ' '\n    stats: /a\n", 2, "a text is wanted here"),
+        ("servers:\n  - name:\n    stats: /a\n", 2, "a text is wanted here"),
+        ("servers:\n  - stats: /a\n    timeout: 5s\n", 3, "a number from 0.1 to 60"),
+        ("servers:\n  - stats: /a\n    timeout: 0\n", 3, "a number from 0.1 to 60"),
+        ("servers:\n  - stats: /a\n    timeout: .nan\n", 3, "a number from 0.1 to 60"),
+        ("servers:\n  - stats: /a\n    timeout: -1\n", 3, "a number from 0.1 to 60"),
+        ("servers:\n  - stats: /a\n    size_cap: 16M\n", 3, "a number from 4096"),
+        ("web:\n  listen_address: 9238\n", 2, "host:port"),
+        ("web:\n  listen_address:\n    - :1\n    - :70000\n", 4, "host:port"),
+        ("web: 127.0.0.1:9238\n", 1, "keys and values are wanted here: listen_address"),
+        ("log:\n  level: verbose\n", 2, "debug, info, warning, error"),
+        ("log:\n  format: xml\n", 2, "logfmt, json"),
+        ("- /a\n", 1, "keys and values are wanted here: servers, "),
+        ("servers\n", 1, "keys and values are wanted here"),
+        ("web: &a\n  <<: *a\n", 2, "unknown key"),
+        ("? [a, b]\n: 1\n", 1, "unknown key"),
+    ],
+)
+def test_a_mistake_is_told_with_its_line(path: Path, text: str, line: int, advice: str) -> None:
+    """A mistake is named with the file, the line and what would be right."""
+    message = refusal(path, text)
+    assert message.startswith(f"{path}:{line}: ")
+    assert advice in message
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("servers:\n\t- /a\n", 2),
+        ("servers: [\n", 2),
+        ("servers: {a\n", 2),
+        ("web: 'x\n", 2),
+        ("a: b: c\n", 1),
+        ("servers: *nobody\n", 1),
+        ("{}\n---\n{}\n", 2),
+        ("@\n", 1),
+        ("%YAML 9\n", 1),
+    ],
+)
+def test_what_is_no_yaml_is_told_with_its_line(path: Path, text: str, line: int) -> None:
+    """A file that is not YAML is told so, with the line where it goes wrong."""
+    assert refusal(path, text).startswith(f"{path}:{line}: this is not YAML: ")
+
+
+@pytest.mark.parametrize("body", [b"\xff\xfe\x00", b"servers: \xff\n", b"a\0b", b"\x1b[31m", b"[" * 5000, b"- " * 5000])
+def test_bytes_that_are_no_text(path: Path, body: bytes) -> None:
+    """What no editor wrote is refused like any other mistake."""
+    assert refusal(path, body).startswith(str(path))
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    """A missing file, and a folder, are told by name."""
+    for path, why in ((tmp_path / "no.yml", "No such file"), (tmp_path, "Is a directory")):
+        with pytest.raises(ConfigError) as caught:
+            yaml_file.load(path)
+        assert str(caught.value).startswith(f"{path}: {why}")
+
+
+def test_values_are_texts_as_they_stand(path: Path) -> None:
+    """A name that YAML would take for something else is the name that was written."""
+    read = loaded(
+        path, "servers:\n  - {name: 007, stats: /a}\n  - {name: yes, stats: /b}\n  - {name: 1e3, stats: /c}\n"
+    )
+    assert [it.name for it in read.servers] == ["007", "yes", "1e3"]
+
+
+def test_a_path_may_hold_what_a_flag_may_not(path: Path) -> None:
+    """A name in a file may be any text, spaces and other scripts included."""
+    read = loaded(path, "servers:\n  - name: 店 shop\n    stats: /run/my shop.stats\n")
+    assert (read.servers[0].name, read.servers[0].address) == ("店 shop", Unix("/run/my shop.stats"))
+
+
+_YAML = st.recursive(
+    st.sampled_from(
+        ["servers", "stats", "name", "/a", "web", "x", "1", "~", "''", "*a", "&a b", "!!python/name:os.system"]
+    ),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda it: f"[{', '.join(it)}]")
+        | st.dictionaries(inner, inner, max_size=3).map(
+            lambda it: "{" + ", ".join(f"{key}: {value}" for key, value in it.items()) + "}"
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(_YAML | st.text(max_size=60))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_anything(path: Path, text: str) -> None:
+    """Whatever a file holds, it is understood or refused with ConfigError."""
+    with contextlib.suppress(ConfigError):
+        loaded(path, text.encode("utf-8", "surrogatepass"))
+
+
+def test_nothing_is_run(path: Path) -> None:
+    """A tag that would build an object builds none: values are the texts that stand there."""
+    read = loaded(path, f"servers: !!python/object/apply:os.mkdir ['{path}.made']\n")
+    assert [str(it.address) for it in read.servers] == [f"unix://{path}.made"]
+    assert not os.path.exists(f"{path}.made")

@@ -1,0 +1,72 @@
+"""The description of the API, held against the code and against what is sent."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+
+from tests.support.captured_documents import NAMES
+from tests.support.scripted_watch import Told, replayed
+from tests.support.simulated_server import Server
+from uwsgi_headroom.documents import build, openapi
+from uwsgi_headroom.errors import ReadError
+
+
+def validate(document: object, name: str) -> None:
+    """Raise ValidationError where a document is not what the committed description says of `name`."""
+    description = json.loads(openapi.FILE.read_bytes())
+    schema = {"$ref": f"#/components/schemas/{name}", "components": description["components"]}
+    jsonschema.Draft202012Validator(schema).validate(document)
+
+
+def sent(document: object) -> Any:
+    return json.loads(msgspec.json.encode(document))
+
+
+def test_it_is_what_the_code_makes_of_it() -> None:
+    """After a change of a document: `python3 -m uwsgi_headroom.documents`, and look at the difference."""
+    assert openapi.FILE.read_text() == openapi.text()
+
+
+def test_every_schema_is_a_schema() -> None:
+    """By JSON Schema's own rules, and every reference in the file leads somewhere."""
+    description = json.loads(openapi.FILE.read_bytes())
+    schemas = description["components"]["schemas"]
+    for schema in schemas.values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+        assert schema["required"] == list(schema["properties"])
+        assert schema["description"]
+    references = {part.split('"')[0] for part in openapi.text().split("#/components/schemas/")[1:]}
+    assert references <= schemas.keys()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_captured_documents_are_what_it_says(name: str) -> None:
+    """The document of every server there is."""
+    it = replayed(name).document()
+    validate(sent(it), "Server")
+    validate(sent(build.servers([it], replayed(name).clock)), "Servers")
+    validate(sent(build.findings_of(it)), "Findings")
+
+
+def test_documents_with_figures_and_without_are_what_it_says() -> None:
+    """Under load, idle, without cores and host facts, down from the start, down later."""
+    for server in (Server(), Server(cores=False, host=False, queue=None), Server(spawned=1)):
+        told = Told().seconds(server, 20, lambda _, it=server: it.serve(1, 50, cpu=0.01))
+        validate(sent(told.document()), "Server")
+        validate(sent(told.history()), "History")
+        validate(sent(told.read(ReadError("refused", "nobody"), 99.0).document()), "Server")
+    validate(sent(Told().document()), "Server")
+    validate(sent(Told().history()), "History")
+
+
+def test_a_wrong_document_is_found_out() -> None:
+    """A key that is missing, null where it may not be, or of another type."""
+    it = sent(Told().seconds(Server(), 5).document())
+    for wrong in ({**it, "state": "fine"}, {**it, "verdict": None}, {**it, "threads": {}}, {**it, "windows": [{}]}):
+        with pytest.raises(jsonschema.ValidationError):
+            validate(wrong, "Server")

@@ -1,0 +1,654 @@
+"""Totals made of readings whose instants, and whose truth, the test decides."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+
+from tests.support.simulated_server import EPOCH, Server, emperor, router
+from uwsgi_headroom.history.integrals import Integrals, is_reload
+from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, Totals
+from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.stats import Snapshot
+
+STEP = 1.0
+"""The longest step that these tests allow between samples."""
+
+
+def workers_of(reading: Reading):
+    assert isinstance(reading.snapshot, Snapshot)
+    return reading.snapshot.workers
+
+
+def totals_of(*readings: Reading) -> Totals:
+    integrals = Integrals()
+    for reading in readings:
+        integrals.add(reading, STEP)
+    return integrals.totals
+
+
+class TestTime:
+    def test_first_sample_begins_the_time(self) -> None:
+        """One sample covers no time, and has no gap before it."""
+        totals = totals_of(Server().look(1000.0))
+        assert (totals.samples, totals.observed_seconds, totals.gap_seconds) == (1, 0.0, 0.0)
+
+    def test_samples_close_together_cover_the_time_between_them(self) -> None:
+        """Time between two samples is observed up to the longest step, that one included."""
+        server = Server()
+        totals = totals_of(server.look(10.0), server.look(10.2), server.look(11.2))
+        assert totals.observed_seconds == pytest.approx(1.2)
+        assert totals.gap_seconds == 0
+
+    def test_long_step_is_one_gap(self) -> None:
+        """A pause longer than the longest step is a gap as a whole."""
+        server = Server()
+        totals = totals_of(server.look(10.0), server.look(11.5), server.look(12.0))
+        assert totals.gap_seconds == pytest.approx(1.5)
+        assert totals.observed_seconds == pytest.approx(0.5)
+
+    def test_failed_read_makes_the_step_a_gap_once(self) -> None:
+        """However often a read fails in it, the time between two samples is counted once."""
+        server = Server()
+        integrals = Integrals()
+        integrals.add(server.look(10.0), STEP)
+        integrals.miss(10.2)
+        integrals.miss(10.4)
+        integrals.add(server.look(10.6), STEP)
+        integrals.add(server.look(10.8), STEP)
+        assert integrals.totals.gap_seconds == pytest.approx(0.6)
+        assert integrals.totals.observed_seconds == pytest.approx(0.2)
+
+    def test_gap_grows_while_nothing_is_read(self) -> None:
+        """Each failed read adds the time since the last word, so the gap is there before the server is back."""
+        integrals = Integrals()
+        integrals.add(Server().look(10.0), STEP)
+        integrals.miss(25.0)
+        assert integrals.totals.gap_seconds == pytest.approx(15.0)
+
+    def test_failure_before_the_first_sample_begins_the_time_too(self) -> None:
+        """A server that is down when the exporter starts has a gap from the first attempt on."""
+        integrals = Integrals()
+        integrals.miss(5.0)
+        integrals.miss(8.0)
+        integrals.add(Server().look(10.0), STEP)
+        assert integrals.totals.gap_seconds == pytest.approx(5.0)
+        assert integrals.totals.observed_seconds == 0
+
+    def test_failure_recorded_late_is_not_counted_twice(self) -> None:
+        """A failure dated before the last sample takes no time back."""
+        server = Server()
+        integrals = Integrals()
+        integrals.add(server.look(10.0), STEP)
+        integrals.add(server.look(10.5), STEP)
+        integrals.miss(10.2)
+        integrals.add(server.look(10.8), STEP)
+        totals = integrals.totals
+        assert totals.observed_seconds + totals.gap_seconds == pytest.approx(0.8)
+
+    def test_sample_from_before_a_failure_adds_nothing(self) -> None:
+        """What is older than the last word, be it a failure, is too late."""
+        server = Server()
+        integrals = Integrals()
+        integrals.miss(10.0)
+        integrals.add(server.look(9.9), STEP)
+        integrals.add(server.look(10.1), STEP)
+        totals = integrals.totals
+        assert (totals.samples, totals.observed_seconds) == (1, 0)
+        assert totals.gap_seconds == pytest.approx(0.1)
+
+    def test_reload_is_one_gap(self) -> None:
+        """Between the last sample before a reload and the first one after it nothing is known of the levels."""
+        server = Server()
+        before = [server.look(10.0), server.look(10.2)]
+        server.reload(10.3)
+        totals = totals_of(*before, server.look(10.4), server.look(10.6))
+        assert totals.gap_seconds == pytest.approx(0.2)
+        assert totals.observed_seconds == pytest.approx(0.4)
+        assert totals.reloads == 1
+
+    def test_reload_behind_a_failure_is_one_gap_as_well(self) -> None:
+        """A reload that refuses connections for a while is not counted as two gaps."""
+        server = Server()
+        integrals = Integrals()
+        integrals.add(server.look(10.0), STEP)
+        integrals.miss(10.2)
+        server.reload(10.3)
+        integrals.miss(11.2)
+        integrals.add(server.look(12.0), STEP)
+        assert integrals.totals.gap_seconds == pytest.approx(2.0)
+        assert integrals.totals.observed_seconds == 0
+
+    @pytest.mark.parametrize("again", [10.2, 10.1, 0.0])
+    def test_reading_that_is_not_newer_adds_nothing(self, again: float) -> None:
+        """The same instant again, or an earlier one, is not a sample."""
+        server = Server()
+        first = [server.look(10.0), server.look(10.2)]
+        server.serve(1, 5)
+        totals = totals_of(*first, server.look(again))
+        assert (totals.samples, totals.observed_seconds) == (2, pytest.approx(0.2))
+        assert totals.workers[0].requests == 0
+
+    def test_clock_of_the_host_does_not_matter(self) -> None:
+        """Differences are taken over the monotonic instant, wherever the epoch jumps."""
+        server = Server()
+        server.busy(1, 0, 0, 0)
+        first, second = server.look(10.0), server.look(10.5)
+        totals = totals_of(first, replace(second, time=second.time - 86_400))
+        assert totals.workers[0].busy_seconds == pytest.approx(0.5)
+        assert totals.gap_seconds == 0
+
+    @pytest.mark.parametrize("other", [emperor, router])
+    def test_document_of_another_kind_adds_nothing(self, other) -> None:
+        """An emperor or a router has no totals, alone or in between."""
+        assert totals_of(other(1.0), other(2.0)) == Totals()
+        server = Server()
+        totals = totals_of(server.look(10.0), other(10.1), server.look(10.2))
+        assert totals.samples == 2
+        assert totals.observed_seconds + totals.gap_seconds == pytest.approx(0.2)
+
+
+class TestCounters:
+    def test_what_came_before_the_first_sample_is_not_counted(self) -> None:
+        """Totals begin with the exporter, not with uWSGI."""
+        server = Server()
+        server.serve(1, 1000)
+        first = server.look(10.0)
+        server.serve(1, 7, each=0.5)
+        total = totals_of(first, server.look(10.2)).workers[0]
+        assert total.requests == 7
+        assert total.running_time == pytest.approx(3.5)
+
+    def test_step_back_of_a_race_adds_nothing(self) -> None:
+        """uWSGI's unlocked counter falls by one or two and recovers; no request is counted twice or lost for good."""
+        server = Server()
+        counts, readings = [100, 103, 101, 102, 110], []
+        for at, requests in enumerate(counts):
+            server[1].requests = requests
+            readings.append(server.look(10.0 + at / 5))
+        totals = totals_of(*readings)
+        assert totals.reloads == 0
+        assert 10 <= totals.workers[0].requests <= 12
+
+    def test_counters_survive_a_gap(self) -> None:
+        """uWSGI counted on while nobody looked."""
+        server = Server()
+        integrals = Integrals()
+        integrals.add(server.look(10.0), STEP)
+        integrals.miss(12.0)
+        server.serve(2, 40)
+        integrals.add(server.look(100.0), STEP)
+        assert integrals.totals.workers[1].requests == 40
+
+    def test_reload_counts_what_came_since(self) -> None:
+        """After a full reload a counter holds what came since."""
+        server = Server()
+        server.serve(1, 1000)
+        first = server.look(10.0)
+        server.reload(11.0)
+        server.serve(1, 3, each=0.5)
+        totals = totals_of(first, server.look(12.0))
+        assert totals.reloads == 1
+        assert totals.workers[0].requests == 3
+        assert totals.workers[0].running_time == pytest.approx(1.5)
+
+    def test_reload_with_counters_already_higher(self) -> None:
+        """A reload shows in the spawns although each counter has overtaken what it was."""
+        server = Server()
+        server.serve(1, 10)
+        first = server.look(10.0)
+        server.reload(11.0)
+        server.serve(1, 25)
+        totals = totals_of(first, server.look(70.0))
+        assert (totals.reloads, totals.workers[0].requests) == (1, 25)
+
+    def test_reload_of_respawned_workers(self) -> None:
+        """Spawns fall when the workers had been respawned before the reload."""
+        server = Server()
+        server.respawn(1, 5.0)
+        server.respawn(2, 6.0)
+        first = server.look(10.0)
+        server.reload(11.0)
+        assert totals_of(first, server.look(12.0)).reloads == 1
+
+    def test_reload_within_the_second_of_the_first_spawn(self) -> None:
+        """A reload shows in the pid although uWSGI's whole seconds say the same."""
+        server = Server(born=10.1)
+        server.serve(1, 3)
+        first = server.look(10.4)
+        server.reload(10.6)
+        server.serve(1, 4)
+        totals = totals_of(first, server.look(10.9))
+        assert (totals.reloads, totals.workers[0].requests) == (1, 4)
+
+    def test_reload_hidden_by_a_respawn_of_every_worker(self) -> None:
+        """A count of requests that falls by more than a race can is a reload, whatever the spawns say."""
+        server = Server(processes=1)
+        server.serve(1, 5000)
+        first = server.look(10.0)
+        server.reload(20.0)
+        server.respawn(1, 25.0)
+        server.serve(1, 30)
+        totals = totals_of(first, server.look(30.0))
+        assert (totals.reloads, totals.workers[0].requests) == (1, 30)
+
+    @pytest.mark.parametrize("workers", [(1,), (1, 2, 3, 4)])
+    def test_respawn_keeps_counters_and_is_no_reload(self, workers: tuple[int, ...]) -> None:
+        """One worker, a chain reload, and a reload with `lazy` all keep what was counted."""
+        server = Server()
+        server.serve(1, 100)
+        readings = [server.look(10.0)]
+        for worker_id in workers:
+            server.respawn(worker_id, 10.1 + worker_id)
+            server.serve(worker_id, 1)
+            readings.append(server.look(10.2 + worker_id))
+        totals = totals_of(*readings)
+        assert totals.reloads == 0
+        assert sum(total.requests for total in totals.workers) == len(workers)
+        assert sum(total.respawns for total in totals.workers) == len(workers)
+
+    def test_workers_drained_by_a_reload_are_one_reload(self) -> None:
+        """The old master shows dead workers for a while before it begins anew."""
+        server = Server(processes=2)
+        server.serve(1, 50)
+        readings = [server.look(10.0)]
+        for worker_id in (1, 2):
+            server[worker_id].pid, server[worker_id].state = None, "gone"
+            readings.append(server.look(10.0 + worker_id / 5))
+        server.reload(11.0)
+        server.serve(1, 2)
+        readings.append(server.look(11.2))
+        totals = totals_of(*readings)
+        assert (totals.reloads, totals.workers[0].requests) == (1, 2)
+
+    def test_reload_that_leaves_cheaper_workers_unspawned(self) -> None:
+        """Slots that were never spawned, before or after, do not hide a reload."""
+        server = Server(spawned=1)
+        server.serve(1, 50)
+        first = server.look(10.0)
+        server._begin(12.0, spawned=1)
+        assert totals_of(first, server.look(13.0)).reloads == 1
+
+    def test_worker_that_cheaper_adds_and_takes_away(self) -> None:
+        """A slot that comes, goes and comes again keeps its totals, and is no reload."""
+        server = Server(processes=2, spawned=1)
+        readings = [server.look(10.0)]
+        server.respawn(2, 10.1)
+        server.serve(2, 5)
+        readings.append(server.look(10.2))
+        server.cheap(2)
+        readings.append(server.look(10.4))
+        server.respawn(2, 10.5)
+        server.serve(2, 5)
+        readings.append(server.look(10.6))
+        totals = totals_of(*readings)
+        assert totals.reloads == 0
+        assert (totals.workers[1].requests, totals.workers[1].respawns) == (10, 2)
+        assert totals.gap_seconds == 0
+
+    def test_workers_added_by_a_reload_count_from_nothing(self) -> None:
+        """A slot that was not there before the reload served all its requests since."""
+        server = Server(processes=2)
+        first = server.look(10.0)
+        server.reload(11.0, processes=4)
+        server.serve(4, 6, each=0.5, cpu=0.2)
+        totals = totals_of(first, server.look(12.0))
+        assert totals.workers[3].requests == 6
+        assert totals.workers[3].running_time == pytest.approx(3.0)
+        assert totals.workers[3].cpu_seconds == pytest.approx(1.2)
+
+    def test_workers_taken_away_by_a_reload_are_forgotten(self) -> None:
+        """A slot that uWSGI no longer lists has no totals."""
+        server = Server(processes=4)
+        first = server.look(10.0)
+        server.reload(11.0, processes=2)
+        assert len(totals_of(first, server.look(12.0)).workers) == 2
+
+    def test_wrapped_running_time_and_back(self) -> None:
+        """While uWSGI's clock error hides the field it adds nothing, and what it comes back with is no jump."""
+        server = Server()
+        server.serve(1, 10, each=1.0)
+        readings = [server.look(10.0)]
+        server.serve(1, 1, each=1.0)
+        readings.append(server.look(10.2))
+        server[1].running_time = None
+        readings.append(server.look(10.4))
+        server[1].running_time = 0.25
+        readings.append(server.look(10.6))
+        server.serve(1, 1, each=1.0)
+        readings.append(server.look(10.8))
+        assert totals_of(*readings).workers[0].running_time == pytest.approx(2.0)
+
+    def test_running_time_hidden_until_a_reload(self) -> None:
+        """After a reload the field holds what came since, whether or not it could be read before."""
+        server = Server()
+        server[1].running_time = None
+        first = server.look(10.0)
+        server.reload(11.0)
+        server.serve(1, 2, each=1.0)
+        assert totals_of(first, server.look(12.0)).workers[0].running_time == pytest.approx(2.0)
+
+    def test_running_time_that_was_never_there_stays_unknown(self) -> None:
+        """What uWSGI never said is None, and not 0."""
+        server = Server(processes=1)
+        server[1].running_time = None
+        totals = totals_of(server.look(10.0), server.look(10.2))
+        assert totals.workers[0].running_time is None
+
+    def test_reload_needs_something_to_compare(self) -> None:
+        """The first sample is no reload, and neither is a slot without a count of spawns."""
+        server = Server(processes=1)
+        now = workers_of(server.look(1.0))
+        assert not is_reload((), now)
+        assert not is_reload(now, now)
+
+
+class TestCpu:
+    def test_cpu_of_a_process_that_stays(self) -> None:
+        """User and system time together, from the first sample on."""
+        server = Server()
+        server.serve(1, 100, cpu=0.5)
+        first = server.look(10.0)
+        server.serve(1, 2, cpu=0.05)
+        assert totals_of(first, server.look(10.2)).workers[0].cpu_seconds == pytest.approx(0.1)
+
+    def test_cpu_of_a_respawned_worker_begins_again(self) -> None:
+        """All that the new process has used is new; that its count is lower is no loss."""
+        server = Server()
+        server.serve(1, 100, cpu=0.5)
+        first = server.look(10.0)
+        server.respawn(1, 10.1)
+        server.serve(1, 1, cpu=0.03)
+        assert totals_of(first, server.look(10.2)).workers[0].cpu_seconds == pytest.approx(0.03)
+
+    def test_cpu_of_a_worker_respawned_twice_in_a_second(self) -> None:
+        """A new pid is a new process, even where uWSGI's whole seconds say the same."""
+        server = Server(born=10.0)
+        first = server.look(10.1)
+        server.respawn(1, 10.3)
+        server.serve(1, 1, cpu=0.25)
+        assert totals_of(first, server.look(10.6)).workers[0].cpu_seconds == pytest.approx(0.25)
+
+    def test_reused_pid_is_another_process(self) -> None:
+        """Where the kernel gave the same pid again, the start tells."""
+        server = Server()
+        server.serve(1, 10, cpu=0.01)
+        first = server.look(10.0)
+        server.respawn(1, 10.1, pid=server[1].pid)
+        server.serve(1, 1, cpu=0.3)
+        assert totals_of(first, server.look(10.2)).workers[0].cpu_seconds == pytest.approx(0.3)
+
+    def test_worker_that_cheaper_spawns(self) -> None:
+        """A worker spawned between two samples has used all of its CPU time since."""
+        server = Server(processes=2, spawned=1)
+        first = server.look(10.0)
+        server.respawn(2, 10.1)
+        server.serve(2, 1, cpu=0.2)
+        totals = totals_of(first, server.look(10.2))
+        assert totals.workers[1].cpu_seconds == pytest.approx(0.2)
+
+    def test_worker_ended_by_cheaper_keeps_its_total(self) -> None:
+        """A slot without a process uses nothing, and forgets nothing."""
+        server = Server()
+        first = server.look(10.0)
+        server.serve(1, 1, cpu=0.2)
+        second = server.look(10.2)
+        server.cheap(1)
+        assert totals_of(first, second, server.look(10.4)).workers[0].cpu_seconds == pytest.approx(0.2)
+
+    def test_facts_that_come_late_do_not_bring_the_past(self) -> None:
+        """A process seen for the first time, but not new, has used an unknown part of its time since."""
+        server = Server()
+        server.serve(1, 100, cpu=1.0)
+        server.host = False
+        first = server.look(10.0)
+        server.host = True
+        second = server.look(10.2)
+        server.serve(1, 1, cpu=0.1)
+        totals = totals_of(first, second, server.look(10.4))
+        assert totals.workers[0].cpu_seconds == pytest.approx(0.1)
+
+    def test_cpu_time_that_may_be_known_late_does_not_bring_the_past(self) -> None:
+        """A process whose CPU time was hidden does not seem to have used all of it at once."""
+        server = Server(processes=1)
+        server[1].cpu = None
+        first = server.look(10.0)
+        server[1].cpu = 500.0
+        assert totals_of(first, server.look(10.2)).workers[0].cpu_seconds == 0.0
+
+    def test_without_facts_it_stays_unknown(self) -> None:
+        """None, and not 0, where the kernel is not asked."""
+        server = Server(host=False)
+        totals = totals_of(server.look(10.0), server.look(10.2))
+        assert {total.cpu_seconds for total in totals.workers} == {None}
+
+    def test_cpu_that_falls_adds_nothing(self) -> None:
+        """The kernel's sum of user and system time may be scaled back a tick."""
+        server = Server()
+        server.serve(1, 1, cpu=1.0)
+        first = server.look(10.0)
+        server[1].cpu = 0.99
+        assert totals_of(first, server.look(10.2)).workers[0].cpu_seconds == 0.0
+
+    def test_resident_memory_is_the_latest(self) -> None:
+        """Memory is a level: the latest, from the kernel alone."""
+        server = Server()
+        first = server.look(10.0)
+        server[1].resident = 70 << 20
+        assert totals_of(first, server.look(10.2)).workers[0].resident_bytes == 70 << 20
+
+    def test_process_without_a_known_start(self) -> None:
+        """Where starts are hidden, the same pid is the same process."""
+        server = Server(processes=1)
+        first, second = server.look(10.0), server.look(10.2)
+
+        def used(reading: Reading, seconds: float) -> Reading:
+            pid = server[1].pid
+            assert pid is not None
+            process = WorkerProcess(pid, seconds, 0.0, None, None, None, None, None, None, None)
+            return replace(reading, host=replace(reading.host, processes={pid: process}))
+
+        totals = totals_of(used(first, 3.0), used(second, 3.25))
+        assert totals.workers[0].cpu_seconds == pytest.approx(0.25)
+        assert totals.workers[0].resident_bytes is None
+
+
+class TestLevels:
+    def test_straight_line_is_exact(self) -> None:
+        """A level that moves in a straight line is integrated exactly, however unevenly it is sampled."""
+        rng = random.Random(1)
+        server = Server(processes=1, threads=1000)
+        server.queue = 0
+        instants = [0.0]
+        while instants[-1] < 100:
+            instants.append(min(100.0, instants[-1] + rng.uniform(0.1, 0.9)))
+        integrals = Integrals()
+        for at in (round(it, 3) for it in instants):
+            server[1].busy = server.queue = round(10 * at * 100)  # in hundredths of a thread
+            integrals.add(server.look(at), STEP)
+        totals = integrals.totals
+        assert totals.workers[0].busy_seconds == pytest.approx(100 * 10 * 100**2 / 2, rel=1e-9)
+        assert totals.queue_seconds["app.sock"] == pytest.approx(100 * 10 * 100**2 / 2, rel=1e-9)
+
+    @pytest.mark.parametrize("period", [0.2, 1.0, 2.0, 7.3])
+    def test_square_wave_is_estimated_without_bias(self, period: float) -> None:
+        """Jittered samples of a load that is on and off find its mean, within the sampling error, whatever its period,
+        the sampling interval itself included."""
+        rng = random.Random(2)
+        runs, seconds = 20, 60.0
+        errors = []
+        for _ in range(runs):
+            server = Server(processes=1, threads=16)
+            integrals, at, phase = Integrals(), 0.0, rng.uniform(0, period)
+            while at <= seconds:
+                server.busy(16 if (at + phase) % period < period / 2 else 0)
+                integrals.add(server.look(at), STEP)
+                at += 0.2 * rng.uniform(0.8, 1.2)
+            observed = (integrals.totals.workers[0].busy_seconds or 0) / integrals.totals.observed_seconds
+            on = _on_time(phase, seconds, period) / seconds
+            errors.append((observed - 16 * on) / 8)
+        # A wave's standard deviation is its mean, so a run of n independent samples errs by 1/sqrt(n): 6 % at 300.
+        # At the sampling interval itself, samples stay in step for a few, as if there were an eighth of them.
+        n = 5 * seconds / (8 if period == 0.2 else 1)
+        assert abs(sum(errors) / runs) < 3 / math.sqrt(n * runs)
+        assert max(map(abs, errors)) < 4 / math.sqrt(n)
+
+    @pytest.mark.parametrize("mean", [0.5, 4, 14])
+    def test_random_load_errs_as_stated(self, mean: float) -> None:
+        """Samples far apart of a Poisson number of busy threads err by sqrt(L/n)/L."""
+        rng = random.Random(3)
+        n, runs, errors = 300, 40, []
+        for _ in range(runs):
+            server = Server(processes=1, threads=64)
+            integrals = Integrals()
+            for index in range(n):
+                server[1].busy = _poisson(rng, mean)
+                integrals.add(server.look(index * 0.2), STEP)
+            observed = (integrals.totals.workers[0].busy_seconds or 0) / integrals.totals.observed_seconds
+            errors.append(observed / mean - 1)
+        stated = math.sqrt(mean / n) / mean
+        rms = math.sqrt(sum(error * error for error in errors) / runs)
+        assert abs(sum(errors) / runs) < 3 * stated / math.sqrt(runs)
+        assert stated / 1.6 < rms < stated * 1.6
+
+    def test_gap_adds_to_no_integral(self) -> None:
+        """Busy threads and queues at both ends of a gap say nothing of what was between."""
+        server = Server()
+        server.busy(8, 8, 8, 8)
+        server.queue = 50
+        totals = totals_of(server.look(10.0), server.look(20.0))
+        assert [total.busy_seconds for total in totals.workers] == [0.0] * 4
+        assert totals.queue_seconds == {"app.sock": 0.0}
+        assert totals.full_seconds == 0
+        assert [total.up_seconds for total in totals.workers] == [0.0] * 4
+
+    def test_reload_adds_to_no_integral(self) -> None:
+        """Two samples a moment apart with a reload in between are not joined."""
+        server = Server()
+        server.busy(8, 8, 8, 8)
+        first = server.look(10.0)
+        server.reload(10.1)
+        server.busy(8, 8, 8, 8)
+        totals = totals_of(first, server.look(10.2))
+        assert [total.busy_seconds for total in totals.workers] == [0.0] * 4
+
+    def test_full_occupancy_is_timed(self) -> None:
+        """Every available thread busy for a second, then one free."""
+        server = Server(processes=2, threads=2)
+        server.busy(2, 2)
+        readings = [server.look(10.0), server.look(11.0)]
+        server.busy(2, 1)
+        readings += [server.look(11.5), server.look(12.0)]
+        assert totals_of(*readings).full_seconds == pytest.approx(1.25)
+
+    def test_no_thread_available_is_not_full(self) -> None:
+        """A server whose workers are all starting is not full: it is not there."""
+        server = Server(processes=2, spawned=0)
+        totals = totals_of(server.look(10.0), server.look(10.5))
+        assert totals.full_seconds == 0
+        assert sum(totals.occupancy) == 0
+
+    def test_worker_is_up_while_it_accepts(self) -> None:
+        """Time accepting is a level too: a worker that cheaper ends at half of a step was up for half of it."""
+        server = Server()
+        first = server.look(10.0)
+        server.cheap(1)
+        totals = totals_of(first, server.look(10.4))
+        assert totals.workers[0].up_seconds == pytest.approx(0.2)
+        assert totals.workers[1].up_seconds == pytest.approx(0.4)
+
+    def test_ghost_is_not_busy(self) -> None:
+        """Flags that a killed worker left up are no work."""
+        server = Server(processes=1)
+        server.busy(5)
+        server.kill(1)
+        totals = totals_of(server.look(10.0), server.look(10.4))
+        assert totals.workers[0].busy_seconds == 0
+        assert totals.full_seconds == 0
+
+    def test_ghost_cannot_be_told_without_facts(self) -> None:
+        """Where the kernel is not asked, uWSGI's word stands."""
+        server = Server(processes=1, host=False)
+        server.busy(5)
+        server.kill(1)
+        totals = totals_of(server.look(10.0), server.look(10.4))
+        assert totals.workers[0].busy_seconds == pytest.approx(2.0)
+
+    def test_without_cores_busy_threads_stay_unknown(self) -> None:
+        """stats-no-cores hides the threads: their integral is None and the occupancy has no samples."""
+        server = Server(cores=False)
+        totals = totals_of(server.look(10.0), server.look(10.4))
+        assert {total.busy_seconds for total in totals.workers} == {None}
+        assert sum(totals.occupancy) == 0
+        assert totals.observed_seconds == pytest.approx(0.4)
+
+    def test_queue_that_cannot_be_measured_is_absent(self) -> None:
+        """No integral where there is no length, and none over the step to or from one."""
+        server = Server(queue=None)
+        first = server.look(10.0)
+        assert totals_of(first).queue_seconds == {}
+        server.queue = 10
+        second = server.look(10.2)
+        server.queue = 20
+        assert totals_of(first, second, server.look(10.4)).queue_seconds == {"app.sock": pytest.approx(3.0)}
+
+    def test_socket_that_is_gone_after_a_reload_is_forgotten(self) -> None:
+        """A reload may give a socket another name; the old one has no total any more."""
+        server = Server(socket=":40001")
+        first = server.look(10.0)
+        server.socket = ":40002"
+        server.reload(11.0)
+        assert list(totals_of(first, server.look(12.0)).queue_seconds) == [":40002"]
+
+
+class TestOccupancy:
+    @pytest.mark.parametrize("busy", range(11))
+    def test_bound_belongs_to_its_bucket(self, busy: int) -> None:
+        """A sample on a bound counts below it, as in every Prometheus histogram."""
+        server = Server(processes=1, threads=10)
+        server.busy(busy)
+        totals = totals_of(server.look(10.0))
+        bucket = totals.occupancy.index(1)
+        assert OCCUPANCY_BOUNDS[bucket] >= busy / 10
+        assert bucket == 0 or OCCUPANCY_BOUNDS[bucket - 1] < busy / 10
+        assert totals.occupancy_sum == pytest.approx(busy / 10)
+
+    def test_more_busy_than_available_is_full(self) -> None:
+        """A worker told to go still finishes its requests, which are not of the available threads."""
+        server = Server(processes=2, threads=2)
+        server.busy(2, 2)
+        server[2].state = "cheap"
+        totals = totals_of(server.look(10.0), server.look(10.5))
+        assert totals.occupancy_sum == 2.0
+        assert totals.full_seconds == pytest.approx(0.5)
+
+    def test_every_sample_counts_once(self) -> None:
+        """Samples across a gap count as well: the histogram is of samples, not of time."""
+        server = Server()
+        totals = totals_of(*(server.look(at) for at in (1.0, 1.2, 9.0, 9.2)))
+        assert sum(totals.occupancy) == totals.samples == 4
+
+
+def test_dates_of_uwsgi_are_epoch() -> None:
+    """The scenes these tests stand on date spawns as uWSGI does."""
+    assert workers_of(Server(born=3.7).look(5.0))[0].last_spawn == EPOCH + 3
+
+
+def _on_time(phase: float, seconds: float, period: float) -> float:
+    def until(at: float) -> float:
+        whole, rest = divmod(at, period)
+        return whole * period / 2 + min(rest, period / 2)
+
+    return until(phase + seconds) - until(phase)
+
+
+def _poisson(rng: random.Random, mean: float) -> int:
+    count, product, limit = 0, rng.random(), math.exp(-mean)
+    while product > limit:
+        count += 1
+        product *= rng.random()
+    return count

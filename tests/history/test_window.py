@@ -1,0 +1,385 @@
+"""A history of totals, and the windows cut out of it, at instants that the test decides."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from tests.support.simulated_server import Server
+from uwsgi_headroom.history import window as module
+from uwsgi_headroom.history.integrals import Integrals
+from uwsgi_headroom.history.totals import Totals, WorkerTotals
+from uwsgi_headroom.history.window import HISTORY_SECONDS, History
+
+
+class Watched:
+    """A server whose every reading goes into totals and a history, as the exporter does it."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.integrals = Integrals()
+        self.history = History()
+
+    def look(self, at: float) -> None:
+        self.integrals.add(self.server.look(at), 1.0)
+        self.history.add(at, self.integrals.totals)
+
+
+def history_of(*rows: tuple[float, Totals]) -> History:
+    history = History()
+    for at, totals in rows:
+        history.add(at, totals)
+    return history
+
+
+class TestLength:
+    def test_nothing_to_compare(self) -> None:
+        """Without two rows there is no window."""
+        assert History().window(60) is None
+        assert history_of((1.0, Totals())).window(60) is None
+
+    def test_shorter_than_asked(self) -> None:
+        """A young history gives the window it has, and the window says its length."""
+        window = history_of(*((at, Totals()) for at in (0.0, 1.0, 2.5))).window(60)
+        assert window is not None
+        assert (window.asked, window.seconds) == (60, 2.5)
+
+    @pytest.mark.parametrize("seconds", [1, 10, 60, 300])
+    def test_as_long_as_asked(self, seconds: int) -> None:
+        """An old enough history gives the asked length to half a row."""
+        history = History()
+        at = 0.0
+        while at < 400:
+            history.add(at, Totals())
+            at += 1.13
+        window = history.window(seconds)
+        assert window is not None
+        assert window.seconds == pytest.approx(seconds, abs=0.57)
+
+    def test_rows_are_a_second_apart(self) -> None:
+        """Samples within a second of the last row make no row: an hour takes an hour's rows, however often it is
+        sampled."""
+        history = History()
+        for index in range(101):
+            history.add(index / 5, Totals())
+        assert len(history._rows) == 21
+        assert list(history._times) == [float(second) for second in range(21)]
+
+    def test_an_hour_is_kept(self) -> None:
+        """The oldest row leaves when the hour is full."""
+        history = History()
+        for second in range(HISTORY_SECONDS + 500):
+            history.add(float(second), Totals())
+        window = history.window(10 * HISTORY_SECONDS)
+        assert window is not None
+        assert window.seconds == HISTORY_SECONDS - 1
+
+    def test_clock_that_stands_still_or_goes_back(self) -> None:
+        """An instant that is not a second later makes no row, and no window of no length."""
+        history = history_of((10.0, Totals()), (10.0, Totals()), (5.0, Totals()), (10.9, Totals()))
+        assert history.window(60) is None
+
+    def test_until_an_earlier_instant(self) -> None:
+        """A window may end in the past: with the last row up to that instant."""
+        server = Server(processes=1)
+        watched = Watched(server)
+        for second in range(100):
+            watched.look(float(second))
+            server.serve(1, second)
+        window = watched.history.window(10, until=50.5)
+        assert window is not None
+        assert window.seconds == 10
+        assert window.workers[0].requests == sum(range(40, 50))
+        assert watched.history.window(10, until=0.5) is None
+        assert watched.history.window(10, until=-5.0) is None
+
+    def test_outage_is_not_spanned_by_a_shorter_window(self) -> None:
+        """After eight hours down, the last minute is of what came since, and says how short it is."""
+        server = Server(processes=1)
+        watched = Watched(server)
+        watched.look(0.0)
+        watched.look(1.0)
+        hours = 8 * 3600.0
+        watched.look(hours)
+        assert watched.history.window(60) is None
+        server.serve(1, 30)
+        watched.look(hours + 20)
+        window = watched.history.window(60)
+        assert window is not None
+        assert (window.seconds, window.workers[0].requests) == (20, 30)
+
+    def test_outage_shorter_than_the_window_is_within_it(self) -> None:
+        """The row before a short outage is the nearest, and the window says how much of it is a gap."""
+        watched = Watched(Server())
+        for at in (0.0, 1.0, 40.0, 41.0, 61.0):
+            watched.look(at)
+        window = watched.history.window(60)
+        assert window is not None
+        assert window.seconds == 60
+        assert window.gap_seconds == pytest.approx(59)
+        assert window.observed_seconds == pytest.approx(1)
+
+
+class TestDifferences:
+    def test_window_of_a_story(self) -> None:
+        """Counts, times and levels of the window, and nothing from before it."""
+        server = Server(processes=2, threads=2)
+        watched = Watched(server)
+        server.serve(1, 1000)
+        watched.look(0.0)
+        server.busy(2, 1)
+        server.queue = 4
+        server[2].exceptions = 3
+        server[1].static_requests = 2
+        server.serve(1, 10, each=0.25, cpu=0.02)
+        for at in (1.0, 2.0):
+            watched.look(at)
+        window = watched.history.window(1)
+        assert window is not None
+        assert (window.seconds, window.exceptions) == (1, 0)
+        assert window.full_seconds == 0
+        assert window.queue_seconds == {"app.sock": pytest.approx(4)}
+        assert [worker.busy_seconds for worker in window.workers] == [2, 1]
+        window = watched.history.window(60)
+        assert window is not None
+        first = window.workers[0]
+        assert (first.worker_id, first.requests, first.static_requests) == (1, 10, 2)
+        assert (first.running_time, first.cpu_seconds) == (2.5, 0.2)
+        assert (window.exceptions, window.reloads, window.harakiris, window.respawns) == (3, 0, 0, 0)
+
+    @pytest.mark.parametrize("before", [0, 2**32 - 3, 2**33 - 1, 2**63])
+    def test_counts_are_exact_across_the_wrap(self, before: int) -> None:
+        """A difference of counts is exact wherever the totals stand."""
+        window = history_of(
+            (0.0, Totals(workers=[WorkerTotals(requests=before)])),
+            (1.0, Totals(workers=[WorkerTotals(requests=before + 7)])),
+        ).window(60)
+        assert window is not None
+        assert window.workers[0].requests == 7
+
+    @pytest.mark.parametrize("before", [0.0, 429_496.7, 12_345_678.9, 1e9])
+    def test_times_are_exact_to_a_tick_across_the_wrap(self, before: float) -> None:
+        """A difference of times is exact to 0.1 ms wherever the totals stand."""
+
+        def totals(grown: float) -> Totals:
+            worker = WorkerTotals(running_time=before + grown, running_time_since=0.0)
+            return Totals(workers=[worker], queue_seconds={"a": before + grown}, queue_since={"a": 0.0})
+
+        window = history_of((0.0, totals(0)), (1.0, totals(1.2345))).window(60)
+        assert window is not None
+        assert window.workers[0].running_time == pytest.approx(1.2345, abs=1.01e-4)
+        assert window.queue_seconds["a"] == pytest.approx(1.2345, abs=1.01e-4)
+
+    def test_119_hours_of_thread_time_fit(self) -> None:
+        """As the module says of its ticks: a window holds 119 hours of one worker's thread time, and 32 threads busy
+        for the whole hour are 32 of them."""
+        hours = 119.0
+        window = history_of(
+            (0.0, Totals(workers=[WorkerTotals(busy_seconds=0.0)])),
+            (3600.0, Totals(workers=[WorkerTotals(busy_seconds=hours * 3600)])),
+        ).window(3600)
+        assert window is not None
+        assert window.workers[0].busy_seconds == hours * 3600
+
+    def test_reload_in_the_middle(self) -> None:
+        """Counts go on over a reload; the time between its two sides is a gap."""
+        server = Server(processes=1)
+        watched = Watched(server)
+        watched.look(0.0)
+        server.serve(1, 100)
+        watched.look(1.0)
+        server.reload(1.5)
+        server.serve(1, 40)
+        watched.look(2.0)
+        server.serve(1, 2)
+        watched.look(3.0)
+        window = watched.history.window(60)
+        assert window is not None
+        assert (window.reloads, window.seconds, window.workers[0].requests) == (1, 3, 142)
+        assert window.observed_seconds + window.gap_seconds == pytest.approx(3)
+
+    def test_memory_growth(self) -> None:
+        """Memory at the end, and by how much it grew or shrank; unknown where it was not known at the start."""
+        server = Server(processes=2, spawned=1)
+        watched = Watched(server)
+        watched.look(0.0)
+        server[1].resident = 40 << 20
+        server.respawn(2, 0.5)
+        watched.look(1.0)
+        window = watched.history.window(60)
+        assert window is not None
+        first, second = window.workers
+        assert (first.resident_bytes, first.resident_growth) == (40 << 20, -(10 << 20))
+        assert (second.resident_bytes, second.resident_growth) == (50 << 20, None)
+
+
+class TestUnknown:
+    def test_what_was_never_said_is_none(self) -> None:
+        """Without cores or kernel facts their figures are None in the window too, not 0."""
+        server = Server(processes=1, cores=False, host=False, queue=None)
+        server[1].running_time = None
+        watched = Watched(server)
+        watched.look(0.0)
+        watched.look(1.0)
+        window = watched.history.window(60)
+        assert window is not None
+        worker = window.workers[0]
+        assert (worker.busy_seconds, worker.cpu_seconds, worker.running_time, worker.resident_bytes) == (None,) * 4
+        assert window.queue_seconds == {}
+
+    def test_facts_that_went_are_unknown(self) -> None:
+        """A process that may no longer be looked at has not stopped working: CPU time is None, not 0."""
+        server = Server(processes=1)
+        watched = Watched(server)
+        watched.look(0.0)
+        server.host = False
+        for second in range(1, 70):
+            watched.look(float(second))
+        window = watched.history.window(60)
+        assert window is not None
+        assert window.workers[0].cpu_seconds is None
+
+    def test_facts_that_came_are_unknown_until_they_cover_the_window(self) -> None:
+        """CPU time of the last ten seconds is not that of a minute."""
+        server = Server(processes=1, host=False)
+        watched = Watched(server)
+        for second in range(100):
+            server.host = second >= 50
+            server.serve(1, 1, cpu=0.5)
+            watched.look(float(second))
+        for seconds, known in ((40, 20.0), (49, 24.5), (60, None)):
+            window = watched.history.window(seconds)
+            assert window is not None
+            assert window.workers[0].cpu_seconds == known
+
+    def test_worker_without_a_process_has_known_cpu_time(self) -> None:
+        """A slot that cheaper emptied, or filled within the window, has used what its processes have."""
+        server = Server(processes=2, spawned=1)
+        watched = Watched(server)
+        watched.look(0.0)
+        watched.look(1.0)
+        server.respawn(2, 1.5)
+        server.serve(2, 1, cpu=0.25)
+        watched.look(2.0)
+        server.cheap(2)
+        watched.look(3.0)
+        window = watched.history.window(60)
+        assert window is not None
+        assert window.workers[1].cpu_seconds == 0.25
+
+    def test_killed_worker_has_known_cpu_time(self) -> None:
+        """A ghost uses nothing; its successor goes on."""
+        server = Server(processes=1)
+        watched = Watched(server)
+        watched.look(0.0)
+        server.serve(1, 1, cpu=0.5)
+        watched.look(1.0)
+        server.kill(1)
+        watched.look(2.0)
+        server.respawn(1, 2.5)
+        server.serve(1, 1, cpu=0.25)
+        watched.look(3.0)
+        window = watched.history.window(60)
+        assert window is not None
+        assert window.workers[0].cpu_seconds == 0.75
+
+    def test_running_time_that_wrapped_is_unknown(self) -> None:
+        """While uWSGI's field is wrapped, and until the window is past it, the time is None: 0 would be a response time
+        of nothing."""
+        server = Server(processes=1)
+        watched = Watched(server)
+        known = []
+        for second in range(20):
+            server.serve(1, 1)
+            server[1].running_time = None if 5 <= second < 10 else float(second)
+            watched.look(float(second))
+            window = watched.history.window(4)
+            known.append(None if window is None else window.workers[0].running_time)
+        assert known[4] == 4
+        assert known[5:14] == [None] * 9
+        assert known[14:] == [4] * 6
+
+    def test_queue_that_can_no_longer_be_measured_is_absent(self) -> None:
+        """A queue that the kernel stopped telling of is not empty."""
+        server = Server()
+        server.queue = 5
+        watched = Watched(server)
+        for second in range(5):
+            watched.look(float(second))
+        server.queue = None
+        for second in range(5, 8):
+            watched.look(float(second))
+        window = watched.history.window(60)
+        assert window is not None
+        assert window.queue_seconds == {}
+
+
+class TestChanges:
+    def test_other_number_of_workers_begins_anew(self) -> None:
+        """A reload with more or fewer processes leaves nothing to compare with."""
+        for processes in (2, 6):
+            server = Server(processes=4)
+            watched = Watched(server)
+            for second in range(10):
+                watched.look(float(second))
+            server.reload(10.0, processes=processes)
+            watched.look(11.0)
+            assert watched.history.window(60) is None
+            watched.look(12.0)
+            window = watched.history.window(60)
+            assert window is not None
+            assert (window.seconds, len(window.workers)) == (1, processes)
+
+    @pytest.mark.parametrize("processes", [2, 6])
+    def test_other_number_of_workers_within_the_second(self, processes: int) -> None:
+        """A window asked for before the next row is due is of the workers there are, and so there is none yet."""
+        server = Server(processes=4)
+        watched = Watched(server)
+        for second in range(10):
+            watched.look(float(second))
+        server.reload(9.1, processes=processes)
+        watched.look(9.5)
+        assert watched.history.window(60) is None
+
+    def test_other_sockets_begin_anew(self) -> None:
+        """So does one whose socket has another name."""
+        server = Server(socket="a.sock")
+        watched = Watched(server)
+        watched.look(0.0)
+        watched.look(1.0)
+        server.socket = "b.sock"
+        watched.look(2.0)
+        assert watched.history.window(60) is None
+        watched.look(3.0)
+        window = watched.history.window(60)
+        assert window is not None
+        assert list(window.queue_seconds) == ["b.sock"]
+
+
+def test_rows_cost_what_the_module_says() -> None:
+    """The docstring's bytes a worker are those of the array, and of an hour of them."""
+    history = history_of((0.0, Totals(workers=[WorkerTotals() for _ in range(64)])))
+    without = history_of((0.0, Totals()))
+    pairs = zip(history._rows[0], without._rows[0], strict=True)
+    each = sum((len(columns) - len(empty)) * columns.itemsize for columns, empty in pairs) / 64
+    said = re.search(
+        r"takes (\d+) bytes a worker: (\d+) kB a worker for the hour", " ".join((module.__doc__ or "").split())
+    )
+    assert said is not None
+    assert each == int(said[1])
+    assert round(each * HISTORY_SECONDS / 1000) == int(said[2])
+
+
+def test_totals_that_go_on_changing_do_not_change_a_row() -> None:
+    """A row is what the totals were then."""
+    totals = Totals(workers=[WorkerTotals()])
+    history = history_of((0.0, totals))
+    totals.workers[0].requests = 5
+    history.add(1.0, totals)
+    totals.workers[0].requests = 50
+    window = history.window(60, until=1.0)
+    assert window is not None
+    assert window.workers[0].requests == 5
+    assert replace(window, seconds=0.0).seconds == 0.0

@@ -1,0 +1,61 @@
+"""A window ends with the totals that are exported beside it."""
+
+from uwsgi_headroom.history.totals import Totals, WorkerTotals
+from uwsgi_headroom.history.window import History
+
+
+def served(requests: int, workers: int = 1) -> Totals:
+    return Totals(workers=[WorkerTotals(requests=requests, running_time=0.0) for _ in range(workers)])
+
+
+def test_it_ends_with_the_latest_totals() -> None:
+    """What came after the last row, less than a second ago, is in the window."""
+    history = History()
+    for at, requests in ((0.0, 0), (1.0, 10), (2.0, 20), (2.4, 29)):
+        history.add(at, served(requests))
+    window = history.window(60)
+    assert window is not None
+    assert (window.seconds, window.workers[0].requests) == (2.4, 29)
+
+
+def test_it_starts_at_the_row_nearest_to_its_length() -> None:
+    """Rows are a second apart: the window is up to half a second longer or shorter than asked, and says so."""
+    history = History()
+    for at in range(10):
+        history.add(float(at), served(at * 10))
+    history.add(9.4, served(94))
+    window = history.window(5)
+    assert window is not None
+    assert window.seconds == 9.4 - 4.0
+    assert window.workers[0].requests == 54
+
+
+def test_a_window_until_then_ends_with_a_row() -> None:
+    """For a moment in the past there are rows only."""
+    history = History()
+    for at, requests in ((0.0, 0), (1.0, 10), (2.0, 20), (2.4, 29)):
+        history.add(at, served(requests))
+    window = history.window(60, until=2.3)
+    assert window is not None
+    assert (window.seconds, window.workers[0].requests) == (2.0, 20)
+
+
+def test_two_rows_are_needed() -> None:
+    """The first second has no window, whatever came in it."""
+    history = History()
+    history.add(0.0, served(0))
+    history.add(0.9, served(9))
+    assert history.window(60) is None
+
+
+def test_it_begins_anew_with_another_number_of_workers() -> None:
+    """Within a second of a row, too: totals of another shape cannot be compared with it."""
+    history = History()
+    history.add(0.0, served(0))
+    history.add(1.0, served(10))
+    history.add(1.5, served(10, workers=2))
+    assert history.window(60) is None
+    history.add(2.5, served(20, workers=2))
+    window = history.window(60)
+    assert window is not None
+    assert [worker.requests for worker in window.workers] == [10, 10]

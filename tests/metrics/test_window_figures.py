@@ -1,0 +1,242 @@
+"""The windowed gauges: what they say, when they are absent, and that PromQL over the same scrapes says the same."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_right
+from itertools import accumulate
+
+import pytest
+
+from tests.support.scraped_series import series, watched
+from tests.support.simulated_server import Server, emperor
+from uwsgi_headroom.metrics import window_figures
+from uwsgi_headroom.metrics.window_figures import duration
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.watch.watch import Watch
+
+
+def seen(watch: Watch, outcome: Reading) -> dict[str, float]:
+    return series(watch, outcome, window_figures.families)
+
+
+def example() -> list[Reading]:
+    """DESIGN's example for two minutes: a reading a second of 4x8 at 27.8 requests a second, 43 % in worker 2."""
+    server, readings = Server(cpus=8.0), []
+    server.busy(2, 8, 2, 2)
+    for second in range(121):
+        readings.append(server.look(float(second)))
+        for worker_id in (1, 2, 3, 4):
+            hot = worker_id == 2
+            # Requests that end come in whole numbers: 717 of the hot worker and 317 of the others in 60 s.
+            rate, held = (717 / 60, 8) if hot else (317 / 60, 2)
+            requests = int((second + 1) * rate) - int(second * rate)
+            server.serve(worker_id, requests, each=held / rate, cpu=0.0833)
+    return readings
+
+
+def test_the_example_of_the_design() -> None:
+    """All of its numbers, for both windows; those of single workers for the longer one only."""
+    readings = example()
+    found = seen(watched(*readings), readings[-1])
+    assert found['uwsgi_window_seconds{window="1m"}'] == 60
+    assert found['uwsgi_window_seconds{window="5m"}'] == 120
+    for length in ("1m", "5m"):
+        of = f'window="{length}"'
+        assert found[f"uwsgi_throughput_requests_per_second{{{of}}}"] == pytest.approx(27.8, abs=0.1)
+        assert found[f"uwsgi_response_time_seconds{{{of}}}"] == pytest.approx(0.5, abs=0.01)
+        assert found[f'uwsgi_concurrency{{method="littles_law",{of}}}'] == pytest.approx(14, abs=0.1)
+        assert found[f'uwsgi_concurrency{{method="observed",{of}}}'] == pytest.approx(14)
+        assert found[f"uwsgi_hot_worker_ratio{{{of}}}"] == pytest.approx(1.72, abs=0.01)
+        assert found[f"uwsgi_hot_worker_ratio_noise_floor{{{of}}}"] < 1.3
+        assert found[f"uwsgi_request_share_fairness{{{of}}}"] == pytest.approx(0.85, abs=0.01)
+        assert found[f"uwsgi_unevenness_cost_ratio{{{of}}}"] == pytest.approx(0.25, abs=0.01)
+        assert found[f"uwsgi_queue_wait_seconds{{{of}}}"] == 0
+        limits = [found[f'uwsgi_headroom_ratio{{limit="{limit}",{of}}}'] for limit in LIMITS]
+        assert limits == [pytest.approx(it, abs=0.02) for it in (1.0, 1.73, 2.29, 3.45)]
+    workers = {key for key in found if key.startswith("uwsgi_worker_")}
+    assert len(workers) == 3 * 4
+    assert all('window="5m"' in key for key in workers)
+    hot = 'window="5m",worker_id="2"'
+    assert found[f"uwsgi_worker_request_share{{{hot}}}"] == pytest.approx(0.43, abs=0.005)
+    assert found[f"uwsgi_worker_response_time_seconds{{{hot}}}"] == pytest.approx(0.67, abs=0.01)
+    assert found[f"uwsgi_worker_interpreter_load{{{hot}}}"] == pytest.approx(1.0, abs=0.01)
+
+
+LIMITS = ("hottest_interpreter", "interpreters", "threads", "cpu")
+
+
+def test_idle_server() -> None:
+    """Nothing served: a throughput and a concurrency of 0, and neither shares, ratios, times nor headroom."""
+    server = Server()
+    readings = [server.look(float(second)) for second in range(5)]
+    found = seen(watched(*readings), readings[-1])
+    assert {key.partition("{")[0] for key in found} == {
+        "uwsgi_window_seconds",
+        "uwsgi_throughput_requests_per_second",
+        "uwsgi_concurrency",
+        "uwsgi_worker_interpreter_load",
+    }
+
+
+def test_first_second() -> None:
+    """Before the second row there is no window, and no series of one."""
+    server = Server()
+    first, second = server.look(10.0), server.look(10.5)
+    assert seen(watched(first), first) == {}
+    assert seen(watched(first, second), second) == {}
+
+
+def test_emperor_has_no_windows() -> None:
+    """Whatever the history."""
+    readings = [emperor(float(second)) for second in range(5)]
+    assert seen(watched(*readings), readings[-1]) == {}
+
+
+def test_without_cores_and_kernel() -> None:
+    """What stats-no-cores and another host hide is absent: observed concurrency, loads, headroom, cost, ratio."""
+    server, readings = Server(cores=False, host=False, queue=None), []
+    for second in range(10):
+        readings.append(server.look(float(second)))
+        server.serve(1, 100)
+    found = seen(watched(*readings), readings[-1])
+    # Threads are hidden, but Little's law is not; only how many there are to compare with is.
+    assert found['uwsgi_concurrency{method="littles_law",window="1m"}'] == pytest.approx(10)
+    assert found['uwsgi_hot_worker_ratio{window="1m"}'] == 4
+    gone = ("observed", "interpreter_load", "headroom", "cost", "queue_wait")
+    assert not [key for key in found for part in gone if part in key]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(60, "1m"), (300, "5m"), (3600, "1h"), (90, "90s"), (5400, "90m"), (1, "1s"), (2.5, "2.5s")]
+)
+def test_duration(seconds: float, text: str) -> None:
+    """The label is a duration that PromQL reads."""
+    assert duration(seconds) == text
+
+
+class Load:
+    """Requests of one worker for an hour: arrivals, and what was held and done by any instant."""
+
+    def __init__(self, arrivals: list[float], held: list[float], cpu: float) -> None:
+        pairs = sorted((at + it, it) for at, it in zip(arrivals, held, strict=True))
+        self._starts = arrivals
+        self._ends = [end for end, _ in pairs]
+        self._time = list(accumulate((it for _, it in pairs), initial=0.0))
+        self._cpu = cpu
+
+    def put(self, server: Server, worker_id: int, at: float) -> None:
+        slot = server[worker_id]
+        slot.requests = bisect_right(self._ends, at)
+        slot.busy = bisect_right(self._starts, at) - slot.requests
+        slot.state = "busy" if slot.busy else "idle"
+        slot.running_time = self._time[slot.requests]
+        slot.cpu = slot.requests * self._cpu
+
+
+def random_load(rng: random.Random, rate: float, held: float) -> Load:
+    arrivals = list(accumulate(rng.expovariate(rate) for _ in range(round(3660 * rate))))
+    return Load(arrivals, [rng.expovariate(1 / held) for _ in arrivals], 0.0833)
+
+
+def steady_load(rate: float, held: float) -> Load:
+    arrivals = [index / rate for index in range(round(3660 * rate))]
+    return Load(arrivals, [held] * len(arrivals), 0.0833)
+
+
+class Prometheus:
+    """What PromQL needs of an hour scraped every 15 s: exact differences of the first and last sample of a range."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.scrapes: list[dict[str, float]] = []
+
+    def scrape(self, at: float, found: dict[str, float]) -> None:
+        self.times.append(at)
+        self.scrapes.append(found)
+
+    def rate(self, key: str, seconds: float) -> float:
+        first = bisect_right(self.times, self.times[-1] - seconds - 1e-6)
+        grown = self.scrapes[-1][key] - self.scrapes[first][key]
+        return grown / (self.times[-1] - self.times[first])
+
+    def rates(self, name: str, seconds: float, **labels: str) -> dict[str, float]:
+        """`sum by (worker_id) (rate(name[seconds]))`"""
+        wanted = [f'{label}="{value}"' for label, value in labels.items()]
+        by: dict[str, float] = {}
+        for key in self.scrapes[-1]:
+            if key.startswith(name + "{") and all(it in key for it in wanted):
+                worker_id = key.partition('worker_id="')[2].partition('"')[0]
+                by[worker_id] = by.get(worker_id, 0.0) + self.rate(key, seconds)
+        return by
+
+
+def promql(prometheus: Prometheus, seconds: float) -> dict[str, float]:
+    """The expressions of a recording rule, by the name of the gauge that should equal them."""
+    now, of = prometheus.scrapes[-1], f'window="{duration(seconds)}"'
+    requests = prometheus.rates("uwsgi_worker_requests_total", seconds)
+    running = prometheus.rates("uwsgi_worker_running_time_seconds_total", seconds)
+    cpu = prometheus.rates("uwsgi_worker_cpu_seconds_total", seconds)
+    busy = prometheus.rates("uwsgi_worker_busy_thread_seconds_total", seconds)
+    covered = prometheus.rate("uwsgi_exporter_observed_seconds_total", seconds)
+    observed = sum(busy.values()) / covered
+    waiting = prometheus.rates("uwsgi_socket_queue_seconds_total", seconds)[""] / covered
+    expected = {
+        f"uwsgi_throughput_requests_per_second{{{of}}}": sum(requests.values()),
+        f"uwsgi_response_time_seconds{{{of}}}": sum(running.values()) / sum(requests.values()),
+        f'uwsgi_concurrency{{method="littles_law",{of}}}': sum(running.values()),
+        f'uwsgi_concurrency{{method="observed",{of}}}': observed,
+        f"uwsgi_queue_wait_seconds{{{of}}}": waiting / sum(requests.values()),
+        f"uwsgi_hot_worker_ratio{{{of}}}": len(requests) * max(requests.values()) / sum(requests.values()),
+        f'uwsgi_headroom_ratio{{limit="hottest_interpreter",{of}}}': 1 / max(cpu.values()),
+        f'uwsgi_headroom_ratio{{limit="interpreters",{of}}}': len(cpu) / sum(cpu.values()),
+        f'uwsgi_headroom_ratio{{limit="threads",{of}}}': now["uwsgi_threads_available"] / observed,
+        f'uwsgi_headroom_ratio{{limit="cpu",{of}}}': now["uwsgi_cpus_usable"] / sum(cpu.values()),
+    }
+    if seconds == 300:
+        for worker_id in requests:
+            labels = f'{{{of},worker_id="{worker_id}"}}'
+            expected |= {
+                f"uwsgi_worker_request_share{labels}": requests[worker_id] / sum(requests.values()),
+                f"uwsgi_worker_response_time_seconds{labels}": running[worker_id] / requests[worker_id],
+                f"uwsgi_worker_interpreter_load{labels}": cpu[worker_id],
+            }
+    return expected
+
+
+@pytest.mark.parametrize("kind", ["steady", "random"])
+def test_gauges_are_what_promql_computes(kind: str) -> None:
+    """Over an hour scraped every 15 s, with a reading every half second, jittered, and one at each scrape.
+
+    They differ by construction in where they begin: a window at a row up to 0.7 s from PromQL's range, so that of a
+    minute's requests at random one in a hundred is in the one and not in the other. And where Prometheus extrapolates a
+    rate to the ends of its range, which this does not; and where a reload or an outage is in the range, which PromQL
+    cannot tell apart from idleness and the totals count as a gap.
+    """
+    rng = random.Random(6)
+    server, watch, prometheus = Server(cpus=8.0), watched(), Prometheus()
+    rows = [(0.19 * 27.8, 0.378), (0.43 * 27.8, 0.669), (0.19 * 27.8, 0.378), (0.19 * 27.8, 0.378)]
+    loads = [random_load(rng, rate, held) if kind == "random" else steady_load(rate, held) for rate, held in rows]
+    server.queue = 3
+    at, scrape_at, compared, worst = 0.0, 15.0, 0, (0.0, "")
+    while scrape_at <= 3600:
+        scraping = at >= scrape_at
+        now = scrape_at if scraping else at
+        for worker_id, load in enumerate(loads, 1):
+            load.put(server, worker_id, now)
+        reading = server.look(now)
+        watch._record(now, reading)
+        if not scraping:
+            at += 0.5 * rng.uniform(0.8, 1.2)
+            continue
+        scrape_at += 15
+        found = series(watch, reading)
+        prometheus.scrape(now, found)
+        if now < 330 or (now / 15) % 4:
+            continue
+        for seconds in (60, 300):
+            for key, truth in promql(prometheus, seconds).items():
+                worst = max(worst, (abs(found[key] / truth - 1), key))
+                compared += 1
+    assert compared > 500
+    assert worst[0] < 0.01, worst

@@ -1,0 +1,130 @@
+"""What happens to a real uWSGI in the end-to-end tests of the alerts: each scene for certain, and undone again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support import real_uwsgi
+from tools.bench.accuracy.cases import APP
+from tools.bench.accuracy.generator import Load
+from tools.bench.accuracy.programs import generator
+
+
+class Mortal:
+    """A uWSGI that can be killed, and started again on the same paths. `stats` and `http` are UNIX sockets."""
+
+    def __init__(self, directory: Path, *options: str) -> None:
+        self.stats, self.http, self.log = (str(directory / name) for name in ("stats", "http", "log"))
+        self._command = [
+            real_uwsgi.uwsgi_binary(),
+            "--master",
+            "--need-app",
+            "--wsgi-file",
+            str(real_uwsgi.APP),
+            "--stats",
+            self.stats,
+        ]
+        self._command += ["--http-socket", self.http, "--logto", self.log, *options]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Returns when its stats server listens."""
+        process = subprocess.Popen(
+            self._command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        self._process = process
+        real_uwsgi.wait_until(
+            lambda: process.poll() is not None or real_uwsgi.accepts(self.stats), what="uWSGI to start"
+        )
+        assert process.poll() is None, Path(self.log).read_text()
+
+    def kill(self) -> None:
+        """SIGKILL to the master and its workers, if they run."""
+        if self._process:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(10)
+            self._process = None
+
+
+@contextlib.contextmanager
+def mortal(*options: str) -> Iterator[Mortal]:
+    """A running uWSGI, to be killed at the latest when the block ends."""
+    directory = Path(tempfile.mkdtemp(prefix="headroom-"))
+    server = Mortal(directory, *options)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+        shutil.rmtree(directory)
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """A uWSGI of `map-socket`: what comes to the socket `hot` is for worker 1 alone, `calm` is for the others."""
+
+    stats: str
+    hot: str
+    calm: str
+
+    @contextlib.contextmanager
+    def loaded(self, hot: int, calm: int) -> Iterator[None]:
+        """So many clients on each of the two while the block runs, with requests as an API's that asks a database.
+
+        They take 20 ms of CPU, so that one interpreter serves at most 50 of them a second, and 80 ms when alone.
+        """
+        with loaded(self.hot, hot, io_ms=60, cpu_ms=20), loaded(self.calm, calm, io_ms=60, cpu_ms=20):
+            yield
+
+
+@contextlib.contextmanager
+def mapped(processes: int = 3, threads: int = 8) -> Iterator[Mapped]:
+    """Unevenness for certain: clients choose the worker, not the kernel."""
+    others = ",".join(str(worker_id) for worker_id in range(2, processes + 1))
+    options = ["--http-socket", "{directory}/hot", "--map-socket", "0:1"]
+    options += ["--http-socket", "{directory}/calm", "--map-socket", f"1:{others}"]
+    with _serving(processes, threads, *options) as server:
+        yield Mapped(server.stats, str(server.directory / "hot"), str(server.directory / "calm"))
+
+
+@dataclass(frozen=True)
+class Short:
+    """A uWSGI with two threads and a listen queue of 20, at the UNIX socket `web`."""
+
+    stats: str
+    web: str
+
+    def overloaded(self) -> contextlib.AbstractContextManager[None]:
+        """Its queue is full while the block runs, and clients wait for room in it; afterwards there are none."""
+        return loaded(self.web, clients=2 + 20 + 10, io_ms=200)
+
+
+@contextlib.contextmanager
+def short() -> Iterator[Short]:
+    """No free threads and a filled queue, in reach."""
+    with _serving(1, 2, "--http-socket", "{directory}/web", "--listen", "20") as server:
+        yield Short(server.stats, str(server.directory / "web"))
+
+
+@contextlib.contextmanager
+def loaded(address: str, clients: int, io_ms: float, cpu_ms: float = 0) -> Iterator[None]:
+    """So many clients, each asking again when it has its answer, while the block runs. Then what they asked is left."""
+    with generator(Load(clients=clients, io_ms=io_ms, cpu_ms=cpu_ms), address) as load:
+        load.go()
+        yield
+
+
+def _serving(processes: int, threads: int, *options: str) -> contextlib.AbstractContextManager[real_uwsgi.Uwsgi]:
+    """The application of the load, with its stats."""
+    shape = ["--processes", str(processes), "--threads", str(threads)]
+    fixed = ["--master", "--need-app", "--wsgi-file", str(APP), "--stats", "{directory}/stats", "--disable-logging"]
+    return real_uwsgi.bare(*fixed, *shape, *options)

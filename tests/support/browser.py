@@ -1,0 +1,102 @@
+"""A real Chromium, and tabs in it that write down whatever goes wrong in them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
+
+from tests.support.real_uwsgi import wait_until
+from tools import chromium
+
+# It runs as root in containers, and speaks to nobody but the exporter.
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+# Violations of the page's policy, and the documents it hears, for tests to compare with what it shows.
+_WATCH = """
+document.addEventListener("securitypolicyviolation", (it) => console.error(`policy: ${it.violatedDirective}`));
+globalThis.heard = globalThis.heardAt = null; // the newest document; when the first came
+globalThis.EventSource = class extends EventSource {
+  constructor(url) {
+    super(url);
+    this.addEventListener("message", (it) => {
+      heard = it.data;
+      heardAt ??= performance.now();
+    });
+  }
+};
+"""
+
+
+@dataclass
+class Tab:
+    """A tab. problems: errors of the console and of scripts, violations of the policy, requests to other hosts."""
+
+    page: Page
+    port: int
+    problems: list[str] = field(default_factory=list)
+
+    def open(self, path: str) -> None:
+        """Go there, and wait for the first figures."""
+        self.page.goto(f"http://127.0.0.1:{self.port}{path}")
+        self.page.wait_for_selector("main[data-time]")
+
+    def becomes(self, state: str) -> None:
+        """Wait until the page says so of itself: up, lost, down, paused. Fails with what it shows instead."""
+        try:
+            self.page.wait_for_selector(f'main[data-state="{state}"]')
+        except PlaywrightTimeoutError as error:
+            raise AssertionError(f"not {state}, but: {self.page.content()}\nproblems: {self.problems}") from error
+
+    def until(self, expression: str) -> None:
+        """Wait until it is true there. Playwright's own way is for the page to do it, which the policy forbids."""
+        wait_until(lambda: self.page.evaluate(f"Boolean({expression})"), 30, expression)
+
+    def text(self, selector: str) -> str:
+        """What is to be read there."""
+        return self.page.inner_text(selector)
+
+    def overflow(self) -> int:
+        """By how many pixels the page is wider than the window."""
+        return int(self.page.evaluate("document.documentElement.scrollWidth - innerWidth"))
+
+
+@contextlib.contextmanager
+def browser() -> Iterator[Browser]:
+    """Run Chromium until the block ends. Fails where there is none, and says what to install."""
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=chromium.find(), args=list(ARGUMENTS))
+        yield running
+        running.close()
+
+
+@contextlib.contextmanager
+def tab(running: Browser, port: int, width: int = 1280, height: int = 800, **options: object) -> Iterator[Tab]:
+    """A tab of a fresh profile, for the exporter on this port. options: of Playwright's `new_context`."""
+    context = running.new_context(viewport={"width": width, "height": height}, **options)
+    context.set_default_timeout(30_000)
+    context.add_init_script(_WATCH)
+    opened = Tab(context.new_page(), port)
+    opened.page.on("console", lambda it: it.type == "error" and opened.problems.append(it.text))
+    opened.page.on("pageerror", lambda it: opened.problems.append(str(it)))
+    opened.page.on("dialog", lambda it: opened.problems.append(f"dialog: {it.message}"))
+    opened.page.on("request", lambda it: _elsewhere(it.url) and opened.problems.append(f"asked {it.url}"))
+    try:
+        yield opened
+    finally:
+        context.close()
+
+
+def _elsewhere(url: str) -> bool:
+    return urlsplit(url).hostname not in {"127.0.0.1", None}

@@ -1,0 +1,65 @@
+"""The documents captured from real uWSGI, by name."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+_FOLDER = Path(__file__).parents[1] / "fixtures"
+
+NAMES: tuple[str, ...] = tuple(sorted(path.stem for path in _FOLDER.glob("*.json")))
+"""Every captured document."""
+
+_REQUEST_VARIABLES = re.compile(rb'"vars":\[\s*(.*?)\],\s*"req_info"', re.DOTALL)
+_WORD = re.compile(rb"[A-Za-z0-9_]{6,}")
+
+
+def document(name: str) -> bytes:
+    """The bytes uWSGI wrote, by the name of the file without its ending."""
+    return (_FOLDER / f"{name}.json").read_bytes()
+
+
+def kind(name: str) -> str:
+    """What a document is, as its name says: every capture of an emperor or a router is named after it."""
+    return "emperor" if "emperor" in name else "router" if name.startswith("router_") else "server"
+
+
+def words_of_requests(name: str) -> set[str]:
+    """Words of six letters and more that stand in a document's request variables and nowhere else in it."""
+    body = document(name)
+    variables = b"".join(_REQUEST_VARIABLES.findall(body))
+    rest = _REQUEST_VARIABLES.sub(b"", body)
+    return {word.decode() for word in set(_WORD.findall(variables)) - set(_WORD.findall(rest))}
+
+
+_VALID = [name for name in NAMES if not name.startswith("hostile_") and not name.endswith("_invalid_json")]
+_NUMBERS = [0, -1, 1, 2**31, 2**63 - 1, 2**63, 2**64, 10**400]
+_OTHERS = [1.5, 1e308, True, None, "", "\ud800", "x", [], {}, [[]], [{}]]
+
+
+def _places(value: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Every place of a document once, entries of one list counted as one: its path, its container, its key."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, it in items:
+        name = f"{path}.{key if isinstance(value, dict) else '*'}"
+        yield name, value, key
+        yield from _places(it, name)
+
+
+def with_a_wrong_value() -> Iterator[bytes]:
+    """Every captured document with one value after the other replaced by what uWSGI never writes there."""
+    seen: set[str] = set()
+    for name in _VALID:
+        tree = json.loads(document(name))
+        for path, container, key in list(_places(tree)):
+            if path in seen:
+                continue
+            seen.add(path)
+            true = container[key]
+            for wrong in [*_NUMBERS, *_OTHERS]:
+                container[key] = wrong
+                yield json.dumps(tree).encode()
+            container[key] = true

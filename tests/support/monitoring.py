@@ -1,0 +1,159 @@
+"""A real Prometheus and a real Alertmanager for tests: on loopback, quick, asked over HTTP, ended by their pids."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import sys
+import tempfile
+import time
+import urllib.parse
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from app import monitoring
+from app.programs import Program, running
+from tests.support.real_uwsgi import free_port
+from tools import debian
+
+T = TypeVar("T")
+Labels = frozenset[tuple[str, str]]
+
+
+def find(name: str) -> Path:
+    """The program under test: on PATH, or unpacked by `make test`."""
+    found = debian.find(name, Path(sys.executable).parent)
+    if not found:
+        raise RuntimeError(f"no {name} to test with: run `make test`, or {debian.advice([name])}")
+    return found
+
+
+def eventually(look: Callable[[], T], enough: Callable[[T], object], what: str, seconds: float = 30) -> T:
+    """What `look` returned once that was `enough`. Fails after so many seconds with what it returned last."""
+    end = time.monotonic() + seconds
+    while not enough(seen := look()):
+        if time.monotonic() > end:
+            raise AssertionError(f"{what}: not within {seconds:g} s. Seen last: {seen!r}")
+        time.sleep(0.1)
+    return seen
+
+
+@dataclass(frozen=True)
+class Prometheus:
+    """A running Prometheus on a port of 127.0.0.1. limit: it gives up a query that takes longer."""
+
+    port: int
+    limit: str = "2m"
+
+    def query(self, expression: str, at: float | None = None) -> dict[Labels, float]:
+        """The values of an instant query, now or at a time (UNIX seconds), by their labels; a scalar has none."""
+        data = self._ask("query", query=expression, time=time.time() if at is None else at, timeout=self.limit)
+        if data["resultType"] == "scalar":
+            return {frozenset(): float(data["result"][1])}
+        return {frozenset(it["metric"].items()): float(it["value"][1]) for it in data["result"]}
+
+    def query_range(
+        self, expression: str, start: float, end: float, step: float
+    ) -> dict[Labels, list[tuple[float, float]]]:
+        """Pairs of time (UNIX seconds) and value, by their labels."""
+        data = self._ask("query_range", query=expression, start=start, end=end, step=step, timeout=self.limit)
+        return {
+            frozenset(it["metric"].items()): [(at, float(value)) for at, value in it["values"]] for it in data["result"]
+        }
+
+    def values(self, label: str, series: str) -> list[str]:
+        """The values of a label in these series (a selector)."""
+        values: list[str] = self._ask(f"label/{label}/values", **{"match[]": series})
+        return values
+
+    def alerts(self, name: str | None = None) -> list[dict[str, Any]]:
+        """Alerts that are pending or firing (`state`), with their labels and annotations; of this name, or all."""
+        alerts: list[dict[str, Any]] = self._ask("alerts")["alerts"]
+        return [it for it in alerts if name in (None, it["labels"]["alertname"])]
+
+    def unwell(self) -> dict[str, str]:
+        """What is wrong with each rule that cannot be evaluated, by its name."""
+        rules = [rule for group in self._ask("rules")["groups"] for rule in group["rules"]]
+        return {rule["name"]: rule.get("lastError", "") for rule in rules if rule["health"] == "err"}
+
+    def wait_for(
+        self, expression: str, enough: Callable[[dict[Labels, float]], object] = bool, seconds: float = 30
+    ) -> dict[Labels, float]:
+        """The values of an instant query once they are `enough`: at first, once there are any."""
+        return eventually(lambda: self.query(expression), enough, expression, seconds)
+
+    def _ask(self, subject: str, **parameters: object) -> Any:
+        """The data that the API has. Raises AssertionError with the error that it names."""
+        answer = _get(self.port, f"/api/v1/{subject}?{urllib.parse.urlencode(parameters)}")
+        assert answer["status"] == "success", f"{answer.get('error')} in {parameters}"
+        return answer["data"]
+
+
+@dataclass(frozen=True)
+class Alertmanager:
+    """A running Alertmanager on a port of 127.0.0.1."""
+
+    port: int
+
+    def alerts(self, name: str | None = None) -> list[dict[str, Any]]:
+        """Alerts that it holds, silenced and inhibited ones too (`status`); of this name, or all."""
+        alerts: list[dict[str, Any]] = _get(self.port, "/api/v2/alerts")
+        return [it for it in alerts if name in (None, it["labels"]["alertname"])]
+
+
+@contextlib.contextmanager
+def prometheus(
+    targets: Iterable[int],
+    rules: Iterable[Path] = (),
+    alertmanager: Alertmanager | None = None,
+    history: Callable[[Path], None] | None = None,
+) -> Iterator[Prometheus]:
+    """Run Prometheus over exporters at these ports until the block ends. It scrapes and evaluates once a second,
+    from 5 s after its start. history: writes blocks of a past into the directory that it is given.
+    """
+    port, manager = free_port(), alertmanager.port if alertmanager else None
+    with _directory() as directory:
+        program = monitoring.prometheus(
+            find("prometheus"), port, directory, targets=targets, rules=rules, alertmanager=manager
+        )
+        if history:
+            (directory / "prometheus-data").mkdir()
+            history(directory / "prometheus-data")
+            program = replace(program, command=[*program.command, "--storage.tsdb.retention.time=1y"])
+        with _running(program, directory):
+            yield Prometheus(port)
+
+
+@contextlib.contextmanager
+def alertmanager(configuration: Mapping[str, Any]) -> Iterator[Alertmanager]:
+    """Run Alertmanager until the block ends."""
+    port = free_port()
+    with _directory() as directory:
+        program = monitoring.alertmanager(find("alertmanager"), port, directory, configuration)
+        with _running(program, directory):
+            yield Alertmanager(port)
+
+
+@contextlib.contextmanager
+def _directory() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="headroom-") as name:
+        yield Path(name)
+
+
+@contextlib.contextmanager
+def _running(program: Program, directory: Path) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        with contextlib.redirect_stdout(sys.stderr):  # a benchmark prints a table
+            stack.enter_context(running([program], directory, cwd=directory))
+        yield
+
+
+def _get(port: int, path: str) -> Any:
+    """The JSON at this path, whatever the status."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    with contextlib.closing(connection):
+        connection.request("GET", path)
+        return json.loads(connection.getresponse().read())

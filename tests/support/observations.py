@@ -1,0 +1,88 @@
+"""Subjects to render: captured documents as readings at a fixed instant, and a server that is down."""
+
+from __future__ import annotations
+
+from prometheus_client.metrics_core import Metric
+
+from tests.support.captured_documents import document
+from uwsgi_headroom import stats
+from uwsgi_headroom.errors import ReadError, Reason, SourceError
+from uwsgi_headroom.history.integrals import Integrals
+from uwsgi_headroom.kernel.backlogs import Backlog
+from uwsgi_headroom.kernel.cpus import UsableCpus
+from uwsgi_headroom.kernel.netstat import ListenOverflows
+from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.metrics import families
+from uwsgi_headroom.metrics.exposition import render
+from uwsgi_headroom.metrics.scrape import Subject
+from uwsgi_headroom.reading import HostFacts, Reading
+from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.watch.pace import Pace
+
+WHEN = 1795250100.25
+"""An instant behind every capture, in epoch seconds."""
+
+UNPROVEN = HostFacts(off="the stats were not read from a socket of uWSGI's")
+
+
+def reading(body: bytes, host: HostFacts = UNPROVEN) -> Reading:
+    return Reading(
+        at=1000.0,
+        time=WHEN,
+        read_seconds=0.00125,
+        document_bytes=len(body),
+        snapshot=stats.decode(body),
+        host=host,
+    )
+
+
+def _subject(name: str, outcome: Reading | ReadError, errors: dict[Reason, int]) -> Subject:
+    """A server at the first sample of it: its totals are there, and no window yet."""
+    integrals = Integrals()
+    if isinstance(outcome, Reading):
+        integrals.add(outcome, longest_step=1.0)
+    address = f"unix:///run/uwsgi/{name}.stats"
+    return Subject(name, address, outcome, errors, integrals.totals, Pace(), [])
+
+
+def up(name: str, body: bytes | None = None, host: HostFacts = UNPROVEN) -> Subject:
+    """A server that answered with a captured document, by default the one of its name."""
+    return _subject(name, reading(document(name) if body is None else body, host), {})
+
+
+def down(name: str) -> Subject:
+    """A server that did not answer."""
+    return _subject(name, SourceError("refused", "connection refused"), {"refused": 3})
+
+
+def proven(name: str, called: str = "") -> Subject:
+    """A server whose processes and queues the kernel told of."""
+    body = document(name)
+    snapshot = stats.decode(body)
+    assert isinstance(snapshot, Snapshot)
+    pids = [worker.pid for worker in snapshot.workers if worker.pid]
+    processes = {
+        pid: WorkerProcess(pid, 1.5 + place, 0.25, 20_000_000, 100, 7, 12, (place,), place, 1e9)
+        for place, pid in enumerate(pids)
+    }
+    host = HostFacts(
+        processes=processes,
+        backlogs={socket.name: Backlog(3, 100, None) for socket in snapshot.sockets},
+        cpus=UsableCpus(1.5, "quota", 8, 8, 1.5),
+        overflows=ListenOverflows(4, 5),
+    )
+    return up(called or name, body, host)
+
+
+def of_uwsgi(subjects: list[Subject]) -> list[Metric]:
+    """The families with samples that are of the servers, and not of the exporter itself."""
+    own = ("uwsgi_exporter_", "process_")
+    return [family for family in families(subjects) if family.samples and not family.name.startswith(own)]
+
+
+def series(*subjects: Subject) -> dict[str, float]:
+    """Every series of these subjects but the exporter's own, as they stand in the text, with their values."""
+    lines = render(of_uwsgi(list(subjects))).decode().splitlines()
+    pairs = [line.rpartition(" ") for line in lines if not line.startswith("#")]
+    assert len({name for name, _, _ in pairs}) == len(pairs), "a series is there twice"
+    return {name: float(value) for name, _, value in pairs}

@@ -1,0 +1,57 @@
+"""promtool's tests of rules, from Python: series go in, and an expression has to come to nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import yaml
+
+from tests.support.monitoring import find
+
+ROOT = Path(__file__).resolve().parents[2]
+RULES = ROOT / "alerts" / "rules"
+
+
+def program() -> str:
+    """promtool, or another version of it at `PROMTOOL`. Raises RuntimeError where there is none."""
+    return os.environ.get("PROMTOOL") or str(find("promtool"))
+
+
+def complaints(*arguments: str | Path) -> str:
+    """Run promtool and return its output if it fails, else an empty string.
+
+    Several run side by side, so each gets one CPU, and collects garbage less often than Go does by default.
+    """
+    environment = {**os.environ, "GOMAXPROCS": "1", "GOGC": "400"}
+    ran = subprocess.run([program(), *arguments], capture_output=True, text=True, check=False, env=environment)
+    return ran.stdout + ran.stderr if ran.returncode else ""
+
+
+def nothing(
+    directory: Path,
+    rules: Sequence[str],
+    series: Mapping[str, Sequence[float | None]],
+    interval: str,
+    at: str,
+    expressions: Sequence[str],
+) -> str:
+    """What promtool has to say where one of these expressions has a value at that time; empty if none has.
+
+    series: values an interval apart from time 0 on, None where there is none.
+    """
+    written = [
+        {"series": name, "values": " ".join("_" if it is None else repr(float(it)) for it in values)}
+        for name, values in series.items()
+    ]
+    asked = [{"expr": it, "eval_time": at, "exp_samples": []} for it in expressions]
+    document = {
+        "rule_files": [str(RULES / name) for name in rules],
+        "evaluation_interval": at,
+        "tests": [{"interval": interval, "input_series": written, "promql_expr_test": asked}],
+    }
+    path = directory / "asked.test.yaml"
+    path.write_text(yaml.safe_dump(document, width=1_000_000))
+    return complaints("test", "rules", path)

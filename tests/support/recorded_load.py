@@ -1,0 +1,145 @@
+"""Servers of all kinds with ten minutes of load on each, as the exporter sees them and as Prometheus scrapes them.
+
+Loads repeat every half minute, the time between two scrapes, so that counters grow in a straight line from scrape to
+scrape: `rate` then has nothing to guess at the ends of its range, and can be held to the exporter's figures exactly.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tests.support.simulated_server import Server
+from uwsgi_headroom.analysis.figures import Figures, figures
+from uwsgi_headroom.history.integrals import Integrals
+from uwsgi_headroom.history.window import History
+from uwsgi_headroom.metrics import families
+from uwsgi_headroom.metrics.scrape import Subject
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.watch.pace import Pace
+
+READ_EVERY, SCRAPE_EVERY, WINDOW, LENGTH = 5, 30, 300, 600
+"""Seconds."""
+
+_PATTERN = SCRAPE_EVERY // READ_EVERY
+
+
+@dataclass
+class Story:
+    """One server on one instance. scrapes: by series, a value each half minute; figures: the exporter's, at the end;
+    cpus: those it can use, as far as is known."""
+
+    server: str
+    instance: str
+    scrapes: dict[str, list[float | None]] = field(default_factory=dict)
+    figures: Figures | None = None
+    cpus: float | None = None
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {"job": "uwsgi", "instance": self.instance, "server": self.server}
+
+
+def told(rng: random.Random, name: str, instance: str) -> Story:
+    """A server with a load, both by chance."""
+    story = Story(name, instance)
+    integrals, history, reading = Integrals(), History(), None
+    for at, reading in _readings(rng):
+        if reading:
+            integrals.add(reading, longest_step=READ_EVERY + 1)
+            history.add(reading.at, integrals.totals)
+        else:
+            integrals.miss(at)
+        if at % SCRAPE_EVERY == 0:
+            _scrape(story, at // SCRAPE_EVERY, integrals, reading)
+    window = history.window(WINDOW)
+    assert window
+    assert reading
+    story.figures = figures(window, reading)
+    story.cpus = reading.host.cpus.count if reading.host.cpus else None
+    return story
+
+
+def _readings(rng: random.Random) -> Iterator[tuple[int, Reading | None]]:
+    """What each read brings; nothing where it failed."""
+    processes, threads = rng.choice([1, 2, 3, 4, 5, 8]), rng.choice([1, 2, 8])
+    late = rng.random() < 0.2 and processes > 1
+    server = Server(
+        processes=processes,
+        threads=threads,
+        spawned=processes - late,
+        host=rng.random() < 0.8,
+        cores=rng.random() < 0.85,
+        queue=rng.choice([None, 0, 0]),
+        cpus=rng.choice([0.5, 2.0, 4.0, 64.0]),
+    )
+    queues = [rng.choice([0, 0, 1, 7, 40]) for _ in range(_PATTERN)]
+    loads = _loads(rng, processes, threads)
+    gap = range(0) if late else rng.choice([range(0), range(425, 450), range(395, 480)])
+    spawns_at = rng.choice([390, 480])
+    for at in range(0, LENGTH + 1, READ_EVERY):
+        place = at // READ_EVERY % _PATTERN
+        if late and at == spawns_at:
+            server.respawn(processes, at)
+        if server.queue is not None:
+            server.queue = queues[place]
+        for slot, load in zip(server.slots, loads, strict=True):
+            slot.busy = load.busy[place] if slot.pid else 0
+            slot.state = ("busy" if slot.busy else "idle") if slot.pid else slot.state
+        yield at, None if at in gap else server.look(float(at))
+        for slot, load in zip(server.slots, loads, strict=True):
+            if slot.pid is None:
+                continue
+            served, static = load.served[place], load.static[place]
+            slot.requests += served + static
+            slot.static_requests += static
+            slot.running_time = (slot.running_time or 0.0) + served * load.each
+            slot.cpu = (slot.cpu or 0.0) + served * load.cpu
+
+
+@dataclass(frozen=True)
+class _Load:
+    """What a worker serves from one read to the next, and the threads busy at each; seconds of a request, and CPU's."""
+
+    served: list[int]
+    static: list[int]
+    busy: list[int]
+    each: float
+    cpu: float
+
+
+def _loads(rng: random.Random, processes: int, threads: int) -> list[_Load]:
+    """None of the same size: the exporter tells workers that served as many requests apart by their ids, and PromQL
+    cannot."""
+    rate = rng.choice([0, 3, 30, 30, 100])
+    while True:
+        loads = [_load(rng, rate, threads) for _ in range(processes)]
+        if not rate or len({sum(it.served + it.static) for it in loads}) == processes:
+            return loads
+
+
+def _load(rng: random.Random, rate: int, threads: int) -> _Load:
+    static, crowd = rng.choice([0, 0, rate // 2]), rng.choice([0.01, 0.5, 1.0])
+    return _Load(
+        # Times of a history are whole tenths of a millisecond.
+        served=[rng.randint(0, 2 * rate) for _ in range(_PATTERN)],
+        static=[rng.randint(0, static) for _ in range(_PATTERN)],
+        busy=[sum(rng.random() < crowd for _ in range(threads)) for _ in range(_PATTERN)],
+        each=rng.randint(1, 9000) / 10_000,
+        cpu=rng.choice([0, rng.randint(1, 400)]) * 2 / 10_000,
+    )
+
+
+def _scrape(story: Story, place: int, integrals: Integrals, reading: Reading | None) -> None:
+    if reading is None:
+        return
+    subject = Subject(story.server, "unix:///run/app.stats", reading, {}, integrals.totals, Pace(), [])
+    for metric in families([subject]):
+        for sample in metric.samples:
+            if "server" not in sample.labels or not sample.name.startswith("uwsgi_"):
+                continue
+            labels = {**story.labels, **sample.labels}
+            name = sample.name + "{" + ",".join(f'{key}="{value}"' for key, value in sorted(labels.items())) + "}"
+            values = story.scrapes.setdefault(name, [None] * (LENGTH // SCRAPE_EVERY + 1))
+            values[place] = sample.value

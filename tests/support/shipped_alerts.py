@@ -1,0 +1,75 @@
+"""The shipped rules and Alertmanager configuration, in a hurry: seconds for minutes, and receivers of the test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from alerts import files
+from alerts.thresholds import Thresholds, changed
+from tests.support.mailbox import PASSWORD, Mailbox
+from tests.support.notification_receiver import Receiver
+from tests.support.real_uwsgi import ROOT
+
+FOLDER = ROOT / "alerts" / "alertmanager"
+CONFIG = FOLDER / "alertmanager.yml"
+SECRETS = "/etc/alertmanager/secrets"
+
+HURRIED = (
+    "window=20s",
+    "load_keep=5s",
+    "down_hold=2s",
+    "queue_full_range=5s",
+    "queue_full_hold=5s",
+    "queue_filling_hold=10s",
+    "queue_wait_hold=10s",
+    "hot_worker_hold=4s",
+    "uneven_hold=8s",
+    "near_capacity_hold=5s",
+    "shared_cpu_hold=5s",
+    "stuck_hold=5s",
+    "harakiri_hold=5s",
+    "respawn_hold=5s",
+    "queue_not_measurable_hold=5s",
+)
+"""Durations for a Prometheus that scrapes and evaluates every second.
+
+As shipped stay those of memory, forecast and headroom, which need hours of figures; those of bound interpreters and
+CPUs, of gaps between samples and of an exporter that is down, because all of these do happen on a small busy machine;
+and those of exceptions, which clients leave behind that are ended in the middle of an answer.
+"""
+
+
+def rules(directory: Path, *assignments: str) -> list[Path]:
+    """The rule files, hurried and with these thresholds changed (`NAME=VALUE`), written into a directory."""
+    made = files.render(changed(Thresholds(), [*HURRIED, *assignments]))
+    for name, text in made.items():
+        (directory / name).write_text(text)
+    return [directory / name for name in made]
+
+
+def alertmanager(received: Receiver, mails: Mailbox, secrets: Path) -> dict[str, Any]:
+    """The configuration with the receiver's and the mailbox's addresses in it, and their secrets in a directory."""
+    (secrets / "slack-webhook-url").write_text(received.url("/slack"))
+    (secrets / "smtp-password").write_text(PASSWORD)
+    (secrets / "pagerduty-routing-key").write_text("the key of the file")
+    text = CONFIG.read_text().replace(SECRETS, str(secrets))
+    text = text.replace("http://127.0.0.1:9099/alerts", received.url("/webhook"))
+    text = text.replace("mail.example.org:587", f"127.0.0.1:{mails.port}")
+    configuration: dict[str, Any] = yaml.safe_load(text)
+    # The test's mail server has no certificate, and its PagerDuty is not theirs.
+    configuration["global"] |= {"smtp_require_tls": False, "pagerduty_url": received.url("/pagerduty")}
+    configuration["templates"] = [str(FOLDER / name) for name in configuration["templates"]]
+    for route in [configuration["route"], *configuration["route"]["routes"]]:
+        route |= {"group_wait": "1s", "group_interval": "1s"}
+    return configuration
+
+
+def told(configuration: dict[str, Any], received: Receiver) -> dict[str, Any]:
+    """With a webhook beside what each receiver has, at a path of its name: what a person is told, with its labels."""
+    for each in configuration["receivers"]:
+        hook = {"url": received.url(f"/{each['name']}"), "send_resolved": True}
+        each["webhook_configs"] = [*each.get("webhook_configs", []), hook]
+    return configuration

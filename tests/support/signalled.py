@@ -1,0 +1,121 @@
+"""Exporters that send themselves signals, each at another moment: just before it calls a function for the first time.
+
+`python -m tests.support.signalled FOLDER ARGUMENTS` runs them side by side, forked from one process that imported what
+they need. Each writes to `FOLDER/MOMENT SIGNALS.log`; their exit statuses are printed as JSON. As soon as an exporter
+has a port, it has clients too, which ask for a stream and for metrics: both are under way at every later moment. One
+more connects as it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from uwsgi_headroom import cli, source
+from uwsgi_headroom.config import flags
+from uwsgi_headroom.watch import suspend
+from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.web import app, event_stream
+from uwsgi_headroom.web.connection_limits import Bounded
+
+MOMENTS: dict[str, tuple[Any, str]] = {
+    "settings are resolved": (flags, "resolve"),
+    "a port is opened": (cli, "_listen"),
+    "there is no event loop yet": (asyncio, "run"),
+    "the event loop is made": (asyncio.events, "new_event_loop"),
+    "the main task begins": (suspend, "between_reads"),
+    "the server starts": (uvicorn.Server, "startup"),
+    "the server has started": (uvicorn.Server, "on_tick"),
+    "a client connects": (Bounded, "connection_made"),
+    "a request arrives": (Bounded, "on_message_complete"),
+    "a stream begins": (event_stream.Streams, "listening"),
+    "servers are read": (Fleet, "look"),
+    "a server is read": (source, "read"),
+    "an answer is made": (app, "render"),
+    "the server ends": (uvicorn.Server, "shutdown"),
+    "the event loop is closed": (asyncio.SelectorEventLoop, "close"),
+}
+
+ENDING = ("the server ends", "the event loop is closed")
+"""Moments that only come after a signal at another."""
+
+SIGNALS = {
+    "SIGINT": (signal.SIGINT,),
+    "SIGTERM": (signal.SIGTERM,),
+    "SIGINT twice": (signal.SIGINT, signal.SIGINT),
+    "SIGTERM and SIGINT": (signal.SIGTERM, signal.SIGINT),
+}
+
+_SECONDS = 60  # an exporter that has not ended by then is killed, by SIGALRM
+
+_clients: list[socket.socket] = []
+
+
+def _call_first(where: Any, name: str, first: Callable[[], None]) -> None:
+    """Have `first` called before the first call of a function."""
+    function = getattr(where, name)
+
+    def call(*arguments: Any, **more: Any) -> Any:
+        setattr(where, name, function)
+        first()
+        return function(*arguments, **more)
+
+    setattr(where, name, call)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    listener = listen(host, port)
+    address = listener.getsockname()
+    _ask(address, "/api/v1/events")
+    _ask(address, "/metrics")
+    _call_first(Fleet, "close", lambda: _ask(address, "/metrics"))
+    return listener
+
+
+def _ask(address: tuple[str, int], path: str) -> None:
+    client = socket.create_connection(address)
+    client.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    _clients.append(client)
+
+
+def _send(signals: Sequence[int]) -> None:
+    for sign in signals:
+        signal.raise_signal(sign)
+
+
+def _run(moment: str, signals: Sequence[int], arguments: list[str], log: Path) -> int:
+    descriptor = os.open(log, os.O_CREAT | os.O_WRONLY)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    signal.alarm(_SECONDS)
+    _call_first(*MOMENTS[moment], lambda: _send(signals))
+    if moment in ENDING:
+        _call_first(*MOMENTS["an answer is made"], lambda: _send(signals[:1]))
+    return cli.main(arguments)
+
+
+def _main(folder: str, *arguments: str) -> int:
+    running = {}
+    for moment, signals in itertools.product(MOMENTS, SIGNALS):
+        name = f"{moment} {signals}"
+        running[name] = os.fork()
+        if not running[name]:
+            return _run(moment, SIGNALS[signals], list(arguments), Path(folder) / f"{name}.log")
+    statuses = {name: os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for name, pid in running.items()}
+    print(json.dumps(statuses))
+    return 0
+
+
+if __name__ == "__main__":
+    listen, cli._listen = cli._listen, _listen
+    sys.exit(_main(*sys.argv[1:]))

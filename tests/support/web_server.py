@@ -1,0 +1,57 @@
+"""The exporter's HTTP face on a real loopback port, over servers given by address."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import threading
+from collections.abc import Iterator
+
+import uvicorn
+
+from tests.support.real_uwsgi import wait_until
+from uwsgi_headroom import config
+from uwsgi_headroom.config import ServerConfig
+from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.web.app import application
+
+
+@contextlib.contextmanager
+def serving(*servers: str | ServerConfig, sampling: bool = False) -> Iterator[int]:
+    """Serve these (`NAME=ADDRESS`, or as configured) until the block ends; yields the port.
+
+    They are read when something asks for them, and with `sampling` on a timer too, so that none becomes stale.
+    """
+    fleet = Fleet([config.server_argument(it, "test") if isinstance(it, str) else it for it in servers])
+    settings = uvicorn.Config(application(fleet), host="127.0.0.1", port=0, lifespan="off", log_config=None, ws="none")
+    server = uvicorn.Server(settings)
+
+    async def serve() -> None:
+        timer = asyncio.create_task(fleet.run()) if sampling else None
+        await server.serve()
+        if timer:
+            timer.cancel()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    try:
+        wait_until(lambda: server.started, what="the exporter")
+        yield server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        server.should_exit = server.force_exit = True
+        thread.join(10)
+        assert not thread.is_alive(), "the exporter did not end"
+
+
+def get(
+    port: int, path: str = "/metrics", headers: dict[str, str] | None = None, method: str = "GET"
+) -> tuple[int, http.client.HTTPMessage, bytes]:
+    """One request: status, headers, body."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request(method, path, headers=headers or {})
+        response = connection.getresponse()
+        return response.status, response.msg, response.read()
+    finally:
+        connection.close()

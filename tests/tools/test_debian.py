@@ -1,0 +1,190 @@
+"""Prometheus' programs are those of the machine, or unpacked from Debian's packages; what is missing is named."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import debian
+from tools.environments import SetupError
+
+# Both only copy: a package is a directory with the programs that are in it.
+APT_GET = """\
+#!/bin/sh
+echo "$@" >> {notes}
+for package; do :; done
+[ "$package" = update ] && exit 0
+[ -d {archive}/"$package" ] || { echo "E: Unable to locate package $package"; exit 100; }
+echo {archive}/"$package" > "$package"_1_all.deb
+"""
+DPKG_DEB = """\
+#!/bin/sh
+read package < "$2"
+/bin/mkdir -p "$3"/usr/share
+/bin/cp -R "$package"/bin "$3"/usr
+/bin/cp -R "$package"/share "$3"/usr/share/prometheus
+"""
+
+# Programs as Debian's: a server that listens where it should once it has read its data from the place that is compiled
+# in, and a tool that takes a file to check.
+SERVER = f"""\
+#!{sys.executable} -IS
+import http.server, re, sys
+print(open("/usr/share/prometheus/DATA").read())
+(port,) = re.findall(r"--web.listen-address=127.0.0.1:(\\d+)", " ".join(sys.argv)) or sys.exit()
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+http.server.HTTPServer(("127.0.0.1", int(port)), Handler).serve_forever()
+"""
+TOOL = """\
+#!/bin/sh
+case "$1" in check*) exit ;; esac
+exit 2
+"""
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A machine with nothing but apt, whose archive is a folder; the directory to unpack into is `venv/bin`."""
+    for name in ("path", "archive", "venv/bin"):
+        (tmp_path / name).mkdir(parents=True)
+    apt_get = APT_GET.replace("{notes}", str(tmp_path / "notes")).replace("{archive}", str(tmp_path / "archive"))
+    program(tmp_path / "path" / "apt-get", apt_get)
+    program(tmp_path / "path" / "dpkg-deb", DPKG_DEB)
+    package(tmp_path, "prometheus", "web/alerts.html", prometheus=SERVER, promtool=TOOL)
+    templates = {"prometheus-alertmanager": SERVER, "amtool": TOOL}
+    package(tmp_path, "prometheus-alertmanager", "alertmanager/default.tmpl", **templates)
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    return tmp_path
+
+
+def package(machine: Path, name: str, data: str, **programs: str) -> None:
+    """Put one into the archive, with programs and a file of data."""
+    folder = machine / "archive" / name
+    for each, text in programs.items():
+        program(folder / "bin" / each, text.replace("DATA", data))
+    (folder / "share" / data).parent.mkdir(parents=True)
+    (folder / "share" / data).write_text(f"the data of {name}")
+
+
+def program(path: Path, text: str = "#!/bin/sh\n") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def unpacked(machine: Path) -> set[str]:
+    return {path.name for path in (machine / "venv" / "bin").iterdir()}
+
+
+def asked(machine: Path) -> list[str]:
+    """What apt was asked for."""
+    notes = machine / "notes"
+    return [line.split("Timeout=5 ")[-1] for line in notes.read_text().splitlines()] if notes.exists() else []
+
+
+def test_programs_of_the_machine_are_used(machine):
+    """Upstream's names and Debian's; apt is not asked."""
+    for name in ("prometheus", "promtool", "alertmanager", "amtool"):
+        program(machine / "path" / name)
+    debian.ensure(machine / "venv" / "bin")
+    assert debian.find("alertmanager", machine / "venv" / "bin") == machine / "path" / "alertmanager"
+    (machine / "path" / "alertmanager").rename(machine / "path" / "prometheus-alertmanager")
+    debian.ensure(machine / "venv" / "bin")
+    assert debian.find("alertmanager", machine / "venv" / "bin") == machine / "path" / "prometheus-alertmanager"
+    assert asked(machine) == []
+    assert unpacked(machine) == set()
+
+
+def test_what_is_missing_is_unpacked_once(machine):
+    """Nothing is installed, and what the machine has is not unpacked beside it."""
+    program(machine / "path" / "promtool")
+    assert debian.missing(machine / "venv" / "bin") == ["prometheus", "alertmanager", "amtool"]
+    debian.ensure(machine / "venv" / "bin")
+    debian.ensure(machine / "venv" / "bin")
+    assert asked(machine) == ["download prometheus", "download prometheus-alertmanager"]
+    assert unpacked(machine) == {"prometheus", "prometheus-alertmanager", "amtool"}
+    assert debian.missing(machine / "venv" / "bin") == []
+    assert debian.find("alertmanager", machine / "venv" / "bin") == machine / "venv" / "bin" / "prometheus-alertmanager"
+
+
+def test_package_that_apt_does_not_have_is_named(machine):
+    """With the reason, what to type, and what already could be had left out."""
+    (machine / "archive" / "prometheus-alertmanager").rename(machine / "gone")
+    with pytest.raises(SetupError) as error:
+        debian.ensure(machine / "venv" / "bin")
+    lines = str(error.value).splitlines()
+    assert lines[0].startswith("this machine lacks alertmanager, amtool, ")
+    assert lines[0].endswith("E: Unable to locate package prometheus-alertmanager")
+    assert lines[1].endswith("apt-get install --no-install-recommends prometheus-alertmanager")
+
+
+def test_root_fetches_the_lists_of_packages_of_a_fresh_container(machine, monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    (machine / "archive" / "prometheus").rename(machine / "gone")
+    with pytest.raises(SetupError):
+        debian.ensure(machine / "venv" / "bin", ["prometheus"])
+    assert asked(machine) == ["download prometheus", "update", "download prometheus"]
+
+
+def test_unpacked_program_has_its_data_anywhere(machine):
+    """Alertmanager does not start without its templates, which nobody has installed, nor Prometheus' pages appear."""
+    debian.ensure(machine / "venv" / "bin")
+    (machine / "archive").rename(machine / "gone")
+    for name, data in (("alertmanager", "prometheus-alertmanager"), ("prometheus", "prometheus")):
+        place = debian.find(name, machine / "venv" / "bin")
+        ran = subprocess.run([place, "show"], cwd="/", capture_output=True, text=True, check=True)
+        assert ran.stdout == f"the data of {data}\n"
+
+
+def test_program_of_an_older_checkout_is_replaced(machine, monkeypatch):
+    """It was copied alone, without its data; PATH names its directory where the environment was activated."""
+    program(machine / "venv" / "bin" / "prometheus-alertmanager", SERVER.replace("DATA", "alertmanager/default.tmpl"))
+    monkeypatch.setenv("PATH", f"{machine}/venv/bin:{machine}/path")
+    assert debian.missing(machine / "venv" / "bin", ["alertmanager"]) == ["alertmanager"]
+    debian.ensure(machine / "venv" / "bin", ["alertmanager"])
+    assert debian.missing(machine / "venv" / "bin", ["alertmanager"]) == []
+    assert (machine / "venv" / "bin" / "prometheus-alertmanager").read_text() == debian.WRAPPER
+
+
+def test_promtool_may_be_in_a_package_of_its_own(machine):
+    """As it is since Debian 13."""
+    (machine / "archive" / "prometheus" / "bin" / "promtool").unlink()
+    package(machine, "promtool", "none", promtool=TOOL)
+    debian.ensure(machine / "venv" / "bin", ["prometheus", "promtool"])
+    assert unpacked(machine) == {"prometheus", "promtool"}
+    assert asked(machine) == ["download prometheus", "download promtool"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("promtool", "#!/bin/sh\necho libc.so.6 is too old; exit 127\n", "libc.so.6 is too old"),
+        ("prometheus", '#!/bin/sh\n[ "$1" = --version ] || exit 1\n', "prometheus ended (status 1), silently"),
+        ("prometheus", SERVER.replace("DATA", "not-packed"), "prometheus ended (status 1). Its last words:"),
+    ],
+    ids=["no library", "only its version", "no data"],
+)
+def test_program_that_does_not_work_here_is_missing(machine, name, text, reason):
+    """One that does not do its work, whatever else it answers, is not left behind to be found."""
+    program(machine / "archive" / "prometheus" / "bin" / name, text)
+    with pytest.raises(SetupError) as error:
+        debian.ensure(machine / "venv" / "bin", [name])
+    assert str(error.value).splitlines()[0] == f"this machine lacks {name}, and cannot unpack Debian's: {reason}"
+    assert unpacked(machine) == set()
+
+
+def test_machine_without_apt_is_told_what_is_missing(machine, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(SetupError) as error:
+        debian.ensure(machine / "venv" / "bin")
+    assert "this machine lacks prometheus, promtool, alertmanager, amtool, " in str(error.value)
+    assert "apt-get install --no-install-recommends prometheus prometheus-alertmanager\n" in str(error.value)
+    assert "https://prometheus.io/download/" in str(error.value)

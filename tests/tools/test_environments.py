@@ -1,0 +1,161 @@
+"""Environments are made once, anew when they no longer fit, and what is missing is named."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tools import environments
+from tools.commands import CommandError
+from tools.environments import PYTHON, ROOT, Environment, SetupError
+
+FAKE_PYTHON = f"""\
+#!/bin/sh
+# Runs, has our version, and notes what pip is asked for; it fails where the name in `refused` is asked for.
+if [ "$1" = -c ]; then echo {PYTHON.split()[1]}; exit; fi
+here=$(dirname "$0")
+echo "$@" >> "$here/asked"
+if [ -f "$here/refused" ] && echo "$@" | grep -q "$(cat "$here/refused")"; then
+    echo "ERROR: No matching distribution found"; exit 1
+fi
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A checkout with an environment that is there, but empty."""
+    (tmp_path / "setup.cfg").write_text((ROOT / "setup.cfg").read_text())
+    for name in (".venv", ".venv-uwsgi"):
+        fake = tmp_path / name / "bin" / "python"
+        fake.parent.mkdir(parents=True)
+        fake.write_text(FAKE_PYTHON)
+        fake.chmod(0o755)
+    return tmp_path
+
+
+def asked(checkout, name=".venv"):
+    """What pip was asked for in an environment."""
+    notes = checkout / name / "bin" / "asked"
+    return [line.split(" install ")[1] for line in notes.read_text().splitlines()] if notes.exists() else []
+
+
+def test_project_is_installed_once(checkout):
+    environments.project("demo", checkout)
+    environments.project("demo", checkout)
+    assert asked(checkout) == ["--editable .[demo]"]
+
+
+def test_project_is_installed_again_when_setup_cfg_changed(checkout):
+    environments.project("demo", checkout)
+    with (checkout / "setup.cfg").open("a") as setup:
+        setup.write("\n")
+    environments.project("demo", checkout)
+    assert asked(checkout) == ["--editable .[demo]"] * 2
+
+
+def test_failed_installation_is_tried_again(checkout):
+    """The stamp is written after the installation, so an interrupted one does not count."""
+    refused = checkout / ".venv" / "bin" / "refused"
+    refused.write_text("editable")
+    with pytest.raises(CommandError, match="No matching distribution"):
+        environments.project("demo", checkout)
+    refused.unlink()
+    environments.project("demo", checkout)
+    assert asked(checkout) == ["--editable .[demo]"] * 2
+
+
+def test_environment_of_a_python_that_has_gone_is_made_anew(tmp_path):
+    """An upgrade of the system's Python leaves a link to nothing. A new one fits, where it was made."""
+    environment = Environment(tmp_path / ".venv")
+    environment.program("python").parent.mkdir(parents=True)
+    environment.program("python").symlink_to("/nonexistent/python3.9")
+    (environment.path / "holds-demo").write_text("what is gone")
+    environment.ensure()
+    assert environment.fits()
+    assert not environment.holds("demo", "what is gone")
+    moved = environment.path.rename(tmp_path / "moved")
+    assert not Environment(moved).fits()
+
+
+def test_environment_of_another_python_does_not_fit(checkout):
+    python = checkout / ".venv" / "bin" / "python"
+    python.write_text("#!/bin/sh\necho 3.9\n")
+    assert not Environment(checkout / ".venv").fits()
+
+
+@pytest.mark.parametrize("module", ["venv", "ensurepip"])
+def test_python_without_venv_is_told_its_package(tmp_path, monkeypatch, module):
+    """Debian splits these modules off, so the message names the package."""
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(SetupError) as missing:
+        environments.project("demo", tmp_path)
+    assert f"no module {module}" in str(missing.value)
+    assert str(missing.value).endswith("apt-get install python3-venv")
+
+
+def test_demo_takes_the_wheel_once(checkout):
+    assert environments.uwsgi_for_demo(checkout) == checkout / ".venv" / "bin" / "uwsgi"
+    environments.uwsgi_for_demo(checkout)
+    assert asked(checkout) == ["--only-binary :all: pyuwsgi"]
+    assert asked(checkout, ".venv-uwsgi") == []
+
+
+def test_demo_builds_where_no_wheel_fits(checkout, capsys, monkeypatch):
+    """The build goes into an environment of its own, with what the application needs."""
+    monkeypatch.setattr(environments, "cannot_build", lambda: None)
+    (checkout / ".venv" / "bin" / "refused").write_text("pyuwsgi")
+    assert environments.uwsgi_for_demo(checkout) == checkout / ".venv-uwsgi" / "bin" / "uwsgi"
+    assert asked(checkout, ".venv-uwsgi") == ["--no-cache-dir uwsgi flask >= 3, < 4"]
+    assert "No matching distribution found\n  so uWSGI has to be built" in capsys.readouterr().out
+
+
+def test_demo_prefers_a_build_that_is_there(checkout, monkeypatch):
+    """After `make test` there is one, and it is what most people run."""
+    monkeypatch.setattr(environments, "cannot_build", lambda: None)
+    environments.built_uwsgi(checkout)
+    assert environments.uwsgi_for_demo(checkout) == checkout / ".venv-uwsgi" / "bin" / "uwsgi"
+    assert asked(checkout) == []
+
+
+def test_neither_wheel_nor_compiler_is_told(checkout, monkeypatch):
+    monkeypatch.setenv("CC", "no-such-compiler")
+    (checkout / ".venv" / "bin" / "refused").write_text("pyuwsgi")
+    with pytest.raises(SetupError) as missing:
+        environments.uwsgi_for_demo(checkout)
+    assert "this machine lacks a C compiler (no-such-compiler)" in str(missing.value)
+    assert str(missing.value).endswith("apt-get install gcc python3-dev")
+
+
+def test_tests_take_the_wheel_without_a_compiler_and_say_so(checkout, capsys, monkeypatch):
+    monkeypatch.setenv("CC", "no-such-compiler")
+    monkeypatch.delenv("UWSGI", raising=False)
+    assert environments.uwsgi_for_tests(checkout) == checkout / ".venv" / "bin" / "uwsgi"
+    assert "so the tests run with the pyuwsgi wheel" in capsys.readouterr().out
+
+
+def test_tests_build_where_they_can(checkout, monkeypatch):
+    monkeypatch.setattr(environments, "cannot_build", lambda: None)
+    monkeypatch.delenv("UWSGI", raising=False)
+    assert environments.uwsgi_for_tests(checkout) == checkout / ".venv-uwsgi" / "bin" / "uwsgi"
+    assert asked(checkout) == []
+
+
+def test_tests_keep_the_uwsgi_they_are_given(checkout, monkeypatch):
+    monkeypatch.setenv("UWSGI", "/opt/uwsgi")
+    assert str(environments.uwsgi_for_tests(checkout)) == "/opt/uwsgi"
+    assert asked(checkout) + asked(checkout, ".venv-uwsgi") == []
+
+
+def test_old_python_is_refused_in_words():
+    """The folder says what it needs before a newer syntax can fail."""
+    ended = subprocess.run(
+        [sys.executable, "-c", "import sys; sys.version_info = (3, 9, 2); import app.demo"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("uwsgi-headroom needs Python 3.10 or newer, and ")

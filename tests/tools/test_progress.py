@@ -1,0 +1,78 @@
+"""A step says what is done, shows that it goes on, and how long it took."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+
+from tests.support import real_uwsgi
+from tools import progress
+
+
+class Terminal(io.StringIO):
+    """Stands in for a terminal of 80 columns."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Signs of life follow each other quickly here."""
+    monkeypatch.setattr(progress, "SECOND", 0.01)
+    monkeypatch.setattr(progress, "DOT", 0.01)
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def test_step_in_a_pipe_grows_by_dots(monkeypatch):
+    """Its time stands in the column of the others."""
+    monkeypatch.setattr("sys.stdout", pipe := io.StringIO())
+    with progress.step("building"):
+        real_uwsgi.wait_until(lambda: ".." in pipe.getvalue(), what="two dots")
+    assert re.fullmatch(r"  building\.{2,} *\d+\.\d s\n", pipe.getvalue())
+    assert "\r" not in pipe.getvalue()
+
+
+def test_step_on_a_terminal_counts_seconds_in_place(monkeypatch):
+    """Each time is written over the one before, in lines of the same length that do not wrap."""
+    monkeypatch.setattr("sys.stdout", terminal := Terminal())
+    with progress.step("building"):
+        real_uwsgi.wait_until(lambda: terminal.getvalue().count("0   s") >= 2, what="two times")
+    assert terminal.getvalue().count("\n") == 1
+    _, *lines = terminal.getvalue().rstrip("\n").split("\r")
+    assert {len(line) for line in lines} == {len("  ") + progress.WIDTH + len("     1.0 s")}
+    assert lines[-1].startswith("  building  ")
+    assert lines[-1].endswith(" 0.0 s") or lines[-1].endswith(" 0.1 s")
+
+
+def test_narrow_terminal_cuts_the_sentence(monkeypatch):
+    """A line that wraps could not be written over."""
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setattr("sys.stdout", terminal := Terminal())
+    with progress.step("building something with a long name"):
+        pass
+    assert max(len(line) for line in terminal.getvalue().split("\r")) <= 30
+
+
+def test_failed_step_is_not_done(monkeypatch):
+    monkeypatch.setattr("sys.stdout", pipe := io.StringIO())
+    with pytest.raises(KeyError), progress.step("building"):
+        raise KeyError
+    assert pipe.getvalue().endswith("not done\n")
+
+
+def test_work_is_done_although_nobody_reads(monkeypatch):
+    """A terminal that has gone must not keep the demo from ending its programs."""
+
+    class Gone(io.StringIO):
+        def flush(self) -> None:
+            raise BrokenPipeError
+
+    monkeypatch.setattr("sys.stdout", Gone())
+    done = []
+    with progress.step("ending"):
+        progress.note("a note")
+        done.append("ended")
+    assert done == ["ended"]

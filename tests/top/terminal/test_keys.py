@@ -1,0 +1,28 @@
+"""What a terminal sends, as keys."""
+
+from __future__ import annotations
+
+import pytest
+
+from uwsgi_headroom.top.terminal.keys import split
+
+
+@pytest.mark.parametrize(
+    ("sent", "keys", "rest"),
+    [
+        ("q", ["q"], ""),
+        ("\x1b[A\x1bOB", ["up", "down"], ""),
+        ("\x1b[5~\x1b[6~\x1b[1~\x1b[F", ["pageup", "pagedown", "home", "end"], ""),
+        ("\x1b", [], "\x1b"),
+        ("j\x1b[", ["j"], "\x1b["),
+        ("\x1b[1;5", [], "\x1b[1;5"),
+        ("\x1bj", ["escape", "j"], ""),
+        ("\x1b[1;5C", ["right"], ""),
+        ("\x1b[15~x", ["x"], ""),
+        ("\r\t\x7f", ["enter", "tab", "backspace"], ""),
+        ("ä", ["ä"], ""),
+    ],
+)
+def test_keys(sent: str, keys: list[str], rest: str) -> None:
+    """Sequences are one key, in halves too; what is not known is no key; a lone ESC waits for the rest."""
+    assert split(sent) == (keys, rest)

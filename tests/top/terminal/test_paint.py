@@ -1,0 +1,47 @@
+"""What a terminal is sent: nothing that others wrote does anything to it."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.text import Text
+
+from uwsgi_headroom.top.terminal.paint import Painter
+
+OURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def painter(unicode: bool = True, colour: bool = True) -> Painter:
+    return Painter(colour=colour, styles=True, unicode=unicode)
+
+
+@given(st.text(st.characters(exclude_categories=[]), max_size=60), st.integers(1, 40))
+def test_text_of_others_is_harmless(text: str, width: int) -> None:
+    """Whatever a name holds, no control character but our own styles is sent, and no more than fits."""
+    for unicode in (True, False):
+        sent = painter(unicode).paint(Text(f"ab{text}", "bold red"), width)
+        bare = OURS.sub("", sent)
+        assert bare.isprintable()
+        assert cell_len(bare) <= width
+        sent.encode("utf-8" if unicode else "ascii")
+
+
+def test_an_escape_sequence_is_shown_for_what_it_is() -> None:
+    """The title of somebody's terminal is not set. (Rich drops the bell by itself.)"""
+    assert painter().paint(Text("shop\x1b]0;x\x07 \u202egnp"), 80) == "shop�]0;x �gnp"
+
+
+def test_without_colour_there_is_bold() -> None:
+    """And no colour."""
+    line = Text("hot", "bold red")
+    assert painter(colour=False).paint(line, 9) == "\x1b[1mhot\x1b[0m"
+    assert painter().paint(line, 9) == "\x1b[1;31mhot\x1b[0m"
+    assert Painter(colour=False, styles=False, unicode=True).paint(line, 9) == "hot"
+
+
+def test_blocks_have_a_stand_in_of_ascii() -> None:
+    """A character for a character."""
+    assert painter(unicode=False).paint(Text("██▎ ▁▄▇é"), 20) == "##  _.=?"

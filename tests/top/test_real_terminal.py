@@ -1,0 +1,425 @@
+"""`uwsgi-headroom top` in a terminal, over real uWSGI: what its screen says, what its keys do, how it leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import termios
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.support import bad_servers, real_uwsgi
+from tests.support.captured_documents import document
+from tests.support.driven_top import LEFT, driven
+from tests.support.exporter import COMMAND, clean_environment, exporter, run
+from tests.support.real_uwsgi import Uwsgi, accepts, uwsgi, wait_until
+from tests.test_end_to_end import ask, in_service
+
+pytestmark = pytest.mark.integration
+
+KEYS = "q quit"
+_STYLES = re.compile(rb"\x1b\[([0-9;]*)m")
+
+
+def rows(screen: str) -> list[list[str]]:
+    """The table of workers: its title and lines, in words."""
+    lines = screen.splitlines()
+    start = next((place for place, line in enumerate(lines) if line.strip().startswith("W ")), None)
+    return [] if start is None else [line.split() for line in lines[start:-1] if line.strip()]
+
+
+def column(screen: str, title: str) -> list[str]:
+    """The right end of a column, worker by worker."""
+    lines = screen.splitlines()
+    start = next(place for place, line in enumerate(lines) if line.strip().startswith("W "))
+    end = f"{lines[start]} ".index(f" {title} ") + len(title) + 1
+    return [line[:end].split()[-1] for line in lines[start + 1 : -1] if line.strip()]
+
+
+def workers(server: Uwsgi) -> list[dict[str, int]]:
+    found: list[dict[str, int]] = json.loads(server.document())["workers"]
+    return found
+
+
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+# ---------------------------------------------------------------- what it shows
+
+
+def test_the_figures_are_those_of_the_stats() -> None:
+    """Requests, pids and busy threads of each worker, straight from the stats address."""
+    with uwsgi("--processes", "3", "--threads", "2") as server:
+        ask(server, "/", times=60)
+        with in_service(server), driven(server.stats, columns=200) as top:
+            screen = top.wait(lambda text: "1/2" in text and "1s" in text)
+            top.press("n")
+            screen = top.wait(lambda text: column(text, "W") == ["1", "2", "3"])
+            stats = workers(server)
+            assert column(screen, "PID") == [str(it["pid"]) for it in stats]
+            assert column(screen, "REQ") == [str(it["requests"]) for it in stats]
+            assert sum(map(int, column(screen, "REQ"))) == 60
+            assert "in service" in screen
+            assert "1 now" in screen
+
+
+def test_from_an_exporter_it_shows_what_its_api_says() -> None:
+    """The verdict, word for word, and the figures; uWSGI itself is not asked."""
+    with uwsgi("--processes", "2") as server, exporter("--stats", f"shop={server.stats}") as it:
+        ask(server, "/?io_ms=10", times=200)
+        with driven(f"127.0.0.1:{it.port}", columns=160) as top:
+            screen = top.wait(lambda text: "headroom" in text)
+            document = json.loads(it.get("/api/v1/servers/shop")[1])
+            assert document["verdict"] in screen
+            assert " shop   up   uWSGI" in screen
+            served = {worker["worker_id"]: worker["requests"] for worker in document["workers"]}
+            assert dict(zip(map(int, column(screen, "W")), map(int, column(screen, "REQ")), strict=True)) == served
+
+
+def test_several_servers_are_listed_the_worst_first_and_looked_into() -> None:
+    """Down before up; enter looks into the chosen one, tab at the next, escape goes back."""
+    with uwsgi("--processes", "2") as server, driven(server.stats, "gone=/nowhere/stats") as top:
+        screen = top.wait(lambda text: "2 servers: 1 down" in text)
+        assert screen.index("> gone") < screen.index("  stats ")
+        assert "no such file" in screen
+        top.press("j\r")
+        assert "stats   up" in top.wait(rows)
+        top.press("\t")
+        assert "UNKNOWN  It cannot be read" in top.wait(lambda text: " gone   down" in text)
+        top.press("\x1b")
+        top.wait(lambda text: "2 servers" in text)
+
+
+def test_an_emperors_vassals(tmp_path: Path) -> None:
+    """What an emperor runs, straight from its stats."""
+    with (
+        real_uwsgi.bare(
+            "--emperor",
+            "{directory}/vassals",
+            "--emperor-stats",
+            "{directory}/stats",
+            files={"vassals/one.ini": "[uwsgi]\nmaster = true\nprocesses = 1\nsocket = 127.0.0.1:0\n"},
+        ) as emperor,
+        driven(emperor.stats) as top,
+    ):
+        screen = top.wait(lambda text: "one.ini" in text)
+    assert "An emperor that runs 1 vassal" in screen
+
+
+def test_keys_sort_and_turn_pages(tmp_path: Path) -> None:
+    """By requests and by number, threads, advice, help, another window, pause; and the document in a file."""
+    with uwsgi("--processes", "3", "--threads", "2") as server:
+        ask(server, "/", times=50, at_once=1)
+        with driven(server.stats, columns=170, directory=str(tmp_path)) as top:
+            top.wait(rows)
+            top.press("r")
+            most = sorted((it["requests"] for it in workers(server)), reverse=True)
+            top.wait(lambda text: list(map(int, column(text, "REQ"))) == most)
+            top.press("R")
+            top.wait(lambda text: list(map(int, column(text, "REQ"))) == most[::-1])
+            top.press("t")
+            cells = [f"{core['id']}: {core['requests']}" for it in workers(server) for core in it["cores"]]  # type: ignore[attr-defined]
+            top.wait(lambda text: all(f"{cell} " in f"{' '.join(text.split())} " for cell in cells))
+            top.press("e")
+            top.wait(lambda text: "thunder-lock is off" in text)
+            top.press("?")
+            top.wait(lambda text: "Sort workers by" in text)
+            top.press("?")
+            top.wait(lambda text: "thunder-lock is off" in text)
+            top.press("e]")
+            top.wait(lambda text: "5 min" in text or "of 300 s" in text)
+            top.press("p")
+            top.wait(lambda text: "PAUSED" in text)
+            top.press("J")
+            top.wait(lambda text: "written to" in text)
+    (written,) = tmp_path.glob("uwsgi-headroom-stats-*.json")
+    assert [it["worker_id"] for it in json.loads(written.read_text())["workers"]] == [1, 2, 3]
+
+
+def test_the_size_of_the_terminal_changes() -> None:
+    """It draws anew for the new size."""
+    with uwsgi("--processes", "2") as server, driven(server.stats) as top:
+        top.wait(rows)
+        assert len(rows(top.text())[0]) < 16
+        top.resize(200, 40)
+        top.wait(lambda text: rows(text) and "AFFINITY" in rows(text)[0])
+        top.resize(40, 10)
+        top.wait(lambda text: rows(text) and "AFFINITY" not in text and text.rstrip().splitlines()[-1].startswith(KEYS))
+
+
+def test_without_colour_or_utf8() -> None:
+    """NO_COLOR and a vt100 are sent no colour; where the locale is not UTF-8, nothing but ASCII."""
+    ascii_only = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "POSIX", "LANG": "C"}
+    with uwsgi("--processes", "2") as server, in_service(server):
+        for environment in ({"NO_COLOR": "1"}, {"TERM": "vt100"}, ascii_only):
+            with driven(server.stats, **environment) as top:
+                top.wait(lambda text: "1/1" in text)
+                if environment is ascii_only:
+                    top.written.decode("ascii")
+                else:
+                    styles = {int(it) for them in _STYLES.findall(top.written) for it in them.split(b";") if it}
+                    assert styles <= {0, 1, 2, 4, 7}  # bold, dim, underlined, reverse: none is a colour
+                    assert 7 in styles
+
+
+# ---------------------------------------------------------------- what goes wrong meanwhile
+
+
+def test_a_server_that_ends_and_comes_back() -> None:
+    """Down, with the reason and the age of what is shown; up again by itself."""
+    with uwsgi("--processes", "1") as server, driven(server.stats) as top:
+        top.wait(lambda text: " up " in text and rows(text))
+        aside = Path(server.stats).with_name("aside")
+        Path(server.stats).rename(aside)
+        screen = top.wait(lambda text: "UNKNOWN It cannot be read: no such file" in " ".join(text.split()))
+        assert "stats   down, as it was" in screen
+        aside.rename(server.stats)
+        top.wait(lambda text: " up " in text)
+
+
+def test_an_exporter_that_is_gone() -> None:
+    """What was last seen stays, said to be stale and since when."""
+    with (
+        uwsgi("--processes", "2") as server,
+        exporter("--stats", server.stats) as it,
+        driven(f"127.0.0.1:{it.port}") as top,
+    ):
+        top.wait(rows)
+        it.process.kill()
+        screen = top.wait(lambda text: "STALE" in text)
+        assert "nothing listens there" in screen
+        assert rows(screen)
+        top.press("q")
+        assert top.ended() == 0
+
+
+# ---------------------------------------------------------------- how it leaves
+
+
+@pytest.mark.parametrize("how", ["q", "\x03", signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_it_leaves_the_terminal_as_it_was(how: str | signal.Signals) -> None:
+    """By key, by Ctrl-C, by signal: status 0, modes and screen restored."""
+    with uwsgi("--processes", "1") as server, driven(server.stats) as top:
+        top.wait(lambda text: KEYS in text)
+        assert not top.is_as_it_was()
+        if isinstance(how, str):
+            top.press(how)
+        else:
+            top.process.send_signal(how)
+        assert top.ended() == 0
+        assert top.is_as_it_was()
+
+
+def test_an_error_of_its_own_is_told_on_a_terminal_as_it_was(tmp_path: Path) -> None:
+    """The traceback comes after the screen is given back, where it can be read."""
+    program = tmp_path / "broken.py"
+    program.write_text(
+        "import asyncio, os, sys\n"
+        "from uwsgi_headroom.top import loop\n"
+        "from uwsgi_headroom.top.navigation import Looking\n"
+        "from uwsgi_headroom.top.terminal.terminal import abilities\n"
+        "from uwsgi_headroom.top.feeds.local import Watched\n"
+        "class Broken(Watched):\n"
+        "    async def servers(self, window):\n"
+        "        raise RuntimeError('a fault of our own')\n"
+        "asyncio.run(loop.run([Broken(())], Looking(), abilities(os.environ, 1)))\n"
+    )
+    with driven(command=(sys.executable, str(program))) as top:
+        assert top.ended() == 1
+        assert "a fault of our own" in top.text()
+        before, _, after = top.written.partition(LEFT)
+        assert b"RuntimeError" in after
+        assert b"RuntimeError" not in before
+
+
+def test_a_terminal_that_goes_away_ends_it() -> None:
+    """As when the connection breaks: nothing is left running."""
+    with uwsgi("--processes", "1") as server, driven(server.stats) as top:
+        top.wait(lambda text: KEYS in text)
+        top.close()
+        wait_until(lambda: top.process.poll() is not None, what="top to end")
+        assert top.process.returncode in (0, -signal.SIGHUP)
+
+
+def test_suspended_it_gives_the_terminal_back_and_fg_brings_it_again() -> None:
+    """In a shell: Ctrl-Z stops it with no connection to uWSGI open; fg draws everything anew."""
+    with uwsgi("--processes", "2") as server, driven(command=("bash", "--norc", "--noprofile", "-i")) as shell:
+        shell.press(" ".join([*COMMAND, "top", server.stats]) + "\n")
+        shell.wait(lambda text: KEYS in text and rows(text))
+        shell.press("\x1a")
+        shell.wait(lambda text: "Stopped" in text)
+        (pid,) = _children(shell.process.pid)
+        assert state(pid) == "T"
+        assert LEFT in shell.written
+        workers(server)  # the master answers others
+        shell.press("echo $((6*7))\n")
+        shell.wait(lambda text: "\n42\n" in text)
+        shell.press("fg\n")
+        shell.wait(lambda text: KEYS in text and rows(text) and "42" not in text.split("\n")[0])
+        shell.press("q")
+        shell.wait(lambda text: KEYS not in text and shell.foreground() == shell.process.pid)
+        shell.press("stty -a\n")
+        assert " icanon" in shell.wait(lambda text: "icanon" in text)
+
+
+def test_without_a_shell_to_wake_it_ctrl_z_does_nothing() -> None:
+    """As under `ssh -t`: it is not stopped for ever."""
+    with uwsgi("--processes", "1") as server, driven(server.stats) as top:
+        top.wait(lambda text: KEYS in text)
+        top.press("\x1a")
+        top.wait(lambda _: top.written.count(LEFT) == 1)
+        top.wait(lambda text: KEYS in text and rows(text))
+        top.press("q")
+        assert top.ended() == 0
+
+
+def _children(pid: int) -> list[int]:
+    return [int(it) for it in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+# ---------------------------------------------------------------- no terminal
+
+
+def test_into_a_pipe_it_prints_one_snapshot() -> None:
+    """Plain text, status 0, after the seconds it needs for figures; with --json the API's document."""
+    with uwsgi("--processes", "2") as server:
+        ask(server, "/", times=20)
+        ran = run("top", server.stats)
+        assert ran.returncode == 0, ran.stderr
+        assert rows(ran.stdout + "\n.")[0][:3] == ["W", "PID", "STATE"]
+        assert "\x1b" not in ran.stdout
+        ran = run("top", server.stats, "--json")
+        assert sum(it["requests"] for it in json.loads(ran.stdout)["workers"]) == 20
+
+
+def test_whoever_reads_it_may_have_enough() -> None:
+    """As `| head`: no traceback."""
+    with uwsgi("--processes", "1") as server:
+        for how in ("--json", "--once"):
+            process = subprocess.Popen(
+                [*COMMAND, "top", server.stats, how, "--seconds", "2"],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=clean_environment(),
+            )
+            assert process.stdout
+            process.stdout.close()
+            _, told = process.communicate(timeout=20)
+            assert (process.returncode, told) == (1, b"")
+
+
+def test_on_a_dumb_terminal_it_prints_one_snapshot() -> None:
+    """Where lines cannot be addressed, there is no screen to draw on."""
+    with uwsgi("--processes", "1") as server, driven(server.stats, TERM="dumb") as top:
+        assert top.ended() == 0
+        assert "does next to nothing" in top.text()
+        assert b"\x1b" not in top.written
+
+
+def test_nothing_listens_there() -> None:
+    """An http address that nobody answers at may have been either: it says so, status 1."""
+    port = real_uwsgi.free_port()
+    ran = run("top", f"http://127.0.0.1:{port}")
+    assert ran.returncode == 1
+    assert "neither an exporter nor a stats server" in ran.stderr
+
+
+def test_an_http_stats_server_is_not_taken_for_an_exporter() -> None:
+    """uWSGI with stats-http answers every path with its stats; a raw one is told by what it sends."""
+    port, raw = real_uwsgi.free_port(), real_uwsgi.free_port()
+    with uwsgi("--processes", "2", "--stats-http", "--stats", f"127.0.0.1:{port}", stats=False) as server:
+        wait_until(lambda: accepts(("127.0.0.1", port)))
+        for address in (f"http://127.0.0.1:{port}", f"http://127.0.0.1:{port}/"):
+            ran = run("top", address, "--json")
+            assert len(json.loads(ran.stdout)["workers"]) == 2, ran.stderr
+        assert server.process.poll() is None
+    with uwsgi("--processes", "2", "--stats", f"127.0.0.1:{raw}", stats=False):
+        ran = run("top", f"127.0.0.1:{raw}", "--json")
+        assert len(json.loads(ran.stdout)["workers"]) == 2, ran.stderr
+
+
+# ---------------------------------------------------------------- it holds no one up
+
+
+@dataclass
+class Stats:
+    """A stats server that counts its readers. While it `holds`, it says nothing to them; `left`: one has hung up."""
+
+    address: str = ""
+    readers: int = 0
+    holds: bool = False
+    held: threading.Event = field(default_factory=threading.Event)
+    left: threading.Event = field(default_factory=threading.Event)
+
+
+@pytest.fixture
+def stats() -> Iterator[Stats]:
+    """A stats server, until the test ends."""
+    it = Stats()
+
+    def behave(connection: socket.socket, ended: threading.Event) -> None:
+        if it.holds:
+            it.held.set()
+            while not ended.is_set() and not it.left.is_set():
+                if bad_servers.has_left(connection):
+                    it.left.set()
+                ended.wait(0.01)
+            return
+        it.readers += 1
+        connection.settimeout(5)
+        connection.sendall(document("minified"))
+
+    with bad_servers.serving("unix", behave) as it.address:
+        yield it
+
+
+def test_a_terminal_that_takes_nothing_keeps_nothing_waiting(stats: Stats) -> None:
+    """Halted as by Ctrl-S, with a screen that is not out: uWSGI is read on, and a signal ends it all the same."""
+    with driven(stats.address, "--interval", "0.25") as top:
+        top.wait(rows)
+        terminal = os.open(top.path, os.O_RDWR | os.O_NOCTTY)
+        with contextlib.closing(os.fdopen(terminal, "wb", 0)):
+            termios.tcflow(terminal, termios.TCOOFF)
+            top.press("?t?e?")
+            before = stats.readers
+            wait_until(lambda: stats.readers > before + 5, what="reads that go on")
+            top.process.send_signal(signal.SIGTERM)
+            assert top.ended() == 0
+
+
+@pytest.mark.parametrize("command", ["check", "top", "serve"])
+def test_stopped_by_ctrl_z_it_has_let_go_of_uwsgi(stats: Stats, command: str) -> None:
+    """A read under way is ended before the process stops, whose master would wait for it; woken up, it reads again."""
+    arguments = {"check": ["check", stats.address], "top": ["top", stats.address, "--once", "--seconds", "30"]}
+    serve = ["serve", "--stats", stats.address, "--web.listen-address", f"127.0.0.1:{real_uwsgi.free_port()}"]
+    process = subprocess.Popen(
+        [*COMMAND, *arguments.get(command, serve)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=clean_environment(),
+        preexec_fn=os.setpgrp,  # noqa: PLW1509 - the thread that runs is idle
+    )
+    try:
+        wait_until(lambda: stats.readers > 3, what="reads")
+        stats.holds = True
+        assert stats.held.wait(20), "no read is under way"
+        process.send_signal(signal.SIGTSTP)
+        wait_until(lambda: state(process.pid) == "T", what="it to stop")
+        assert stats.left.wait(5)
+        stats.holds, before = False, stats.readers
+        process.send_signal(signal.SIGCONT)
+        wait_until(lambda: stats.readers > before + 3, what="reads again")
+    finally:
+        process.kill()
+        process.wait(10)

@@ -1,0 +1,125 @@
+"""What discovery says of what it found; that it finds it is in the end-to-end tests."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.support import bad_servers
+from tests.support.captured_documents import document
+from tests.support.other_namespaces import as_nobody, as_root
+from tests.support.real_uwsgi import APP, free_port, uwsgi, uwsgi_binary, wait_until
+from uwsgi_headroom.source import Unix
+from uwsgi_headroom.watch import discover
+from uwsgi_headroom.watch.discover import Found
+
+
+def test_nothing_found() -> None:
+    """Where no uWSGI runs it says how to name one that runs elsewhere."""
+    assert "uwsgi-headroom --stats tcp://HOST:PORT" in discover.report([])
+
+
+def test_each_finding_says_what_to_do() -> None:
+    """What can be read comes with its command, what cannot with the reason, and what has no stats with the option."""
+    found = [
+        Found(10, "www-data", address=Unix("/run/shop.stats"), what="uWSGI 2.0.31, 4 workers of 8 threads"),
+        Found(11, "www-data", address=Unix("/run/api.stats"), trouble="permission denied: run as uWSGI's user"),
+        Found(12, "nobody", trouble="this user may not look at its sockets"),
+        Found(13, "root"),
+    ]
+    assert discover.report(found) == (
+        "uWSGI master 10 of user www-data: uWSGI 2.0.31, 4 workers of 8 threads\n"
+        "  uwsgi-headroom --stats unix:///run/shop.stats\n"
+        "uWSGI master 11 of user www-data\n"
+        "  unix:///run/api.stats: permission denied: run as uWSGI's user\n"
+        "uWSGI master 12 of user nobody\n"
+        "  stats server: this user may not look at its sockets\n"
+        "uWSGI master 13 of user root\n"
+        "  It has no stats server. Turn it on in its configuration, and reload it:\n"
+        "      stats = /run/uwsgi/NAME.stats"
+    )
+
+
+@pytest.mark.integration
+def test_a_listener_that_is_no_uwsgi_is_not_touched() -> None:
+    """What listens but is no uWSGI master is never asked."""
+    seen: list[object] = []
+    with bad_servers.serving("tcp", lambda connection, _: seen.append(connection)):
+        asyncio.run(discover.find())
+    with bad_servers.answers("unix", document("minified")) as address:
+        assert address not in discover.report(asyncio.run(discover.find()))
+    assert seen == []
+
+
+@as_root
+@pytest.mark.integration
+def test_another_users_uwsgi_is_told_of() -> None:
+    """A master whose sockets this user may not look at is named, with what to do."""
+    with uwsgi() as server:
+        found = as_nobody(lambda: {it.pid: it for it in asyncio.run(discover.find())})
+    assert "run as that user or as root" in found[server.pid].trouble
+    assert found[server.pid].address is None
+
+
+@pytest.mark.integration
+def test_workers_are_no_masters() -> None:
+    """A server with several workers is found once."""
+    with uwsgi("--processes", "3") as server:
+        found = [it for it in asyncio.run(discover.find()) if str(it.address).endswith(server.stats)]
+    assert [it.pid for it in found] == [server.pid]
+    assert re.fullmatch(r"uWSGI [\d.]+\S*, 3 workers of 1 threads", found[0].what)
+
+
+@pytest.mark.integration
+def test_without_a_master_there_are_no_stats() -> None:
+    """A uWSGI that runs as one process is named, with the option that it lacks."""
+    command = [uwsgi_binary(), "--http-socket", f"127.0.0.1:{free_port()}", "--wsgi-file", str(APP), "--need-app"]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as process:
+        try:
+            wait_until(
+                lambda: [it for it in asyncio.run(discover.find()) if it.pid == process.pid], what="it to be seen"
+            )
+            (found,) = [it for it in asyncio.run(discover.find()) if it.pid == process.pid]
+            assert (found.address, found.role) == (None, "process")
+            assert "master = true" in discover.report([found])
+        finally:
+            process.kill()
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("name", "taken"), [("uwsgi", True), ("uwsgi_python3", True), ("uwsgi-headroom", False), ("uwsgi_exporter", False)]
+)
+def test_names_of_uwsgi(name: str, taken: bool) -> None:
+    """uWSGI is known by its names; what merely begins so, this exporter for one, is not taken for it."""
+    code = f"import ctypes, time; ctypes.CDLL(None).prctl(15, b'{name}', 0, 0, 0); print(flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            assert (process.pid in {it.pid for it in asyncio.run(discover.find())}) == taken
+        finally:
+            process.kill()
+
+
+@pytest.mark.integration
+def test_a_process_that_only_has_the_name() -> None:
+    """A process called uwsgi that is none, with a child called so too, is passed over without harm."""
+    code = (
+        "import ctypes, os, time; ctypes.CDLL(None).prctl(15, b'uwsgi', 0, 0, 0); os.fork(); "
+        "print(os.getpid(), flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            found = {it.pid: it for it in asyncio.run(discover.find())}
+            assert found[process.pid].address is None
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)

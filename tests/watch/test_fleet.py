@@ -1,0 +1,202 @@
+"""A fleet has a reader for each server it was told of, and for each socket its globs find as time goes by."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support import bad_servers
+from tests.support.captured_documents import document
+from tests.support.clock import Hands
+from uwsgi_headroom import config
+from uwsgi_headroom.errors import ReadError
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.watch.fleet import FORGET_SECONDS, GLOB_SECONDS, Fleet
+
+
+@contextlib.contextmanager
+def listening(path: Path) -> Iterator[None]:
+    """A socket at this path, gone when the block ends."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        yield
+    path.unlink()
+
+
+def names(fleet: Fleet) -> list[str]:
+    return [reader.name for reader in fleet.watches()]
+
+
+def globbing(pattern: str, *more: str, hands: Hands | None = None) -> Fleet:
+    servers = [config.server_argument(it, "test") for it in (pattern, *more)]
+    return Fleet(servers, clock=(hands or Hands()).clock)
+
+
+def test_named_servers_in_their_order() -> None:
+    """Servers come in the order of the configuration, the same reader each time."""
+    fleet = globbing("b=/run/b", "a=tcp://localhost:1")
+    assert names(fleet) == ["b", "a"]
+    assert fleet.watches()[0] is fleet.watches()[0]
+
+
+def test_sockets_found_are_named_after_their_files(tmp_path: Path) -> None:
+    """Every socket that matches is a server named after its file; what is no socket is none."""
+    (tmp_path / "file.stats").write_text("")
+    (tmp_path / "folder.stats").mkdir()
+    (tmp_path / "dangling.stats").symlink_to("nowhere")
+    with listening(tmp_path / "shop.stats"), listening(tmp_path / "api.v2.stats"), listening(tmp_path / "other"):
+        assert names(globbing(f"{tmp_path}/*.stats")) == ["api.v2", "shop"]
+
+
+def test_sockets_are_looked_for_now_and_then(tmp_path: Path) -> None:
+    """A new socket is found at the next look, some seconds later, and the readers there are stay."""
+    hands = Hands()
+    fleet = globbing(f"{tmp_path}/*.stats", hands=hands)
+    assert names(fleet) == []
+    with listening(tmp_path / "shop.stats"):
+        hands.move(GLOB_SECONDS * 0.9)
+        assert names(fleet) == []
+        hands.move(GLOB_SECONDS * 0.2)
+        assert names(fleet) == ["shop"]
+        first = fleet.watches()[0]
+        hands.move(GLOB_SECONDS * 2)
+        assert fleet.watches()[0] is first
+
+
+def test_a_socket_that_is_gone_is_down_and_then_forgotten(tmp_path: Path) -> None:
+    """A server whose socket is gone is reported for long enough to be noticed, and not for ever."""
+    hands = Hands()
+    fleet = globbing(f"{tmp_path}/*.stats", hands=hands)
+    with listening(tmp_path / "shop.stats"):
+        assert names(fleet) == ["shop"]
+    hands.move(GLOB_SECONDS + 1)
+    assert names(fleet) == ["shop"]
+    (subject,) = asyncio.run(fleet.look())
+    assert isinstance(subject.outcome, ReadError)
+    assert subject.outcome.reason == "not_found"
+    hands.move(FORGET_SECONDS - GLOB_SECONDS - 2)
+    assert names(fleet) == ["shop"]
+    hands.move(GLOB_SECONDS + 1)
+    assert names(fleet) == []
+
+
+def test_a_socket_that_returns_is_the_server_it_was(tmp_path: Path) -> None:
+    """A server that restarts keeps its reader and its name."""
+    hands = Hands()
+    fleet = globbing(f"{tmp_path}/*.stats", hands=hands)
+    with listening(tmp_path / "shop.stats"):
+        first = fleet.watches()
+    hands.move(FORGET_SECONDS / 2)
+    assert fleet.watches() == first
+    with listening(tmp_path / "shop.stats"):
+        hands.move(FORGET_SECONDS * 0.9)
+        assert fleet.watches() == first
+        hands.move(FORGET_SECONDS * 0.9)
+        assert fleet.watches() == first
+
+
+def test_two_sockets_of_one_file_name(tmp_path: Path) -> None:
+    """Of two sockets of one file name the first in the alphabet has the name, the other its path: always the same."""
+    for folder in ("b", "a"):
+        (tmp_path / folder).mkdir()
+    with listening(tmp_path / "b" / "stats"), listening(tmp_path / "a" / "stats"):
+        for _ in range(3):
+            told = {watch.name: str(watch.address) for watch in globbing(f"{tmp_path}/*/stats").watches()}
+            assert told == {
+                "stats": f"unix://{tmp_path}/a/stats",
+                f"{tmp_path}/b/stats": f"unix://{tmp_path}/b/stats",
+            }
+
+
+def test_a_name_that_the_configuration_gave_is_taken(tmp_path: Path) -> None:
+    """A socket found is not given the name of a server that was told of."""
+    with listening(tmp_path / "shop.stats"):
+        assert names(globbing(f"{tmp_path}/*.stats", "shop=tcp://localhost:1")) == ["shop", f"{tmp_path}/shop.stats"]
+
+
+def test_a_socket_that_was_told_of_is_not_found_again(tmp_path: Path) -> None:
+    """A socket with a name of its own is one server, though a glob finds it as well: it is read once."""
+    with listening(tmp_path / "shop.stats"), listening(tmp_path / "api.stats"):
+        fleet = globbing(f"{tmp_path}/*.stats", f"store={tmp_path}/shop.stats")
+        assert names(fleet) == ["store", "api"]
+
+
+def test_two_globs_that_find_one_socket(tmp_path: Path) -> None:
+    """A socket that two globs find is one server."""
+    with listening(tmp_path / "shop.stats"):
+        assert names(globbing(f"{tmp_path}/*.stats", f"{tmp_path}/shop*")) == ["shop"]
+
+
+def test_names_that_are_no_utf8_are_told_apart(tmp_path: Path) -> None:
+    """Two names that are written alike in a metric do not become one server."""
+    paths = [Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf" + end + b".stats")) for end in (b"\xe9", b"\xe8")]
+    with listening(paths[0]), listening(paths[1]):
+        written = [name.encode("utf-8", "replace") for name in names(globbing(f"{tmp_path}/*.stats"))]
+    assert len(set(written)) == 2
+
+
+def test_all_are_read_at_once() -> None:
+    """One look reads every server at the same time; one that is silent costs the others nothing."""
+    with contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(bad_servers.accepts_and_never_writes("unix")) for _ in range(5)]
+        well = stack.enter_context(bad_servers.answers("unix", document("minified")))
+        servers = [config.server(it, name=f"silent{place}", timeout=0.5) for place, it in enumerate(silent)]
+        subjects = asyncio.run(Fleet([*servers, config.server(well, name="well")]).look())
+    assert [subject.name for subject in subjects] == [f"silent{place}" for place in range(5)] + ["well"]
+    assert [isinstance(subject.outcome, Reading) for subject in subjects] == [False] * 5 + [True]
+
+
+def test_closing_ends_every_read() -> None:
+    """Closing the fleet ends the reads in flight."""
+
+    async def look(address: str) -> None:
+        fleet = Fleet([config.server(address, name="silent")])
+        looking = asyncio.create_task(fleet.look())
+        await asyncio.sleep(0.05)
+        await fleet.close()
+        await asyncio.wait({looking}, timeout=5)
+        assert looking.done()
+
+    with bad_servers.accepts_and_never_writes("unix") as address:
+        asyncio.run(look(address))
+
+
+def test_no_server_at_all() -> None:
+    """A fleet of none has nothing to tell."""
+    fleet = Fleet([])
+    assert asyncio.run(fleet.look()) == []
+    asyncio.run(fleet.close())
+
+
+def test_askers_are_answered_in_turn() -> None:
+    """Between any two answers the event loop looks at its sockets: a crowd of scrapers must not stall a read."""
+    with bad_servers.answers("unix", document("minified")) as address:
+
+        async def look() -> list[int]:
+            fleet = Fleet([config.server(address)])
+            turns = 0
+
+            async def count() -> None:
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            async def ask() -> int:
+                await fleet.look()
+                return turns
+
+            counting = asyncio.create_task(count())
+            try:
+                return list(await asyncio.gather(*(ask() for _ in range(20))))
+            finally:
+                counting.cancel()
+                await fleet.close()
+
+        answered_at = asyncio.run(look())
+    assert len(set(answered_at)) == 20

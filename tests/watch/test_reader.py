@@ -1,0 +1,307 @@
+"""A reader asks its server once for however many ask it, and says once what changed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.support import bad_servers
+from tests.support.captured_documents import document
+from tests.support.clock import Hands
+from tests.support.real_uwsgi import wait_until
+from uwsgi_headroom.errors import ReadError, SourceError
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.source import Unix, parse
+from uwsgi_headroom.watch.reader import FRESH_SECONDS, Clock, Reader
+
+DOCUMENT = document("minified")
+
+
+@dataclass
+class Counted:
+    """A server that counts its clients, and answers each when `may_answer` is set."""
+
+    address: str = ""
+    clients: int = 0
+    left: threading.Event = field(default_factory=threading.Event)
+    may_answer: threading.Event = field(default_factory=threading.Event)
+    answer: bytes = DOCUMENT
+
+
+@contextlib.contextmanager
+def counted(answering: bool = True) -> Iterator[Counted]:
+    """A counting server until the block ends; it waits before it answers if not `answering`."""
+    server = Counted()
+    if answering:
+        server.may_answer.set()
+
+    def behave(connection: socket.socket, ended: threading.Event) -> None:
+        server.clients += 1
+        while not ended.is_set() and not server.may_answer.wait(0.01):
+            if bad_servers.has_left(connection):
+                server.left.set()
+                return
+        connection.settimeout(5)
+        connection.sendall(server.answer)
+
+    with bad_servers.serving("unix", behave) as address:
+        server.address = address
+        yield server
+
+
+def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "uwsgi_headroom.watch.reader"]
+
+
+def test_twenty_readers_are_one_connection() -> None:
+    """Twenty who ask at once get one reading, and the server has one client."""
+    with counted(answering=False) as server:
+
+        async def look() -> None:
+            reader = Reader("shop", Unix(server.address))
+            asking = [asyncio.create_task(reader.read()) for _ in range(20)]
+            await asyncio.to_thread(wait_until, lambda: server.clients)
+            asking += [asyncio.create_task(reader.read()) for _ in range(5)]
+            await asyncio.sleep(0)
+            server.may_answer.set()
+            outcomes = await asyncio.gather(*asking)
+            assert isinstance(outcomes[0], Reading)
+            assert all(outcome is outcomes[0] for outcome in outcomes)
+
+        asyncio.run(look())
+    assert server.clients == 1
+
+
+def test_a_fresh_reading_is_good_for_who_asks_next() -> None:
+    """A reading younger than a tenth of a second is given again; an older one is not."""
+    hands = Hands()
+    with counted() as server:
+
+        async def look() -> None:
+            reader = Reader("shop", Unix(server.address), clock=hands.clock)
+            first = await reader.read()
+            hands.move(FRESH_SECONDS * 0.99)
+            assert await reader.read() is first
+            hands.move(FRESH_SECONDS * 0.02)
+            second = await reader.read()
+            assert second is not first
+            assert reader.outcome is second
+
+        asyncio.run(look())
+    assert server.clients == 2
+
+
+def test_a_reading_says_when_it_was_taken() -> None:
+    """A reading has both clocks' time of the moment its document was whole, and the document's size."""
+    hands = Hands()
+    with counted() as server:
+        outcome = asyncio.run(Reader("shop", Unix(server.address), clock=hands.clock).read())
+    assert isinstance(outcome, Reading)
+    assert (outcome.at, outcome.time, outcome.read_seconds) == (1000.0, 1.8e9 + 1000.0, 0.0)
+    assert outcome.document_bytes == len(DOCUMENT)
+
+
+def test_a_failure_is_never_fresh() -> None:
+    """After a failure whoever asks next causes a read: a server that is back is seen at once."""
+    with counted() as server:
+        server.answer = b"what?"
+
+        async def look() -> None:
+            reader = Reader("shop", Unix(server.address), clock=Hands().clock)
+            failed = await reader.read()
+            assert isinstance(failed, ReadError)
+            assert failed.reason == "not_json"
+            server.answer = DOCUMENT
+            assert isinstance(await reader.read(), Reading)
+            assert reader.errors == {"not_json": 1}
+
+        asyncio.run(look())
+    assert server.clients == 2
+
+
+def test_a_waiters_own_timeout_ends_its_wait_alone() -> None:
+    """Who cannot wait is told so; the read goes on and serves the others, and no failure is counted."""
+    with counted(answering=False) as server:
+
+        async def look() -> None:
+            reader = Reader("shop", Unix(server.address))
+            patient = asyncio.create_task(reader.read())
+            hasty = await reader.read(timeout=0.05)
+            assert isinstance(hasty, ReadError)
+            assert hasty.reason == "timeout"
+            assert "0.05 s" in str(hasty)
+            server.may_answer.set()
+            assert isinstance(await patient, Reading)
+            assert not reader.errors
+
+        asyncio.run(look())
+    assert server.clients == 1
+
+
+def test_a_waiter_that_is_gone_does_not_end_the_read() -> None:
+    """A scraper that hangs up leaves the read to the others."""
+    with counted(answering=False) as server:
+
+        async def look() -> None:
+            reader = Reader("shop", Unix(server.address))
+            gone, stays = asyncio.create_task(reader.read()), asyncio.create_task(reader.read())
+            await asyncio.sleep(0.05)
+            gone.cancel()
+            server.may_answer.set()
+            assert isinstance(await stays, Reading)
+
+        asyncio.run(look())
+    assert server.clients == 1
+
+
+def test_the_readers_own_timeout_is_a_failure() -> None:
+    """A server that never answers fails at the reader's deadline, counted once for all who waited."""
+    with counted(answering=False) as server:
+
+        async def look() -> None:
+            reader = Reader("shop", Unix(server.address), timeout=0.1)
+            outcomes = await asyncio.gather(*[reader.read() for _ in range(5)])
+            assert {type(outcome) for outcome in outcomes} <= {ReadError, type(outcomes[0])}
+            assert all(isinstance(outcome, ReadError) and outcome.reason == "timeout" for outcome in outcomes)
+            assert reader.errors == {"timeout": 1}
+
+        asyncio.run(look())
+        assert server.left.wait(5)
+    assert server.clients == 1
+
+
+def test_the_size_cap_is_the_readers() -> None:
+    """A document past the reader's own cap is refused."""
+    with counted() as server:
+        outcome = asyncio.run(Reader("shop", Unix(server.address), size_cap=100).read())
+    assert isinstance(outcome, ReadError)
+    assert outcome.reason == "too_large"
+
+
+def test_a_change_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A line for the first reading, for the failure, for another failure, and for being back; none in between."""
+    caplog.set_level(logging.INFO)
+    hands = Hands()
+    with counted() as server:
+
+        async def look() -> None:
+            reader = Reader("shop", Unix(server.address), clock=hands.clock)
+            for answer in (DOCUMENT, b"what?", b"{}", DOCUMENT):
+                server.answer = answer
+                for _ in range(3):
+                    hands.move(1)
+                    await reader.read()
+
+        asyncio.run(look())
+    told = [it for it in messages(caplog) if it != "no process facts"]
+    assert told == ["reading", "cannot read", "cannot read", "reading"]
+    reasons = [record.fields["reason"] for record in caplog.records if record.getMessage() == "cannot read"]  # type: ignore[attr-defined]
+    assert reasons == ["not_json", "not_uwsgi"]
+
+
+def test_why_there_are_no_process_facts_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """That a server's processes cannot be proven is said when it is first read, and not with every reading."""
+    caplog.set_level(logging.INFO)
+    hands = Hands()
+    with counted() as server:
+
+        async def look() -> None:
+            reader = Reader("shop", Unix(server.address), clock=hands.clock)
+            for _ in range(3):
+                hands.move(1)
+                outcome = await reader.read()
+                assert isinstance(outcome, Reading)
+                assert outcome.host.off
+
+        asyncio.run(look())
+    assert messages(caplog).count("no process facts") == 1
+
+
+def test_nothing_of_a_document_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """The line about a document that cannot be read holds no word of it."""
+    caplog.set_level(logging.DEBUG)
+    with counted() as server:
+        server.answer = b'{"workers":[{"cores":[{"vars":["HTTP_COOKIE=hunter2"],"requests":"hunter2"}]}]}'
+        asyncio.run(Reader("shop", Unix(server.address)).read())
+    assert messages(caplog) == ["cannot read"]
+    assert "hunter2" not in caplog.text
+    assert "hunter2" not in str([record.__dict__ for record in caplog.records])
+
+
+def test_a_fault_of_our_own_is_contained(caplog: pytest.LogCaptureFixture) -> None:
+    """A mistake of the exporter's own about one server is that server's failure, logged with its trace."""
+
+    def broken() -> float:
+        raise ZeroDivisionError("clock")
+
+    with counted() as server:
+
+        async def look() -> None:
+            reader = Reader("shop", Unix(server.address), clock=Clock(epoch=broken))
+            for _ in range(2):
+                outcome = await reader.read()
+                assert isinstance(outcome, ReadError)
+                assert outcome.reason == "internal"
+                assert "please report it" in str(outcome)
+            assert reader.errors == {"internal": 2}
+
+        asyncio.run(look())
+    assert any(record.exc_info for record in caplog.records)
+
+
+def test_closing_closes_the_connection() -> None:
+    """Closing ends the read in flight: the server sees its client leave, and who waited for it is told why."""
+    with counted(answering=False) as server:
+
+        async def look() -> None:
+            reader = Reader("shop", Unix(server.address), timeout=30)
+            waiting = asyncio.create_task(reader.read())
+            await asyncio.to_thread(wait_until, lambda: server.clients)
+            await reader.close()
+            assert await asyncio.to_thread(server.left.wait, 5)
+            outcome = await waiting
+            assert isinstance(outcome, SourceError)
+            assert "stopping" in str(outcome)
+
+        asyncio.run(look())
+
+
+def test_closing_what_does_nothing() -> None:
+    """A reader that never read, or has finished, closes at once, and again."""
+
+    async def look() -> None:
+        reader = Reader("shop", parse("/nowhere"))
+        await reader.close()
+        await reader.read()
+        await reader.close()
+        await reader.close()
+
+    asyncio.run(look())
+
+
+def test_a_pause_lets_go_of_the_server() -> None:
+    """The read in flight is ended, its connection closed; who waits goes on waiting, and has a reading after it."""
+    with counted(answering=False) as silent:
+
+        async def look() -> None:
+            reader = Reader("shop", Unix(silent.address), timeout=30)
+            waiting = asyncio.create_task(reader.read())
+            await asyncio.to_thread(wait_until, lambda: silent.clients)
+            await reader.pause()
+            assert await asyncio.to_thread(silent.left.wait, 5)
+            assert not waiting.done()
+            assert silent.clients == 1
+            reader.resume()
+            await asyncio.to_thread(wait_until, lambda: silent.clients == 2)
+            await reader.pause()
+            await reader.close()
+            assert isinstance(await waiting, SourceError)
+
+        asyncio.run(look())

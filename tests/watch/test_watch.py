@@ -1,0 +1,109 @@
+"""What becomes of outcomes: totals, history and figures of one server."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.simulated_server import Server, emperor, router
+from uwsgi_headroom.errors import ReadError
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.source import Unix
+from uwsgi_headroom.source.address import File
+from uwsgi_headroom.watch.reader import Clock
+from uwsgi_headroom.watch.watch import Watch
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+
+
+def watch_of(*outcomes: Reading | tuple[float, ReadError]) -> Watch:
+    watch = Watch("shop", Unix("/run/shop.stats"))
+    for outcome in outcomes:
+        if isinstance(outcome, Reading):
+            watch._record(outcome.at, outcome)
+        else:
+            watch._record(*outcome)
+    return watch
+
+
+@dataclass
+class Moving:
+    """A clock that the test moves."""
+
+    now: float = 100.0
+
+    def clock(self) -> Clock:
+        return Clock(lambda: self.now, lambda: 1_700_000_000 + self.now)
+
+
+def test_windows_begin_with_the_second_row() -> None:
+    """No figures after the first reading, and those of every window after the second one a second later."""
+    server = Server()
+    first, second = server.look(10.0), server.look(11.0)
+    assert watch_of(first).figures(first, (60, 300)) == []
+    assert [it.window.asked for it in watch_of(first, second).figures(second, (60, 300))] == [60, 300]
+
+
+def test_failure_is_a_gap() -> None:
+    """A failed read goes into the totals as a gap and makes no row."""
+    server = Server()
+    watch = watch_of(server.look(10.0), (10.5, ReadError("timeout", "no answer")), server.look(11.0))
+    assert watch.integrals.totals.gap_seconds == 1.0
+    assert len(watch.history._rows) == 2
+
+
+@pytest.mark.parametrize("other", [emperor, router])
+class TestOtherDocuments:
+    def test_have_no_figures(self, other) -> None:
+        """An emperor or a router has none, however long it is watched."""
+        watch = watch_of(*(other(float(at)) for at in range(10)))
+        assert watch.figures(other(10.0), (60,)) == []
+        assert watch.integrals.totals.samples == 0
+
+    def test_in_the_place_of_a_server(self, other) -> None:
+        """An address that was a server's and is an emperor's now has no figures, though it has a history."""
+        server = Server()
+        watch = watch_of(*(server.look(float(at)) for at in range(5)), other(5.0), other(6.0))
+        assert watch.figures(other(6.0), (60,)) == []
+
+    def test_before_a_server(self, other) -> None:
+        """A server that takes the address begins its time there."""
+        server = Server()
+        watch = watch_of(other(0.0), other(5.0), server.look(10.0), server.look(11.0))
+        (figures,) = watch.figures(server.look(11.0), (60,))
+        assert (figures.window.seconds, figures.window.gap_seconds) == (1, 0)
+
+
+def test_long_step_is_by_the_pace() -> None:
+    """Where the budget has stretched the interval, samples that far apart are no gap."""
+    server = Server()
+    watch = watch_of(server.look(0.0))
+    for _ in range(20):
+        watch.pace.pause(server.look(0.0, read_seconds=0.05))
+    watch._record(5.0, server.look(5.0))
+    assert watch.integrals.totals.observed_seconds == 5.0
+
+
+def test_reader_feeds_it() -> None:
+    """Whoever reads, a scrape or the timer, what is read goes into the totals once; a failure does too."""
+
+    async def run() -> None:
+        moving = Moving()
+        watch = Watch("shop", File(str(FIXTURES / "threads_4x8_busy.json")), clock=moving.clock())
+        for _ in range(3):
+            first = await watch.reader.read()
+            assert await watch.reader.read() is first
+            moving.now += 0.5
+        assert watch.integrals.totals.samples == 3
+        assert watch.integrals.totals.observed_seconds == 1.0
+        assert isinstance(first, Reading)
+        assert len(watch.figures(first, (60,))) == 1
+        watch.reader.address = File(str(FIXTURES / "there_is_none.json"))
+        moving.now += 2.0
+        assert isinstance(await watch.reader.read(), ReadError)
+        assert watch.integrals.totals.gap_seconds == 2.5
+
+    asyncio.run(run())

@@ -1,0 +1,166 @@
+"""The JSON API over HTTP: paths, parameters, what is refused and how."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from tests.documents.test_openapi import validate
+from tests.support.web_server import get, serving
+from tests.web.test_app import replayed
+from uwsgi_headroom import config
+from uwsgi_headroom.config import ServerConfig
+from uwsgi_headroom.documents import openapi
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    """An exporter of a server, an emperor and one that is not there."""
+    with serving(replayed("threads_4x8_busy"), replayed("emperor"), "gone=/nowhere/stats") as listening:
+        yield listening
+
+
+def test_the_list(port: int) -> None:
+    """Every server, the one that cannot be read first, each with the path of its document."""
+    status, headers, body = get(port, "/api/v1/servers")
+    document = json.loads(body)
+    validate(document, "Servers")
+    assert (status, headers["Content-Type"]) == (200, "application/json")
+    assert (headers["Cache-Control"], headers["X-Content-Type-Options"]) == ("no-store", "nosniff")
+    assert "Access-Control-Allow-Origin" not in headers
+    assert document["servers"][0]["name"] == "gone"
+    for it in document["servers"]:
+        told = json.loads(get(port, it["path"])[2])
+        validate(told, "Server")
+        assert (told["name"], told["status"]) == (it["name"], it["status"])
+
+
+@pytest.mark.parametrize(
+    ("path", "schema"),
+    [
+        ("", "Server"),
+        ("?window=300", "Server"),
+        ("?window=300.0", "Server"),
+        ("/findings", "Findings"),
+        ("/findings?window=60", "Findings"),
+        ("/history", "History"),
+        ("/history?seconds=300&points=600", "History"),
+        ("/history?until=1700000000.5&seconds=2&points=1", "History"),
+        ("/history?seconds=&points=", "History"),
+    ],
+)
+@pytest.mark.parametrize("name", ["threads_4x8_busy", "emperor", "gone"])
+def test_documents_of_a_server(port: int, name: str, path: str, schema: str) -> None:
+    """Each is what its description says, whatever the server is."""
+    status, _, body = get(port, f"/api/v1/servers/{name}{path}")
+    assert status == 200
+    validate(json.loads(body), schema)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("servers/nobody", 404, "'nobody'"),
+        ("servers/", 404, "/api/v1/servers"),
+        ("servers/nobody/history", 404, "no server"),
+        ("servers/emperor/future", 404, "no server"),
+        ("servers/emperor/history/", 404, "no server"),
+        ("", 404, "openapi.json"),
+        ("nothing", 404, "openapi.json"),
+        ("servers?window=61", 400, "60 or 300"),
+        ("servers/emperor?window=1m", 400, "'1m'"),
+        ("servers/emperor?window=nan", 400, "window"),
+        ("servers/emperor/events?window=0", 400, "window"),
+        ("events?window=x", 400, "window"),
+        ("servers/emperor/findings?window=-60", 400, "window"),
+        ("servers/emperor/history?seconds=1", 400, "from 2 to 3600"),
+        ("servers/emperor/history?seconds=3601", 400, "seconds"),
+        ("servers/emperor/history?seconds=inf", 400, "seconds"),
+        ("servers/emperor/history?points=0", 400, "from 1 to 600"),
+        ("servers/emperor/history?points=601", 400, "points"),
+        ("servers/emperor/history?points=2.5", 400, "whole number"),
+        ("servers/emperor/history?points=many", 400, "'many'"),
+        ("servers/emperor/history?until=nan", 400, "until"),
+        ("servers/emperor/history?until=-1", 400, "until"),
+    ],
+)
+def test_what_is_refused(port: int, path: str, status: int, words: str) -> None:
+    """A document that says what would be right."""
+    seen, headers, body = get(port, f"/api/v1/{path}")
+    document = json.loads(body)
+    validate(document, "Problem")
+    assert (seen, headers["Content-Type"], headers["Cache-Control"]) == (status, "application/json", "no-store")
+    assert words in document["error"]
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_nothing_can_be_changed(port: int, method: str) -> None:
+    """Reading is all there is, and no other site's page may do that."""
+    status, headers, _ = get(port, "/api/v1/servers", method=method, headers={"Origin": "http://elsewhere.example"})
+    assert status == 405
+    assert not [name for name in headers if name.lower().startswith("access-control")]
+
+
+def test_head_of_everything(port: int) -> None:
+    """The headers alone, of a stream too, which does not stay open for it."""
+    for path in ("servers", "servers/emperor", "servers/emperor/history", "servers/emperor/events", "events"):
+        status, _, body = get(port, f"/api/v1/{path}", method="HEAD")
+        assert (status, body) == (200, b"")
+
+
+def test_the_description_is_served(port: int) -> None:
+    """As it is in the package."""
+    status, headers, body = get(port, "/api/v1/openapi.json")
+    assert (status, headers["Content-Type"]) == (200, "application/json")
+    assert body == openapi.FILE.read_bytes()
+
+
+def test_large_documents_are_compressed_for_who_takes_it(port: int) -> None:
+    """And small ones are not worth it."""
+    _, headers, packed = get(port, "/api/v1/openapi.json", headers={"Accept-Encoding": "gzip, deflate, br"})
+    assert (headers["Content-Encoding"], headers["Vary"]) == ("gzip", "Accept-Encoding")
+    assert gzip.decompress(packed) == openapi.FILE.read_bytes()
+    _, headers, _ = get(port, "/api/v1/servers", headers={"Accept-Encoding": "gzip"})
+    assert headers["Content-Encoding"] is None
+
+
+NAMES = ["/run/a/b.stats", "a/b/history", "a b", "quo\"te's", "ünï-✓", "x?y#z", "100%", "a+b", "..", "events"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_name(tmp_path: Path, name: str) -> None:
+    """A name may be a path, and hold whatever a path may; a slash in it may stand as it is."""
+    shutil.copy(FIXTURES / "minified.json", tmp_path / "stats")
+    address = config.server(f"file://{tmp_path}/stats").address
+    with serving(ServerConfig(name, address)) as port:
+        (listed,) = json.loads(get(port, "/api/v1/servers")[2])["servers"]
+        for path in (listed["path"], f"/api/v1/servers/{quote(name, safe='/')}"):
+            for part in ("", "/history", "/findings"):
+                status, _, body = get(port, path + part)
+                assert (status, json.loads(body)["name"]) == (200, name)
+
+
+def test_a_path_that_no_string_can_hold() -> None:
+    """A socket whose name is no UTF-8 has its document."""
+    with serving(config.server("/nowhere/\udcff")) as port:
+        (listed,) = json.loads(get(port, "/api/v1/servers")[2])["servers"]
+        status, _, body = get(port, listed["path"])
+    assert status == 200
+    assert "\\udcff" in json.loads(body)["address"]
+
+
+def test_nothing_of_a_request_is_in_any_document(port: int) -> None:
+    """Request variables stay in uWSGI's document, whoever sent them."""
+    with serving(replayed("hostile_everything")) as hostile:
+        for part in ("", "/findings", "/history"):
+            body = get(hostile, f"/api/v1/servers/hostile_everything{part}")[2].decode()
+            assert "HTTP_" not in body
+            assert "cookie" not in body.lower()

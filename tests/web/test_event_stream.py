@@ -1,0 +1,176 @@
+"""Server-Sent Events: what is told, to how many, and what becomes of who does not listen."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from tests.documents.test_openapi import validate
+from tests.support.web_server import get, serving
+from tests.web.test_app import replayed
+from uwsgi_headroom.web import event_stream as module
+from uwsgi_headroom.web.event_stream import MOST_STREAMS, Streams
+
+
+@contextlib.contextmanager
+def listening(port: int, path: str) -> Iterator[http.client.HTTPResponse]:
+    """A stream that is open until the block ends."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    with contextlib.closing(connection):
+        connection.request("GET", path)
+        response = connection.getresponse()
+        yield response
+        response.close()
+
+
+def next_document(response: http.client.HTTPResponse) -> dict[str, object]:
+    while not (line := response.readline()).startswith(b"data: "):
+        assert line, "the stream ended"
+    return json.loads(line.removeprefix(b"data: "))
+
+
+def test_a_server_and_the_list() -> None:
+    """The first document comes at once, another a second later, each what its description says."""
+    with serving(replayed("threads_4x8_busy"), "gone=/nowhere/stats") as port:
+        get(port, "/api/v1/servers")
+        for path, schema in (("servers/threads_4x8_busy/events", "Server"), ("events", "Servers")):
+            with listening(port, f"/api/v1/{path}") as response:
+                assert response.getheader("Content-Type", "").startswith("text/event-stream")
+                assert response.getheader("Cache-Control") == "no-store"
+                assert response.readline() == b"retry: 2000\n"
+                first, second = next_document(response), next_document(response)
+            validate(first, schema)
+            assert second["time"] > first["time"]  # type: ignore[operator]
+
+
+def test_so_many_and_no_more() -> None:
+    """One stream too many is told to come back; when one is closed, there is room."""
+    with serving(replayed("minified")) as port, contextlib.ExitStack() as stack:
+        for _ in range(MOST_STREAMS - 1):
+            next_document(stack.enter_context(listening(port, "/api/v1/servers/minified/events")))
+        with listening(port, "/api/v1/events") as last:
+            next_document(last)
+            status, headers, body = get(port, "/api/v1/events")
+            assert (status, headers["Retry-After"]) == (503, "2")
+            validate(json.loads(body), "Problem")
+            assert get(port)[0] == 200
+        for _ in range(100):
+            with listening(port, "/api/v1/events") as response:
+                if response.status == 200:
+                    next_document(response)
+                    return
+        pytest.fail("there is no room, though one was closed")
+
+
+class Maker:
+    """Makes documents, and counts them; the last is followed by none."""
+
+    def __init__(self, last: int = 10**9) -> None:
+        self.made = 0
+        self.last = last
+
+    async def __call__(self) -> bytes | None:
+        self.made += 1
+        return None if self.made > self.last else b"%d" % self.made
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second is no time at all."""
+    monkeypatch.setattr(module, "EVERY_SECONDS", 0)
+
+
+async def told(events: AsyncIterator[bytes]) -> bytes:
+    async for event in events:
+        if event.startswith(b"data: "):
+            return event.removeprefix(b"data: ").strip()
+    return b""
+
+
+def test_made_once_for_all_who_listen() -> None:
+    """And not at all when nobody does."""
+
+    async def run() -> None:
+        streams, make = Streams(), Maker()
+        with streams.listening("a", make) as first, streams.listening("a", make) as second:
+            assert await told(first) == await told(second) == b"1"
+            with streams.listening("a", make) as late:
+                assert await told(late) == b"1"
+            assert (make.made, streams.open) == (1, 2)
+        made = make.made
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert (make.made, streams.open) == (made, 0)
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(run())
+
+
+@pytest.mark.usefixtures("at_once")
+def test_who_is_slow_gets_the_newest() -> None:
+    """What was not taken is replaced, not kept."""
+
+    async def run() -> None:
+        streams, make = Streams(), Maker()
+        with streams.listening("a", make) as events:
+            assert await told(events) == b"1"
+            while make.made < 50:  # noqa: ASYNC110 - there is no event for it
+                await asyncio.sleep(0)
+            assert int(await told(events)) >= 49
+
+    asyncio.run(run())
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_stream_ends_with_its_server() -> None:
+    """Where there will be no other document, whoever listens is told so, and whoever comes later begins anew."""
+
+    async def run() -> None:
+        streams = Streams()
+        with streams.listening("a", Maker(last=2)) as events:
+            assert [await told(events) for _ in range(2)][-1] in (b"2", b"")
+            assert await told(events) == b""
+            with streams.listening("a", Maker()) as others:
+                assert int(await told(others)) >= 1
+
+    asyncio.run(run())
+
+
+def test_a_fault_ends_the_stream_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged, and nobody waits for what will never come."""
+
+    async def run() -> None:
+        async def broken() -> bytes:
+            raise ZeroDivisionError
+
+        streams = Streams()
+        with streams.listening("a", broken) as events, streams.listening("b", Maker()) as others:
+            assert await told(events) == b""
+            assert await told(others) == b"1"
+
+    asyncio.run(run())
+    assert "internal error" in caplog.text
+
+
+def test_when_the_exporter_stops() -> None:
+    """Every stream ends at once, one that waits for its first document too."""
+
+    async def run() -> None:
+        async def never() -> bytes:
+            await asyncio.Event().wait()
+            return b""
+
+        streams = Streams()
+        with streams.listening("a", Maker()) as first, streams.listening("b", never) as second:
+            assert await told(first) == b"1"
+            waiting = [asyncio.create_task(told(events)) for events in (first, second)]
+            await asyncio.sleep(0)
+            streams.close()
+            assert await asyncio.gather(*waiting) == [b"", b""]
+
+    asyncio.run(run())

@@ -1,0 +1,398 @@
+"""The page as people use it, in a real browser: what it shows is true, and it says so when it is not.
+
+Pictures are left in the directory that $PICTURES names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.support import alert_scenes, real_uwsgi
+from tests.support.browser import Tab, browser, tab
+from tests.support.exporter import Exporter, exporter
+from tests.support.web_server import serving
+from tests.web.test_app import replayed
+from uwsgi_headroom import config
+
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("page")]
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+HOSTILE = """a/b "c" '<img src=x onerror=alert(1)>&amp;%2F"""
+TIMES = "\N{MULTIPLICATION SIGN}"
+PANELS = [
+    "What to change",
+    "Workers side by side",
+    "Concurrency",
+    "Headroom by limit",
+    "Throughput",
+    "Response time",
+    "Listen queues",
+    "Occupancy",
+    "Every worker over time",
+    "Every socket",
+    f"Worker {TIMES} CPU",
+    "How it is watched",
+    "Every worker",
+]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """One browser for all; every tab has a profile of its own."""
+    with browser() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[Exporter]:
+    """An exporter of a uWSGI whose first worker gets three times what the second does."""
+    with (
+        alert_scenes.mapped(processes=2) as server,
+        server.loaded(hot=9, calm=3),
+        exporter("--stats", f"shop={server.stats}", "--cpu-residency") as running,
+    ):
+        yield running
+
+
+def picture(of: Tab, name: str) -> None:
+    """Keep one, if somebody wants them."""
+    if directory := os.environ.get("PICTURES"):
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        size = of.page.viewport_size
+        assert size
+        tall = of.page.evaluate("document.documentElement.scrollHeight")
+        of.page.set_viewport_size({"width": size["width"], "height": tall})  # what is out of sight is not painted
+        of.page.screenshot(path=Path(directory) / f"{name}.png", full_page=True)
+        of.page.set_viewport_size(size)
+
+
+def test_everything_is_there(chromium: Browser, shop: Exporter) -> None:
+    """The page of the only server is at /; every panel is on it, with a name; the browser finds nothing wrong."""
+    with tab(chromium, shop.port, width=1440, height=900) as shown:
+        shown.open("/")
+        shown.until("document.querySelectorAll('.uplot').length === 5")
+        assert [it.inner_text() for it in shown.page.query_selector_all("h2")] == PANELS
+        assert shown.text("h1") == "shop"
+        for drawn in shown.page.query_selector_all("canvas[role=img], .lines"):
+            assert len(drawn.get_attribute("aria-label") or "") > 20
+        picture(shown, "wide")
+        assert shown.problems == []
+
+
+def test_the_policy_is_watched(chromium: Browser, shop: Exporter) -> None:
+    """A script that the page's policy forbids does not run, and these tests hear of it."""
+    with tab(chromium, shop.port) as shown:
+        shown.open("/")
+        shown.page.evaluate("""() => {
+            const script = document.createElement("script");
+            script.textContent = "document.title = 'ran'";
+            document.body.append(script);
+        }""")
+        shown.page.wait_for_timeout(100)
+        assert any("policy: script-src-elem" in it for it in shown.problems)
+        assert shown.page.title() != "ran"
+
+
+def test_figures_are_those_of_the_api(chromium: Browser, shop: Exporter) -> None:
+    """Every key figure, and every worker's share, is the document's, rounded to the digits that are shown."""
+    with tab(chromium, shop.port) as shown:
+        shown.open("/")
+        shown.until("JSON.parse(heard)?.balance?.hot_ratio > 0")
+        seen = shown.page.evaluate("""() => ({
+            document: heard,
+            time: document.querySelector("main").dataset.time,
+            figures: Object.fromEntries([...document.querySelectorAll("[data-figure]")].map((it) =>
+                [it.dataset.figure, it.textContent])),
+            shares: [...document.querySelectorAll("table[aria-label=Workers] tbody tr")]
+                .map((it) => it.cells[5].textContent),
+        })""")
+    document, figures = json.loads(seen["document"]), seen["figures"]
+    assert document["time"] == float(seen["time"])
+    assert figures["verdict"] == document["verdict"]
+    told = {
+        "headroom": document["headroom"]["factor"],
+        "throughput": document["flow"]["throughput"],
+        "response_time": document["flow"]["response_time"],
+        "observed": document["flow"]["observed"],
+        "littles_law": document["flow"]["littles_law"],
+        "queue_wait": document["flow"]["queue_wait"],
+        "busy": document["threads"]["busy"],
+        "full": document["occupancy"]["full"],
+        "hot_ratio": document["balance"]["hot_ratio"],
+    }
+    for name, value in told.items():
+        assert reads(figures[name], value), (name, figures[name], value)
+    shares = [it["share"] for it in document["workers"]]
+    assert all(map(reads, seen["shares"], shares)), (seen["shares"], shares)
+
+
+def reads(text: str, value: float) -> bool:
+    """Whether a figure with its unit is this value, to half of its last digit."""
+    found = re.fullmatch(rf"([\d,]+)(\.\d+)? ?(ms|s|min|%|{TIMES}|/s)?", text)
+    assert found, text
+    whole, part, unit = found.groups(default="")
+    scale = {"ms": 0.001, "%": 0.01, "min": 60}.get(unit, 1)
+    last = 10.0 ** -max(0, len(part) - 1)
+    return abs(float(whole.replace(",", "") + part) * scale - value) <= 0.501 * last * scale
+
+
+def test_the_hot_worker_stands_out(chromium: Browser, shop: Exporter) -> None:
+    """It is marked in the table and in words, by a sign and not by colour alone."""
+    with tab(chromium, shop.port) as shown:
+        shown.open("/")
+        shown.page.wait_for_selector("table[aria-label=Workers] tr.hot")
+        hot = shown.page.query_selector_all("table[aria-label=Workers] tr.hot")
+        assert [it.query_selector("td").inner_text() for it in hot] == ["1"]
+        sign = "getComputedStyle(document.querySelector('tr.hot td'), '::before').content"
+        assert "▲" in shown.page.evaluate(sign)
+        assert "worker 1" in shown.text(".keys > div:last-child")
+
+
+def test_the_exporter_stops_and_comes_back(chromium: Browser) -> None:
+    """The page turns stale by itself and says since when; with the exporter back it is the present again."""
+    with alert_scenes.mapped(processes=2) as server, server.loaded(hot=2, calm=2):
+        port = real_uwsgi.free_port()
+        with tab(chromium, port) as shown:
+            with exporter("--stats", f"shop={server.stats}", port=port):
+                shown.open("/")
+                shown.becomes("up")
+            shown.becomes("lost")
+            assert "has not answered for" in shown.text(".age")
+            assert shown.page.title().startswith("?")
+            picture(shown, "exporter-stopped")
+            with exporter("--stats", f"shop={server.stats}", port=port):
+                shown.becomes("up")
+                shown.until("!document.querySelector('.age').textContent.includes('answered')")
+            assert [it for it in shown.problems if "Failed to load resource" not in it] == []
+
+
+def test_an_exporter_that_hangs(chromium: Browser) -> None:
+    """Its connections stay open and nothing comes: the page is stale all the same, and recovers."""
+    with exporter("--stats", replayed("threads_4x8_busy")) as running, tab(chromium, running.port) as shown:
+        shown.open("/")
+        running.process.send_signal(signal.SIGSTOP)
+        shown.becomes("lost")
+        running.process.send_signal(signal.SIGCONT)
+        shown.becomes("up")
+
+
+def test_a_server_that_dies(chromium: Browser) -> None:
+    """Its last figures stay, grey, with their age and why it cannot be read; it recovers with the server."""
+    with (
+        alert_scenes.mortal("--processes", "2") as server,
+        exporter("--stats", f"shop={server.stats}") as running,
+        tab(chromium, running.port) as shown,
+    ):
+        shown.open("/")
+        shown.until("JSON.parse(heard).window !== null")
+        shown.until("document.querySelectorAll('.uplot').length === 5")
+        server.kill()
+        shown.becomes("down")
+        assert "cannot be read" in shown.text("main .verdict")
+        assert "figures are as of then" in shown.text(".age")
+        picture(shown, "server-down")
+        server.start()
+        shown.becomes("up")
+        assert shown.problems == []
+
+
+def test_hostile_names(chromium: Browser) -> None:
+    """Whatever a server is called, and whatever it says of itself, is text; its page has an address that works."""
+    hostile = config.server(f"file://{FIXTURES}/hostile_quotes_and_json.json", name=HOSTILE)
+    with serving(hostile, replayed("minified"), sampling=True) as port, tab(chromium, port) as shown:
+        shown.open("/")
+        shown.page.get_by_role("link", name=HOSTILE, exact=True).click()
+        shown.becomes("up")
+        assert shown.text("h1") == HOSTILE
+        assert shown.page.url == f"http://127.0.0.1:{port}/servers/{quote(HOSTILE, safe='')}"
+        assert HOSTILE in shown.page.title()
+        assert shown.page.query_selector("img") is None
+        shown.page.reload()
+        shown.becomes("up")
+        assert shown.problems == []
+
+
+def test_several_servers(chromium: Browser) -> None:
+    """The index has them in the API's order, those that cannot be read first; each leads to its page."""
+    names = ["emperor", "router_http_subscriptions", "threads_4x8_busy"]
+    with serving(*map(replayed, names), "gone=/nowhere/stats", sampling=True) as port, tab(chromium, port) as shown:
+        shown.open("/")
+        picture(shown, "index")
+        order = [it["name"] for it in shown.page.evaluate("JSON.parse(heard).servers")]
+        rows = shown.page.query_selector_all("tbody tr a")
+        assert order[0] == "gone"
+        assert [it.inner_text() for it in rows] == order
+        for name, table in [("emperor", "Vassals"), ("router_http_subscriptions", "Backends")]:
+            shown.page.get_by_role("link", name=name, exact=True).click()
+            shown.page.wait_for_selector(f"table[aria-label={table}] tbody tr")
+            assert shown.overflow() <= 0
+            shown.page.get_by_role("link", name="All 4 servers").click()
+        shown.page.get_by_role("link", name="gone", exact=True).click()
+        shown.becomes("down")
+        assert "no such file" in shown.text("main .verdict")
+        assert shown.problems == []
+
+
+def test_what_is_not_known(chromium: Browser) -> None:
+    """Without figures there is no verdict and no all-clear; what is missing has its reason, in its place."""
+    with serving(replayed("no_cores")) as port, tab(chromium, port) as shown:
+        shown.open("/")
+        assert shown.text(".factor") == "?"
+        assert "UNKNOWN" in shown.text(".state")
+        assert "Not known" in shown.text(".findings")
+        assert "not known: it is not proven" in shown.text("table[aria-label=Sockets]")
+        assert "stats-no-cores" in shown.text(".unknown")
+        assert {shown.text(f"[data-figure={it}]") for it in ("throughput", "observed", "busy", "full")} == {"\u2013"}
+        assert shown.problems == []
+
+
+def test_a_server_that_is_not_there(chromium: Browser) -> None:
+    """An old address says that the server is gone, and where the others are."""
+    with serving(replayed("minified"), sampling=True) as port, tab(chromium, port) as shown:
+        answer = shown.page.goto(f"http://127.0.0.1:{port}/servers/old")
+        assert answer
+        assert answer.status == 404
+        assert "There is no server old" in shown.text("main")
+
+
+def test_without_scripts(chromium: Browser) -> None:
+    """A browser without JavaScript is told how each server is."""
+    with (
+        serving(replayed("minified"), "gone=/nowhere/stats", sampling=True) as port,
+        tab(chromium, port, java_script_enabled=False) as shown,
+    ):
+        shown.page.goto(f"http://127.0.0.1:{port}/")
+        assert "2 servers, 1 that cannot be read" in shown.text("main")
+        assert "no such file" in shown.text("main")
+
+
+def test_pause_and_resume(chromium: Browser, shop: Exporter) -> None:
+    """A page that is paused keeps what it shows and says of when; resumed, it goes on."""
+    with tab(chromium, shop.port) as shown:
+        shown.open("/")
+        shown.page.get_by_role("button", name="Pause").click()
+        shown.becomes("paused")
+        time = shown.page.get_attribute("main", "data-time")
+        shown.page.wait_for_timeout(2500)
+        assert shown.page.get_attribute("main", "data-time") == time
+        assert "Paused: this is as of" in shown.text(".age")
+        shown.page.get_by_role("button", name="Resume").click()
+        shown.becomes("up")
+        shown.until(f"document.querySelector('main').dataset.time > {time}")
+
+
+def test_ranges_and_windows(chromium: Browser, shop: Exporter) -> None:
+    """A range fetches its history, a window its figures; both stand in the address, and a copy of it opens the same."""
+    with tab(chromium, shop.port) as shown:
+        shown.open("/")
+        with shown.page.expect_request(lambda it: "/history?seconds=900&" in it.url):
+            shown.page.get_by_text("15 m", exact=True).click()
+        with shown.page.expect_request(lambda it: "/events?window=300" in it.url):
+            shown.page.get_by_text("5 min", exact=True).click()
+        assert shown.page.url.endswith("?range=900&window=300")
+        with shown.page.expect_request(lambda it: "/history?seconds=900&" in it.url):
+            shown.page.reload()
+        shown.until("JSON.parse(heard)?.window?.asked === 300")
+        assert shown.page.get_by_role("radio", name="15 m").is_checked()
+        assert shown.page.get_by_role("radio", name="5 min").is_checked()
+
+
+def test_the_snapshot(chromium: Browser, shop: Exporter) -> None:
+    """The text for the incident channel has the verdict, the headroom, the findings, the time and the address."""
+    with tab(chromium, shop.port, permissions=["clipboard-read", "clipboard-write"]) as shown:
+        shown.open("/")
+        shown.until("JSON.parse(heard).headroom !== null && JSON.parse(heard).findings.length")
+        shown.page.get_by_role("button", name="Pause").click()
+        shown.page.get_by_role("button", name="Copy snapshot").click()
+        shown.page.get_by_role("button", name="Copied").wait_for()
+        copied = shown.page.evaluate("navigator.clipboard.readText()")
+        document = json.loads(shown.page.evaluate("heard"))
+    assert copied.startswith("shop (uWSGI 2.0")
+    assert document["verdict"] in copied
+    assert f"Headroom {document['headroom']['factor']:.1f}{TIMES}, then" in copied
+    assert all(it["title"] in copied and it["change"] in copied for it in document["findings"])
+    assert re.search(rf"\d\d:\d\d:\d\d UTC  http://127\.0\.0\.1:{shop.port}/servers/shop$", copied.rstrip())
+    assert "NOT CURRENT: Paused" in copied
+
+
+def test_the_snapshot_over_plain_http(chromium: Browser, shop: Exporter) -> None:
+    """Where the browser gives pages no clipboard, the text is copied all the same."""
+    with tab(chromium, shop.port, permissions=["clipboard-read"]) as shown:
+        shown.page.add_init_script("Object.defineProperty(navigator.clipboard, 'writeText', { value: undefined })")
+        shown.open("/")
+        shown.page.get_by_role("button", name="Copy snapshot").click()
+        shown.page.get_by_role("button", name="Copied").wait_for()
+        assert shown.page.evaluate("navigator.clipboard.readText()").startswith("shop (uWSGI 2.0")
+        assert shown.page.query_selector("dialog") is None
+
+
+def test_the_keyboard_is_enough(chromium: Browser, shop: Exporter) -> None:
+    """Tab reaches every control in the order of the page, each has a name and shows that it has the focus."""
+    with tab(chromium, shop.port) as shown:
+        shown.open("/")
+        keys, names = shown.page.keyboard, []
+        for _ in range(60):
+            keys.press("Tab")
+            it = shown.page.evaluate("""() => {
+                const it = document.activeElement;
+                const seen = it.matches("input") ? it.nextElementSibling : it;
+                const name = it.labels?.[0]?.textContent || it.getAttribute("aria-label") || it.textContent;
+                return [name, getComputedStyle(seen).outlineStyle, it.tagName];
+            }""")
+            if it[2] == "BODY":
+                break
+            assert it[0].strip()
+            assert it[1] != "none", it
+            names.append(it[0])
+            if it[0] == "Pause":
+                keys.press("Space")
+                shown.becomes("paused")
+                keys.press("Space")
+                shown.becomes("up")
+            if it[0] == "5 m":
+                keys.press("ArrowRight")
+                assert "range=900" in shown.page.url
+            if it[0] == "Share":
+                keys.press("Enter")
+                sorted_by = shown.page.query_selector("table[aria-label=Workers] th[aria-sort=descending]")
+                assert sorted_by
+                assert sorted_by.inner_text().startswith("Share")
+        wanted = ["uwsgi-headroom", "Pause", "Copy snapshot", "60 s", "5 m", "Workers", "Worker", "Share"]
+        assert [it for it in names if it in wanted] == wanted
+        assert shown.problems == []
+
+
+@pytest.mark.parametrize("path", ["/", "/?range=3600"])
+@pytest.mark.parametrize("width", [320, 3840])
+def test_every_width(chromium: Browser, shop: Exporter, width: int, path: str) -> None:
+    """From a phone to 4K nothing is wider than the window."""
+    with tab(chromium, shop.port, width=width, height=640, color_scheme="dark") as shown:
+        shown.open(path)
+        shown.until("document.querySelectorAll('.uplot').length === 5")
+        assert shown.overflow() <= 0
+        picture(shown, f"dark-{width}")
+        assert shown.problems == []
+
+
+def test_sixty_four_workers(chromium: Browser) -> None:
+    """A large server has a row for each worker, and is no wider than the window."""
+    with (
+        real_uwsgi.uwsgi("--processes", "64", "--threads", "16") as server,
+        exporter("--stats", f"large={server.stats}") as running,
+        tab(chromium, running.port, 1440, 900) as shown,
+    ):
+        shown.open("/")
+        shown.until("document.querySelectorAll('table[aria-label=Workers] tbody tr').length === 64")
+        shown.until("document.querySelectorAll('.uplot').length === 5")
+        assert shown.overflow() <= 0
+        picture(shown, "64-workers")
+        assert shown.problems == []

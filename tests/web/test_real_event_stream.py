@@ -1,0 +1,163 @@
+"""Streams of the real exporter: beside a real uWSGI, with clients that stall, and when it is told to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.documents.test_openapi import validate
+from tests.support.captured_documents import document
+from tests.support.exporter import Exporter, exporter
+from tests.support.real_uwsgi import uwsgi, wait_until
+from tests.web.test_event_stream import listening, next_document
+from uwsgi_headroom.web.connection_limits import STALLED_SECONDS, UNSENT_BYTES
+from uwsgi_headroom.web.event_stream import MOST_STREAMS
+
+pytestmark = pytest.mark.integration
+
+
+def get(exporter: Exporter, path: str) -> dict[str, object]:
+    return json.loads(exporter.get(path)[1])
+
+
+def until(response: object, condition: Callable[[dict[str, object]], object], documents: int = 40) -> dict[str, object]:
+    for _ in range(documents):
+        it = next_document(response)  # type: ignore[arg-type]
+        if condition(it):
+            return it
+    raise AssertionError(f"not within {documents} documents: {it}")
+
+
+def test_a_server_that_goes_down_and_comes_back() -> None:
+    """The stream goes on: down with the last figures and the reason, up again by itself. Every document is what its
+    description says."""
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(uwsgi("--processes", "2", "--threads", "2"))
+        exporting = stack.enter_context(exporter("--stats", f"shop={server.stats}"))
+        response = stack.enter_context(listening(exporting.port, "/api/v1/servers/shop/events"))
+        up = until(response, lambda it: it["flow"])
+        server.process.send_signal(signal.SIGSTOP)
+        stale = until(response, lambda it: it["state"] != "up", 6)
+        server.process.send_signal(signal.SIGCONT)
+        again = until(response, lambda it: it["state"] == "up")
+        server.process.send_signal(signal.SIGINT)
+        server.process.wait(10)
+        down = until(response, lambda it: it["state"] == "down")
+        listed = get(exporting, "/api/v1/servers")
+        history = get(exporting, "/api/v1/servers/shop/history?seconds=60&points=60")
+    assert stale["state"] == "stale"
+    assert stale["workers"]
+    assert down["error"]
+    assert down["flow"]
+    assert str(down["verdict"]).startswith("It cannot be read")
+    for it in (up, stale, again, down):
+        validate(it, "Server")
+    validate(listed, "Servers")
+    validate(history, "History")
+    assert history["time"]
+
+
+def test_listeners_cost_uwsgi_nothing() -> None:
+    """Documents are made of what sampling reads anyway: with many asking, uWSGI is read as often as with none."""
+    with uwsgi("--processes", "1") as server, exporter("--stats", f"shop={server.stats}") as exporting:
+
+        def samples() -> int:
+            return int(get(exporting, "/api/v1/servers/shop")["sampling"]["samples"])  # type: ignore[index]
+
+        with contextlib.ExitStack() as stack:
+            streams = [stack.enter_context(listening(exporting.port, "/api/v1/servers/shop/events")) for _ in range(5)]
+            next_document(streams[0])
+            before, began = samples(), time.monotonic()
+            for _ in range(200):
+                samples()
+                get(exporting, "/api/v1/servers")
+            for response in streams:
+                next_document(response)
+            read, seconds = samples() - before, time.monotonic() - began
+        assert read <= 5 * seconds * 1.25 + 2  # five a second, jittered by a fifth
+
+
+@contextlib.contextmanager
+def large(folder: Path) -> Iterator[Exporter]:
+    """An exporter whose documents are larger than any buffer for them: 512 workers."""
+    tree = json.loads(document("threads_4x8_busy"))
+    tree["workers"] *= 128
+    (folder / "large.json").write_text(json.dumps(tree))
+    with exporter("--stats", f"large=file://{folder}/large.json") as exporting:
+        yield exporting
+
+
+def stalled(exporting: Exporter) -> socket.socket:
+    """Asks for a stream, and reads nothing of it."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect(("127.0.0.1", exporting.port))
+    client.sendall(b"GET /api/v1/servers/large/events HTTP/1.1\r\nHost: x\r\n\r\n")
+    return client
+
+
+def test_who_stalls_is_dropped_and_costs_no_memory(tmp_path: Path) -> None:
+    """As many streams as there may be, none of them read: the exporter grows by their buffers and no further, closes
+    them, and has room again; who reads all the while is told all the while."""
+    with large(tmp_path) as exporting, contextlib.ExitStack() as stack:
+        process = psutil.Process(exporting.process.pid)
+        reader = stack.enter_context(listening(exporting.port, "/api/v1/servers/large/events"))
+        size = len(json.dumps(next_document(reader)))
+        assert size > 2 * UNSENT_BYTES
+        before = process.memory_info().rss
+        for _ in range(MOST_STREAMS - 1):
+            stack.enter_context(contextlib.closing(stalled(exporting)))
+        wait_until(lambda: _is_full(exporting), what="as many streams as there may be")
+        times, most = [], 0
+        end = time.monotonic() + 3 * STALLED_SECONDS
+        while _connections(process) > 3 and time.monotonic() < end:
+            times.append(next_document(reader)["time"])
+            most = max(most, process.memory_info().rss)
+        assert _connections(process) <= 3
+        with listening(exporting.port, "/api/v1/events") as response:
+            assert response.status == 200
+        assert most - before < (MOST_STREAMS + 8) * 2 * size
+        assert len(set(times)) == len(times) > STALLED_SECONDS / 2
+
+
+def _is_full(exporting: Exporter) -> bool:
+    with listening(exporting.port, "/api/v1/events") as response:
+        return response.status == 503
+
+
+def _connections(process: psutil.Process) -> int:
+    return sum(it.status == psutil.CONN_ESTABLISHED for it in process.net_connections("tcp"))
+
+
+def test_it_stops_in_its_usual_time(tmp_path: Path) -> None:
+    """Streams end when the exporter is told to stop, those that nobody reads too."""
+    with large(tmp_path) as exporting, contextlib.ExitStack() as stack:
+        readers = [stack.enter_context(listening(exporting.port, "/api/v1/events")) for _ in range(3)]
+        for response in readers:
+            next_document(response)
+        for _ in range(3):
+            stack.enter_context(contextlib.closing(stalled(exporting)))
+        for _ in range(4):
+            next_document(readers[0])
+        ended = threading.Event()
+
+        def read_on() -> None:
+            while readers[0].readline():
+                pass
+            ended.set()
+
+        threading.Thread(target=read_on, daemon=True).start()
+        exporting.process.send_signal(signal.SIGTERM)
+        exporting.process.wait(20)
+        assert ended.wait(5)
+        assert not exporting.lines("timeout graceful shutdown exceeded")  # which is how uvicorn ends what does not
+        assert not exporting.lines("level=error")

@@ -1,0 +1,54 @@
+"""The tables of alerts and knobs, as they stand in alerts/README.md: `python3 -m tools.alert_tables` writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+from alerts.files import FILES
+from alerts.rule import Alert
+from alerts.thresholds import Thresholds
+from tests.support.real_uwsgi import ROOT
+
+README = ROOT / "alerts" / "README.md"
+RUNBOOKS = ROOT / "alerts" / "runbooks"
+
+
+def shipped() -> Iterator[Alert]:
+    """Every alert, in the order of the rule files."""
+    thresholds = Thresholds()
+    for groups in FILES.values():
+        for group in groups(thresholds):
+            yield from (rule for rule in group.rules if isinstance(rule, Alert))
+
+
+def when(alert: str) -> str:
+    """What an alert means, in the sentence that its runbook begins with."""
+    return (RUNBOOKS / f"{alert}.md").read_text().split("\n\n")[1]
+
+
+def alerts() -> str:
+    """Markdown; the worst first."""
+    order = ("critical", "warning", "info")
+    rows = sorted(shipped(), key=lambda it: order.index(it.severity))
+    lines = ["| alert | severity | when | for |", "|---|---|---|---|"]
+    lines += [f"| [{it.alert}](runbooks/{it.alert}.md) | {it.severity} | {when(it.alert)} | {it.hold} |" for it in rows]
+    return "\n".join(lines) + "\n"
+
+
+def knobs() -> str:
+    """Markdown, in the order of thresholds.py."""
+    lines = ["| knob | value | what it does, and why to change it |", "|---|---|---|"]
+    lines += [f"| `{it.name}` | `{it.default}` | {it.metadata['why']} |" for it in fields(Thresholds)]
+    return "\n".join(lines) + "\n"
+
+
+def told(name: str) -> str:
+    """What stands in the README between the marks of this name."""
+    return README.read_text().partition(f"<!-- {name} -->\n")[2].partition(f"<!-- /{name} -->")[0]
+
+
+if __name__ == "__main__":
+    for name, table in (("alerts", alerts()), ("knobs", knobs())):
+        before, mark, rest = README.read_text().partition(f"<!-- {name} -->\n")
+        README.write_text(f"{before}{mark}{table}<!-- /{name} -->{rest.partition(f'<!-- /{name} -->')[2]}")

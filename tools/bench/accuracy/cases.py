@@ -1,0 +1,123 @@
+"""The cases: which server, which load, what is judged. Each starts its own uWSGI, exporter and load.
+
+Requests wait rather than compute, so that two CPUs carry 32 threads: a mean of 0.2 s, exponential, and 1 ms of CPU.
+At 20 % and 60 % of capacity twice as many clients think as long as they wait, so that the number in service varies as
+chance has it; at 100 % there is a client for each thread and none thinks. Bursts are on for a second and off for one,
+with as many clients as would fill that part of the threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tests.support.real_uwsgi import free_port, uwsgi, wait_until
+from tools.bench.accuracy import judge
+from tools.bench.accuracy.generator import Load
+from tools.bench.accuracy.judge import Measured
+from tools.bench.accuracy.programs import exporter, generator
+from tools.bench.accuracy.scrapes import Scrape, Scraper
+from tools.bench.accuracy.table import Line
+
+APP = Path(__file__).with_name("app.py")
+WAIT_MS, CPU_MS = 200.0, 1.0
+LISTEN = 100
+WARM_UP = 3.0  # seconds: fifteen mean waits
+AROUND = 1.4  # seconds of closer scrapes, somewhere in which the last scrape's window of a minute will begin
+SCRAPE_EVERY = 5.0
+"""Seconds between scrapes, as many have it: rarer than samples by far, so that they make no difference to these."""
+
+Beside = Callable[[int], contextlib.AbstractContextManager[Callable[[], Iterator[Line]]]]
+
+
+@contextlib.contextmanager
+def nothing(_port: int) -> Iterator[Callable[[], Iterator[Line]]]:
+    """Nothing runs beside the exporter."""
+    yield lambda: iter(())
+
+
+@dataclass(frozen=True)
+class Case:
+    """long: whether one long request is made beside the load, for half of the time."""
+
+    name: str
+    processes: int
+    threads: int
+    load: Load
+    tcp: bool = False
+    long: bool = False
+    overload: bool = False
+
+    @property
+    def options(self) -> list[str]:
+        options = ["--processes", str(self.processes), "--listen", str(LISTEN), "--disable-logging"]
+        options += ["--threads", str(self.threads)] if self.threads > 1 else []
+        return [*options, "--http-socket", "web"]  # in uWSGI's directory: HTTP on a UNIX socket
+
+
+def every() -> Iterator[Case]:
+    """All cases, in the order in which they run."""
+    wait = Load(clients=0, io_ms=WAIT_MS, cpu_ms=CPU_MS)
+    for shape, processes, threads in (("4x8", 4, 8), ("8x1", 8, 1)):
+        capacity = processes * threads
+        for part in (0.2, 0.6, 1.0):
+            clients, think = (round(2 * part * capacity), WAIT_MS) if part < 1 else (capacity, 0.0)
+            steady = replace(wait, clients=clients, think_ms=think)
+            yield Case(f"{shape} {part:.0%} steady", processes, threads, steady)
+            bursty = replace(wait, clients=round(part * capacity), burst=1.0)
+            yield Case(f"{shape} {part:.0%} bursty", processes, threads, bursty)
+    two = replace(wait, clients=2)
+    yield Case("4x8 long request", 4, 8, two, long=True)
+    over = replace(wait, clients=32 + LISTEN - 20)
+    yield Case("4x8 overload, UNIX", 4, 8, over, overload=True)
+    yield Case("8x1 overload, TCP", 8, 1, replace(over, clients=8 + LISTEN - 20), tcp=True, overload=True)
+    yield Case("4x8 queue full, UNIX", 4, 8, replace(over, clients=32 + LISTEN + 40), overload=True)
+
+
+def run(case: Case, seconds: float, beside: Beside) -> list[Line]:
+    """Measure a case for so long and judge it. What runs beside the exporter, given its port, is asked for lines of its
+    own while the load still runs."""
+    port = free_port()
+    with uwsgi(*case.options, app=APP) as server, beside(port) as other:
+        address = ("127.0.0.1", server.http) if case.tcp else str(server.directory / "web")
+        with exporter(server.stats, port), generator(case.load, address) as load:
+            scraper = Scraper(port)
+            wait_until(lambda: scraper.scrape().samples.get("uwsgi_threads_available"), what="the exporter to read")
+            time.sleep(0.5)
+            before = scraper.scrape()
+            load.go()
+            time.sleep(WARM_UP)
+            start = scraper.scrape()
+            middle = _measure(scraper, seconds, lambda: load.long(seconds / 2) if case.long else None)
+            end = scraper.scrapes[-1]
+            more = list(other())
+            truth = load.stop()
+            time.sleep(0.3)  # a scrape may be answered from a reading of the last 0.1 s
+            after = scraper.scrape()
+    measured = Measured(truth, scraper.scrapes, before, start, end, after)
+    return [*_judge(case, measured, middle), *more]
+
+
+def _measure(scraper: Scraper, seconds: float, begin: Callable[[], None]) -> Scrape:
+    """Scrape for so long; the scrape a little before half of it is over, while a long request is still there."""
+    started = time.monotonic()
+    begin()
+    scraper.until(started + AROUND, 0.2)
+    middle = scraper.until(started + max(AROUND + 0.1, seconds / 2 - 0.5), SCRAPE_EVERY)
+    # The last scrape comes a minute after the middle of the closer ones, if it is a minute that was asked for.
+    scraper.until(started + AROUND / 2 + seconds, SCRAPE_EVERY)
+    return middle
+
+
+def _judge(case: Case, measured: Measured, middle: Scrape) -> Iterator[Line]:
+    yield from judge.exact(measured)
+    if case.long:
+        yield from judge.in_flight(measured, middle)
+    else:
+        yield from judge.concurrency(measured, bool(case.load.burst))
+    if case.overload:
+        yield from judge.queue(measured, True)
+    yield from judge.gauges(measured)

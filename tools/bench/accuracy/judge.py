@@ -1,0 +1,119 @@
+"""The figures of one measured case against the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+from tools.bench.accuracy.rules import BUSY, OBSERVED, QUEUE, REQUESTS, RULES, RUNNING
+from tools.bench.accuracy.scrapes import Scrape, Span, window
+from tools.bench.accuracy.table import Line, within
+from tools.bench.accuracy.truth import Truth
+
+ENOUGH = 8
+"""The least concurrency at which the target of the observed one holds: below, it is all sampling error."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """before and after: scrapes with no load at all; start and end: scrapes with the load running."""
+
+    truth: Truth
+    scrapes: Sequence[Scrape]
+    before: Scrape
+    start: Scrape
+    end: Scrape
+    after: Scrape
+
+
+def exact(case: Measured) -> Iterator[Line]:
+    """Requests, in all and by worker, between two scrapes with the load stopped: the same numbers or not."""
+    ours = {worker: round(n) for worker, n in Span(case.before, case.after).by_worker(REQUESTS).items()}
+    truth = {worker: case.truth.counts().get(worker, 0) for worker in ours}
+    failed = len(case.truth.failures)
+    note = f"{failed} failed, the first: {case.truth.failures[0]}" if failed else ""
+    off = sum(ours.values()) - sum(truth.values())
+    yield Line("requests", str(sum(ours.values())), str(sum(truth.values())), f"{off:+d}", "exact", off == 0, note)
+    wrong = sum(abs(ours[worker] - truth[worker]) for worker in ours)
+    yield Line("share per worker", _shares(ours), _shares(truth), f"{wrong:+d}", "exact", wrong == 0)
+
+
+def _shares(counts: dict[int, int]) -> str:
+    return "/".join(f"{count / max(1, sum(counts.values())):.1%}"[:-1] for count in counts.values()) + " %"
+
+
+def concurrency(case: Measured, bursty: bool) -> Iterator[Line]:
+    """Both concurrencies while the load runs: from the gauges if their window lies in it, else from the counters."""
+    gauges, seconds = case.end.samples, case.end.value("uwsgi_window_seconds", window="1m")
+    whole = Span(case.start, case.end)
+    law, seen = whole.growth(RUNNING) / whole.seconds, whole.growth(BUSY) / whole.growth(OBSERVED)
+    start, end = window(whole, case.scrapes)
+    samples, source = _samples(whole), "counters"
+    if seconds <= whole.seconds:
+        law, seen = (
+            gauges["uwsgi_concurrency"][frozenset({("method", method), ("window", "1m")})]
+            for method in ("littles_law", "observed")
+        )
+        start, samples, source = end - seconds, samples * seconds / whole.seconds, "gauge"
+    truth = case.truth.in_application((start, end))
+    doubt = case.truth.in_client((start, end)) / truth - 1
+    note = f"{source}; clients' own {doubt:+.2%}"
+    yield within("concurrency, Little's law", law, truth, None if bursty else 0.02, note)
+    error = sqrt(truth / samples) / truth
+    target = None if round(truth) < ENOUGH else 0.05 if bursty else 0.03
+    yield within("concurrency, observed", seen, truth, target, f"{source}; n {samples:.0f}, sampling error {error:.2%}")
+
+
+def _samples(span: Span) -> float:
+    return span.growth("uwsgi_exporter_samples_total")
+
+
+def in_flight(case: Measured, middle: Scrape) -> Iterator[Line]:
+    """One long request beside a light load: seen by samples while it runs, by Little's law when it has ended."""
+    running, whole = Span(case.start, middle), Span(case.start, case.end)
+    truth, instants = case.truth, window(running, case.scrapes)
+    law, seen = running.growth(RUNNING) / running.seconds, running.growth(BUSY) / running.growth(OBSERVED)
+    there, done = truth.in_application(instants), truth.completed(instants)
+    error = sqrt(there / _samples(running)) / there
+    yield within("observed, while it runs", seen, there, 0.03, f"sampling error {error:.2%}")
+    yield within("of which in flight: observed - law", seen - law, there - done, 0.05, "the long request itself")
+    yield within("Little's law, while it runs", law, done, 0.02, "truth: what has ended")
+    law, ended = whole.growth(RUNNING) / whole.seconds, truth.in_application(window(whole, case.scrapes))
+    yield within("Little's law, after it ended", law, ended, 0.02)
+
+
+def queue(case: Measured, seen: bool) -> Iterator[Line]:
+    """The wait in the listen queue, against what clients waited beyond uWSGI's running time."""
+    whole = Span(case.start, case.end)
+    instants = window(whole, case.scrapes)
+    ours = (whole.growth(QUEUE) / whole.growth(OBSERVED)) / (whole.growth(REQUESTS) / whole.seconds)
+    truth = case.truth.client_time(instants) - whole.growth(RUNNING) / whole.growth(REQUESTS)
+    length = whole.growth(QUEUE) / whole.growth(OBSERVED)
+    note = f"mean length {length:.1f}; by the application's clock {case.truth.wait(instants) * 1000:.4g} ms"
+    if (connecting := case.truth.connecting(instants)) > 0.001:
+        note += f"; {connecting * 1000:.4g} ms more in connect(2), where no queue has them"
+    yield within("queue wait", ours, truth, 0.1 if seen else None, note, " ms", 1000)
+
+
+def gauges(case: Measured) -> Iterator[Line]:
+    """Every windowed gauge of the last scrape against its rule, over the scrapes nearest to its window's ends."""
+    worst, count, misses = (0.0, ""), 0, []
+    for length in ("1m", "5m"):
+        seconds = case.end.samples["uwsgi_window_seconds"][frozenset({("window", length)})]
+        first = min(case.scrapes, key=lambda it: abs(case.end.elapsed - seconds - it.elapsed))
+        span = Span(first, case.end)
+        for rule in RULES:
+            expected = rule.over(span)
+            for labels, ours in case.end.samples.get(rule.gauge, {}).items():
+                named = dict(labels)
+                if named.pop("window") != length or not set(rule.fixed) <= labels:
+                    continue
+                truth = expected[named.get(rule.by, "")]
+                off = 0.0 if abs(ours - truth) <= rule.least else abs(ours / truth - 1)
+                name = f"`{rule.gauge.removeprefix('uwsgi_')}{{{', '.join([*named.values(), length])}}}` {off:.2%}"
+                count, worst = count + 1, max(worst, (off, name))
+                misses += [name] if off > 0.01 else []
+    verdict = "worst: " + worst[1] if worst[1] else "all equal"
+    note = "misses: " + ", ".join(misses) if misses else verdict
+    yield Line("windowed gauges", f"{count} gauges", "their rules", f"{worst[0]:.2%}", "1%", not misses, note)

@@ -1,0 +1,81 @@
+"""The load and the exporter as the processes they are, ended by whoever started them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from tests.support.real_uwsgi import ROOT, accepts, wait_until
+from tools.bench.accuracy.generator import Load, Record
+from tools.bench.accuracy.truth import Truth
+
+SERVER = "bench"
+"""The name of the server in the exporter's labels."""
+
+
+class Generator:
+    """A running load."""
+
+    def __init__(self, process: subprocess.Popen[str], file: Path) -> None:
+        self._process = process
+        self._file = file
+
+    def go(self) -> None:
+        self._say("go")
+
+    def long(self, seconds: float) -> None:
+        """One request more, of that length, beside the clients'."""
+        self._say(f"long {seconds}")
+
+    def stop(self) -> Truth:
+        """Let what is in flight end; what happened."""
+        self._say("stop")
+        self._process.wait(timeout=120)
+        document = json.loads(self._file.read_text())
+        return Truth(tuple(Record(*it) for it in document["records"]), tuple(document["failures"]))
+
+    def _say(self, order: str) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(f"{order}\n")
+        self._process.stdin.flush()
+
+
+@contextlib.contextmanager
+def generator(load: Load, address: str | tuple[str, int]) -> Iterator[Generator]:
+    """A load on an address, which begins when told to."""
+    with tempfile.TemporaryDirectory(prefix="headroom-") as directory:
+        file = Path(directory, "records")
+        order = json.dumps({"address": address, "load": asdict(load), "file": str(file)})
+        command = [sys.executable, "-m", "tools.bench.accuracy.generator", order]
+        process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, text=True)
+        try:
+            yield Generator(process, file)
+        finally:
+            process.kill()
+            process.wait()
+            assert process.stdin
+            process.stdin.close()
+
+
+@contextlib.contextmanager
+def exporter(stats: str, port: int, *options: str) -> Iterator[int]:
+    """The exporter beside a stats socket, on a loopback port; its pid, when it listens."""
+    command = [sys.executable, "-m", "uwsgi_headroom", "--stats", f"{SERVER}={stats}"]
+    command += ["--web.listen-address", f"127.0.0.1:{port}", "--log.level", "warning", *options]
+    process = subprocess.Popen(command)
+    try:
+        wait_until(lambda: process.poll() is not None or accepts(("127.0.0.1", port)), what="the exporter to listen")
+        yield process.pid
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -1,0 +1,152 @@
+"""What the exporter costs: its own CPU, uWSGI's master's, and the application's requests a second.
+
+`python3 -m tools.bench.cost` (`make bench-cost`) prints two tables. CPU time is read from the processes' own clocks, in
+nanoseconds. The server is 8x8 and busy (a document of busy threads is the larger one), and /metrics is scraped every
+15 s, as Prometheus often does. Runs with and without the exporter alternate, and which comes first does so too, so
+that a machine that slows down or speeds up favours neither.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import sqrt
+from statistics import fmean, stdev
+
+from tests.support.real_uwsgi import Uwsgi, free_port, uwsgi, wait_until
+from tools.bench.accuracy.cases import APP
+from tools.bench.accuracy.generator import Load
+from tools.bench.accuracy.programs import exporter, generator
+from tools.bench.accuracy.scrapes import Scraper, Span
+from tools.bench.accuracy.table import mark
+
+OPTIONS = ["--processes", "8", "--threads", "8", "--disable-logging", "--http-socket", "web"]
+EXPORTER_TARGETS = {5.0: 0.01, 10.0: 0.02}
+MASTER_TARGET = 0.005
+QUIET = 0.03
+"""Noise of the requests a second above which the machine is too busy to tell anything by them."""
+
+REACHED = 0.9
+"""The part of the samples asked for that must have been taken: where reads are slow, the exporter's budget takes fewer,
+and their cost says nothing of the rate."""
+
+SCRAPE_EVERY = 15.0
+
+WAITING = Load(clients=38, io_ms=200)
+"""For the CPU of exporter and master: threads are busy, and there is CPU left."""
+
+COMPUTING = Load(clients=16, io_ms=0, cpu_ms=2)
+"""For requests a second: the CPU is what limits them, so whatever else uses it shows."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """exporter and master: CPU seconds a second; rate: requests a second; samples: taken a second, which is fewer than
+    asked for where reading would take more than its part of the time."""
+
+    exporter: float
+    master: float
+    rate: float
+    samples: float
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of a process, all its threads: clock_getcpuclockid(3)."""
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+def measure(server: Uwsgi, load: Load, seconds: float, samples: float | None) -> Run:
+    """One run, with the exporter at so many samples a second or without it."""
+    with contextlib.ExitStack() as stack:
+        pid, scraper = os.getpid(), None
+        if samples:
+            port = free_port()
+            pid = stack.enter_context(exporter(server.stats, port, f"--samples-per-second={samples:g}"))
+            scraper = Scraper(port)
+            wait_until(lambda: scraper.scrape().samples.get("uwsgi_threads_available"), what="the exporter to read")
+        running = stack.enter_context(generator(load, str(server.directory / "web")))
+        running.go()
+        time.sleep(2)
+        if scraper:
+            scraper.scrape()
+            before = len(scraper.scrapes)
+        start, used, used_by_master = time.monotonic(), cpu_seconds(pid), cpu_seconds(server.pid)
+        while (left := start + seconds - time.monotonic()) > 0:
+            time.sleep(min(left, SCRAPE_EVERY))
+            if scraper:
+                scraper.scrape()
+        end = time.monotonic()
+        used, used_by_master = cpu_seconds(pid) - used, cpu_seconds(server.pid) - used_by_master
+        span = Span(scraper.scrapes[before - 1], scraper.scrapes[-1]) if scraper else None
+        truth = running.stop()
+    ended = sum(start < it.end / 1e9 <= end for it in truth.records)
+    taken = span.growth("uwsgi_exporter_samples_total") / span.seconds if span else 0.0
+    used = used if samples else 0.0
+    return Run(used / (end - start), used_by_master / (end - start), ended / (end - start), taken)
+
+
+def pairs(server: Uwsgi, load: Load, seconds: float, samples: float, count: int) -> Iterator[tuple[Run, Run]]:
+    """Pairs of runs (without, with), next to each other in time."""
+    for number in range(count):
+        orders = (None, samples) if number % 2 == 0 else (samples, None)
+        runs = {order: measure(server, load, seconds, order) for order in orders}
+        yield runs[None], runs[samples]
+
+
+def spread(values: list[float]) -> tuple[float, float]:
+    """Mean, and twice its standard error."""
+    return fmean(values), 2 * stdev(values) / sqrt(len(values))
+
+
+def cpu_table(seconds: float, count: int) -> None:
+    print("| samples a second | taken | exporter's CPU | target |  | master without | with | extra | target |  |")
+    print(f"|{'---|' * 10}", flush=True)
+    with uwsgi(*OPTIONS, app=APP) as server:
+        for samples, target in EXPORTER_TARGETS.items():
+            runs = list(pairs(server, WAITING, seconds, samples, count))
+            ours, doubt = spread([it.exporter for _, it in runs])
+            without, beside = fmean(it.master for it, _ in runs), fmean(it.master for _, it in runs)
+            taken = fmean([it.samples for _, it in runs])
+            reached = taken >= REACHED * samples
+            extra, extra_doubt = spread([late.master - early.master for early, late in runs])
+            print(
+                f"| {samples:g} | {taken:.1f} "
+                f"| {ours:.2%} ± {doubt:.2%} | {target:.0%} | {mark(ours <= target if reached else None)} "
+                f"| {without:.3%} | {beside:.3%} | {extra:.3%} ± {extra_doubt:.3%} | {MASTER_TARGET:.1%} | "
+                f"{mark(extra <= MASTER_TARGET if reached else None)} |",
+                flush=True,
+            )
+
+
+def rate_table(seconds: float, count: int) -> None:
+    print("\n| pair | requests/s without | with | difference |\n|---|---|---|---|", flush=True)
+    differences = []
+    with uwsgi(*OPTIONS, app=APP) as server:
+        measure(server, COMPUTING, seconds, None)  # the first of a server's runs is the one that is different
+        for number, (without, beside) in enumerate(pairs(server, COMPUTING, seconds, 5.0, count), 1):
+            differences.append(beside.rate / without.rate - 1)
+            print(f"| {number} | {without.rate:.1f} | {beside.rate:.1f} | {differences[-1]:+.2%} |", flush=True)
+    mean, noise = spread(differences)
+    verdict = mark(mean >= -noise) if noise <= QUIET else "cannot be told, the machine is too busy"
+    print(f"\nMean difference {mean:+.2%}, noise ± {noise:.2%} (twice its standard error). Inside the noise: {verdict}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python3 -m tools.bench.cost", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=15, help="length of each run (default %(default)g)")
+    parser.add_argument("--pairs", type=int, default=6, help="pairs of runs for each table (default %(default)g)")
+    options = parser.parse_args()
+    print(
+        f"8x8, {options.seconds:g} s a run, {options.pairs} pairs, {os.cpu_count()} CPUs. CPU in parts of one core.\n"
+    )
+    cpu_table(options.seconds, options.pairs)
+    rate_table(options.seconds, options.pairs)
+    print(f"Load average of the machine at the end: {'/'.join(f'{it:.1f}' for it in os.getloadavg())}.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""The exporter without facts of the kernel: what the stats document says, and nothing else.
+
+The exporter has no switch for this, so the benchmark puts it together itself: the same reading, decoding, families,
+rendering and HTTP; without asking the kernel for processes, CPUs and listen queues, and without sampling.
+
+    python3 -m tools.bench.document_only STATS_SOCKET PORT
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+
+from uwsgi_headroom import config, source, stats
+from uwsgi_headroom.history.totals import Totals
+from uwsgi_headroom.metrics.scrape import Subject
+from uwsgi_headroom.reading import HostFacts, Reading
+from uwsgi_headroom.serve import serve_until_signal
+from uwsgi_headroom.watch import fleet
+from uwsgi_headroom.watch.pace import Pace
+
+
+class DocumentOnly(fleet.Fleet):
+    """A fleet whose look at a server ends with its document, and which looks only when it is asked."""
+
+    def __init__(self, server: config.ServerConfig) -> None:
+        super().__init__(())
+        self._server = server
+        self._pace = Pace()
+
+    async def look(self, timeout: float | None = None) -> list[Subject]:
+        it = self._server
+        assert it.address is not None
+        start = time.monotonic()
+        answer = await source.read(it.address, timeout=timeout or it.timeout)
+        at = time.monotonic()
+        snapshot = stats.decode(answer.body)
+        reading = Reading(at, time.time(), at - start, len(answer.body), snapshot, HostFacts(off="not asked for"))
+        return [Subject(it.name, str(it.address), reading, {}, Totals(), self._pace, [])]
+
+
+if __name__ == "__main__":
+    only = DocumentOnly(config.server(f"unix://{sys.argv[1]}"))
+    serve_until_signal(only, [socket.create_server(("127.0.0.1", int(sys.argv[2])))])

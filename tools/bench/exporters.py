@@ -1,0 +1,78 @@
+"""The exporters under test, each a real process on a loopback port."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import psutil
+
+from tests.support import real_uwsgi
+from tools.bench.client import Scraper
+
+SAME_CONTENT = "ours, same content"
+EVERYTHING = "ours, everything on"
+
+OURS = {
+    SAME_CONTENT: "{python} -m tools.bench.document_only {stats} {port}",
+    EVERYTHING: "{python} -m uwsgi_headroom --stats unix://{stats} --web.listen-address 127.0.0.1:{port}",
+}
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """A running exporter and the connection it is scraped over."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    scraper: Scraper
+
+    def cpu_seconds(self) -> float:
+        return cpu_seconds(self.process.pid)
+
+    def resident_bytes(self) -> int:
+        return int(psutil.Process(self.process.pid).memory_info().rss)
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of all threads of a process so far, those that ended too, to the nanosecond."""
+    return time.clock_gettime(~pid << 3 | 2)  # the clock that clock_getcpuclockid(3) gives: CPUCLOCK_SCHED is 2
+
+
+@contextlib.contextmanager
+def running(name: str, command: str, stats: str) -> Iterator[Exporter]:
+    """Run `command` (with `{stats}`, the path of the stats socket, and `{port}`) until the block ends."""
+    port = real_uwsgi.free_port()
+    arguments = [part.format(stats=stats, port=port, python=sys.executable) for part in shlex.split(command)]
+    process = subprocess.Popen(
+        arguments, cwd=real_uwsgi.ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    scraper = Scraper(port)
+    try:
+        real_uwsgi.wait_until(lambda: process.poll() is not None or _answers(scraper), what=f"{name} to start")
+        if process.poll() is not None:
+            raise RuntimeError(f"{name} ended with {process.returncode}: {shlex.join(arguments)}")
+        yield Exporter(name, process, scraper)
+    finally:
+        scraper.close()
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _answers(scraper: Scraper) -> bool:
+    try:
+        scraper.scrape()
+    except (OSError, http.client.HTTPException, RuntimeError):
+        scraper.close()
+        return False
+    return True

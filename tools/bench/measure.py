@@ -1,0 +1,136 @@
+"""Measuring exporters side by side against one real uWSGI.
+
+Exporters take turns, in an order shuffled anew each round, so that whatever else the machine does falls on all of them.
+CPU time is the whole process's. What a scrape costs is told apart from what an exporter uses when nobody asks (our
+sampling), which the quiet beginning of each round shows; and only scrapes count that made uWSGI's master work, for ours
+answers from a sample that is 0.1 s old or younger.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tests.support import real_uwsgi
+from tools.bench import exporters, load, master
+from tools.bench.exporters import Exporter
+
+FRESH_SECONDS = 0.12
+"""Between two scrapes of one exporter, at least: ours answers from its last reading for 0.1 s."""
+
+_REST_SECONDS = 2.0
+
+_AFTERWARDS_SECONDS = 0.02
+"""What an exporter does so soon after its answer (collecting garbage) is still the scrape's."""
+
+_A_READ_SECONDS = 0.00005
+"""CPU of the master that only a read explains: the smallest document measured takes twice as much, a glance a tenth."""
+
+_WATCHED_SCRAPES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A uWSGI to measure against: its workers, threads in each, and requests in flight."""
+
+    workers: int
+    threads: int
+    in_flight: int
+
+    def __str__(self) -> str:
+        busy = f"{self.in_flight} in flight" if self.in_flight else "idle"
+        return f"{self.workers}x{self.threads}, {busy}"
+
+
+@dataclass
+class Figures:
+    """What was measured of one exporter. Seconds and bytes; one value a round of `cpu` (a scrape) and `rest` (a second
+    in which nobody asks), one a scrape of `scrape` and `master_cpu`."""
+
+    cpu: list[float] = field(default_factory=list)
+    rest: list[float] = field(default_factory=list)
+    scrape: list[float] = field(default_factory=list)
+    master_cpu: list[float] = field(default_factory=list)
+    occupation: master.Occupation = field(default_factory=lambda: master.Occupation(0, 0))
+    resident: int = 0
+    series: int = 0
+    sent: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One scenario: the size of its stats document, and each exporter's figures by name."""
+
+    scenario: Scenario
+    document: int
+    figures: Mapping[str, Figures]
+
+
+def measure(
+    size: tuple[int, int], busy: Sequence[int], commands: Mapping[str, str], *, rounds: int, turns: int
+) -> Iterator[Result]:
+    """Measure every exporter against a uWSGI of that size: once for each number of requests in flight in `busy`."""
+    workers, threads = size
+    with contextlib.ExitStack() as stack:
+        options = ("--processes", str(workers), "--threads", str(threads))
+        uwsgi = stack.enter_context(real_uwsgi.uwsgi(*options))
+        real_uwsgi.wait_until(lambda: uwsgi.document().count(b'"accepting":1') == workers, what="workers to accept")
+        running = [
+            stack.enter_context(exporters.running(name, command, uwsgi.stats)) for name, command in commands.items()
+        ]
+        for requests in busy:
+            with load.in_flight(uwsgi, requests):
+                figures = _figures(running, uwsgi, rounds, turns)
+                yield Result(Scenario(workers, threads, requests), len(uwsgi.document()), figures)
+
+
+def _figures(running: list[Exporter], uwsgi: real_uwsgi.Uwsgi, rounds: int, turns: int) -> dict[str, Figures]:
+    _round(running, uwsgi.pid, {exporter.name: Figures() for exporter in running}, turns)  # to warm up
+    figures = {exporter.name: Figures() for exporter in running}
+    for _ in range(rounds):
+        _round(running, uwsgi.pid, figures, turns)
+    for exporter in running:
+        mine = figures[exporter.name]
+        answer = exporter.scraper.scrape()
+        mine.series, mine.sent, mine.resident = answer.series, answer.sent, exporter.resident_bytes()
+        mine.occupation = master.occupation(uwsgi.pid, exporter.scraper.scrape, _WATCHED_SCRAPES, FRESH_SECONDS)
+    return figures
+
+
+def _round(running: list[Exporter], master_pid: int, figures: dict[str, Figures], turns: int) -> None:
+    before = [exporter.cpu_seconds() for exporter in running]
+    time.sleep(_REST_SECONDS)
+    for exporter, cpu in zip(running, before, strict=True):
+        figures[exporter.name].rest.append((exporter.cpu_seconds() - cpu) / _REST_SECONDS)
+    scrapes: dict[str, list[_Scrape]] = {exporter.name: [] for exporter in running}
+    order = random.sample(running, len(running))
+    for _ in range(turns):
+        for exporter in order:
+            time.sleep(max(0.0, FRESH_SECONDS / len(running) - _AFTERWARDS_SECONDS))
+            scrapes[exporter.name].append(_scrape(exporter, master_pid))
+    for name, its in scrapes.items():
+        # The others were answered from a sample that was there already.
+        read = [it for it in its if it.master_cpu > _A_READ_SECONDS]
+        figures[name].scrape += [it.seconds for it in read]
+        figures[name].master_cpu += [it.master_cpu for it in read]
+        figures[name].cpu.append(statistics.fmean(it.cpu for it in read))
+
+
+@dataclass(frozen=True, slots=True)
+class _Scrape:
+    """Seconds until the answer was there; CPU seconds of the exporter and of uWSGI's master."""
+
+    seconds: float
+    cpu: float
+    master_cpu: float
+
+
+def _scrape(exporter: Exporter, master_pid: int) -> _Scrape:
+    cpu, master_cpu = exporter.cpu_seconds(), exporters.cpu_seconds(master_pid)
+    seconds = exporter.scraper.scrape().seconds
+    time.sleep(_AFTERWARDS_SECONDS)
+    return _Scrape(seconds, exporter.cpu_seconds() - cpu, exporters.cpu_seconds(master_pid) - master_cpu)

@@ -1,0 +1,116 @@
+"""Results as Markdown: what was measured, whether the targets are met, and on what machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support import real_uwsgi
+from tools.bench import master
+from tools.bench.exporters import EVERYTHING, OURS, SAME_CONTENT
+from tools.bench.measure import Figures, Result
+
+RESIDENT_TARGET_BYTES = 45e6
+CPU_TARGETS = {SAME_CONTENT: 0.5, EVERYTHING: 1.0}
+
+SCRAPE_INTERVAL_SECONDS = 15
+
+BEGIN, END = "<!-- bench:scrape -->", "<!-- /bench:scrape -->"
+
+
+def report(results: Sequence[Result], scrapes: int) -> str:
+    """The whole text between the markers."""
+    return "\n\n".join([_measured(results), _targets(results), _notes(scrapes), machine()])
+
+
+def write(path: Path, text: str) -> None:
+    """Put the text between the markers of a file, or at its end where it has none."""
+    whole = path.read_text() if path.exists() else ""
+    before, begin, rest = whole.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if bool(begin) != bool(end):
+        raise SystemExit(f"{path}: {BEGIN} without {END}")
+    path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after or os.linesep}")
+
+
+def _measured(results: Sequence[Result]) -> str:
+    head = (
+        "server | exporter | CPU a scrape, ms | CPU at rest, ms/s | of one CPU | scrape, ms | resident, MB | series | "
+        "answer, kB | master's CPU, ms | master occupied, ms | held up, ms"
+    )
+    return _table(head, [_row(result, name, it) for result in results for name, it in result.figures.items()])
+
+
+def _row(result: Result, name: str, figures: Figures) -> str:
+    rest = statistics.median(figures.rest)
+    return " | ".join(
+        [
+            f"{result.scenario}, {result.document / 1e3:.0f} kB",
+            name,
+            _spread(figures.cpu),
+            f"{rest * 1e3:.1f}",
+            f"{rest + _cpu(figures) / SCRAPE_INTERVAL_SECONDS:.2%}",
+            _spread(figures.scrape),
+            f"{figures.resident / 1e6:.1f}",
+            str(figures.series),
+            f"{figures.sent / 1e3:.1f}",
+            f"{statistics.median(figures.master_cpu) * 1e3:.2f}",
+            f"{figures.occupation.occupied * 1e3:.2f}",
+            f"{figures.occupation.held_up * 1e3:.2f}",
+        ]
+    )
+
+
+def _targets(results: Sequence[Result]) -> str:
+    peers = [name for name in results[0].figures if name not in OURS]
+    rows = [
+        f"{name}: CPU at most {limit:g} x that of {peer} | "
+        + " | ".join(_mark(_cpu(it.figures[name]) / _cpu(it.figures[peer]), limit, "{:.2f}") for it in results)
+        for peer in peers
+        for name, limit in CPU_TARGETS.items()
+    ]
+    rows += [
+        f"{name}: resident at most {RESIDENT_TARGET_BYTES / 1e6:g} MB | "
+        + " | ".join(_mark(it.figures[name].resident / 1e6, RESIDENT_TARGET_BYTES / 1e6, "{:.1f}") for it in results)
+        for name in OURS
+    ]
+    return _table("target | " + " | ".join(str(result.scenario) for result in results), rows)
+
+
+def _notes(scrapes: int) -> str:
+    return (
+        "CPU is user and system time of the exporter. *A scrape* is one that reads uWSGI: median of rounds and their "
+        "range. *At rest* nobody scrapes: ours samples. *Of one CPU* is both together at a scrape every "
+        f"{SCRAPE_INTERVAL_SECONDS} s. Resident memory is after {scrapes} scrapes or more. {master.HOW}. *Same "
+        "content* leaves out what is asked of the kernel and what is sampled, put together by the benchmark itself."
+    )
+
+
+def machine() -> str:
+    version = subprocess.run(
+        [real_uwsgi.uwsgi_binary(), "--version"], capture_output=True, text=True, check=True
+    ).stdout
+    return (
+        f"Machine: {os.cpu_count()} CPUs, {platform.system()} {platform.release()}, {platform.python_implementation()} "
+        f"{platform.python_version()}, uWSGI {version.strip()}."
+    )
+
+
+def _cpu(figures: Figures) -> float:
+    return statistics.median(figures.cpu)
+
+
+def _spread(seconds: Sequence[float]) -> str:
+    return f"{statistics.median(seconds) * 1e3:.2f} ({min(seconds) * 1e3:.2f}-{max(seconds) * 1e3:.2f})"
+
+
+def _mark(value: float, limit: float, form: str) -> str:
+    return f"{form.format(value)} {'✓' if value <= limit else '✗'}"
+
+
+def _table(head: str, rows: Sequence[str]) -> str:
+    return "\n".join(f"| {line} |" for line in (head, " | ".join("---" for _ in head.split(" | ")), *rows))

@@ -1,0 +1,79 @@
+"""The table of every metric, as it stands in the README: `python3 -m tools.metrics_table` prints it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+from prometheus_client.metrics_core import Metric
+
+from tests.support.captured_documents import NAMES
+from tests.support.observations import down, proven, up
+from uwsgi_headroom.analysis.figures import figures
+from uwsgi_headroom.history.integrals import Integrals
+from uwsgi_headroom.history.window import History
+from uwsgi_headroom.metrics import MODULES
+from uwsgi_headroom.metrics.scrape import Subject, scrape
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.stats import Snapshot
+
+README = Path(__file__).resolve().parents[1] / "README.md"
+BEGIN, END = "<!-- metrics -->\n", "<!-- /metrics -->"
+
+
+def watched(subject: Subject) -> Subject:
+    """The same server a minute later, having served a thousand requests with every worker: it has windows."""
+    reading = subject.outcome
+    assert isinstance(reading, Reading)
+    assert isinstance(reading.snapshot, Snapshot)
+    workers = tuple(
+        msgspec.structs.replace(it, requests=(it.requests or 0) + 1000, running_time=(it.running_time or 0.0) + 100.0)
+        for it in reading.snapshot.workers
+    )
+    # With CPU residency, which is opt-in: each worker with a thread that stays on CPU 0.
+    host = replace(reading.host, threads={pid: {pid: (0, 1.0)} for pid in reading.host.processes})
+    later = msgspec.structs.replace(reading.snapshot, workers=workers)
+    integrals, history = Integrals(), History()
+    for place in range(61):
+        at = reading.at + place
+        now = Reading(at, reading.time + place, 0.001, 1, later if place else reading.snapshot, host)
+        integrals.add(now, longest_step=2.0)
+        history.add(at, integrals.totals)
+    window = history.window(60.0)
+    assert window is not None
+    return Subject(subject.name, subject.address, now, {}, integrals.totals, subject.pace, [figures(window, now)])
+
+
+def everything() -> list[Subject]:
+    """Every captured document, servers as a host sees its own, and one that is down."""
+    subjects = [up(name) for name in NAMES]
+    return [*subjects, watched(proven("threads_4x8_busy", "watched")), down("down")]
+
+
+def labels(metric: Metric) -> str:
+    """Its labels but `server`, and `le`, which a histogram has by nature."""
+    found = {name for sample in metric.samples for name in sample.labels} - {"server", "le"}
+    return ", ".join(f"`{name}`" for name in sorted(found))
+
+
+def table() -> str:
+    """Markdown, a section a module."""
+    seen = scrape(everything())
+    lines: list[str] = []
+    for families in MODULES:
+        rows = [metric for metric in families(seen) if metric.samples and not metric.name.startswith("process_")]
+        module = families.__module__.rpartition(".")[2]
+        lines += [f"**{module}**", "", "| metric | type | labels | what it says |", "|---|---|---|---|"]
+        for metric in rows:
+            name = f"{metric.name}_total" if metric.type == "counter" else metric.name
+            words = re.sub(r"\|", r"\\|", metric.documentation)
+            lines.append(f"| `{name}` | {metric.type} | {labels(metric)} | {words} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    before, _, rest = README.read_text().partition(BEGIN)
+    README.write_text(f"{before}{BEGIN}{table()}{END}{rest.partition(END)[2]}")

@@ -1,0 +1,35 @@
+"""What `make lint`, `make bench` and `make test` need before they can begin."""
+
+from __future__ import annotations
+
+import sys
+
+from tools import chromium, debian, environments
+from tools.commands import CommandError
+from tools.environments import SetupError
+
+EXTRAS = "dashboards,demo,lint,test"
+
+
+def main(argv: list[str]) -> str | None:
+    """Prepare for `lint` (project and tools), `bench` (uWSGI, too), `bench-page` (a browser, too) or `test` (all).
+
+    Returns what is missing.
+    """
+    try:
+        project = environments.project(EXTRAS)
+        if argv != ["lint"]:
+            environments.uwsgi_for_tests()
+        if argv in (["test"], ["bench-page"]):
+            chromium.find()
+        if argv == ["test"]:
+            debian.ensure(project.path / "bin")
+    except (SetupError, CommandError) as error:
+        return f"\nmake {argv[0]}: {error}"
+    except KeyboardInterrupt:
+        return "\nstopped"
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

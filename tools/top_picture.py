@@ -1,0 +1,32 @@
+"""The picture of `top` in the README: `.venv/bin/python3 -m tools.top_picture URL`, with `make demo` running, prints
+the screen as it stands in a terminal of 80 columns and 14 lines.
+
+Whoever put it into the README ran it; nothing in it was written by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tests.support.driven_top import driven
+
+
+def main() -> int:
+    """Print the screen once it has figures over a whole window."""
+    parser = argparse.ArgumentParser(prog=".venv/bin/python3 -m tools.top_picture", description=__doc__)
+    parser.add_argument("address", help="as for uwsgi-headroom top")
+    parser.add_argument("--keys", default="", help="what to press before the picture is taken")
+    parser.add_argument("--lines", type=int, default=14, help="of the terminal (default: %(default)s)")
+    asked = parser.parse_args()
+    with driven(asked.address, lines=asked.lines) as top:
+        top.wait(lambda text: "headroom " in text and " of 60 s" not in text, seconds=120)
+        top.press(asked.keys)
+        before = len(top.written)
+        screen = top.wait(lambda _: len(top.written) > before + 200)
+    print(screen.rstrip())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
