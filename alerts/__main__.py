@@ -16,7 +16,7 @@ RULES = Path(__file__).parent / "rules"
 
 def main(argv: list[str] | None = None) -> int:
     """Write or check the rule files."""
-    return generated_files.main("alerts", __doc__, RULES, files.render, argv)
+    return generated_files.write_or_check("alerts", __doc__, RULES, files.render, argv)
 
 
 if __name__ == "__main__":

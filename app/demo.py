@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from app import demo_monitoring, status_line
-from app.demo_monitoring import Watchers
+from app.demo_monitoring import DemoMonitoring
 from app.guard import Guarded, GuardError, guarded
 from app.listener import listener
 from app.loopback import address, free_port, get, why_taken
@@ -46,9 +46,9 @@ def main(argv: list[str] | None = None) -> int:
         with guarded() as guard:
             project = environments.project("demo,top")
             uwsgi = environments.uwsgi_for_demo()
-            watching = demo_monitoring.found(chosen.port, guard.directory, project.path / "bin")
+            monitoring = demo_monitoring.prepare_monitoring(chosen.port, guard.directory, project.path / "bin")
             guard.check()
-            show(chosen.port, uwsgi, project.program("uwsgi-headroom"), watching, guard)
+            show(chosen.port, uwsgi, project.program("uwsgi-headroom"), monitoring, guard)
     except (SetupError, CommandError, ProgramError, GuardError) as error:
         print(f"\nmake demo: {error}", file=sys.stderr)
         return 1
@@ -60,17 +60,17 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def show(port: int, uwsgi: Path, exporter: Path, watching: Watchers, guard: Guarded) -> None:
+def show(port: int, uwsgi: Path, exporter: Path, monitoring: DemoMonitoring, guard: Guarded) -> None:
     """Run everything and print figures until an exception, of which `KeyboardInterrupt` is the good one."""
     app_port = free_port()
     demo = programs(port, app_port, uwsgi, exporter, guard.directory)
-    with running([*demo, *watching.programs], guard.directory, cwd=ROOT, ending="stopping everything") as up:
+    with running([*demo, *monitoring.programs], guard.directory, cwd=ROOT, ending="stopping everything") as up:
         places = {
             "live page": {f"http://{address(port)}/": ""},
             "terminal": {f"{terminal(exporter)} top http://{address(port)}/": ""},
             "metrics": {f"http://{address(port)}/metrics": ""},
             "application": {f"http://{address(app_port)}/": ""},
-            **watching.addresses(up.names()),
+            **monitoring.addresses(up.names()),
         }
         note(
             f"\n{_table(places)}\n"
@@ -132,7 +132,7 @@ def _watch(port: int, up: Running, guard: Guarded) -> None:
     try:
         while True:
             metrics = get(port, "/metrics", timeout=ANSWER) or ""
-            line = "  " + (status_line.line(metrics) or "waiting for figures")
+            line = "  " + (status_line.status_line(metrics) or "waiting for figures")
             if terminal:  # cut to its width, because a wrapped line cannot be overwritten
                 print("\r\x1b[K" + line[: shutil.get_terminal_size().columns - 1], end="", flush=True)
             else:

@@ -22,7 +22,7 @@ EVERY = "2s"  # so that there is soon something to see
 
 
 @dataclass(frozen=True)
-class Watchers:
+class DemoMonitoring:
     """What watches the exporter, and the ports of what there is by its name."""
 
     programs: Sequence[Program]
@@ -39,17 +39,17 @@ class Watchers:
         return found
 
 
-def found(exporter: int, directory: Path, unpacked: Path) -> Watchers:
+def prepare_monitoring(exporter: int, directory: Path, unpacked: Path) -> DemoMonitoring:
     """Watchers of the exporter at this port that write into `directory`. They are on PATH, or put into `unpacked`.
 
     It says why one cannot be had.
     """
     for name in PORTS:
         try:
-            debian.ensure(unpacked, [name])
+            debian.ensure_programs(unpacked, [name])
         except SetupError as error:
             note(f"  Going on without {name}: " + str(error).replace("\n", "\n  | "))
-    places = {name: place for name in PORTS if (place := debian.find(name, unpacked))}
+    places = {name: place for name in PORTS if (place := debian.find_program(name, unpacked))}
     ports = {name: free_port(PORTS[name]) for name in places}
     programs = []
     if "alertmanager" in places:
@@ -68,4 +68,4 @@ def found(exporter: int, directory: Path, unpacked: Path) -> Watchers:
                 every=EVERY,
             )
         )
-    return Watchers([replace(program, required=False) for program in programs], ports)
+    return DemoMonitoring([replace(program, required=False) for program in programs], ports)

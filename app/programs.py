@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tools.progress import note, step
+from tools.progress import note, show_step
 
 START_SECONDS = 30.0  # a loaded small machine needs some for Python alone
 STOP_SECONDS = 10.0  # uWSGI lets its workers finish for a while
@@ -141,7 +141,7 @@ def running(programs: Sequence[Program], directory: Path, cwd: Path, ending: str
 
 
 def _said(sentence: str) -> contextlib.AbstractContextManager[None]:
-    return step(sentence) if sentence else contextlib.nullcontext()
+    return show_step(sentence) if sentence else contextlib.nullcontext()
 
 
 def _start(program: Program, log: Path, cwd: Path) -> _Started:

@@ -7,7 +7,7 @@ import re
 SERVER = "demo"
 
 
-def line(metrics: str) -> str | None:
+def status_line(metrics: str) -> str | None:
     """A line of figures out of an exposition, or nothing if it has none yet."""
     shares = [value for _, value in _samples(metrics, "uwsgi_worker_request_share")]
     concurrency = [
@@ -33,9 +33,9 @@ def line(metrics: str) -> str | None:
 
 def _samples(metrics: str, name: str) -> list[tuple[dict[str, str], float]]:
     """The labels and values of a metric of the demo's server."""
-    found = []
+    samples = []
     for text, value in re.findall(rf"^{name}\{{(.*)\}} (\S+)", metrics, re.MULTILINE):
         labels = dict(re.findall(r'(\w+)="([^"]*)"', text))
         if labels.get("server") == SERVER:
-            found.append((labels, float(value)))
-    return found
+            samples.append((labels, float(value)))
+    return samples

@@ -17,7 +17,7 @@ OUT = Path(__file__).parent / "out"
 
 def main(argv: list[str] | None = None) -> int:
     """Write or check the dashboards."""
-    return generated_files.main("dashboards", __doc__, OUT, files.render, argv)
+    return generated_files.write_or_check("dashboards", __doc__, OUT, files.render, argv)
 
 
 if __name__ == "__main__":

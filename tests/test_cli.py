@@ -134,10 +134,10 @@ def test_a_json_line_is_one_object(capfd: pytest.CaptureFixture[str]) -> None:
     """A JSON line is one object with the same fields."""
     line = _line("json", capfd, **HOSTILE)
     assert line.count("\n") == 1
-    told = json.loads(line)
-    assert (told["level"], told["msg"]) == ("warning", "it is so")
-    assert {key: told[key] for key in HOSTILE} == HOSTILE
-    assert told["ts"].endswith("Z")
+    document = json.loads(line)
+    assert (document["level"], document["msg"]) == ("warning", "it is so")
+    assert {key: document[key] for key in HOSTILE} == HOSTILE
+    assert document["ts"].endswith("Z")
 
 
 def test_a_misspelt_variable_ends_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

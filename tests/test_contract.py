@@ -72,9 +72,9 @@ def _expressions(node: Any) -> Iterator[str]:
             if key == "expr" and isinstance(value, str):
                 yield value
             elif key in ("query", "definition") and isinstance(value, str):
-                asked = re.fullmatch(r"label_values\((.*),\s*\w+\)|query_result\((.*)\)", value, re.DOTALL)
-                if asked:
-                    yield asked[1] or asked[2]
+                match = re.fullmatch(r"label_values\((.*),\s*\w+\)|query_result\((.*)\)", value, re.DOTALL)
+                if match:
+                    yield match[1] or match[2]
             else:
                 yield from _expressions(value)
     elif isinstance(node, list):
@@ -103,22 +103,22 @@ def known() -> set[str]:
 def test_queries(path: Path, known: set[str]) -> None:
     """Rules, the queries within their texts, and dashboards."""
     if path.suffix == ".json":
-        found = set().union(*map(names_in_query, _expressions(json.loads(path.read_text()))))
+        names = set().union(*map(names_in_query, _expressions(json.loads(path.read_text()))))
     else:
         rules = list(_rules(path))
-        found = set().union(*(names_in_query(rule["expr"]) for rule in rules))
-        found |= names_in_text(json.dumps([rule.get("annotations", {}) for rule in rules]))
-    assert found <= known, f"not exported, not recorded: {sorted(found - known)}"
+        names = set().union(*(names_in_query(rule["expr"]) for rule in rules))
+        names |= names_in_text(json.dumps([rule.get("annotations", {}) for rule in rules]))
+    assert names <= known, f"not exported, not recorded: {sorted(names - known)}"
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda it: str(it.relative_to(ROOT)))
 def test_texts(path: Path, known: set[str]) -> None:
     """Names in prose may leave the end open (`uwsgi_worker_`). The migration table names theirs, and has tests of its
     own."""
-    found = names_in_text(path.read_text())
+    names = names_in_text(path.read_text())
     if path.name == "MIGRATION.md":
-        found -= set(rows())
-    unknown = {it for it in found - known if not (it.endswith("_") and any(name.startswith(it) for name in known))}
+        names -= set(rows())
+    unknown = {it for it in names - known if not (it.endswith("_") and any(name.startswith(it) for name in known))}
     assert not unknown, f"not exported, not recorded: {sorted(unknown)}"
 
 

@@ -30,7 +30,7 @@ from typing import Any
 import pytest
 
 from tests.support import bad_servers, real_uwsgi
-from tests.support.stoppable_exporter import Exporter, exporter
+from tests.support.stoppable_exporter import StoppableExporter, stoppable_exporter
 from uwsgi_headroom.watch.reader import TIMEOUT_SECONDS
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("never hurts")]
@@ -65,8 +65,8 @@ def server(shared: real_uwsgi.Uwsgi) -> real_uwsgi.Uwsgi:
 def workers(server: real_uwsgi.Uwsgi) -> list[dict[str, Any]]:
     """The workers in uWSGI's own words; none while it cannot say (a signal cuts a document short)."""
     with contextlib.suppress(OSError, ValueError):
-        found: list[dict[str, Any]] = json.loads(server.document())["workers"]
-        return found
+        workers_: list[dict[str, Any]] = json.loads(server.document())["workers"]
+        return workers_
     return []
 
 
@@ -145,22 +145,22 @@ def in_background(count: int, work: Callable[[], object], pause: float = 0.0) ->
 
 
 # What is done with or to the exporter while uWSGI has to go on.
-Situation = Callable[[Exporter], contextlib.AbstractContextManager[None]]
+Situation = Callable[[StoppableExporter], contextlib.AbstractContextManager[None]]
 
 
 @contextlib.contextmanager
-def it_samples(_running: Exporter) -> Iterator[None]:
+def it_samples(_running: StoppableExporter) -> Iterator[None]:
     """Nothing but the sampling."""
     yield
 
 
-def twenty_scrape(running: Exporter) -> contextlib.AbstractContextManager[None]:
+def twenty_scrape(running: StoppableExporter) -> contextlib.AbstractContextManager[None]:
     """Twenty scrapers at once, each without a pause."""
     return in_background(20, lambda: running.get(timeout=OUTCOME_SECONDS))
 
 
 @contextlib.contextmanager
-def pages_stay_open(running: Exporter) -> Iterator[None]:
+def pages_stay_open(running: StoppableExporter) -> Iterator[None]:
     """Clients that ask and ask and read no answer, and a hundred connections that say nothing."""
     with contextlib.ExitStack() as stack:
         for index in range(120):
@@ -172,20 +172,20 @@ def pages_stay_open(running: Exporter) -> Iterator[None]:
         yield
 
 
-def it_stops_and_goes_on(running: Exporter) -> contextlib.AbstractContextManager[None]:
+def it_stops_and_goes_on(running: StoppableExporter) -> contextlib.AbstractContextManager[None]:
     """SIGSTOP and SIGCONT, at many moments."""
 
     def stop_and_go_on() -> None:
         time.sleep(_CHANCE.uniform(0, 0.1))
         running.stop()
         time.sleep(_CHANCE.uniform(0, 0.1))
-        running.go_on()
+        running.resume()
 
     return in_background(1, stop_and_go_on)
 
 
 @contextlib.contextmanager
-def it_is_killed(running: Exporter) -> Iterator[None]:
+def it_is_killed(running: StoppableExporter) -> Iterator[None]:
     """SIGKILL, at any moment."""
     time.sleep(_CHANCE.uniform(0, 0.3))
     running.kill()
@@ -193,7 +193,7 @@ def it_is_killed(running: Exporter) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def it_is_killed_in_a_read(running: Exporter) -> Iterator[None]:
+def it_is_killed_in_a_read(running: StoppableExporter) -> Iterator[None]:
     """SIGKILL with a connection that it has read nothing of."""
     running.die_in_next_read()
     yield
@@ -209,7 +209,7 @@ situations = pytest.mark.parametrize(
 @situations
 def test_uwsgi_reloads(server: real_uwsgi.Uwsgi, situation: Situation) -> None:
     """A reload is carried out whatever the exporter is up to."""
-    with exporter(server.stats) as running, situation(running):
+    with stoppable_exporter(server.stats) as running, situation(running):
         is_done = order_reload(server)
         real_uwsgi.wait_until(is_done, OUTCOME_SECONDS, "uWSGI to reload")
 
@@ -217,7 +217,7 @@ def test_uwsgi_reloads(server: real_uwsgi.Uwsgi, situation: Situation) -> None:
 @situations
 def test_uwsgi_respawns_a_killed_worker(server: real_uwsgi.Uwsgi, situation: Situation) -> None:
     """A worker that died is replaced whatever the exporter is up to, and within 2 s where that has ended."""
-    with exporter(server.stats) as running, situation(running):
+    with stoppable_exporter(server.stats) as running, situation(running):
         is_respawned = order_respawn(server, _CHANCE.choice(workers(server)))
         real_uwsgi.wait_until(is_respawned, RESPAWN_SECONDS + SLACK_SECONDS, "the worker's respawn")
 
@@ -226,7 +226,7 @@ def test_uwsgi_respawns_a_killed_worker(server: real_uwsgi.Uwsgi, situation: Sit
 def test_nobody_waits_longer_than_the_deadline(server: real_uwsgi.Uwsgi, situation: Situation) -> None:
     """Another reader of the same stats server, as long as the exporter runs or has run, is never kept waiting."""
     longest = 0.0
-    with exporter(server.stats) as running, situation(running):
+    with stoppable_exporter(server.stats) as running, situation(running):
         end = time.monotonic() + 0.7
         while time.monotonic() < end:
             began = time.monotonic()
@@ -238,7 +238,7 @@ def test_nobody_waits_longer_than_the_deadline(server: real_uwsgi.Uwsgi, situati
 @situations
 def test_the_exporter_is_itself_again(server: real_uwsgi.Uwsgi, situation: Situation) -> None:
     """What it was put through leaves no mark on its sampling."""
-    with exporter(server.stats) as running:
+    with stoppable_exporter(server.stats) as running:
         with situation(running):
             time.sleep(0.5)
         if running.process.poll() is not None:
@@ -278,7 +278,7 @@ def test_one_connection_at_a_time(server: real_uwsgi.Uwsgi) -> None:
                 connection.sendall(document[-1:])
 
         stack.enter_context(in_background(1, accept))
-        running = stack.enter_context(exporter(path))
+        running = stack.enter_context(stoppable_exporter(path))
         with twenty_scrape(running):
             time.sleep(2)
     assert total >= 5
@@ -286,12 +286,12 @@ def test_one_connection_at_a_time(server: real_uwsgi.Uwsgi) -> None:
 
 
 @contextlib.contextmanager
-def held(server: real_uwsgi.Uwsgi) -> Iterator[Exporter]:
+def held(server: real_uwsgi.Uwsgi) -> Iterator[StoppableExporter]:
     """An exporter that was stopped in the worst moment and so holds the master. Nothing keeps a stopped process from
     that; the tests below are what uWSGI does even then, and what to do about it."""
     if int(Path("/proc/sys/net/core/wmem_default").read_text()) > len(server.document()):
         pytest.skip("on this machine a UNIX socket takes the whole document: its writer cannot be held")
-    with exporter(server.stats) as running:
+    with stoppable_exporter(server.stats) as running:
         running.stop_in_next_read()
         assert is_held(server), "the master should be in the middle of its write"
         yield running
@@ -316,8 +316,12 @@ def test_a_signal_frees_a_held_master(server: real_uwsgi.Uwsgi) -> None:
         assert running.is_stopped()
 
 
-@pytest.mark.parametrize("let_go", [Exporter.kill, Exporter.go_on], ids=lambda let_go: let_go.__name__)
-def test_a_held_master_respawns_when_it_is_let_go(server: real_uwsgi.Uwsgi, let_go: Callable[[Exporter], None]) -> None:
+@pytest.mark.parametrize(
+    "let_go", [StoppableExporter.kill, StoppableExporter.resume], ids=lambda let_go: let_go.__name__
+)
+def test_a_held_master_respawns_when_it_is_let_go(
+    server: real_uwsgi.Uwsgi, let_go: Callable[[StoppableExporter], None]
+) -> None:
     """A worker that died meanwhile is back within 2 s of the stopped exporter's end, or of its going on."""
     worker = _CHANCE.choice(workers(server))
     with held(server) as running:
@@ -331,7 +335,7 @@ def test_more_connections_than_descriptors(server: real_uwsgi.Uwsgi) -> None:
     nothing is logged without end."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
-    with tempfile.TemporaryFile() as log, exporter(server.stats, stderr=log.fileno()) as running:
+    with tempfile.TemporaryFile() as log, stoppable_exporter(server.stats, stderr=log.fileno()) as running:
         resource.prlimit(running.pid, resource.RLIMIT_NOFILE, (1024, 1024))
         with contextlib.ExitStack() as stack:
             for _ in range(1500):
@@ -346,7 +350,7 @@ def test_more_connections_than_descriptors(server: real_uwsgi.Uwsgi) -> None:
         assert os.fstat(log.fileno()).st_size < 4096
 
 
-def is_refused(running: Exporter) -> bool:
+def is_refused(running: StoppableExporter) -> bool:
     try:
         running.get("/-/healthy", timeout=2)
     except OSError:
@@ -362,7 +366,7 @@ def test_a_log_that_nobody_reads(server: real_uwsgi.Uwsgi) -> None:
         stack.callback(os.close, writer)
         other = stack.enter_context(contextlib.ExitStack())
         gone = other.enter_context(bad_servers.answers("unix", server.document()))
-        running = stack.enter_context(exporter(server.stats, f"gone={gone}", stderr=writer))
+        running = stack.enter_context(stoppable_exporter(server.stats, f"gone={gone}", stderr=writer))
         fill(writer)
         other.close()  # which is worth a line in the log
         real_uwsgi.wait_until(lambda: 'uwsgi_up{server="gone"} 0.0' in running.get(), what="the exporter to notice")

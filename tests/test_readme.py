@@ -21,13 +21,13 @@ def flags_of(parser: argparse.ArgumentParser) -> set[str]:
 
 def test_every_metric_is_in_the_readme_as_it_is() -> None:
     """The table of metrics in the README is the one the exporter's own families make."""
-    told = README.read_text().partition(BEGIN)[2].partition(END)[0]
-    assert told == table(), "python3 -m tools.metrics_table writes it anew"
+    written = README.read_text().partition(BEGIN)[2].partition(END)[0]
+    assert written == table(), "python3 -m tools.metrics_table writes it anew"
 
 
 def test_every_flag_in_the_readme_exists() -> None:
     """The README names no flag of uwsgi-headroom that the command line does not know."""
     lines = [line for line in README.read_text().splitlines() if "uwsgi-headroom" in line]
-    told = set(re.findall(r"(?<![\w-])--[a-z][a-z._-]+", "\n".join(lines)))
-    assert told
-    assert told <= flags_of(cli._parser())
+    flags = set(re.findall(r"(?<![\w-])--[a-z][a-z._-]+", "\n".join(lines)))
+    assert flags
+    assert flags <= flags_of(cli._parser())

@@ -22,7 +22,7 @@ def shipped() -> Iterator[Alert]:
             yield from (rule for rule in group.rules if isinstance(rule, Alert))
 
 
-def when(alert: str) -> str:
+def condition_of(alert: str) -> str:
     """What an alert means, in the sentence that its runbook begins with."""
     return (RUNBOOKS / f"{alert}.md").read_text().split("\n\n")[1]
 
@@ -32,7 +32,10 @@ def alerts() -> str:
     order = ("critical", "warning", "info")
     rows = sorted(shipped(), key=lambda it: order.index(it.severity))
     lines = ["| alert | severity | when | for |", "|---|---|---|---|"]
-    lines += [f"| [{it.alert}](runbooks/{it.alert}.md) | {it.severity} | {when(it.alert)} | {it.hold} |" for it in rows]
+    lines += [
+        f"| [{it.alert}](runbooks/{it.alert}.md) | {it.severity} | {condition_of(it.alert)} | {it.hold} |"
+        for it in rows
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -43,7 +46,7 @@ def knobs() -> str:
     return "\n".join(lines) + "\n"
 
 
-def told(name: str) -> str:
+def sentence_of(name: str) -> str:
     """What stands in the README between the marks of this name."""
     return README.read_text().partition(f"<!-- {name} -->\n")[2].partition(f"<!-- /{name} -->")[0]
 

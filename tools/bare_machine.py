@@ -20,7 +20,7 @@ from tools.commands import CommandError
 from tools.debian_root import USER, UnavailableError
 from tools.environments import ROOT
 from tools.machine import Machine, Terminal, in_terminal, machine
-from tools.progress import step
+from tools.progress import show_step
 
 UNAVAILABLE = 75  # EX_TEMPFAIL of sysexits.h
 START_SECONDS = 600.0  # pip and apt download about 150 MB
@@ -106,15 +106,15 @@ def complaints(output: str, running: list[str], silence: float, requests_later: 
 def _check(suite: str) -> None:
     names = packages((ROOT / "README.md").read_text())
     with debian_root.copied(suite, debian_root.cache()) as copy, machine(copy) as bare:
-        with step("apt-get update"):
+        with show_step("apt-get update"):
             try:
-                commands.run(bare.command(["apt-get", "-qq", "update"]))
+                commands.run_command(bare.command(["apt-get", "-qq", "update"]))
             except CommandError as error:
                 raise UnavailableError(f"no archive: {error.last_line}") from error
-        with step(f"apt-get install {' '.join(names)}"):
+        with show_step(f"apt-get install {' '.join(names)}"):
             install = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y", "install"]
-            commands.run(bare.command([*install, "--no-install-recommends", *names]))
-        with step("git clone of HEAD, as an ordinary user"):
+            commands.run_command(bare.command([*install, "--no-install-recommends", *names]))
+        with show_step("git clone of HEAD, as an ordinary user"):
             _clone(bare)
         _demo(bare, free_port())
 
@@ -124,25 +124,25 @@ def _clone(bare: Machine) -> None:
     as_owner = "git -c safe.directory=* upload-pack"
     source = bare.root / "srv" / "source.git"
     clone = ["git", "clone", "--quiet", "--bare", "--depth=1", f"--upload-pack={as_owner}"]
-    commands.run([*clone, f"file://{ROOT}", source])
-    commands.run(bare.command(["chown", "--recursive", USER, "/srv/source.git"]))
-    commands.run(bare.command(["git", "clone", "--quiet", "/srv/source.git", _CLONE], USER, f"/home/{USER}"))
+    commands.run_command([*clone, f"file://{ROOT}", source])
+    commands.run_command(bare.command(["chown", "--recursive", USER, "/srv/source.git"]))
+    commands.run_command(bare.command(["git", "clone", "--quiet", "/srv/source.git", _CLONE], USER, f"/home/{USER}"))
 
 
 def _demo(bare: Machine, port: int) -> None:
     make = ["make", "demo", f"PORT={port}"]
     with in_terminal(bare.command(make, USER, f"/home/{USER}/{_CLONE}", terminal=True)) as terminal:
         try:
-            with step("make demo, until it prints its addresses"):
+            with show_step("make demo, until it prints its addresses"):
                 stalls = [_wait(lambda: f"http://127.0.0.1:{port}/" in terminal.text(), START_SECONDS, terminal)]
-            with step(f"until its page answers and {REQUESTS} requests are counted"):
+            with show_step(f"until its page answers and {REQUESTS} requests are counted"):
                 stalls.append(_wait(lambda: _counted(port) > REQUESTS and _page(port), END_SECONDS, terminal))
             before = _counted(port)
-            with step(f"{STAY_SECONDS:g} s more of it"):
+            with show_step(f"{STAY_SECONDS:g} s more of it"):
                 stalls.append(_wait(_after(STAY_SECONDS), 2 * STAY_SECONDS, terminal))
             silence = terminal.silence() - max(stalls)
             wrong = complaints(terminal.text(), bare.programs(), silence, _counted(port) - before)
-            with step("Ctrl-C, until nothing runs"):
+            with show_step("Ctrl-C, until nothing runs"):
                 terminal.interrupt()
                 wrong += _left(bare)
             if wrong:

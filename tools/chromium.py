@@ -15,9 +15,9 @@ ADVICE = (
 )
 
 
-def find() -> str:
+def find_browser() -> str:
     """Where it is on PATH. Raises `SetupError`, which says what to install, where it is not."""
-    found = next((path for name in NAMES if (path := shutil.which(name))), None)
-    if found is None:
+    browser = next((path for name in NAMES if (path := shutil.which(name))), None)
+    if browser is None:
         raise SetupError(ADVICE)
-    return found
+    return browser

@@ -23,7 +23,7 @@ class CommandError(Exception):
         super().__init__(f"this command failed: {command}\n{tail}")
 
 
-def run(command: Sequence[str | Path], cwd: Path | None = None) -> None:
+def run_command(command: Sequence[str | Path], cwd: Path | None = None) -> None:
     """Run `command` to its end. Raises `CommandError` if it fails; when interrupted, nothing runs on.
 
     Its temporary files are removed with it: pip and compilers leave theirs when they are interrupted.

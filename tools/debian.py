@@ -25,7 +25,7 @@ from tools import commands
 from tools.commands import CommandError
 from tools.environments import SetupError
 from tools.program_proof import prove
-from tools.progress import step
+from tools.progress import show_step
 
 PACKAGES = {
     "prometheus": ("prometheus",),
@@ -62,8 +62,8 @@ _APT = (
 )
 
 
-def find(program: str, directory: Path) -> Path | None:
-    """Where the program is: on PATH, or else in `directory`, where only what `ensure` has put there counts."""
+def find_program(program: str, directory: Path) -> Path | None:
+    """Where the program is: on PATH, or else in `directory`, where only what `ensure_programs` has put there counts."""
     for folder in [*os.environ.get("PATH", os.defpath).split(os.pathsep), str(directory)]:
         found = _find(program, folder)
         if found and (found.parent.resolve() != directory.resolve() or _is_wrapper(found)):
@@ -71,37 +71,37 @@ def find(program: str, directory: Path) -> Path | None:
     return None
 
 
-def missing(directory: Path, programs: Iterable[str] = tuple(PACKAGES)) -> list[str]:
+def missing_programs(directory: Path, programs: Iterable[str] = tuple(PACKAGES)) -> list[str]:
     """The programs that are neither on PATH nor in `directory`."""
-    return [program for program in programs if not find(program, directory)]
+    return [program for program in programs if not find_program(program, directory)]
 
 
-def advice(programs: Iterable[str]) -> str:
+def install_advice(programs: Iterable[str]) -> str:
     """What to type on Debian and Ubuntu to have them."""
     packages = dict.fromkeys(PACKAGES[program][0] for program in programs)
     return f"apt-get install --no-install-recommends {' '.join(packages)}"
 
 
-def ensure(directory: Path, programs: Iterable[str] = tuple(PACKAGES)) -> None:
+def ensure_programs(directory: Path, programs: Iterable[str] = tuple(PACKAGES)) -> None:
     """Put those that are missing into `directory`. Raises `SetupError` where apt cannot have them, or where Debian's
     do not work here.
     """
-    lacking = missing(directory, programs)
+    lacking = missing_programs(directory, programs)
     try:
         for package in dict.fromkeys(package for program in lacking for package in PACKAGES[program]):
-            wanted = [it for it in missing(directory, lacking) if package in PACKAGES[it]]
+            wanted = [it for it in missing_programs(directory, lacking) if package in PACKAGES[it]]
             if wanted:
-                with step(f"unpacking Debian's {package}"):
+                with show_step(f"unpacking Debian's {package}"):
                     _unpack(package, wanted, directory)
-        lacking = missing(directory, lacking)
+        lacking = missing_programs(directory, lacking)
         if lacking:
             raise OSError(f"{lacking[0]} is not in the package {PACKAGES[lacking[0]][-1]}")
     except (CommandError, ProgramError, OSError) as error:
         reason = error.last_line if isinstance(error, CommandError) else str(error)
-        lacking = missing(directory, lacking)
+        lacking = missing_programs(directory, lacking)
         raise SetupError(
             f"this machine lacks {', '.join(lacking)}, and cannot unpack Debian's: {reason}\n"
-            f"On Debian and Ubuntu: {advice(lacking)}\n"
+            f"On Debian and Ubuntu: {install_advice(lacking)}\n"
             "Elsewhere: put the programs from https://prometheus.io/download/ on PATH"
         ) from error
 
@@ -112,7 +112,7 @@ def _unpack(package: str, programs: Iterable[str], directory: Path) -> None:
         temporary = Path(name)
         _download(package, temporary)
         for archive in temporary.glob("*.deb"):
-            commands.run(["dpkg-deb", "--extract", archive, temporary])
+            commands.run_command(["dpkg-deb", "--extract", archive, temporary])
         data, tried = temporary / _DATA, temporary / "tried"
         (tried / "share" / "prometheus").mkdir(parents=True)
         if data.is_dir():
@@ -150,19 +150,19 @@ def _merge(source: Path, target: Path) -> None:
 
 
 def _is_wrapper(program: Path) -> bool:
-    """Whether `ensure` has put it there, as it is now: earlier ones were not proved."""
+    """Whether `ensure_programs` has put it there, as it is now: earlier ones were not proved."""
     with program.open("rb") as file:
         return file.read(len(WRAPPER) + 1) == WRAPPER.encode()
 
 
 def _download(package: str, into: Path) -> None:
     try:
-        commands.run([*_APT, "download", package], cwd=into)
+        commands.run_command([*_APT, "download", package], cwd=into)
     except CommandError:
         if os.geteuid() != 0:
             raise
-        commands.run([*_APT, "update"])  # a fresh container has no lists of packages
-        commands.run([*_APT, "download", package], cwd=into)
+        commands.run_command([*_APT, "update"])  # a fresh container has no lists of packages
+        commands.run_command([*_APT, "download", package], cwd=into)
 
 
 def _find(program: str, folder: str) -> Path | None:

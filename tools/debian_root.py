@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tools import commands
 from tools.commands import CommandError
-from tools.progress import step
+from tools.progress import show_step
 
 USER = "visitor"
 """The ordinary user of a root."""
@@ -48,7 +48,7 @@ def unavailable(os_release: str) -> str | None:
     if missing:
         return f"this machine has no {', '.join(missing)}"
     try:
-        commands.run(["unshare", "--mount", "--pid", "--fork", "true"])
+        commands.run_command(["unshare", "--mount", "--pid", "--fork", "true"])
     except CommandError as error:
         return f"namespaces are refused: {error.last_line}"
     return None
@@ -93,13 +93,13 @@ def copied(suite: str, directory: Path) -> Iterator[Path]:
     root = _made(suite, directory)
     copy = directory / f"copy-{os.getpid()}"
     try:
-        with step("copying it"):
-            commands.run(["cp", "--archive", "--reflink=auto", root, copy])
+        with show_step("copying it"):
+            commands.run_command(["cp", "--archive", "--reflink=auto", root, copy])
             _connect(copy)
         yield copy
     finally:
         if copy.exists():
-            with step("removing the copy"):
+            with show_step("removing the copy"):
                 shutil.rmtree(copy)
 
 
@@ -111,18 +111,18 @@ def _made(suite: str, directory: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     try:
         if not shutil.which("debootstrap"):
-            with step("installing debootstrap"):
-                commands.run(["apt-get", "-qq", "update"])
-                commands.run(["apt-get", "-qq", "-y", "install", "debootstrap"])
-        with step(f"making a minimal root of {suite}"):
+            with show_step("installing debootstrap"):
+                commands.run_command(["apt-get", "-qq", "update"])
+                commands.run_command(["apt-get", "-qq", "-y", "install", "debootstrap"])
+        with show_step(f"making a minimal root of {suite}"):
             if not _targets():
-                commands.run(["apt-get", "-qq", "update"])  # a fresh container has no lists
+                commands.run_command(["apt-get", "-qq", "update"])  # a fresh container has no lists
             url, components = archive(_targets(), suite)
             options = ["--variant=minbase", f"--components={','.join(components)}"]
             # What it mounts goes away with it, even if it is interrupted.
-            commands.run(["unshare", "--mount", "debootstrap", *options, suite, part, url])
-            commands.run(["chroot", part, "useradd", "--create-home", "--shell", "/bin/bash", USER])
-            commands.run(["chroot", part, "apt-get", "clean"])
+            commands.run_command(["unshare", "--mount", "debootstrap", *options, suite, part, url])
+            commands.run_command(["chroot", part, "useradd", "--create-home", "--shell", "/bin/bash", USER])
+            commands.run_command(["chroot", part, "apt-get", "clean"])
             part.rename(root)  # whole, or not there
     except CommandError as error:
         raise UnavailableError(f"no root of {suite} can be made: {error.last_line}") from error

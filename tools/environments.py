@@ -24,7 +24,7 @@ from pathlib import Path
 
 from tools import commands
 from tools.commands import CommandError
-from tools.progress import note, step
+from tools.progress import note, show_step
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = f"Python {sys.version_info.major}.{sys.version_info.minor}"
@@ -64,8 +64,8 @@ class Environment:
         if self.fits():
             return
         refuse_without_venv()
-        with step(f"making {self.path.name} {'anew ' if self.path.exists() else ''}with {PYTHON}"):
-            commands.run([sys.executable, "-m", "venv", "--clear", self.path])
+        with show_step(f"making {self.path.name} {'anew ' if self.path.exists() else ''}with {PYTHON}"):
+            commands.run_command([sys.executable, "-m", "venv", "--clear", self.path])
             self._stamp("place").write_text(str(self.path))
 
     def holds(self, what: str, of: str) -> bool:
@@ -76,7 +76,7 @@ class Environment:
     def install(self, what: str, of: str, arguments: Sequence[str], cwd: Path) -> None:
         """Run pip with `arguments` and remember it. Raises `CommandError` with the end of what pip said."""
         pip = [str(self.program("python")), "-m", "pip", "--disable-pip-version-check"]
-        commands.run([*pip, "install", *arguments], cwd=cwd)
+        commands.run_command([*pip, "install", *arguments], cwd=cwd)
         self._stamp(what).write_text(of)
 
     def _stamp(self, what: str) -> Path:
@@ -108,7 +108,7 @@ def project(extras: str, root: Path = ROOT) -> Environment:
     environment.ensure()
     of = hashlib.sha256((root / "setup.cfg").read_bytes()).hexdigest()
     if not environment.holds(extras, of):
-        with step(f"installing uwsgi-headroom with {extras.replace(',', ', ')}"):
+        with show_step(f"installing uwsgi-headroom with {extras.replace(',', ', ')}"):
             environment.install(extras, of, ["--editable", f".[{extras}]"], cwd=root)
     return environment
 
@@ -121,7 +121,7 @@ def built_uwsgi(root: Path = ROOT) -> Path:
         if reason:
             raise SetupError(f"uWSGI cannot be built: {reason}.\nOn Debian and Ubuntu: apt-get install gcc python3-dev")
         environment.ensure()
-        with step("building uWSGI from source (a minute or two)"):
+        with show_step("building uWSGI from source (a minute or two)"):
             # Not from pip's cache, which may hold a build linked to another Python of the same version.
             environment.install("uwsgi", of, ["--no-cache-dir", "uwsgi", *_needs_of_demo(root)], cwd=root)
     return environment.program("uwsgi")
@@ -131,7 +131,7 @@ def wheel_uwsgi(root: Path = ROOT) -> Path:
     """uWSGI from the pyuwsgi wheel, beside the project. Raises `CommandError` where no wheel fits."""
     environment = Environment(root / ".venv")
     if not environment.holds("pyuwsgi", PYTHON):
-        with step("installing uWSGI (the pyuwsgi wheel)"):
+        with show_step("installing uWSGI (the pyuwsgi wheel)"):
             environment.install("pyuwsgi", PYTHON, ["--only-binary", ":all:", "pyuwsgi"], cwd=root)
     return environment.program("uwsgi")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from alerts.thresholds import Thresholds, changed
 
 
-def main(
+def write_or_check(
     module: str,
     description: str | None,
     directory: Path,
@@ -27,19 +27,19 @@ def main(
     parser.add_argument("--out", type=Path, default=directory, help=f"directory to write to (default: {shipped})")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a threshold, repeatable")
     parser.add_argument("--check", action="store_true", help="write nothing; list files that differ")
-    asked = parser.parse_args(argv)
+    options = parser.parse_args(argv)
     try:
-        made = render(changed(Thresholds(), asked.set))
+        made = render(changed(Thresholds(), options.set))
     except ValueError as error:
         parser.error(str(error))
-    if asked.check:
-        drifted = [name for name, text in made.items() if _read(asked.out / name) != text]
+    if options.check:
+        drifted = [name for name, text in made.items() if _read(options.out / name) != text]
         for name in drifted:
-            print(f"{asked.out / name} is not what `python3 -m {module}` makes", file=sys.stderr)
+            print(f"{options.out / name} is not what `python3 -m {module}` makes", file=sys.stderr)
         return 1 if drifted else 0
-    asked.out.mkdir(parents=True, exist_ok=True)
+    options.out.mkdir(parents=True, exist_ok=True)
     for name, text in made.items():
-        (asked.out / name).write_text(text)
+        (options.out / name).write_text(text)
     return 0
 
 

@@ -11,11 +11,11 @@ from prometheus_client.metrics_core import Metric
 
 from tests.support.captured_documents import NAMES
 from tests.support.observations import down, proven, up
-from uwsgi_headroom.analysis.figures import figures
+from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.window import History
 from uwsgi_headroom.metrics import MODULES
-from uwsgi_headroom.metrics.scrape import Subject, scrape
+from uwsgi_headroom.metrics.scrape import Observation, group_by_kind
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import Snapshot
 
@@ -23,9 +23,9 @@ README = Path(__file__).resolve().parents[1] / "README.md"
 BEGIN, END = "<!-- metrics -->\n", "<!-- /metrics -->"
 
 
-def watched(subject: Subject) -> Subject:
+def watched(observation: Observation) -> Observation:
     """The same server a minute later, having served a thousand requests with every worker: it has windows."""
-    reading = subject.outcome
+    reading = observation.outcome
     assert isinstance(reading, Reading)
     assert isinstance(reading.snapshot, Snapshot)
     workers = tuple(
@@ -43,27 +43,35 @@ def watched(subject: Subject) -> Subject:
         history.add(at, integrals.totals)
     window = history.window(60.0)
     assert window is not None
-    return Subject(subject.name, subject.address, now, {}, integrals.totals, subject.pace, [figures(window, now)])
+    return Observation(
+        observation.name,
+        observation.address,
+        now,
+        {},
+        integrals.totals,
+        observation.pace,
+        [compute_figures(window, now)],
+    )
 
 
-def everything() -> list[Subject]:
+def everything() -> list[Observation]:
     """Every captured document, servers as a host sees its own, and one that is down."""
-    subjects = [up(name) for name in NAMES]
-    return [*subjects, watched(proven("threads_4x8_busy", "watched")), down("down")]
+    observations = [up(name) for name in NAMES]
+    return [*observations, watched(proven("threads_4x8_busy", "watched")), down("down")]
 
 
 def labels(metric: Metric) -> str:
     """Its labels but `server`, and `le`, which a histogram has by nature."""
-    found = {name for sample in metric.samples for name in sample.labels} - {"server", "le"}
-    return ", ".join(f"`{name}`" for name in sorted(found))
+    names = {name for sample in metric.samples for name in sample.labels} - {"server", "le"}
+    return ", ".join(f"`{name}`" for name in sorted(names))
 
 
 def table() -> str:
     """Markdown, a section a module."""
-    seen = scrape(everything())
+    scrape = group_by_kind(everything())
     lines: list[str] = []
     for families in MODULES:
-        rows = [metric for metric in families(seen) if metric.samples and not metric.name.startswith("process_")]
+        rows = [metric for metric in families(scrape) if metric.samples and not metric.name.startswith("process_")]
         module = families.__module__.rpartition(".")[2]
         lines += [f"**{module}**", "", "| metric | type | labels | what it says |", "|---|---|---|---|"]
         for metric in rows:

@@ -42,11 +42,11 @@ def main() -> int:
     """Write it once the figures are over a whole window."""
     parser = argparse.ArgumentParser(prog=".venv/bin/python3 -m tools.page_picture", description=__doc__)
     parser.add_argument("port", type=int, help="of the demo's exporter")
-    asked = parser.parse_args()
-    trouble = too_early(asked.port)
+    options = parser.parse_args()
+    trouble = too_early(options.port)
     if trouble:
         sys.exit(trouble)
-    with browser() as running, tab(running, asked.port, width=1280, height=TALL, device_scale_factor=SCALE) as shown:
+    with browser() as running, tab(running, options.port, width=1280, height=TALL, device_scale_factor=SCALE) as shown:
         shown.open("/?range=300")
         shown.until("document.querySelectorAll('.uplot').length === 5")
         PICTURE.parent.mkdir(exist_ok=True)

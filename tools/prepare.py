@@ -21,9 +21,9 @@ def main(argv: list[str]) -> str | None:
         if argv != ["lint"]:
             environments.uwsgi_for_tests()
         if argv in (["test"], ["bench-page"]):
-            chromium.find()
+            chromium.find_browser()
         if argv == ["test"]:
-            debian.ensure(project.path / "bin")
+            debian.ensure_programs(project.path / "bin")
     except (SetupError, CommandError) as error:
         return f"\nmake {argv[0]}: {error}"
     except KeyboardInterrupt:

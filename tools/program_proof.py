@@ -33,12 +33,12 @@ def _alertmanager(program: Path, directory: Path) -> None:
 
 def _promtool(program: Path, directory: Path) -> None:
     (directory / "rules").write_text(json.dumps({"groups": []}))
-    commands.run([program, "check", "rules", directory / "rules"])
+    commands.run_command([program, "check", "rules", directory / "rules"])
 
 
 def _amtool(program: Path, directory: Path) -> None:
     (directory / "alertmanager.yml").write_text(json.dumps(monitoring.NOBODY))
-    commands.run([program, "check-config", directory / "alertmanager.yml"])
+    commands.run_command([program, "check-config", directory / "alertmanager.yml"])
 
 
 def _starts(program: Program, directory: Path) -> None:

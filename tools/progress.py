@@ -15,7 +15,7 @@ DOT = 1.0  # seconds between two dots in a pipe: three without a sign of life lo
 
 
 @contextlib.contextmanager
-def step(sentence: str) -> Iterator[None]:
+def show_step(sentence: str) -> Iterator[None]:
     """Say what is being done, that it goes on, and when the block has ended, how many seconds it took."""
     start, line = time.monotonic(), _Line(sentence)
     ended = threading.Event()

@@ -18,10 +18,10 @@ def main() -> int:
     parser.add_argument("address", help="as for uwsgi-headroom top")
     parser.add_argument("--keys", default="", help="what to press before the picture is taken")
     parser.add_argument("--lines", type=int, default=14, help="of the terminal (default: %(default)s)")
-    asked = parser.parse_args()
-    with driven(asked.address, lines=asked.lines) as top:
+    options = parser.parse_args()
+    with driven(options.address, lines=options.lines) as top:
         top.wait(lambda text: "headroom " in text and " of 60 s" not in text, seconds=120)
-        top.press(asked.keys)
+        top.press(options.keys)
         before = len(top.written)
         screen = top.wait(lambda _: len(top.written) > before + 200)
     print(screen.rstrip())

@@ -22,7 +22,7 @@ def rules(t: Thresholds) -> Sequence[Recording]:
 def _flow(t: Thresholds) -> Sequence[Recording]:
     w = t.window
     requests, timed = f"server:uwsgi_requests:rate{w}", f"server:uwsgi_timed_requests:rate{w}"
-    littles_law, seen = (
+    littles_law, observed = (
         f"server:uwsgi_concurrency_littles_law:rate{w}",
         f"server:uwsgi_concurrency_observed:ratio_rate{w}",
     )
@@ -31,7 +31,7 @@ def _flow(t: Thresholds) -> Sequence[Recording]:
     return [
         Recording(f"service:uwsgi_requests:rate{w}", by_service("sum", requests, t)),
         Recording(f"service:uwsgi_concurrency_littles_law:rate{w}", by_service("sum", littles_law, t)),
-        Recording(f"service:uwsgi_concurrency_observed:ratio_rate{w}", by_service("sum", seen, t)),
+        Recording(f"service:uwsgi_concurrency_observed:ratio_rate{w}", by_service("sum", observed, t)),
         Recording(
             f"service:uwsgi_response_time_seconds:ratio_rate{w}",
             f"{by_service('sum', littles_law, t)} / ({by_service('sum', f'{timed} and {littles_law}', t)} > 0)",

@@ -35,7 +35,7 @@ from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from dashboards.panels.colours import Override, named, workers
-from dashboards.panels.panel_options import dressed
+from dashboards.panels.panel_options import apply_panel_options
 from dashboards.signal import Signal
 
 HEIGHT = 9
@@ -58,7 +58,7 @@ def lines(  # noqa: PLR0913  (each is one choice of how to draw)
     """Lines from 0. most: the top of the axis; at_least: how far it goes even where values are lower; threshold: drawn
     as a line; beside: the legend is a table on the right, sorted, for many series.
     """
-    panel = dressed(timeseries.Panel(), signal, (width, height), step=step)
+    panel = apply_panel_options(timeseries.Panel(), signal, (width, height), step=step)
     panel.line_width(1).fill_opacity(70 if stacked else 0 if beside else 8).show_points(VisibilityMode.NEVER).legend(
         _legend(beside)
     )
@@ -132,7 +132,7 @@ def dashed(name: str, colour: str) -> Override:
 
 def occupancy(signal: Signal, width: int) -> heatmap.Panel:
     """A heat map of a histogram's buckets."""
-    panel = dressed(heatmap.Panel(), signal, (width, HEIGHT), PromQueryFormat.HEATMAP)
+    panel = apply_panel_options(heatmap.Panel(), signal, (width, HEIGHT), PromQueryFormat.HEATMAP)
     panel.calculate(False).y_axis(YAxisConfig().unit(signal.unit)).show_value(VisibilityMode.NEVER)
     panel.color(HeatmapColorOptions().mode(HeatmapColorMode.SCHEME).scheme("Blues").steps(32))
     return panel.cell_gap(0).show_legend()
@@ -140,7 +140,7 @@ def occupancy(signal: Signal, width: int) -> heatmap.Panel:
 
 def shares(signal: Signal, width: int) -> barchart.Panel:
     """A bar for each worker and a line at the value of the second query."""
-    panel = dressed(barchart.Panel(), signal, (width, HEIGHT), PromQueryFormat.TABLE)
+    panel = apply_panel_options(barchart.Panel(), signal, (width, HEIGHT), PromQueryFormat.TABLE)
     panel.orientation(VizOrientation.VERTICAL).show_value(VisibilityMode.AUTO).min(0).bar_width(0.8)
     panel.legend(VizLegendOptions().show_legend(False).display_mode(LegendDisplayMode.HIDDEN))
     panel.color_scheme(FieldColor().mode(FieldColorModeId.FIXED).fixed_color("#5794F2")).fill_opacity(70)
@@ -170,7 +170,7 @@ def shares(signal: Signal, width: int) -> barchart.Panel:
 
 def states(signal: Signal, width: int) -> statetimeline.Panel:
     """What each worker was, over time."""
-    panel = dressed(statetimeline.Panel(), signal, (width, HEIGHT))
+    panel = apply_panel_options(statetimeline.Panel(), signal, (width, HEIGHT))
     panel.color_scheme(FieldColor().mode(FieldColorModeId.CONTINUOUS_BL_PU)).merge_values(True)
     panel.legend(VizLegendOptions().show_legend(False).display_mode(LegendDisplayMode.HIDDEN))
     return panel.show_value(VisibilityMode.AUTO).row_height(0.85).line_width(0).fill_opacity(80)

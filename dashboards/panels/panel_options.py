@@ -30,7 +30,7 @@ class Panel(Protocol):
 P = TypeVar("P", bound=Panel)
 
 
-def dressed(
+def apply_panel_options(
     panel: P, signal: Signal, size: tuple[int, int], how: PromQueryFormat = PromQueryFormat.TIME_SERIES, step: str = ""
 ) -> P:
     """`panel` with what `signal` says. size: width in 24ths of the page, and height; step: seconds between points, at

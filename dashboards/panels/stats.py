@@ -23,7 +23,7 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 
 from dashboards.panels.colours import Override
-from dashboards.panels.panel_options import dressed
+from dashboards.panels.panel_options import apply_panel_options
 from dashboards.signal import Signal
 
 HEIGHT = 4
@@ -41,7 +41,7 @@ def figure(
     height: int = HEIGHT,
 ) -> stat.Panel:
     """A number in the colour of its verdict. named: with the name of what it is of; empty: what is there without it."""
-    panel = dressed(stat.Panel(), signal, (width, height))
+    panel = apply_panel_options(stat.Panel(), signal, (width, height))
     panel.thresholds(verdict).color_scheme(FieldColor().mode(FieldColorModeId.THRESHOLDS))
     panel.reduce_options(ReduceDataOptions().calcs(["lastNotNull"]).fields(""))
     panel.color_mode(BigValueColorMode.VALUE)
@@ -65,7 +65,7 @@ def bars(
     overrides: Sequence[Override] = (),
 ) -> bargauge.Panel:
     """A bar for each series, from 0 to `most`."""
-    panel = dressed(bargauge.Panel(), signal, size)
+    panel = apply_panel_options(bargauge.Panel(), signal, size)
     panel.thresholds(verdict).color_scheme(FieldColor().mode(FieldColorModeId.THRESHOLDS))
     panel.reduce_options(ReduceDataOptions().calcs(["lastNotNull"]).fields(""))
     panel.text(VizTextDisplayOptions().title_size(12).value_size(15))

@@ -15,7 +15,7 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from dashboards.panels import threshold_colours
 from dashboards.panels.colours import Override, named
-from dashboards.panels.panel_options import dressed
+from dashboards.panels.panel_options import apply_panel_options
 from dashboards.signal import Signal
 
 Values = Sequence[tuple[str, object]]
@@ -66,7 +66,7 @@ def table(
     order in which the first query has them; those that it lacks come after. called: other names for labels;
     numbered: the label that is a number, and sorts.
     """
-    panel = dressed(tables.Panel(), signal, size, PromQueryFormat.TABLE)
+    panel = apply_panel_options(tables.Panel(), signal, size, PromQueryFormat.TABLE)
     queries = [f"Value #{letter}" for letter in ascii_uppercase[: len(signal.series)]]
     renamed = dict(zip(queries, (it.legend for it in signal.series), strict=True))
     if len(renamed) == 1:
@@ -105,7 +105,7 @@ def matrix(
     """A cell for each pair of the labels `rows` and `columns`, both numbers, coloured by its value. width: of a column;
     called: names of rows.
     """
-    panel = dressed(tables.Panel(), signal, size, PromQueryFormat.TABLE)
+    panel = apply_panel_options(tables.Panel(), signal, size, PromQueryFormat.TABLE)
     corner = f"{rows}\\{columns}"
     panel.transformations(
         [

@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True)
     serve = commands.add_parser("serve", help="export metrics over HTTP (the default)")
     serve.add_argument("--version", action="version", version=f"uwsgi-headroom {__version__}")
-    flags.add_to(serve)
+    flags.add_flags(serve)
     serve.set_defaults(run=_serve)
     verdict = commands.add_parser(
         "check",
@@ -118,13 +118,15 @@ def _interval(text: str) -> float:
 
 def _check(options: argparse.Namespace) -> int:
     logs.configure("error", "logfmt")
-    server = config.server_argument(options.address, "check")
+    server = config.parse_server_argument(options.address, "check")
     if server.address is None:
         raise ConfigError("check looks at one server: give its address, not a glob")
     watch = Watch(server.name, server.address)
 
     async def judge() -> Verdict:
-        task = asyncio.ensure_future(check(watch, options.seconds, _show_progress if sys.stderr.isatty() else _silent))
+        task = asyncio.ensure_future(
+            check(watch, options.seconds, _show_progress if sys.stderr.isatty() else _show_nothing)
+        )
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
         suspend.between_reads(watch.reader.pause, watch.reader.resume)
         return await task
@@ -137,7 +139,7 @@ def _check(options: argparse.Namespace) -> int:
     except asyncio.CancelledError:
         print(f"UNKNOWN  {server.name}  {server.address}: interrupted before the first reading", file=sys.stderr)
         return UNREADABLE
-    print(json_report.render(verdict) if options.format == "json" else text_report.render(verdict))
+    print(json_report.render_json(verdict) if options.format == "json" else text_report.render_text(verdict))
     return verdict.exit_status
 
 
@@ -145,12 +147,12 @@ def _top(options: argparse.Namespace) -> int:
     logs.configure("critical", "logfmt")  # what goes wrong stands on the screen
     from uwsgi_headroom.top.feeds.attach import attach  # noqa: PLC0415 - only here is it needed, and it takes a while
 
-    feeds = attach(options.addresses, _discovered)
+    feeds = attach(options.addresses, _discover_servers)
     if options.json:
         from uwsgi_headroom.top import json_dump, once  # noqa: PLC0415
 
-        documents = asyncio.run(once.documents(feeds, options.seconds))
-        print(json_dump.render(documents))
+        documents = asyncio.run(once.read_documents(feeds, options.seconds))
+        print(json_dump.render_json(documents))
         return once.exit_status(it.state for it in (documents if isinstance(documents, list) else [documents]))
     try:
         from uwsgi_headroom.top import command  # noqa: PLC0415
@@ -163,7 +165,7 @@ def _top(options: argparse.Namespace) -> int:
     return command.main(feeds, options.interval, options.seconds, once=options.once)
 
 
-def _silent(_left: float) -> None:
+def _show_nothing(_left: float) -> None:
     """For when nobody looks."""
 
 
@@ -174,21 +176,21 @@ def _show_progress(left: float) -> None:
 
 
 def _discover(_options: argparse.Namespace) -> int:
-    found = asyncio.run(discover.find())
-    print(discover.report(found))
-    return 0 if any(it.address for it in found) else 1
+    masters = asyncio.run(discover.find_masters())
+    print(discover.render_report(masters))
+    return 0 if any(it.address for it in masters) else 1
 
 
 def _serve(options: argparse.Namespace) -> int:
     # Until it serves, Ctrl-C ends it at once, as SIGTERM does: a KeyboardInterrupt could come where asyncio prints it.
     signal.signal(signal.SIGINT, lambda _signal, _frame: os._exit(0))
-    settings = flags.resolve(options)
+    settings = flags.resolve_config(options)
     logs.configure(settings.log_level, settings.log_format)
     if ignored := variables.unknown(os.environ):
         _log.warning("unknown environment variables are ignored", extra={"fields": {"names": " ".join(ignored)}})
     if not settings.servers:
-        settings = replace(settings, servers=_discovered())
-    sockets = [_listen(host, port) for host, port in settings.listen]
+        settings = replace(settings, servers=_discover_servers())
+    sockets = [_open_listener(host, port) for host, port in settings.listen]
     for listener in sockets:
         host, port = listener.getsockname()[:2]
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
@@ -197,10 +199,10 @@ def _serve(options: argparse.Namespace) -> int:
     return 0
 
 
-def _discovered() -> tuple[config.ServerConfig, ...]:
+def _discover_servers() -> tuple[config.ServerConfig, ...]:
     """Servers for an exporter that was told of none. Raises HeadroomError with advice where none can be read."""
-    found = asyncio.run(discover.find())
-    readable = {it.address: it for it in found if it.address and not it.trouble}
+    masters = asyncio.run(discover.find_masters())
+    readable = {it.address: it for it in masters if it.address and not it.trouble}
     names = {address: config.default_name(address) for address in readable}
     taken = Counter(names.values())
     servers = [
@@ -213,13 +215,13 @@ def _discovered() -> tuple[config.ServerConfig, ...]:
         for address, it in readable.items()
     ]
     if not servers:
-        raise HeadroomError(f"no --stats given, and none found.\n{discover.report(found)}")
+        raise HeadroomError(f"no --stats given, and none found.\n{discover.render_report(masters)}")
     for it in servers:
         _log.info("found", extra={"fields": {"server": it.name, "address": str(it.address)}})
-    return config.unique(servers)
+    return config.refuse_duplicate_names(servers)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _open_listener(host: str, port: int) -> socket.socket:
     """A listening socket. Raises ConfigError in words that name the address."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET

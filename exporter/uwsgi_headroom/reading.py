@@ -62,10 +62,10 @@ class Reading:
             queues[socket.name] = backlog
         return queues
 
-    def is_ghost(self, worker: Worker) -> bool:
+    def process_is_missing(self, worker: Worker) -> bool:
         """Whether a worker's process is gone although uWSGI's master has not noticed: what it had in hand is lost."""
         return worker.pid is not None and self.host.off is None and worker.pid not in self.host.processes
 
     def busy_threads(self, worker: Worker) -> int | None:
-        """Threads of a worker that really serve a request: a ghost's flags stand until its successor clears them."""
-        return 0 if worker.busy_threads and self.is_ghost(worker) else worker.busy_threads
+        """Threads of a worker that really serve a request: a dead process's flags stay up until a respawn."""
+        return 0 if worker.busy_threads and self.process_is_missing(worker) else worker.busy_threads

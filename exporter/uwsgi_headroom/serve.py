@@ -20,9 +20,9 @@ import uvicorn
 
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.fleet import Fleet
-from uwsgi_headroom.web.app import application
-from uwsgi_headroom.web.connection_limits import BACKLOG, Bounded
-from uwsgi_headroom.web.event_stream import Streams
+from uwsgi_headroom.web.app import create_application
+from uwsgi_headroom.web.connection_limits import BACKLOG, LimitedProtocol
+from uwsgi_headroom.web.event_stream import EventStreams
 
 if TYPE_CHECKING:
     from uvicorn.server import Protocols
@@ -58,14 +58,14 @@ class _Server(uvicorn.Server):
     def __init__(self, fleet: Fleet) -> None:
         self.ended_by = 0
         self._fleet = fleet
-        self._streams = Streams()
+        self._streams = EventStreams()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._signalled = asyncio.Event()
         super().__init__(
             uvicorn.Config(
-                application(fleet, self._streams),
+                create_application(fleet, self._streams),
                 loop="asyncio",
-                http=Bounded,
+                http=LimitedProtocol,
                 backlog=BACKLOG,
                 ws="none",
                 lifespan="off",

@@ -17,14 +17,14 @@ def bar(value: float, of: float, cells: int) -> str:
     return "█" * whole + (_EIGHTHS[rest] if rest else "")
 
 
-def spark(values: Sequence[float | None], of: float | None = None) -> str:
+def sparkline(values: Sequence[float | None], of: float | None = None) -> str:
     """A character a value, its height the part of `of` (the largest value); a gap where there is none."""
     known = [it for it in values if it is not None]
     top = of or max(known, default=0.0)
     return "".join(" " if it is None else _LEVELS[_level(it, top)] for it in values)
 
 
-def shrunk(values: Sequence[float | None], most: int) -> list[float | None]:
+def downsample(values: Sequence[float | None], most: int) -> list[float | None]:
     """The same in at most so many values: means of as many neighbours as it takes, those at the end complete."""
     size = -(-len(values) // most)
     starts = range(len(values) % size - size if len(values) % size else 0, len(values), size) if values else ()

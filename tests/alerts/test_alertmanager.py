@@ -81,8 +81,8 @@ class Running:
 
     def seen(self, words: str, *paths: str) -> list[dict[str, Any]]:
         """What came to these paths and has the words somewhere in it."""
-        found = [it.body for it in self.receiver.notifications if it.path in paths]
-        return [body for body in found if words in json.dumps(body, ensure_ascii=False)]
+        bodies = [it.body for it in self.receiver.notifications if it.path in paths]
+        return [body for body in bodies if words in json.dumps(body, ensure_ascii=False)]
 
     def wait(self, words: str, *paths: str, count: int = 1) -> list[dict[str, Any]]:
         """The same, once so many have come."""
@@ -186,9 +186,9 @@ def test_a_page_is_taken_back(running: Running) -> None:
 def test_a_ticket_is_a_mail_and_json(running: Running) -> None:
     """The mail has a subject, text and HTML that say the same; the webhook has every annotation."""
     running.post(alert("UwsgiWorkersUneven", "warning", "ticket<b>"))
-    subject = "WARNING: UwsgiWorkersUneven of ticket<b> on 10.0.0.1:9238."
+    observation = "WARNING: UwsgiWorkersUneven of ticket<b> on 10.0.0.1:9238."
     mails = eventually(
-        lambda: [mail for mail in running.mailbox.mails if mail["Subject"] == subject], bool, "the mail to arrive"
+        lambda: [mail for mail in running.mailbox.mails if mail["Subject"] == observation], bool, "the mail to arrive"
     )
     (mail,) = mails
     assert mail["To"] == "web-team@example.org"

@@ -59,15 +59,15 @@ def test_recorded_names_say_what_theirs_say(tmp_path: Path) -> None:
             if name in RECORDED and not (name == "uwsgi_worker_rss_bytes" and value == 0):
                 given[written(f"theirs:{name}", labels)] = [value]
     servers = [name for name in RECORDED if not name.startswith("uwsgi_exporter_")]
-    asked = []
+    queries = []
     for name in servers:
         but = "|".join(server for server, other in OTHERWISE if other == name)
         ours, other = f'{name}{{server!~"{but}"}}', f'theirs:{name}{{server!~"{but}"}}'
-        asked.append(f"({ours} unless {other}) or ({other} unless {ours}) or ({ours} != {other})")
+        queries.append(f"({ours} unless {other}) or ({other} unless {ours}) or ({ours} != {other})")
     averages = "avg by (server) ({}uwsgi_worker_busy{{server!='no_cores'}})"
-    asked.append(f"{averages.format('')} != {averages.format('theirs:')}")
+    queries.append(f"{averages.format('')} != {averages.format('theirs:')}")
     assert all(any(key.startswith(f"theirs:{name}{{") for key in given) for name in servers)
-    assert promtool.nothing(tmp_path, ["compat-uwsgi-exporter.yaml"], given, "1m", "0m", asked) == ""
+    assert promtool.nothing(tmp_path, ["compat-uwsgi-exporter.yaml"], given, "1m", "0m", queries) == ""
 
 
 @pytest.mark.parametrize("path", CAPTURED, ids=lambda it: it.stem)
@@ -83,12 +83,12 @@ def test_shared_names_say_what_theirs_say(path: Path) -> None:
 
 def rows() -> dict[str, tuple[str, str, str, str]]:
     """The table: their type, our name, our type and the words, by their name."""
-    found = {}
+    names = {}
     for line in MIGRATION.read_text().partition("## Metrics")[2].splitlines():
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
         if len(cells) == 5 and cells[0].startswith("`"):
-            found[cells[0].strip("`")] = (cells[1], cells[2].strip("`"), cells[3], cells[4])
-    return found
+            names[cells[0].strip("`")] = (cells[1], cells[2].strip("`"), cells[3], cells[4])
+    return names
 
 
 def _types(metrics: Iterator[Metric]) -> dict[str, str]:
@@ -139,13 +139,13 @@ def test_the_autoscalers_question_on_a_real_uwsgi(tmp_path: Path) -> None:
     busy, spawned = after
     assert spawned == 4
     given: dict[str, list[float | None]] = {name: [value] for name, value in scraped.items()}
-    asked = [
+    queries = [
         f"avg(uwsgi_worker_busy) != {busy / spawned}",
         f"sum(uwsgi_worker_busy) != {busy}",
         f"sum(uwsgi_worker_idle) != {spawned - busy}",
         f"absent(uwsgi_worker_busy) or count(uwsgi_worker_busy) != {spawned}",
     ]
-    assert promtool.nothing(tmp_path, ["compat-uwsgi-exporter.yaml"], given, "1m", "0m", asked) == ""
+    assert promtool.nothing(tmp_path, ["compat-uwsgi-exporter.yaml"], given, "1m", "0m", queries) == ""
 
 
 def _busy(server: Uwsgi) -> tuple[int, int]:

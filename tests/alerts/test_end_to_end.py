@@ -39,11 +39,11 @@ class Watched:
     def told(self, name: str, status: str, to: str = "page", seconds: float = 180) -> dict[str, Any]:
         """The alert of this name and status (firing or resolved), once it has come to this receiver."""
 
-        def seen() -> tuple[list[dict[str, Any]], object, object]:
+        def prometheus() -> tuple[list[dict[str, Any]], object, object]:
             alerts = [(it["labels"]["alertname"], it["state"], it["value"]) for it in self.prometheus.alerts()]
             return self.receiver.alerts(name, status, f"/{to}"), alerts, self.prometheus.unwell()
 
-        return eventually(seen, lambda it: it[0], f"{name} {status} to come to {to}", seconds)[0][0]
+        return eventually(prometheus, lambda it: it[0], f"{name} {status} to come to {to}", seconds)[0][0]
 
     def held_back(self, name: str, by: str) -> None:
         """Returns once Alertmanager has this alert, and keeps it from everybody because of the other one. It may have
@@ -92,7 +92,7 @@ def watched(stats: dict[str, str], directory: Path, rules: Sequence[Path]) -> It
         mailbox() as mails,
         exporter(*addresses) as exporting,
         monitoring.alertmanager(
-            shipped_alerts.told(shipped_alerts.alertmanager(received, mails, directory), received)
+            shipped_alerts.alertmanager_for_tests(shipped_alerts.alertmanager(received, mails, directory), received)
         ) as manager,
         monitoring.prometheus([exporting.port], rules, manager) as prometheus,
     ):
@@ -123,43 +123,43 @@ def test_killed_uwsgi_pages_and_its_return_resolves(tmp_path: Path) -> None:
     with (
         alert_scenes.mortal() as server,
         alert_scenes.mortal() as healthy,
-        watched({"shop": server.stats, "blog": healthy.stats}, tmp_path, rules) as seen,
+        watched({"shop": server.stats, "blog": healthy.stats}, tmp_path, rules) as prometheus,
     ):
-        assert seen.receiver.notifications == []
+        assert prometheus.receiver.notifications == []
         for _ in range(20):
             with contextlib.suppress(ValueError):  # the answer to an exception is none
                 ask(server.http, "/error")
-        assert read(seen.told("UwsgiExceptionsHigh", "firing", to="ticket"))
+        assert read(prometheus.told("UwsgiExceptionsHigh", "firing", to="ticket"))
         server.kill()
-        page = seen.told("UwsgiDown", "firing")
-        assert page["labels"] == seen.labels("UwsgiDown", "critical", "shop")
+        page = prometheus.told("UwsgiDown", "firing")
+        assert page["labels"] == prometheus.labels("UwsgiDown", "critical", "shop")
         text = read(page)
-        assert f"uWSGI shop on {seen.instance} is down" in text
+        assert f"uWSGI shop on {prometheus.instance} is down" in text
         assert "refused" in text
-        assert page["annotations"]["runbook_url"] == f"http://{seen.instance}/runbooks/UwsgiDown.md"
-        assert text.splitlines()[0] in seen.pagerduty("UwsgiDown")
-        shown("UwsgiDown", seen.pagerduty("UwsgiDown"))
-        seen.held_back("UwsgiExceptionsHigh", by="UwsgiDown")
+        assert page["annotations"]["runbook_url"] == f"http://{prometheus.instance}/runbooks/UwsgiDown.md"
+        assert text.splitlines()[0] in prometheus.pagerduty("UwsgiDown")
+        shown("UwsgiDown", prometheus.pagerduty("UwsgiDown"))
+        prometheus.held_back("UwsgiExceptionsHigh", by="UwsgiDown")
         server.start()
-        assert seen.told("UwsgiDown", "resolved")["labels"] == page["labels"]
-        assert seen.names() == {"UwsgiDown", "UwsgiExceptionsHigh"}
-        assert seen.servers() == {"shop"}
+        assert prometheus.told("UwsgiDown", "resolved")["labels"] == page["labels"]
+        assert prometheus.names() == {"UwsgiDown", "UwsgiExceptionsHigh"}
+        assert prometheus.servers() == {"shop"}
 
 
 def test_full_unix_queue_pages_and_resolves_when_clients_go(tmp_path: Path) -> None:
     """uWSGI says 0 of this queue; the page names the socket, and what it explains is no ticket beside it."""
     with (
         alert_scenes.short() as server,
-        watched({"shop": server.stats}, tmp_path, shipped_alerts.rules(tmp_path)) as seen,
+        watched({"shop": server.stats}, tmp_path, shipped_alerts.rules(tmp_path)) as prometheus,
     ):
         with server.overloaded():
-            page = seen.told("UwsgiListenQueueOverflowing", "firing")
-            labels = seen.labels("UwsgiListenQueueOverflowing", "critical", "shop")
+            page = prometheus.told("UwsgiListenQueueOverflowing", "firing")
+            labels = prometheus.labels("UwsgiListenQueueOverflowing", "critical", "shop")
             assert page["labels"] == labels | {"socket": server.web}
             assert "connections wait where 20 fit" in read(page)
-            shown("UwsgiListenQueueOverflowing", seen.pagerduty("UwsgiListenQueueOverflowing"))
-            seen.held_back("UwsgiListenQueueFilling", by="UwsgiListenQueueOverflowing")
-        seen.told("UwsgiListenQueueOverflowing", "resolved")
+            shown("UwsgiListenQueueOverflowing", prometheus.pagerduty("UwsgiListenQueueOverflowing"))
+            prometheus.held_back("UwsgiListenQueueFilling", by="UwsgiListenQueueOverflowing")
+        prometheus.told("UwsgiListenQueueOverflowing", "resolved")
 
 
 def test_uneven_load_pages_and_resolves_when_it_is_evened(tmp_path: Path) -> None:
@@ -171,22 +171,22 @@ def test_uneven_load_pages_and_resolves_when_it_is_evened(tmp_path: Path) -> Non
     long as it is shipped to.
     """
     rules = shipped_alerts.rules(tmp_path, "interpreter_full=0.35", "hot_worker_slower=1.1")
-    with alert_scenes.mapped(processes=2) as server, watched({"shop": server.stats}, tmp_path, rules) as seen:
+    with alert_scenes.mapped(processes=2) as server, watched({"shop": server.stats}, tmp_path, rules) as prometheus:
         with server.loaded(hot=1, calm=1):
-            seen.prometheus.wait_for("server:uwsgi_requests:rate20s > 5")
-            assert seen.names() == set()
+            prometheus.prometheus.wait_for("server:uwsgi_requests:rate20s > 5")
+            assert prometheus.names() == set()
         with server.loaded(hot=8, calm=1):
-            page = seen.told("UwsgiHotWorkerSaturated", "firing")
-            assert page["labels"] == seen.labels("UwsgiHotWorkerSaturated", "critical", "shop")
+            page = prometheus.told("UwsgiHotWorkerSaturated", "firing")
+            assert page["labels"] == prometheus.labels("UwsgiHotWorkerSaturated", "critical", "shop")
             text = read(page)
-            assert f"uWSGI shop on {seen.instance}: worker 1 is saturated while others have room." in text
+            assert f"uWSGI shop on {prometheus.instance}: worker 1 is saturated while others have room." in text
             assert re.search(r"Worker 1 takes [5-9]\d % of the requests\.", text)
             assert re.search(
                 r"take \d+ ms, against \d+ ms on the calm workers; \d+ threads of other workers idle", text
             )
             assert re.search(r"[5-9]\d % of the requests pay \d+ ms each", text)
-            shown("UwsgiHotWorkerSaturated", seen.pagerduty("UwsgiHotWorkerSaturated"))
-            seen.held_back("UwsgiWorkersUneven", by="UwsgiHotWorkerSaturated")
+            shown("UwsgiHotWorkerSaturated", prometheus.pagerduty("UwsgiHotWorkerSaturated"))
+            prometheus.held_back("UwsgiWorkersUneven", by="UwsgiHotWorkerSaturated")
         with server.loaded(hot=1, calm=1):
-            seen.told("UwsgiHotWorkerSaturated", "resolved")
-        assert seen.names() <= {"UwsgiHotWorkerSaturated", "UwsgiWorkersUneven"}
+            prometheus.told("UwsgiHotWorkerSaturated", "resolved")
+        assert prometheus.names() <= {"UwsgiHotWorkerSaturated", "UwsgiWorkersUneven"}

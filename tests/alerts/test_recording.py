@@ -32,7 +32,7 @@ def told() -> list[Story]:
     """Twenty services on three instances each, always the same."""
     rng = random.Random(20)
     return [
-        recorded_load.told(rng, f"shop-{service}", f"web-{instance}:9238")
+        recorded_load.tell_story(rng, f"shop-{service}", f"web-{instance}:9238")
         for service in range(SERVICES)
         for instance in range(INSTANCES)
     ]
@@ -117,8 +117,8 @@ def _service(servers: list[Story]) -> Expected:
     yield "service:uwsgi_concurrency_littles_law:rate5m", labels, littles_law
     timed = sum(_timed(it) for it in servers) / recorded_load.WINDOW
     yield "service:uwsgi_response_time_seconds:ratio_rate5m", labels, ratio(littles_law, timed)
-    seen = [it.flow.observed for it in every if it.flow.observed is not None]
-    yield "service:uwsgi_concurrency_observed:ratio_rate5m", labels, sum(seen) if seen else None
+    observed = [it.flow.observed for it in every if it.flow.observed is not None]
+    yield "service:uwsgi_concurrency_observed:ratio_rate5m", labels, sum(observed) if observed else None
     measured = [it for it in servers if _queue(it) is not None]
     waiting = sum(_queue(it) or 0.0 for it in measured)
     left = sum(it.figures.flow.throughput or 0.0 for it in measured if it.figures)
@@ -169,8 +169,8 @@ def _queue(story: Story) -> float | None:
 
 def _utilization(story: Story) -> float | None:
     assert story.figures
-    seen = story.figures.flow.observed
-    return None if seen is None else ratio(seen, story.figures.available or 0)
+    observed = story.figures.flow.observed
+    return None if observed is None else ratio(observed, story.figures.available or 0)
 
 
 def _load(story: Story) -> float | None:

@@ -82,7 +82,7 @@ def test_a_case_expects_something(name: str) -> None:
 @pytest.mark.parametrize("alert", ALERTS, ids=named)
 def test_the_text_of_a_firing_alert_is_tested(alert: Alert) -> None:
     """With every label and annotation, as a person will read them."""
-    told = [
+    tested = [
         fired
         for document in TESTS
         for case in cases(document)
@@ -91,8 +91,8 @@ def test_the_text_of_a_firing_alert_is_tested(alert: Alert) -> None:
         if asked["alertname"] == alert.alert
         for fired in asked["exp_alerts"]
     ]
-    assert told, f"add an alert_rule_test with exp_labels and exp_annotations to a case '{alert.alert}: fires: ...'"
-    for fired in told:
+    assert tested, f"add an alert_rule_test with exp_labels and exp_annotations to a case '{alert.alert}: fires: ...'"
+    for fired in tested:
         texts = " ".join(fired["exp_annotations"].values())
         assert "unknown" not in texts, "give the case the series that its text needs"
         assert not re.search(r"\{\{|%!|<no value>|<nil>|NaN|<error", fired["exp_annotations"]["summary"])

@@ -10,47 +10,47 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.windows import the_example, the_harmless_one, window, worker
-from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS, balance, fairness, noise_floor
+from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS, compute_balance, fairness, noise_floor
 
 
 def test_the_example_of_the_design() -> None:
     """One worker takes 43 %, its interpreter is saturated, its requests take 0.67 s against 0.38 s, and evening out
     would take a quarter off the mean."""
-    seen = balance(the_example())
-    hot = seen.workers[1]
-    assert seen.hottest == hot
+    result = compute_balance(the_example())
+    hot = result.workers[1]
+    assert result.hottest == hot
     assert hot.share == pytest.approx(0.43, abs=0.001)
-    assert seen.hot_ratio == pytest.approx(1.72, abs=0.005)
-    assert seen.noise_floor is not None
-    assert seen.hot_ratio > seen.noise_floor
+    assert result.hot_ratio == pytest.approx(1.72, abs=0.005)
+    assert result.noise_floor is not None
+    assert result.hot_ratio > result.noise_floor
     assert hot.interpreter_load == pytest.approx(1.0, abs=0.01)
     assert hot.concurrency == pytest.approx(8)
     assert hot.response_time == pytest.approx(0.67, abs=0.005)
-    assert {round(it.response_time or 0, 2) for it in seen.workers if it is not hot} == {0.38}
-    assert seen.calm_response_time == pytest.approx(0.38, abs=0.005)
-    assert seen.cost == pytest.approx(1 - 0.38 / 0.5, abs=0.02)
+    assert {round(it.response_time or 0, 2) for it in result.workers if it is not hot} == {0.38}
+    assert result.calm_response_time == pytest.approx(0.38, abs=0.005)
+    assert result.cost == pytest.approx(1 - 0.38 / 0.5, abs=0.02)
 
 
 def test_the_harmless_case() -> None:
     """Shares of 33/26/23/18 % beyond any chance, at interpreters with room: the cost is near nothing."""
-    seen = balance(the_harmless_one())
-    assert [round(it.share or 0, 2) for it in seen.workers] == [0.33, 0.26, 0.23, 0.18]
-    assert seen.hot_ratio == pytest.approx(1.32)
-    assert seen.noise_floor is not None
-    assert seen.hot_ratio > seen.noise_floor
-    assert seen.cost is not None
-    assert seen.cost < 0.01
+    result = compute_balance(the_harmless_one())
+    assert [round(it.share or 0, 2) for it in result.workers] == [0.33, 0.26, 0.23, 0.18]
+    assert result.hot_ratio == pytest.approx(1.32)
+    assert result.noise_floor is not None
+    assert result.hot_ratio > result.noise_floor
+    assert result.cost is not None
+    assert result.cost < 0.01
 
 
 def test_eight_single_threads() -> None:
     """After 8x1 the shares are 10 to 17 %: 1.36, which some hundred requests explain and thousands do not."""
     shares = (17, 15, 13, 12, 12, 11, 10, 10)
     for scale, chance in ((3, True), (20, False)):
-        seen = balance(window(60, *(worker(it, scale * share) for it, share in enumerate(shares, 1))))
-        assert seen.hot_ratio == pytest.approx(1.36)
-        assert seen.noise_floor is not None
-        assert (seen.hot_ratio < seen.noise_floor) == chance
-        assert seen.fairness == pytest.approx(0.97, abs=0.01)
+        result = compute_balance(window(60, *(worker(it, scale * share) for it, share in enumerate(shares, 1))))
+        assert result.hot_ratio == pytest.approx(1.36)
+        assert result.noise_floor is not None
+        assert (result.hot_ratio < result.noise_floor) == chance
+        assert result.fairness == pytest.approx(0.97, abs=0.01)
 
 
 class TestNoiseFloor:
@@ -72,8 +72,8 @@ class TestNoiseFloor:
         floor, windows = noise_floor(workers, requests), 200
         assert floor is not None
         odds = [1.5 / workers] + [(1 - 1.5 / workers) / (workers - 1)] * (workers - 1)
-        seen = (max(Counter(rng.choices(range(workers), odds, k=requests)).values()) for _ in range(windows))
-        assert sum(workers * most / requests > floor for most in seen) > 0.95 * windows
+        result = (max(Counter(rng.choices(range(workers), odds, k=requests)).values()) for _ in range(windows))
+        assert sum(workers * most / requests > floor for most in result) > 0.95 * windows
 
     def test_more_requests_lower_it(self) -> None:
         """Towards 1, and never below."""
@@ -109,70 +109,76 @@ class TestFairness:
 class TestActive:
     def test_nothing_served(self) -> None:
         """No shares, no ratio, no hottest worker."""
-        seen = balance(window(60, worker(1, 0), worker(2, 0)))
-        assert [it.share for it in seen.workers] == [None, None]
-        assert (seen.hot_ratio, seen.noise_floor, seen.fairness, seen.hottest, seen.cost) == (None,) * 5
+        result = compute_balance(window(60, worker(1, 0), worker(2, 0)))
+        assert [it.share for it in result.workers] == [None, None]
+        assert (result.hot_ratio, result.noise_floor, result.fairness, result.hottest, result.cost) == (None,) * 5
 
     def test_one_worker_is_even(self) -> None:
         """It takes everything, which is its even share; and there is no calm half to compare with."""
-        seen = balance(window(60, worker(1, 500, cpu=50.0)))
-        assert (seen.hot_ratio, seen.fairness, seen.cost) == (1, 1, None)
+        result = compute_balance(window(60, worker(1, 500, cpu=50.0)))
+        assert (result.hot_ratio, result.fairness, result.cost) == (1, 1, None)
 
     def test_no_worker(self) -> None:
         """A server of which nothing is known has no figures."""
-        seen = balance(window(60))
-        assert (seen.workers, seen.hot_ratio, seen.fairness, seen.hottest) == ((), None, None, None)
+        result = compute_balance(window(60))
+        assert (result.workers, result.hot_ratio, result.fairness, result.hottest) == ((), None, None, None)
 
     def test_worker_away_for_most_of_the_window_does_not_count(self) -> None:
         """cheaper ended two of four: the other two are even, and the ratio says so."""
-        seen = balance(window(60, worker(1, 100), worker(2, 100), worker(3, 20, up=10.0), worker(4, 20, up=10.0)))
-        assert [it.active for it in seen.workers] == [True, True, False, False]
-        assert seen.hot_ratio == 1
-        assert seen.fairness == 1
+        result = compute_balance(
+            window(60, worker(1, 100), worker(2, 100), worker(3, 20, up=10.0), worker(4, 20, up=10.0))
+        )
+        assert [it.active for it in result.workers] == [True, True, False, False]
+        assert result.hot_ratio == 1
+        assert result.fairness == 1
 
     def test_ratio_of_the_active_is_never_below_one(self) -> None:
         """Workers that left in the middle, however much they served before, do not hide who is hot among the rest."""
-        seen = balance(window(60, worker(1, 90), worker(2, 10), worker(3, 450, up=29.0), worker(4, 450, up=29.0)))
-        assert seen.hot_ratio == pytest.approx(1.8)
-        assert seen.hottest is not None
-        assert seen.hottest.worker_id == 1
+        result = compute_balance(
+            window(60, worker(1, 90), worker(2, 10), worker(3, 450, up=29.0), worker(4, 450, up=29.0))
+        )
+        assert result.hot_ratio == pytest.approx(1.8)
+        assert result.hottest is not None
+        assert result.hottest.worker_id == 1
 
     def test_only_absent_workers_served(self) -> None:
         """Those that are there served nothing: shares there are, but nobody is hot."""
-        seen = balance(window(60, worker(1, 0), worker(2, 50, up=1.0)))
-        assert [it.share for it in seen.workers] == [0, 1]
-        assert (seen.hot_ratio, seen.hottest, seen.noise_floor) == (None, None, None)
+        result = compute_balance(window(60, worker(1, 0), worker(2, 50, up=1.0)))
+        assert [it.share for it in result.workers] == [0, 1]
+        assert (result.hot_ratio, result.hottest, result.noise_floor) == (None, None, None)
 
     def test_window_that_is_all_gap(self) -> None:
         """Nobody was seen, so nobody is active; shares are uWSGI's own counters and stay."""
-        seen = balance(window(60, worker(1, 75, up=0.0), worker(2, 25, up=0.0), observed=0))
-        assert [it.share for it in seen.workers] == [0.75, 0.25]
-        assert seen.hot_ratio is None
+        result = compute_balance(window(60, worker(1, 75, up=0.0), worker(2, 25, up=0.0), observed=0))
+        assert [it.share for it in result.workers] == [0.75, 0.25]
+        assert result.hot_ratio is None
 
 
 class TestCost:
     def test_needs_enough_requests(self) -> None:
         """Fewer than enough requests in the calm half support no comparison."""
         for requests, known in ((ENOUGH_REQUESTS - 1, False), (ENOUGH_REQUESTS, True)):
-            seen = balance(window(60, worker(1, 1000, each=0.5), worker(2, requests)))
-            assert (seen.cost is not None) == known
+            result = compute_balance(window(60, worker(1, 1000, each=0.5), worker(2, requests)))
+            assert (result.cost is not None) == known
 
     def test_calm_is_who_serves_less(self) -> None:
         """Not who uses less CPU: the cheaper requests are there by chance. It needs no fact of the kernel."""
-        assert balance(window(60, worker(1, 1000, each=0.5), worker(2, 500, each=0.2))).calm_response_time == 0.2
-        seen = balance(window(60, worker(1, 1000, each=0.2, cpu=5.0), worker(2, 500, each=0.5, cpu=50.0)))
-        assert seen.calm_response_time == 0.5
+        assert (
+            compute_balance(window(60, worker(1, 1000, each=0.5), worker(2, 500, each=0.2))).calm_response_time == 0.2
+        )
+        result = compute_balance(window(60, worker(1, 1000, each=0.2, cpu=5.0), worker(2, 500, each=0.5, cpu=50.0)))
+        assert result.calm_response_time == 0.5
 
     def test_is_never_negative(self) -> None:
         """Where the calm half is the slower one, unevenness costs nothing."""
-        assert balance(window(60, worker(1, 600, each=0.1), worker(2, 400, each=0.3))).cost == 0
+        assert compute_balance(window(60, worker(1, 600, each=0.1), worker(2, 400, each=0.3))).cost == 0
 
     def test_static_files_support_no_comparison(self) -> None:
         """Enough requests means requests that have a response time."""
-        seen = balance(window(60, worker(1, 1000, each=0.5), worker(2, 999, static=960)))
-        assert seen.cost is None
+        result = compute_balance(window(60, worker(1, 1000, each=0.5), worker(2, 999, static=960)))
+        assert result.cost is None
 
     def test_worker_of_unknown_time(self) -> None:
         """A worker whose running time is not known does not make the mean short and the cost nothing."""
         rows = (worker(1, 500, each=0.4), worker(2, 400, each=0.2), worker(3, 600, each=None))
-        assert balance(window(60, *rows)).cost == pytest.approx(1 - 0.2 / (280 / 900))
+        assert compute_balance(window(60, *rows)).cost == pytest.approx(1 - 0.2 / (280 / 900))

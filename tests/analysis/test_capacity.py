@@ -5,36 +5,36 @@ from __future__ import annotations
 import pytest
 
 from tests.support.windows import the_example, window, worker
-from uwsgi_headroom.analysis.balance import balance
-from uwsgi_headroom.analysis.capacity import LEAST_LOAD, LIMITS, Headroom, headroom
-from uwsgi_headroom.analysis.littles_law import flow
+from uwsgi_headroom.analysis.balance import compute_balance
+from uwsgi_headroom.analysis.capacity import LEAST_LOAD, LIMITS, Headroom, compute_headroom
+from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.history.window import Window
 
 
-def headroom_of(seen: Window, threads: int | None = 32, cpus: float | None = 8.0) -> Headroom:
-    return headroom(flow(seen), balance(seen), threads, cpus)
+def headroom_of(window_: Window, threads: int | None = 32, cpus: float | None = 8.0) -> Headroom:
+    return compute_headroom(compute_flow(window_), compute_balance(window_), threads, cpus)
 
 
 def test_the_example_of_the_design() -> None:
     """Nothing is left of the hottest interpreter while threads and CPUs could take double: it is first, and the
     ceiling is the interpreters."""
-    seen = headroom_of(the_example())
+    result = headroom_of(the_example())
     used = 27.8 * 0.0833
-    assert seen.by_limit["hottest_interpreter"] == pytest.approx(1.0, abs=0.01)
-    assert seen.by_limit["interpreters"] == pytest.approx(4 / used, abs=0.01)
-    assert seen.by_limit["threads"] == pytest.approx(32 / 14)
-    assert seen.by_limit["cpu"] == pytest.approx(8 / used, abs=0.01)
-    assert (seen.first, seen.ceiling) == ("hottest_interpreter", "interpreters")
-    assert seen.factor == seen.by_limit["hottest_interpreter"]
+    assert result.by_limit["hottest_interpreter"] == pytest.approx(1.0, abs=0.01)
+    assert result.by_limit["interpreters"] == pytest.approx(4 / used, abs=0.01)
+    assert result.by_limit["threads"] == pytest.approx(32 / 14)
+    assert result.by_limit["cpu"] == pytest.approx(8 / used, abs=0.01)
+    assert (result.first, result.ceiling) == ("hottest_interpreter", "interpreters")
+    assert result.factor == result.by_limit["hottest_interpreter"]
 
 
 def test_evening_out_multiplies_the_first_limit() -> None:
     """As the design says: by N max u / Σu, up to the interpreters' own headroom."""
-    seen = balance(the_example())
-    loads = [it.interpreter_load or 0 for it in seen.workers]
-    found = headroom_of(the_example()).by_limit
+    result = compute_balance(the_example())
+    loads = [it.interpreter_load or 0 for it in result.workers]
+    by_limit = headroom_of(the_example()).by_limit
     gain = 4 * max(loads) / sum(loads)
-    assert found["hottest_interpreter"] * gain == pytest.approx(found["interpreters"])
+    assert by_limit["hottest_interpreter"] * gain == pytest.approx(by_limit["interpreters"])
 
 
 @pytest.mark.parametrize(
@@ -50,10 +50,10 @@ def test_evening_out_multiplies_the_first_limit() -> None:
 def test_least_is_first(loads: tuple[float, float], threads: int, cpus: float, first: str, ceiling: str) -> None:
     """The limit with the least factor gives out first; the ceiling is the least of those that end throughput."""
     rows = (worker(it, 300, cpu=60 * load, busy=120.0) for it, load in enumerate(loads, 1))
-    seen = headroom_of(window(60, *rows), threads, cpus)
-    assert set(seen.by_limit) == set(LIMITS)
-    assert (seen.first, seen.ceiling) == (first, ceiling)
-    assert seen.factor == min(seen.by_limit.values())
+    result = headroom_of(window(60, *rows), threads, cpus)
+    assert set(result.by_limit) == set(LIMITS)
+    assert (result.first, result.ceiling) == (first, ceiling)
+    assert result.factor == min(result.by_limit.values())
 
 
 def test_limits_of_unknown_use_are_left_out() -> None:
@@ -69,8 +69,8 @@ def test_limits_of_unknown_use_are_left_out() -> None:
 
 def test_worker_of_unknown_load_leaves_the_sum_unknown() -> None:
     """The hottest is at least as hot as the hottest known; a sum without one worker would promise too much."""
-    seen = headroom_of(window(60, worker(1, 300, cpu=30.0), worker(2, 300)), threads=None)
-    assert seen.by_limit == {"hottest_interpreter": 2.0}
+    result = headroom_of(window(60, worker(1, 300, cpu=30.0), worker(2, 300)), threads=None)
+    assert result.by_limit == {"hottest_interpreter": 2.0}
 
 
 def test_law_stands_in_for_what_is_not_observed() -> None:
@@ -81,17 +81,17 @@ def test_law_stands_in_for_what_is_not_observed() -> None:
 def test_only_the_hottest_is_no_ceiling() -> None:
     """One saturated interpreter among idle ones ends no throughput: the ceiling is elsewhere."""
     rows = [worker(1, 100, cpu=60.0, busy=6.0), *(worker(it, 100, cpu=0.0, busy=6.0) for it in (2, 3, 4))]
-    seen = headroom_of(window(60, *rows))
-    assert seen.first == "hottest_interpreter"
-    assert seen.ceiling == "interpreters"
-    assert seen.by_limit["interpreters"] == pytest.approx(4)
+    result = headroom_of(window(60, *rows))
+    assert result.first == "hottest_interpreter"
+    assert result.ceiling == "interpreters"
+    assert result.by_limit["interpreters"] == pytest.approx(4)
 
 
 @pytest.mark.parametrize(("part", "there"), [(LEAST_LOAD * 0.99, False), (LEAST_LOAD * 1.01, True), (0.0, False)])
 def test_hardly_used_limits_are_absent(part: float, there: bool) -> None:
     """Of a resource used to less than a hundredth the headroom is noise, and of an idle one it is infinite."""
-    seen = headroom_of(window(60, worker(1, 10, cpu=60 * part, busy=60 * 8 * part)), threads=8, cpus=1.0)
-    assert set(seen.by_limit) == (set(LIMITS) if there else set())
+    result = headroom_of(window(60, worker(1, 10, cpu=60 * part, busy=60 * 8 * part)), threads=8, cpus=1.0)
+    assert set(result.by_limit) == (set(LIMITS) if there else set())
 
 
 @pytest.mark.parametrize("threads", [0, None])
@@ -102,9 +102,9 @@ def test_no_thread_available(threads: int | None) -> None:
 
 def test_overload_is_less_than_one() -> None:
     """More in use than there is: a factor below 1 says by how much the limit is passed."""
-    seen = headroom_of(window(60, worker(1, 10, cpu=90.0, busy=600.0)), threads=8, cpus=1.0)
-    assert seen.by_limit["cpu"] == pytest.approx(1 / 1.5)
-    assert seen.by_limit["threads"] == pytest.approx(0.8)
+    result = headroom_of(window(60, worker(1, 10, cpu=90.0, busy=600.0)), threads=8, cpus=1.0)
+    assert result.by_limit["cpu"] == pytest.approx(1 / 1.5)
+    assert result.by_limit["threads"] == pytest.approx(0.8)
 
 
 def test_inactive_workers_are_no_capacity() -> None:

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.scraped_series import series, watched
+from tests.support.scraped_series import series, watch_of
 from tests.support.simulated_server import Server, emperor, reading, router
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.figures import figures
+from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.littles_law import total
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.history.totals import Totals
@@ -37,24 +37,24 @@ def test_capacity_is_of_the_reading() -> None:
     """Configured threads are of all slots, available ones of workers that accept."""
     server = Server(processes=4, threads=8, spawned=3)
     server.cheap(1)
-    seen = figures(window(60, worker(1, 0)), server.look(60.0))
-    assert (seen.configured, seen.available) == (32, 16)
+    result = compute_figures(window(60, worker(1, 0)), server.read(60.0))
+    assert (result.configured, result.available) == (32, 16)
 
 
 def test_capacity_without_cores_is_unknown() -> None:
     """None, and no headroom of threads."""
-    seen = figures(window(60, worker(1, 10, each=1.0)), Server(cores=False).look(60.0))
-    assert (seen.configured, seen.available) == (None, None)
-    assert seen.headroom.by_limit == {}
+    result = compute_figures(window(60, worker(1, 10, each=1.0)), Server(cores=False).read(60.0))
+    assert (result.configured, result.available) == (None, None)
+    assert result.headroom.by_limit == {}
 
 
 def test_usable_cpus_are_the_hosts_word() -> None:
     """With kernel facts there is a CPU limit, and without them none."""
     server = Server(cpus=1.5)
     busy = window(60, worker(1, 10, cpu=30.0))
-    assert figures(busy, server.look(60.0)).headroom.by_limit["cpu"] == 3.0
+    assert compute_figures(busy, server.read(60.0)).headroom.by_limit["cpu"] == 3.0
     server.host = False
-    assert "cpu" not in figures(busy, server.look(60.0)).headroom.by_limit
+    assert "cpu" not in compute_figures(busy, server.read(60.0)).headroom.by_limit
 
 
 @pytest.mark.parametrize(("values", "sum_"), [([], None), ([1, 2], 3), ([0, 0], 0), ([1, None], None), ([None], None)])
@@ -120,7 +120,7 @@ def outcomes(draw: st.DrawFn, at: float) -> Reading | ReadError:
         return draw(st.sampled_from([emperor, router]))(at)
     cores = draw(st.booleans())
     sockets = draw(st.sampled_from([[], ["a"], ["a", "b"], ["b"]]))
-    base = Server(processes=1).look(at).snapshot
+    base = Server(processes=1).read(at).snapshot
     assert isinstance(base, Snapshot)
     snapshot = msgspec.structs.replace(
         base,
@@ -141,7 +141,7 @@ def stories(draw: st.DrawFn) -> list[tuple[float, Reading | ReadError]]:
 
 
 def told(story: list[tuple[float, Reading | ReadError]]) -> Watch:
-    watch = watched()
+    watch = watch_of()
     for at, outcome in story:
         watch._record(at, outcome)
     return watch
@@ -176,7 +176,7 @@ def numbers(value: object) -> list[float]:
 @given(stories())
 def test_every_second_is_observed_or_a_gap(story: list[tuple[float, Reading | ReadError]]) -> None:
     """Since the first attempt at a server, each second is counted once."""
-    watch = watched()
+    watch = watch_of()
     heard: list[float] = []
     for at, outcome in story:
         watch._record(at, outcome)
@@ -191,7 +191,7 @@ def test_every_second_is_observed_or_a_gap(story: list[tuple[float, Reading | Re
 @given(stories())
 def test_totals_never_fall(story: list[tuple[float, Reading | ReadError]]) -> None:
     """No reading takes anything back, of a worker slot or a socket as long as it is there."""
-    watch = watched()
+    watch = watch_of()
     before = snapshot_of(watch.integrals.totals)
     for at, outcome in story:
         watch._record(at, outcome)
@@ -217,17 +217,17 @@ def test_totals_never_fall(story: list[tuple[float, Reading | ReadError]]) -> No
 @given(stories())
 def test_figures_are_numbers(story: list[tuple[float, Reading | ReadError]]) -> None:
     """Whatever uWSGI and the kernel say: never NaN, never infinite, never negative; and ratios within their bounds."""
-    watch = watched()
+    watch = watch_of()
     for at, outcome in story:
         watch._record(at, outcome)
         if not isinstance(outcome, Reading):
             continue
-        for seen in watch.figures(outcome, (1.0, 60.0, 300.0)):
-            assert all(math.isfinite(number) and number >= 0 for number in numbers(seen))
-            balance, headroom = seen.balance, seen.headroom
+        for result in watch.figures(outcome, (1.0, 60.0, 300.0)):
+            assert all(math.isfinite(number) and number >= 0 for number in numbers(result))
+            balance, headroom = result.balance, result.headroom
             active = sum(it.active for it in balance.workers)
-            assert seen.window.seconds > 0
-            assert seen.window.observed_seconds <= seen.window.seconds + 1e-3
+            assert result.window.seconds > 0
+            assert result.window.observed_seconds <= result.window.seconds + 1e-3
             assert all(it.share is None or it.share <= 1 for it in balance.workers)
             assert balance.hot_ratio is None or 1 - 1e-9 <= balance.hot_ratio <= active + 1e-9
             assert balance.fairness is None or 1 / active - 1e-9 <= balance.fairness <= 1 + 1e-9

@@ -9,87 +9,89 @@ from itertools import pairwise
 import pytest
 
 from tests.support.windows import the_example, window, worker
-from uwsgi_headroom.analysis.littles_law import flow, queue_wait, ratio
+from uwsgi_headroom.analysis.littles_law import compute_flow, queue_wait, ratio
 
 
 def test_the_example_of_the_design() -> None:
     """27.8 requests a second of half a second each are 14 in service, by the law and as observed."""
-    seen = flow(the_example())
-    assert seen.throughput == pytest.approx(27.8, abs=0.05)
-    assert seen.response_time == pytest.approx(0.5, abs=0.005)
-    assert seen.littles_law == pytest.approx(14)
-    assert seen.observed == pytest.approx(14)
+    result = compute_flow(the_example())
+    assert result.throughput == pytest.approx(27.8, abs=0.05)
+    assert result.response_time == pytest.approx(0.5, abs=0.005)
+    assert result.littles_law == pytest.approx(14)
+    assert result.observed == pytest.approx(14)
 
 
 def test_law_is_the_product() -> None:
     """L is throughput times response time, where no request is static."""
-    seen = flow(window(60, worker(1, 300, each=0.3), worker(2, 60, each=0.05)))
-    assert seen.throughput is not None
-    assert seen.response_time is not None
-    assert seen.littles_law == pytest.approx(seen.throughput * seen.response_time)
+    result = compute_flow(window(60, worker(1, 300, each=0.3), worker(2, 60, each=0.05)))
+    assert result.throughput is not None
+    assert result.response_time is not None
+    assert result.littles_law == pytest.approx(result.throughput * result.response_time)
 
 
 def test_static_files_add_no_time_and_make_no_mean_shorter() -> None:
     """They count as requests, and not in the response time, to which uWSGI adds nothing for them."""
-    seen = flow(window(10, worker(1, 100, each=0.2, static=60)))
-    assert (seen.throughput, seen.response_time) == (10, pytest.approx(0.2))
+    result = compute_flow(window(10, worker(1, 100, each=0.2, static=60)))
+    assert (result.throughput, result.response_time) == (10, pytest.approx(0.2))
 
 
 @pytest.mark.parametrize("static", [10, 11])
 def test_nothing_but_static_files(static: int) -> None:
     """Then there is no response time, even where a race counts one more static file than requests."""
-    assert flow(window(10, worker(1, 10, each=0.2, static=static))).response_time is None
+    assert compute_flow(window(10, worker(1, 10, each=0.2, static=static))).response_time is None
 
 
 def test_nothing_served() -> None:
     """No request: a throughput of 0, and no response time at all."""
-    seen = flow(window(10, worker(1, 0, busy=0.0)))
-    assert (seen.requests, seen.throughput, seen.littles_law, seen.observed) == (0, 0, 0, 0)
-    assert seen.response_time is None
+    result = compute_flow(window(10, worker(1, 0, busy=0.0)))
+    assert (result.requests, result.throughput, result.littles_law, result.observed) == (0, 0, 0, 0)
+    assert result.response_time is None
 
 
 def test_request_that_never_ends_is_observed_only() -> None:
     """The law hears of a request when it ends; what is observed sees it."""
-    seen = flow(window(10, worker(1, 0, busy=10.0)))
-    assert (seen.littles_law, seen.observed) == (0, 1)
+    result = compute_flow(window(10, worker(1, 0, busy=10.0)))
+    assert (result.littles_law, result.observed) == (0, 1)
 
 
 def test_what_is_not_known_is_none() -> None:
     """No running time, no busy threads, no queue."""
-    seen = flow(window(10, worker(1, 5, each=None)))
-    assert (seen.response_time, seen.littles_law, seen.observed, seen.queue_wait) == (None,) * 4
-    assert seen.throughput == 0.5
+    result = compute_flow(window(10, worker(1, 5, each=None)))
+    assert (result.response_time, result.littles_law, result.observed, result.queue_wait) == (None,) * 4
+    assert result.throughput == 0.5
 
 
 def test_worker_of_unknown_time_does_not_shorten_the_mean() -> None:
     """The response time is of the requests whose time is known."""
-    assert flow(window(10, worker(1, 50, each=0.2), worker(2, 50, each=None))).response_time == pytest.approx(0.2)
+    assert compute_flow(window(10, worker(1, 50, each=0.2), worker(2, 50, each=None))).response_time == pytest.approx(
+        0.2
+    )
 
 
 def test_worker_of_unknown_time_leaves_the_law_unknown() -> None:
     """A concurrency without one worker's would be less than it is."""
-    seen = flow(window(10, worker(1, 50, each=0.2, busy=10.0), worker(2, 50, each=None, busy=10.0)))
-    assert (seen.littles_law, seen.observed) == (None, 2)
+    result = compute_flow(window(10, worker(1, 50, each=0.2, busy=10.0), worker(2, 50, each=None, busy=10.0)))
+    assert (result.littles_law, result.observed) == (None, 2)
 
 
 def test_observed_concurrency_is_over_observed_time() -> None:
     """Of a minute with half of it a gap, thirty thread seconds are one thread."""
-    assert flow(window(60, worker(1, 10, busy=30.0), observed=30)).observed == 1
+    assert compute_flow(window(60, worker(1, 10, busy=30.0), observed=30)).observed == 1
 
 
 def test_window_that_is_all_gap() -> None:
     """Nothing was observed: concurrency as observed is absent, and no queue wait is made up."""
-    seen = flow(window(60, worker(1, 600, each=0.1, busy=0.0), observed=0, socket=0.0))
-    assert seen.observed is None
-    assert seen.queue_wait is None
-    assert seen.littles_law == pytest.approx(1)
+    result = compute_flow(window(60, worker(1, 600, each=0.1, busy=0.0), observed=0, socket=0.0))
+    assert result.observed is None
+    assert result.queue_wait is None
+    assert result.littles_law == pytest.approx(1)
 
 
 def test_queue_wait_of_several_sockets() -> None:
     """A mean over all requests, whichever socket they came by."""
-    seen = window(60, worker(1, 600), one=60.0, two=120.0)
-    assert queue_wait(seen, 600) == pytest.approx(0.3)
-    assert queue_wait(seen, 0) is None
+    result = window(60, worker(1, 600), one=60.0, two=120.0)
+    assert queue_wait(result, 600) == pytest.approx(0.3)
+    assert queue_wait(result, 0) is None
 
 
 def test_queue_wait_is_exact_on_a_queue() -> None:
@@ -112,13 +114,13 @@ def test_queue_wait_is_exact_on_a_queue() -> None:
         for start, stop in pairwise(changes)
     )
     assert truth > 0.01
-    assert flow(window(end, worker(1, 500), socket=area)).queue_wait == pytest.approx(truth)
+    assert compute_flow(window(end, worker(1, 500), socket=area)).queue_wait == pytest.approx(truth)
 
 
 def test_queue_wait_with_a_gap() -> None:
     """The queue's mean length is of the time observed; requests are of all the time."""
-    seen = window(60, worker(1, 600), observed=20, socket=100.0)
-    assert queue_wait(seen, 600) == pytest.approx(5 / 10)
+    result = window(60, worker(1, 600), observed=20, socket=100.0)
+    assert queue_wait(result, 600) == pytest.approx(5 / 10)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ from tools import commands, environments; from app import demo
 uwsgi, exporter, installs, *arguments = sys.argv[1:]
 def project(extras):
     if installs:
-        commands.run(["sh", "-c", installs])
+        commands.run_command(["sh", "-c", installs])
     return environments.Environment(Path(exporter))
 environments.project = project
 environments.Environment.program = lambda self, name: self.path

@@ -23,10 +23,10 @@ uwsgi_threads_available{server="demo"} 32.0
 def test_figures_are_those_of_the_demo():
     """Shares, concurrency and the least headroom, of this server and no other."""
     line = "shares 75%/25%; concurrency 3.0 of 32 threads; headroom 2.5x, then hottest interpreter"
-    assert status_line.line(METRICS) == line
+    assert status_line.status_line(METRICS) == line
 
 
 @pytest.mark.parametrize("metrics", ["", "up 1\n", METRICS.replace("uwsgi_concurrency{", "x{")])
 def test_no_figures_are_no_line(metrics):
     """What is not there yet is not shown as 0."""
-    assert status_line.line(metrics) is None
+    assert status_line.status_line(metrics) is None

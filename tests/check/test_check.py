@@ -61,13 +61,13 @@ def test_a_worker_behind_a_mapped_socket_that_is_saturated_is_costly() -> None:
     verdict = json.loads(ran.stdout)
     first, second = verdict["workers"]
     assert 0.55 < first["share"] < 0.85
-    told = {finding["code"]: finding for finding in verdict["findings"]}
+    by_code = {finding["code"]: finding for finding in verdict["findings"]}
     hurts = first["interpreter_load"] >= 0.5 and first["response_time"] >= 1.2 * second["response_time"]
-    assert ("unevenness_hurts" in told) == (hurts and (verdict["balance"]["cost"] or 0) >= 0.1)
-    if "unevenness_hurts" in told:
-        assert told["unevenness_hurts"]["title"].startswith("Worker 1 takes")
-        assert "off the mean response time" in told["unevenness_hurts"]["meaning"]
-        assert "more processes and fewer threads" in told["unevenness_hurts"]["change"]
+    assert ("unevenness_hurts" in by_code) == (hurts and (verdict["balance"]["cost"] or 0) >= 0.1)
+    if "unevenness_hurts" in by_code:
+        assert by_code["unevenness_hurts"]["title"].startswith("Worker 1 takes")
+        assert "off the mean response time" in by_code["unevenness_hurts"]["meaning"]
+        assert "more processes and fewer threads" in by_code["unevenness_hurts"]["change"]
         assert ran.returncode in (1, 2)
 
 

@@ -15,13 +15,13 @@ from uwsgi_headroom.source import File, Tcp, Unix
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser()
-    flags.add_to(made)
+    flags.add_flags(made)
     return made
 
 
 def resolved(*arguments: str, **environment: str) -> Config:
     named = {f"UWSGI_HEADROOM_{name}": value for name, value in environment.items()}
-    return flags.resolve(parser().parse_args(arguments), named)
+    return flags.resolve_config(parser().parse_args(arguments), named)
 
 
 def refusal(*arguments: str, **environment: str) -> str:
@@ -39,7 +39,7 @@ SAMPLES = {
     "stats": ("/a", lambda it: [server.address for server in it.servers], [Unix("/a")]),
     "config": ("{file}", lambda it: it.log_level, "error"),
     "web_listen_address": ("[::1]:1", lambda it: it.listen, (("::1", 1),)),
-    "samples_per_second": ("2", lambda it: it.settings.samples_a_second, 2.0),
+    "samples_per_second": ("2", lambda it: it.settings.samples_per_second, 2.0),
     "window": ("10m", lambda it: len(it.settings.windows), 1),
     "cpu_residency": ("true", lambda it: it.settings.cpu_residency, True),
     "log_level": ("warning", lambda it: it.log_level, "warning"),
@@ -179,4 +179,4 @@ def test_several_globs_have_no_name_to_share() -> None:
 )
 def test_addresses_to_listen_on(text: str, address: tuple[str, int]) -> None:
     """Each form of an address to listen on is understood."""
-    assert config.listen_address(text) == address
+    assert config.parse_listen_address(text) == address

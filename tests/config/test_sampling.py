@@ -11,8 +11,8 @@ from uwsgi_headroom.errors import ConfigError
 
 def resolve(*arguments: str, environment: dict[str, str] | None = None) -> Config:
     parser = argparse.ArgumentParser()
-    flags.add_to(parser)
-    return flags.resolve(parser.parse_args(arguments), environment or {})
+    flags.add_flags(parser)
+    return flags.resolve_config(parser.parse_args(arguments), environment or {})
 
 
 @pytest.fixture
@@ -29,22 +29,22 @@ def test_default() -> None:
 
 def test_file(written):
     """The file sets the rate."""
-    assert yaml_file.load(written).settings.samples_a_second == 2
+    assert yaml_file.load_file(written).settings.samples_per_second == 2
 
 
 def test_order(written):
     """A flag goes before the environment, which goes before the file."""
     variable = {"UWSGI_HEADROOM_SAMPLES_PER_SECOND": "10"}
-    assert resolve("--config", str(written)).settings.samples_a_second == 2
-    assert resolve("--config", str(written), environment=variable).settings.samples_a_second == 10
+    assert resolve("--config", str(written)).settings.samples_per_second == 2
+    assert resolve("--config", str(written), environment=variable).settings.samples_per_second == 10
     every = resolve("--config", str(written), "--samples-per-second", "0.5", environment=variable)
-    assert every.settings.samples_a_second == 0.5
+    assert every.settings.samples_per_second == 0.5
 
 
 @pytest.mark.parametrize("rate", ["0.1", "20"])
 def test_bounds_are_allowed(rate):
     """The bounds themselves are allowed."""
-    assert resolve("--samples-per-second", rate).settings.samples_a_second == float(rate)
+    assert resolve("--samples-per-second", rate).settings.samples_per_second == float(rate)
 
 
 @pytest.mark.parametrize("rate", ["0", "0.09", "20.1", "-5", "nan", "inf", "often"])
@@ -64,7 +64,7 @@ def test_file_is_held_to_the_bounds(written):
     """The file's number is refused with its line."""
     written.write_text("sampling:\n  samples_per_second: 21\n")
     with pytest.raises(ConfigError, match=r":2: a number from 0.1 to 20 is wanted here"):
-        yaml_file.load(written)
+        yaml_file.load_file(written)
 
 
 def test_other_flags_are_named_as_written() -> None:

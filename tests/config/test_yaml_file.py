@@ -24,7 +24,7 @@ def path(tmp_path: Path) -> Path:
 
 def loaded(path: Path, text: str | bytes) -> Config:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return yaml_file.load(path)
+    return yaml_file.load_file(path)
 
 
 def refusal(path: Path, text: str | bytes) -> str:
@@ -155,7 +155,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     """A missing file, and a folder, are told by name."""
     for path, why in ((tmp_path / "no.yml", "No such file"), (tmp_path, "Is a directory")):
         with pytest.raises(ConfigError) as caught:
-            yaml_file.load(path)
+            yaml_file.load_file(path)
         assert str(caught.value).startswith(f"{path}: {why}")
 
 

@@ -37,7 +37,7 @@ MAY_BE_EMPTY = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class GrafanaQueries:
     """A Prometheus, and what is chosen on the dashboards in it. now: the end of the shown time."""
 
     prometheus: Prometheus
@@ -78,7 +78,7 @@ class Asked:
 
 
 @pytest.fixture(scope="module")
-def asked() -> Iterator[Asked]:
+def grafana() -> Iterator[GrafanaQueries]:
     """Uneven workers under load, in a Prometheus that also has ninety days of what rules would have recorded."""
     began = time.time()
     with alert_scenes.mapped(processes=4, threads=4) as server:
@@ -93,44 +93,44 @@ def asked() -> Iterator[Asked]:
         ):
             seen = 'count_over_time(uwsgi_unevenness_cost_ratio{window="5m"}[1m]) > 15'
             prometheus.wait_for(seen, seconds=120)
-            yield Asked(replace(prometheus, limit=LIMIT), time.time(), f"127.0.0.1:{running.port}")
+            yield GrafanaQueries(replace(prometheus, limit=LIMIT), time.time(), f"127.0.0.1:{running.port}")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_query_has_an_answer(asked: Asked, name: str) -> None:
+def test_every_query_has_an_answer(grafana: GrafanaQueries, name: str) -> None:
     """It parses, returns data within a second, or stands in the list of those that may be empty."""
-    empty = [it.where for it in asked.queries(name) if not asked.series(it)]
+    empty = [it.where for it in grafana.queries(name) if not grafana.series(it)]
     assert set(empty) <= set(MAY_BE_EMPTY)
 
 
-def test_the_list_of_empty_ones_is_true(asked: Asked) -> None:
+def test_the_list_of_empty_ones_is_true(grafana: GrafanaQueries) -> None:
     """It names queries that there are."""
-    assert set(MAY_BE_EMPTY) <= {it.where for name in NAMES for it in asked.queries(name)}
+    assert set(MAY_BE_EMPTY) <= {it.where for name in NAMES for it in grafana.queries(name)}
 
 
-def test_the_hot_worker_is_seen(asked: Asked) -> None:
+def test_the_hot_worker_is_seen(grafana: GrafanaQueries) -> None:
     """Who takes most of the requests stands first, and above the fair line."""
-    shares = asked.series(asked.query("server: Share, and the fair one A"))
-    fair = asked.series(asked.query("server: Share, and the fair one B"))
+    shares = grafana.series(grafana.query("server: Share, and the fair one A"))
+    fair = grafana.series(grafana.query("server: Share, and the fair one B"))
     assert next(iter(shares)) == frozenset({("worker_id", "1")})
     assert fair == {frozenset(): 0.25}
     assert float(str(shares[frozenset({("worker_id", "1")})])) > 0.3
 
 
-def test_another_label_may_be_the_service(asked: Asked) -> None:
+def test_another_label_may_be_the_service(grafana: GrafanaQueries) -> None:
     """The free label groups by whatever Prometheus has, under one name of the column."""
-    query = asked.query("fleet: Services, least headroom first A")
+    query = grafana.query("fleet: Services, least headroom first A")
     by_instance = query.expression.replace('"$1", "server"', '"$1", "instance"')
-    (labels,) = asked.prometheus.query(by_instance, asked.now)
-    assert dict(labels)["service"] == asked.instance
+    (labels,) = grafana.prometheus.query(by_instance, grafana.now)
+    assert dict(labels)["service"] == grafana.instance
 
 
-def test_ninety_days_are_read(asked: Asked) -> None:
+def test_ninety_days_are_read(grafana: GrafanaQueries) -> None:
     """The review finds the days, the peak and the growth that the history was made with."""
-    days = asked.series(asked.query("capacity: Days recorded A"))
-    peak = asked.series(asked.query("capacity: Peak of threads busy A"))
-    rows = asked.series(asked.query("capacity: For the minutes A"))
-    growth = asked.series(asked.query("capacity: Growth in 30 days A"))
+    days = grafana.series(grafana.query("capacity: Days recorded A"))
+    peak = grafana.series(grafana.query("capacity: Peak of threads busy A"))
+    rows = grafana.series(grafana.query("capacity: For the minutes A"))
+    growth = grafana.series(grafana.query("capacity: Growth in 30 days A"))
     assert recorded_months.DAYS - 1 <= _one(days) <= recorded_months.DAYS + 1
     assert 0.86 < _one(peak) < 1.1
     assert {dict(it)["instance"] for it in rows} == {it.instance for it in recorded_months.SERVERS}
@@ -138,29 +138,29 @@ def test_ninety_days_are_read(asked: Asked) -> None:
     assert 0.6 < _one(growth) / (busiest.busiest * busiest.growth / 3) < 1.1
 
 
-def test_the_trend_is_a_straight_line(asked: Asked) -> None:
+def test_the_trend_is_a_straight_line(grafana: GrafanaQueries) -> None:
     """From one day to the next it grows by the same, all along."""
-    for points in asked.series(asked.query("capacity: Trend of the day's p95 B")).values():
+    for points in grafana.series(grafana.query("capacity: Trend of the day's p95 B")).values():
         assert isinstance(points, list)
         steps = [after - before for (_, before), (_, after) in pairwise(points)]
         assert len(steps) > 80
         assert max(steps) - min(steps) < 1e-9
 
 
-def test_the_week_has_every_hour(asked: Asked) -> None:
+def test_the_week_has_every_hour(grafana: GrafanaQueries) -> None:
     """The fullest is in the middle of a weekday, and no hour is missing."""
-    week = asked.series(asked.query("capacity: When it is busy: weekday and hour A"))
+    week = grafana.series(grafana.query("capacity: When it is busy: weekday and hour A"))
     assert len(week) == 7 * 24
     labels = dict(max(week, key=lambda it: float(str(week[it]))))
     assert int(labels["weekday"]) < 5
     assert labels["hour"] in ("13", "14")
 
 
-def test_server_days_are_all_counted(asked: Asked) -> None:
+def test_server_days_are_all_counted(grafana: GrafanaQueries) -> None:
     """Every day of every server is in one band."""
-    bands = [it for it in asked.queries("capacity") if it.where.startswith("capacity: Headroom, day by day")]
+    bands = [it for it in grafana.queries("capacity") if it.where.startswith("capacity: Headroom, day by day")]
     assert abs(
-        sum(_one(asked.series(it)) for it in bands) - len(recorded_months.SERVERS) * recorded_months.DAYS
+        sum(_one(grafana.series(it)) for it in bands) - len(recorded_months.SERVERS) * recorded_months.DAYS
     ) <= len(recorded_months.SERVERS)
 
 

@@ -80,9 +80,9 @@ def test_panels_do_not_overlap(name: str) -> None:
 def test_no_data_source_is_written_in(name: str) -> None:
     """Every query goes where the variable says; the variable itself is of the kind Prometheus."""
     document = board(name)
-    asked = [it["datasource"] for it in below(document) if isinstance(it, dict) and "datasource" in it]
-    assert asked
-    assert all(it == {"type": "prometheus", "uid": "${datasource}"} for it in asked)
+    datasources = [it["datasource"] for it in below(document) if isinstance(it, dict) and "datasource" in it]
+    assert datasources
+    assert all(it == {"type": "prometheus", "uid": "${datasource}"} for it in datasources)
     assert variables(name)["datasource"] == {
         **variables(name)["datasource"],
         "type": "datasource",
@@ -146,13 +146,13 @@ def _links(document: dict[str, Any]) -> list[str]:
 def test_links_lead_somewhere(name: str) -> None:
     """To a dashboard that there is, with variables that it has, and to each of the others."""
     by_uid = {uid: other for other, uid in UIDS.items()}
-    found = set()
+    links = set()
     for url in _links(board(name)):
         uid = re.fullmatch(r"/d/([\w-]+)(\?.*)?", url)[1]  # type: ignore[index]
-        found.add(uid)
+        links.add(uid)
         for variable in re.findall(r"var-(\w+)=|\$\{(\w+):queryparam\}", url):
             assert "".join(variable) in variables(by_uid[uid])
-    assert found >= set(UIDS.values()) - {UIDS[name]}
+    assert links >= set(UIDS.values()) - {UIDS[name]}
     for link in board(name)["links"]:
         assert link["keepTime"] is (UIDS["capacity"] not in (UIDS[name], link["url"].partition("/d/")[2]))
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tests.support.captured_documents import NAMES, kind
-from tests.support.scripted_watch import Told, replayed
+from tests.support.scripted_watch import ScriptedWatch, replayed
 from tests.support.simulated_server import EPOCH, Server, emperor, router
 from uwsgi_headroom.documents import build, schema
 from uwsgi_headroom.errors import ReadError, SourceError
@@ -15,7 +15,7 @@ from uwsgi_headroom.source import Unix
 REFUSED = SourceError("refused", "nobody listens at /run/shop.stats")
 
 
-def loaded(server: Server, seconds: int = 70) -> Told:
+def loaded(server: Server, seconds: int = 70) -> ScriptedWatch:
     """A server whose first worker gets 4 of 5 requests, at 0.4 of its interpreter."""
 
     def second(_: int) -> None:
@@ -23,7 +23,7 @@ def loaded(server: Server, seconds: int = 70) -> Told:
         server.serve(2, 5, each=0.1, cpu=0.02)
         server.busy(3, 1, *[0] * (server.processes - 2))
 
-    return Told().seconds(server, seconds, second)
+    return ScriptedWatch().seconds(server, seconds, second)
 
 
 def test_a_server_under_load() -> None:
@@ -65,7 +65,9 @@ def test_the_window_asked_for_and_what_there_was_of_it() -> None:
 def test_occupancy_is_a_share_of_the_time_at_each_level() -> None:
     """A quarter of the window with every thread busy, the rest with one of eight."""
     server = Server(2, 4)
-    told = Told().seconds(server, 61, lambda second: server.busy(4, 4) if second % 4 == 0 else server.busy(1, 0))
+    told = ScriptedWatch().seconds(
+        server, 61, lambda second: server.busy(4, 4) if second % 4 == 0 else server.busy(1, 0)
+    )
     it = told.document().occupancy
     assert it is not None
     assert sum(it.shares) == pytest.approx(1)
@@ -76,7 +78,7 @@ def test_occupancy_is_a_share_of_the_time_at_each_level() -> None:
 
 def test_before_there_are_figures() -> None:
     """After one reading there are levels and no figures, and it is said why."""
-    it = Told().read(Server().look(5.0)).document()
+    it = ScriptedWatch().read(Server().read(5.0)).document()
     assert (it.state, it.status) == ("up", "unknown")
     assert "too short a time" in it.verdict
     assert (it.window, it.flow, it.headroom, it.balance, it.occupancy, it.findings) == (None,) * 5 + ((),)
@@ -88,14 +90,14 @@ def test_before_there_are_figures() -> None:
 
 def test_before_the_first_reading() -> None:
     """It is no failure yet."""
-    it = Told().document()
+    it = ScriptedWatch().document()
     assert (it.state, it.status, it.kind, it.age, it.error) == ("stale", "unknown", None, None, None)
     assert it.verdict == "It is being read for the first time."
 
 
 def test_down_from_the_start() -> None:
     """Nothing is known but the reason."""
-    it = Told().read(REFUSED, 1.0).document()
+    it = ScriptedWatch().read(REFUSED, 1.0).document()
     assert (it.state, it.status, it.kind, it.read_at) == ("down", "unknown", None, None)
     assert it.error == schema.Error(reason="refused", message="nobody listens at /run/shop.stats")
     assert it.verdict == "It cannot be read: nobody listens at /run/shop.stats."
@@ -110,7 +112,7 @@ def test_a_server_that_went_down_keeps_its_last_figures() -> None:
     assert (it.state, it.status, it.age) == ("down", "unknown", 40)
     assert (it.flow, it.headroom, it.workers) == (before.flow, before.headroom, before.workers)
     assert it.read_at == before.read_at
-    up = told.read(Server(born=told.now + 1).look(told.now + 1)).document()
+    up = told.read(Server(born=told.now + 1).read(told.now + 1)).document()
     assert (up.state, up.error, up.age) == ("up", None, 0)
 
 
@@ -124,14 +126,14 @@ def test_a_reading_that_grows_old_is_stale() -> None:
     assert (it.state, it.status) == ("stale", "unknown")
     assert it.flow is not None
     for _ in range(20):
-        told.watch.pace.pause(Server().look(0.0, read_seconds=0.05))
+        told.watch.pace.pause(Server().read(0.0, read_seconds=0.05))
     assert told.document().state == "up"
 
 
 def test_no_cores_and_no_host_facts() -> None:
     """What is not known is null and not 0, with the reason."""
     server = Server(cores=False, host=False, queue=None)
-    it = Told().seconds(server, 5, lambda _: server.serve(1, 10)).document()
+    it = ScriptedWatch().seconds(server, 5, lambda _: server.serve(1, 10)).document()
     assert it.threads == schema.Threads(configured=None, available=None, busy=None, stuck=None)
     assert it.occupancy is None
     assert {(worker.threads, worker.busy_threads, worker.concurrency) for worker in it.workers} == {(None,) * 3}
@@ -151,7 +153,7 @@ def test_no_cores_and_no_host_facts() -> None:
 def test_a_queue_that_fills() -> None:
     """Its length now and over the window; with one socket, the wait there is the server's."""
     server = Server(queue=7)
-    it = Told().seconds(server, 10, lambda _: server.serve(1, 14)).document()
+    it = ScriptedWatch().seconds(server, 10, lambda _: server.serve(1, 14)).document()
     (socket,) = it.sockets
     assert (socket.queue, socket.limit, socket.mean_queue) == (7, 100, pytest.approx(7))
     assert it.flow is not None
@@ -165,7 +167,7 @@ def test_requests_in_service_have_ages() -> None:
     server[1].request_starts = (EPOCH + 90, EPOCH + 50)
     server[2].request_starts = (EPOCH + 10,)
     server.kill(2)
-    it = Told().read(server.look(100.0)).document()
+    it = ScriptedWatch().read(server.read(100.0)).document()
     assert (it.workers[0].oldest_request_age, it.workers[0].request_ages) == (50, (50, 10))
     assert (it.workers[1].oldest_request_age, it.workers[1].request_ages, it.workers[1].busy_threads) == (None, (), 0)
     assert it.threads is not None
@@ -175,7 +177,7 @@ def test_requests_in_service_have_ages() -> None:
 def test_workers_that_were_never_spawned_or_left() -> None:
     """They have no process and no age, count as capacity, and are not compared."""
     server = Server(spawned=2)
-    told = Told().seconds(server, 20, lambda _: server.serve(1, 5))
+    told = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 5))
     server.cheap(2)
     it = told.seconds(server, 20, lambda _: server.serve(1, 5)).document()
     assert [worker.state for worker in it.workers] == ["idle", "cheap", "never_spawned", "never_spawned"]
@@ -218,8 +220,10 @@ def test_every_captured_document(name: str) -> None:
 
 def test_names_that_are_paths_or_worse() -> None:
     """A path in the API is for any name; what no JSON string can hold is spelled out."""
-    assert build.path("/run/a b/ü?.stats") == "/api/v1/servers/%2Frun%2Fa%20b%2F%C3%BC%3F.stats"
-    told = Told('a/"b"', Unix("/run/caf\udce9")).read(ReadError("not_found", "no such file: /run/caf\udce9"), 1.0)
+    assert build.server_path("/run/a b/ü?.stats") == "/api/v1/servers/%2Frun%2Fa%20b%2F%C3%BC%3F.stats"
+    told = ScriptedWatch('a/"b"', Unix("/run/caf\udce9")).read(
+        ReadError("not_found", "no such file: /run/caf\udce9"), 1.0
+    )
     assert b'"a/\\"b\\""' in msgspec.json.encode(told.document())
     assert b"no such file: /run/caf\\\\udce9" in msgspec.json.encode(told.document())
 
@@ -228,13 +232,17 @@ def test_the_list_begins_with_what_needs_attention() -> None:
     """What cannot be read, then the least headroom; what does nothing comes last, in the order of names."""
     busy, busier = Server(), Server()
 
-    def load(server: Server, requests: int) -> Told:
-        return Told().seconds(server, 10, lambda _: server.serve(1, requests, cpu=0.02))
+    def load(server: Server, requests: int) -> ScriptedWatch:
+        return ScriptedWatch().seconds(server, 10, lambda _: server.serve(1, requests, cpu=0.02))
 
-    told = {"idle-b": Told().read(Server().look(1.0)), "busy": load(busy, 10), "down": Told().read(REFUSED, 1.0)}
-    told |= {"busier": load(busier, 20), "idle-a": Told().read(Server().look(1.0))}
+    told = {
+        "idle-b": ScriptedWatch().read(Server().read(1.0)),
+        "busy": load(busy, 10),
+        "down": ScriptedWatch().read(REFUSED, 1.0),
+    }
+    told |= {"busier": load(busier, 20), "idle-a": ScriptedWatch().read(Server().read(1.0))}
     for name, it in told.items():
         it.watch.name = name
-    listed = build.servers([it.document() for it in told.values()], told["busy"].clock)
+    listed = build.build_server_list([it.document() for it in told.values()], told["busy"].clock)
     assert [it.name for it in listed.servers] == ["down", "busier", "busy", "idle-a", "idle-b"]
     assert [it.headroom for it in listed.servers][1:3] == [pytest.approx(2.5), pytest.approx(5)]

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from tests.support.scripted_watch import Told
+from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server
-from uwsgi_headroom.documents.history import MOST_POINTS, History, history, step_of
+from uwsgi_headroom.documents.history import MOST_POINTS, History, build_history, slice_seconds
 from uwsgi_headroom.errors import ReadError
 
 
@@ -33,9 +33,9 @@ def busy(server: Server, *threads: int) -> None:
     server.busy(*threads)
 
 
-def steady(seconds: int, server: Server | None = None) -> Told:
+def steady(seconds: int, server: Server | None = None) -> ScriptedWatch:
     server = server or Server(2, 4)
-    return Told().seconds(server, seconds, lambda _: busy(server, 2, 1))
+    return ScriptedWatch().seconds(server, seconds, lambda _: busy(server, 2, 1))
 
 
 def test_every_column_is_as_long_as_the_time() -> None:
@@ -56,8 +56,12 @@ def test_every_column_is_as_long_as_the_time() -> None:
 
 def test_no_history_yet() -> None:
     """No columns, or empty ones."""
-    for told in (Told(), Told().read(ReadError("refused", "nobody")), Told().read(Server().look(1.0))):
-        it = told.history()
+    for watch in (
+        ScriptedWatch(),
+        ScriptedWatch().read(ReadError("refused", "nobody")),
+        ScriptedWatch().read(Server().read(1.0)),
+    ):
+        it = watch.history()
         assert it.time == it.throughput == []
         assert msgspec.json.decode(msgspec.json.encode(it), type=History) == it
 
@@ -65,27 +69,27 @@ def test_no_history_yet() -> None:
 def test_asked_again_it_has_the_same_slices_and_new_ones() -> None:
     """So that a page may append what is new."""
     server = Server(2, 4)
-    told = steady(63, server)
-    before = told.history(60, 20)
-    told.seconds(server, 10, lambda _: busy(server, 1, 1))
-    after = told.history(60, 20)
+    watch = steady(63, server)
+    before = watch.history(60, 20)
+    watch.seconds(server, 10, lambda _: busy(server, 1, 1))
+    after = watch.history(60, 20)
     kept = [at for at in before.time if at >= after.time[0]]
     assert kept == after.time[: len(kept)]
     assert before.throughput[-len(kept) :] == after.throughput[: len(kept)]
     assert len(after.time) > len(kept)
-    tail = told.history(6, 2)
+    tail = watch.history(6, 2)
     assert tail.time == after.time[-2:]
 
 
 def test_an_outage_is_a_gap() -> None:
     """Null from the last reading before it to the first one after, and its length counts for nothing."""
     server = Server(2, 4)
-    told = steady(20, server)
+    watch = steady(20, server)
     for _ in range(30):
-        told.read(ReadError("timeout", "no answer"), told.now + 1)
+        watch.read(ReadError("timeout", "no answer"), watch.now + 1)
     server.serve(1, 500)
-    told.seconds(server, 20, lambda _: busy(server, 2, 1))
-    it = told.history(80, 80)
+    watch.seconds(server, 20, lambda _: busy(server, 2, 1))
+    it = watch.history(80, 80)
     places = [place for place, value in enumerate(it.throughput) if value is None]
     assert len(places) == 1
     assert it.time[places[0]] - it.time[places[0] - 1] == pytest.approx(30.5, abs=1)
@@ -96,9 +100,9 @@ def test_an_outage_is_a_gap() -> None:
 def test_a_full_reload_in_the_middle() -> None:
     """It is counted, and no column falls below 0 or jumps for it."""
     server = Server(2, 4)
-    told = steady(30, server)
-    server.reload(told.now)
-    it = told.seconds(server, 30, lambda _: busy(server, 2, 1)).history(60, 60)
+    watch = steady(30, server)
+    server.reload(watch.now)
+    it = watch.seconds(server, 30, lambda _: busy(server, 2, 1)).history(60, 60)
     assert sum(count or 0 for count in it.events.reloads) == 1
     assert {value for value in it.throughput if value is not None} == {3}
 
@@ -106,19 +110,19 @@ def test_a_full_reload_in_the_middle() -> None:
 def test_a_reload_into_other_threads() -> None:
     """The capacity before and after are what they were."""
     server = Server(2, 4)
-    told = steady(30, server)
+    watch = steady(30, server)
     server.threads = 2
-    server.reload(told.now)
-    it = told.seconds(server, 30, lambda _: busy(server, 2, 1)).history(60, 60)
+    server.reload(watch.now)
+    it = watch.seconds(server, 30, lambda _: busy(server, 2, 1)).history(60, 60)
     assert [count for count in it.threads.configured if count][::57] == [8, 4]
 
 
 def test_a_reload_into_other_workers_begins_anew() -> None:
     """What two different sets of workers did is not put into one column."""
     server = Server(2, 4)
-    told = steady(30, server)
-    server.reload(told.now, processes=3)
-    it = told.seconds(server, 10, lambda _: busy(server, 2, 1, 1)).history(60, 60)
+    watch = steady(30, server)
+    server.reload(watch.now, processes=3)
+    it = watch.seconds(server, 10, lambda _: busy(server, 2, 1, 1)).history(60, 60)
     assert len(it.workers) == 3
     assert len(it.time) < 11
 
@@ -126,9 +130,9 @@ def test_a_reload_into_other_workers_begins_anew() -> None:
 def test_cheaper_adds_a_worker() -> None:
     """Available capacity grows, configured does not; the new worker's share begins where it does."""
     server = Server(2, 4, spawned=1)
-    told = Told().seconds(server, 20, lambda _: server.serve(1, 3))
-    server.respawn(2, told.now)
-    it = told.seconds(server, 20, lambda _: (server.serve(1, 3), server.serve(2, 3))[0]).history(40, 40)
+    watch = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 3))
+    server.respawn(2, watch.now)
+    it = watch.seconds(server, 20, lambda _: (server.serve(1, 3), server.serve(2, 3))[0]).history(40, 40)
     assert set(it.threads.configured) == {8}
     assert (it.threads.available[0], it.threads.available[-1]) == (4, 8)
     assert (it.workers[1].share[0], it.workers[1].share[-1]) == (0, 0.5)
@@ -139,7 +143,7 @@ def test_cheaper_adds_a_worker() -> None:
 def test_what_is_not_known_is_null() -> None:
     """No cores, no host, no queue: columns of null, the others as ever."""
     server = Server(2, 4, cores=False, host=False, queue=None)
-    it = Told().seconds(server, 20, lambda _: server.serve(1, 3)).history(20, 20)
+    it = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 3)).history(20, 20)
     unknown = it.concurrency.observed + it.threads.configured + it.workers[0].interpreter_load
     unknown += it.workers[0].busy_threads + it.sockets[0].mean_queue + it.occupancy.shares[0] + it.headroom.cpu
     assert set(unknown) == {None}
@@ -149,25 +153,25 @@ def test_what_is_not_known_is_null() -> None:
 def test_queues() -> None:
     """The mean length of each, and the wait there of a single one."""
     server = Server(2, 4, queue=6)
-    it = Told().seconds(server, 20, lambda _: server.serve(1, 3)).history(20, 20)
+    it = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 3)).history(20, 20)
     assert set(it.sockets[0].mean_queue) == {6}
     assert set(it.sockets[0].queue_wait) == set(it.queue_wait) == {2}
 
 
 def test_until() -> None:
     """A stretch of the past, for whoever has paused."""
-    told = steady(100)
-    it = told.history(20, 20, until=EPOCH + 50)
+    watch = steady(100)
+    it = watch.history(20, 20, until=EPOCH + 50)
     assert (it.since, it.until) == (EPOCH + 30, EPOCH + 50)
     assert it.time
     assert EPOCH + 29 <= it.time[0] <= it.time[-1] <= EPOCH + 50
-    assert told.history(20, 20, until=EPOCH - 5000).time == []
+    assert watch.history(20, 20, until=EPOCH - 5000).time == []
 
 
 @pytest.mark.parametrize(("seconds", "points"), [(3600, 600), (3600, 1), (2, 600), (300, 7), (3599.5, 599)])
 def test_never_more_points_than_asked_for(seconds: float, points: int) -> None:
     """Slices are of whole seconds, and cover what was asked for."""
-    step = step_of(seconds, points)
+    step = slice_seconds(seconds, points)
     assert step == int(step) >= 1
     assert step * points >= seconds
     assert len(steady(700).history(seconds, points).time) <= points + 1 <= MOST_POINTS + 1
@@ -176,7 +180,7 @@ def test_never_more_points_than_asked_for(seconds: float, points: int) -> None:
 def test_others_have_their_turn_while_a_large_one_is_made() -> None:
     """A loop that reads servers is not held up by an hour of 64x16, and may add to it meanwhile."""
     server = Server(64, 16)
-    told = steady_large(server)
+    watch = steady_large(server)
 
     async def run() -> int:
         turns = 0
@@ -185,11 +189,11 @@ def test_others_have_their_turn_while_a_large_one_is_made() -> None:
             nonlocal turns
             while True:
                 turns += 1
-                told.read(server.look(told.now + 0.5))
+                watch.read(server.read(watch.now + 0.5))
                 await asyncio.sleep(0)
 
         task = asyncio.create_task(other())
-        it = await history(told.watch, told.clock, 60, 60)
+        it = await build_history(watch.watch, watch.clock, 60, 60)
         task.cancel()
         assert len(it.workers) == 64
         assert {len(column) for column in columns(msgspec.to_builtins(it))} == {len(it.time)}
@@ -198,25 +202,25 @@ def test_others_have_their_turn_while_a_large_one_is_made() -> None:
     assert asyncio.run(run()) > 3
 
 
-def steady_large(server: Server) -> Told:
-    return Told().seconds(server, 60, lambda _: server.serve(1, 3))
+def steady_large(server: Server) -> ScriptedWatch:
+    return ScriptedWatch().seconds(server, 60, lambda _: server.serve(1, 3))
 
 
 def test_a_reload_while_it_is_made() -> None:
     """The history that was asked for is finished over what there was."""
     server = Server(64, 4)
-    told = steady_large(server)
+    watch = steady_large(server)
 
     async def run() -> History:
         async def reload() -> None:
-            server.reload(told.now, processes=2)
-            told.read(server.look(told.now + 0.5))
+            server.reload(watch.now, processes=2)
+            watch.read(server.read(watch.now + 0.5))
 
         task = asyncio.create_task(reload())
-        it = await history(told.watch, told.clock, 60, 60)
+        it = await build_history(watch.watch, watch.clock, 60, 60)
         await task
         return it
 
     it = asyncio.run(run())
     assert len(it.workers) == 64
-    assert len(told.watch.integrals.totals.workers) == 2
+    assert len(watch.watch.integrals.totals.workers) == 2

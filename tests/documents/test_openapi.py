@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.support.captured_documents import NAMES
-from tests.support.scripted_watch import Told, replayed
+from tests.support.scripted_watch import ScriptedWatch, replayed
 from tests.support.simulated_server import Server
 from uwsgi_headroom.documents import build, openapi
 from uwsgi_headroom.errors import ReadError
@@ -29,7 +29,7 @@ def sent(document: object) -> Any:
 
 def test_it_is_what_the_code_makes_of_it() -> None:
     """After a change of a document: `python3 -m uwsgi_headroom.documents`, and look at the difference."""
-    assert openapi.FILE.read_text() == openapi.text()
+    assert openapi.FILE.read_text() == openapi.render()
 
 
 def test_every_schema_is_a_schema() -> None:
@@ -40,7 +40,7 @@ def test_every_schema_is_a_schema() -> None:
         jsonschema.Draft202012Validator.check_schema(schema)
         assert schema["required"] == list(schema["properties"])
         assert schema["description"]
-    references = {part.split('"')[0] for part in openapi.text().split("#/components/schemas/")[1:]}
+    references = {part.split('"')[0] for part in openapi.render().split("#/components/schemas/")[1:]}
     assert references <= schemas.keys()
 
 
@@ -49,24 +49,24 @@ def test_captured_documents_are_what_it_says(name: str) -> None:
     """The document of every server there is."""
     it = replayed(name).document()
     validate(sent(it), "Server")
-    validate(sent(build.servers([it], replayed(name).clock)), "Servers")
-    validate(sent(build.findings_of(it)), "Findings")
+    validate(sent(build.build_server_list([it], replayed(name).clock)), "Servers")
+    validate(sent(build.extract_findings(it)), "Findings")
 
 
 def test_documents_with_figures_and_without_are_what_it_says() -> None:
     """Under load, idle, without cores and host facts, down from the start, down later."""
     for server in (Server(), Server(cores=False, host=False, queue=None), Server(spawned=1)):
-        told = Told().seconds(server, 20, lambda _, it=server: it.serve(1, 50, cpu=0.01))
-        validate(sent(told.document()), "Server")
-        validate(sent(told.history()), "History")
-        validate(sent(told.read(ReadError("refused", "nobody"), 99.0).document()), "Server")
-    validate(sent(Told().document()), "Server")
-    validate(sent(Told().history()), "History")
+        watch = ScriptedWatch().seconds(server, 20, lambda _, it=server: it.serve(1, 50, cpu=0.01))
+        validate(sent(watch.document()), "Server")
+        validate(sent(watch.history()), "History")
+        validate(sent(watch.read(ReadError("refused", "nobody"), 99.0).document()), "Server")
+    validate(sent(ScriptedWatch().document()), "Server")
+    validate(sent(ScriptedWatch().history()), "History")
 
 
 def test_a_wrong_document_is_found_out() -> None:
     """A key that is missing, null where it may not be, or of another type."""
-    it = sent(Told().seconds(Server(), 5).document())
+    it = sent(ScriptedWatch().seconds(Server(), 5).document())
     for wrong in ({**it, "state": "fine"}, {**it, "verdict": None}, {**it, "threads": {}}, {**it, "windows": [{}]}):
         with pytest.raises(jsonschema.ValidationError):
             validate(wrong, "Server")

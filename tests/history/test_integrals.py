@@ -34,20 +34,20 @@ def totals_of(*readings: Reading) -> Totals:
 class TestTime:
     def test_first_sample_begins_the_time(self) -> None:
         """One sample covers no time, and has no gap before it."""
-        totals = totals_of(Server().look(1000.0))
+        totals = totals_of(Server().read(1000.0))
         assert (totals.samples, totals.observed_seconds, totals.gap_seconds) == (1, 0.0, 0.0)
 
     def test_samples_close_together_cover_the_time_between_them(self) -> None:
         """Time between two samples is observed up to the longest step, that one included."""
         server = Server()
-        totals = totals_of(server.look(10.0), server.look(10.2), server.look(11.2))
+        totals = totals_of(server.read(10.0), server.read(10.2), server.read(11.2))
         assert totals.observed_seconds == pytest.approx(1.2)
         assert totals.gap_seconds == 0
 
     def test_long_step_is_one_gap(self) -> None:
         """A pause longer than the longest step is a gap as a whole."""
         server = Server()
-        totals = totals_of(server.look(10.0), server.look(11.5), server.look(12.0))
+        totals = totals_of(server.read(10.0), server.read(11.5), server.read(12.0))
         assert totals.gap_seconds == pytest.approx(1.5)
         assert totals.observed_seconds == pytest.approx(0.5)
 
@@ -55,18 +55,18 @@ class TestTime:
         """However often a read fails in it, the time between two samples is counted once."""
         server = Server()
         integrals = Integrals()
-        integrals.add(server.look(10.0), STEP)
+        integrals.add(server.read(10.0), STEP)
         integrals.miss(10.2)
         integrals.miss(10.4)
-        integrals.add(server.look(10.6), STEP)
-        integrals.add(server.look(10.8), STEP)
+        integrals.add(server.read(10.6), STEP)
+        integrals.add(server.read(10.8), STEP)
         assert integrals.totals.gap_seconds == pytest.approx(0.6)
         assert integrals.totals.observed_seconds == pytest.approx(0.2)
 
     def test_gap_grows_while_nothing_is_read(self) -> None:
         """Each failed read adds the time since the last word, so the gap is there before the server is back."""
         integrals = Integrals()
-        integrals.add(Server().look(10.0), STEP)
+        integrals.add(Server().read(10.0), STEP)
         integrals.miss(25.0)
         assert integrals.totals.gap_seconds == pytest.approx(15.0)
 
@@ -75,7 +75,7 @@ class TestTime:
         integrals = Integrals()
         integrals.miss(5.0)
         integrals.miss(8.0)
-        integrals.add(Server().look(10.0), STEP)
+        integrals.add(Server().read(10.0), STEP)
         assert integrals.totals.gap_seconds == pytest.approx(5.0)
         assert integrals.totals.observed_seconds == 0
 
@@ -83,10 +83,10 @@ class TestTime:
         """A failure dated before the last sample takes no time back."""
         server = Server()
         integrals = Integrals()
-        integrals.add(server.look(10.0), STEP)
-        integrals.add(server.look(10.5), STEP)
+        integrals.add(server.read(10.0), STEP)
+        integrals.add(server.read(10.5), STEP)
         integrals.miss(10.2)
-        integrals.add(server.look(10.8), STEP)
+        integrals.add(server.read(10.8), STEP)
         totals = integrals.totals
         assert totals.observed_seconds + totals.gap_seconds == pytest.approx(0.8)
 
@@ -95,8 +95,8 @@ class TestTime:
         server = Server()
         integrals = Integrals()
         integrals.miss(10.0)
-        integrals.add(server.look(9.9), STEP)
-        integrals.add(server.look(10.1), STEP)
+        integrals.add(server.read(9.9), STEP)
+        integrals.add(server.read(10.1), STEP)
         totals = integrals.totals
         assert (totals.samples, totals.observed_seconds) == (1, 0)
         assert totals.gap_seconds == pytest.approx(0.1)
@@ -104,9 +104,9 @@ class TestTime:
     def test_reload_is_one_gap(self) -> None:
         """Between the last sample before a reload and the first one after it nothing is known of the levels."""
         server = Server()
-        before = [server.look(10.0), server.look(10.2)]
+        before = [server.read(10.0), server.read(10.2)]
         server.reload(10.3)
-        totals = totals_of(*before, server.look(10.4), server.look(10.6))
+        totals = totals_of(*before, server.read(10.4), server.read(10.6))
         assert totals.gap_seconds == pytest.approx(0.2)
         assert totals.observed_seconds == pytest.approx(0.4)
         assert totals.reloads == 1
@@ -115,11 +115,11 @@ class TestTime:
         """A reload that refuses connections for a while is not counted as two gaps."""
         server = Server()
         integrals = Integrals()
-        integrals.add(server.look(10.0), STEP)
+        integrals.add(server.read(10.0), STEP)
         integrals.miss(10.2)
         server.reload(10.3)
         integrals.miss(11.2)
-        integrals.add(server.look(12.0), STEP)
+        integrals.add(server.read(12.0), STEP)
         assert integrals.totals.gap_seconds == pytest.approx(2.0)
         assert integrals.totals.observed_seconds == 0
 
@@ -127,9 +127,9 @@ class TestTime:
     def test_reading_that_is_not_newer_adds_nothing(self, again: float) -> None:
         """The same instant again, or an earlier one, is not a sample."""
         server = Server()
-        first = [server.look(10.0), server.look(10.2)]
+        first = [server.read(10.0), server.read(10.2)]
         server.serve(1, 5)
-        totals = totals_of(*first, server.look(again))
+        totals = totals_of(*first, server.read(again))
         assert (totals.samples, totals.observed_seconds) == (2, pytest.approx(0.2))
         assert totals.workers[0].requests == 0
 
@@ -137,7 +137,7 @@ class TestTime:
         """Differences are taken over the monotonic instant, wherever the epoch jumps."""
         server = Server()
         server.busy(1, 0, 0, 0)
-        first, second = server.look(10.0), server.look(10.5)
+        first, second = server.read(10.0), server.read(10.5)
         totals = totals_of(first, replace(second, time=second.time - 86_400))
         assert totals.workers[0].busy_seconds == pytest.approx(0.5)
         assert totals.gap_seconds == 0
@@ -147,7 +147,7 @@ class TestTime:
         """An emperor or a router has no totals, alone or in between."""
         assert totals_of(other(1.0), other(2.0)) == Totals()
         server = Server()
-        totals = totals_of(server.look(10.0), other(10.1), server.look(10.2))
+        totals = totals_of(server.read(10.0), other(10.1), server.read(10.2))
         assert totals.samples == 2
         assert totals.observed_seconds + totals.gap_seconds == pytest.approx(0.2)
 
@@ -157,9 +157,9 @@ class TestCounters:
         """Totals begin with the exporter, not with uWSGI."""
         server = Server()
         server.serve(1, 1000)
-        first = server.look(10.0)
+        first = server.read(10.0)
         server.serve(1, 7, each=0.5)
-        total = totals_of(first, server.look(10.2)).workers[0]
+        total = totals_of(first, server.read(10.2)).workers[0]
         assert total.requests == 7
         assert total.running_time == pytest.approx(3.5)
 
@@ -169,7 +169,7 @@ class TestCounters:
         counts, readings = [100, 103, 101, 102, 110], []
         for at, requests in enumerate(counts):
             server[1].requests = requests
-            readings.append(server.look(10.0 + at / 5))
+            readings.append(server.read(10.0 + at / 5))
         totals = totals_of(*readings)
         assert totals.reloads == 0
         assert 10 <= totals.workers[0].requests <= 12
@@ -178,20 +178,20 @@ class TestCounters:
         """uWSGI counted on while nobody looked."""
         server = Server()
         integrals = Integrals()
-        integrals.add(server.look(10.0), STEP)
+        integrals.add(server.read(10.0), STEP)
         integrals.miss(12.0)
         server.serve(2, 40)
-        integrals.add(server.look(100.0), STEP)
+        integrals.add(server.read(100.0), STEP)
         assert integrals.totals.workers[1].requests == 40
 
     def test_reload_counts_what_came_since(self) -> None:
         """After a full reload a counter holds what came since."""
         server = Server()
         server.serve(1, 1000)
-        first = server.look(10.0)
+        first = server.read(10.0)
         server.reload(11.0)
         server.serve(1, 3, each=0.5)
-        totals = totals_of(first, server.look(12.0))
+        totals = totals_of(first, server.read(12.0))
         assert totals.reloads == 1
         assert totals.workers[0].requests == 3
         assert totals.workers[0].running_time == pytest.approx(1.5)
@@ -200,10 +200,10 @@ class TestCounters:
         """A reload shows in the spawns although each counter has overtaken what it was."""
         server = Server()
         server.serve(1, 10)
-        first = server.look(10.0)
+        first = server.read(10.0)
         server.reload(11.0)
         server.serve(1, 25)
-        totals = totals_of(first, server.look(70.0))
+        totals = totals_of(first, server.read(70.0))
         assert (totals.reloads, totals.workers[0].requests) == (1, 25)
 
     def test_reload_of_respawned_workers(self) -> None:
@@ -211,29 +211,29 @@ class TestCounters:
         server = Server()
         server.respawn(1, 5.0)
         server.respawn(2, 6.0)
-        first = server.look(10.0)
+        first = server.read(10.0)
         server.reload(11.0)
-        assert totals_of(first, server.look(12.0)).reloads == 1
+        assert totals_of(first, server.read(12.0)).reloads == 1
 
     def test_reload_within_the_second_of_the_first_spawn(self) -> None:
         """A reload shows in the pid although uWSGI's whole seconds say the same."""
         server = Server(born=10.1)
         server.serve(1, 3)
-        first = server.look(10.4)
+        first = server.read(10.4)
         server.reload(10.6)
         server.serve(1, 4)
-        totals = totals_of(first, server.look(10.9))
+        totals = totals_of(first, server.read(10.9))
         assert (totals.reloads, totals.workers[0].requests) == (1, 4)
 
     def test_reload_hidden_by_a_respawn_of_every_worker(self) -> None:
         """A count of requests that falls by more than a race can is a reload, whatever the spawns say."""
         server = Server(processes=1)
         server.serve(1, 5000)
-        first = server.look(10.0)
+        first = server.read(10.0)
         server.reload(20.0)
         server.respawn(1, 25.0)
         server.serve(1, 30)
-        totals = totals_of(first, server.look(30.0))
+        totals = totals_of(first, server.read(30.0))
         assert (totals.reloads, totals.workers[0].requests) == (1, 30)
 
     @pytest.mark.parametrize("workers", [(1,), (1, 2, 3, 4)])
@@ -241,11 +241,11 @@ class TestCounters:
         """One worker, a chain reload, and a reload with `lazy` all keep what was counted."""
         server = Server()
         server.serve(1, 100)
-        readings = [server.look(10.0)]
+        readings = [server.read(10.0)]
         for worker_id in workers:
             server.respawn(worker_id, 10.1 + worker_id)
             server.serve(worker_id, 1)
-            readings.append(server.look(10.2 + worker_id))
+            readings.append(server.read(10.2 + worker_id))
         totals = totals_of(*readings)
         assert totals.reloads == 0
         assert sum(total.requests for total in totals.workers) == len(workers)
@@ -255,13 +255,13 @@ class TestCounters:
         """The old master shows dead workers for a while before it begins anew."""
         server = Server(processes=2)
         server.serve(1, 50)
-        readings = [server.look(10.0)]
+        readings = [server.read(10.0)]
         for worker_id in (1, 2):
             server[worker_id].pid, server[worker_id].state = None, "gone"
-            readings.append(server.look(10.0 + worker_id / 5))
+            readings.append(server.read(10.0 + worker_id / 5))
         server.reload(11.0)
         server.serve(1, 2)
-        readings.append(server.look(11.2))
+        readings.append(server.read(11.2))
         totals = totals_of(*readings)
         assert (totals.reloads, totals.workers[0].requests) == (1, 2)
 
@@ -269,22 +269,22 @@ class TestCounters:
         """Slots that were never spawned, before or after, do not hide a reload."""
         server = Server(spawned=1)
         server.serve(1, 50)
-        first = server.look(10.0)
+        first = server.read(10.0)
         server._begin(12.0, spawned=1)
-        assert totals_of(first, server.look(13.0)).reloads == 1
+        assert totals_of(first, server.read(13.0)).reloads == 1
 
     def test_worker_that_cheaper_adds_and_takes_away(self) -> None:
         """A slot that comes, goes and comes again keeps its totals, and is no reload."""
         server = Server(processes=2, spawned=1)
-        readings = [server.look(10.0)]
+        readings = [server.read(10.0)]
         server.respawn(2, 10.1)
         server.serve(2, 5)
-        readings.append(server.look(10.2))
+        readings.append(server.read(10.2))
         server.cheap(2)
-        readings.append(server.look(10.4))
+        readings.append(server.read(10.4))
         server.respawn(2, 10.5)
         server.serve(2, 5)
-        readings.append(server.look(10.6))
+        readings.append(server.read(10.6))
         totals = totals_of(*readings)
         assert totals.reloads == 0
         assert (totals.workers[1].requests, totals.workers[1].respawns) == (10, 2)
@@ -293,10 +293,10 @@ class TestCounters:
     def test_workers_added_by_a_reload_count_from_nothing(self) -> None:
         """A slot that was not there before the reload served all its requests since."""
         server = Server(processes=2)
-        first = server.look(10.0)
+        first = server.read(10.0)
         server.reload(11.0, processes=4)
         server.serve(4, 6, each=0.5, cpu=0.2)
-        totals = totals_of(first, server.look(12.0))
+        totals = totals_of(first, server.read(12.0))
         assert totals.workers[3].requests == 6
         assert totals.workers[3].running_time == pytest.approx(3.0)
         assert totals.workers[3].cpu_seconds == pytest.approx(1.2)
@@ -304,45 +304,45 @@ class TestCounters:
     def test_workers_taken_away_by_a_reload_are_forgotten(self) -> None:
         """A slot that uWSGI no longer lists has no totals."""
         server = Server(processes=4)
-        first = server.look(10.0)
+        first = server.read(10.0)
         server.reload(11.0, processes=2)
-        assert len(totals_of(first, server.look(12.0)).workers) == 2
+        assert len(totals_of(first, server.read(12.0)).workers) == 2
 
     def test_wrapped_running_time_and_back(self) -> None:
         """While uWSGI's clock error hides the field it adds nothing, and what it comes back with is no jump."""
         server = Server()
         server.serve(1, 10, each=1.0)
-        readings = [server.look(10.0)]
+        readings = [server.read(10.0)]
         server.serve(1, 1, each=1.0)
-        readings.append(server.look(10.2))
+        readings.append(server.read(10.2))
         server[1].running_time = None
-        readings.append(server.look(10.4))
+        readings.append(server.read(10.4))
         server[1].running_time = 0.25
-        readings.append(server.look(10.6))
+        readings.append(server.read(10.6))
         server.serve(1, 1, each=1.0)
-        readings.append(server.look(10.8))
+        readings.append(server.read(10.8))
         assert totals_of(*readings).workers[0].running_time == pytest.approx(2.0)
 
     def test_running_time_hidden_until_a_reload(self) -> None:
         """After a reload the field holds what came since, whether or not it could be read before."""
         server = Server()
         server[1].running_time = None
-        first = server.look(10.0)
+        first = server.read(10.0)
         server.reload(11.0)
         server.serve(1, 2, each=1.0)
-        assert totals_of(first, server.look(12.0)).workers[0].running_time == pytest.approx(2.0)
+        assert totals_of(first, server.read(12.0)).workers[0].running_time == pytest.approx(2.0)
 
     def test_running_time_that_was_never_there_stays_unknown(self) -> None:
         """What uWSGI never said is None, and not 0."""
         server = Server(processes=1)
         server[1].running_time = None
-        totals = totals_of(server.look(10.0), server.look(10.2))
+        totals = totals_of(server.read(10.0), server.read(10.2))
         assert totals.workers[0].running_time is None
 
     def test_reload_needs_something_to_compare(self) -> None:
         """The first sample is no reload, and neither is a slot without a count of spawns."""
         server = Server(processes=1)
-        now = workers_of(server.look(1.0))
+        now = workers_of(server.read(1.0))
         assert not is_reload((), now)
         assert not is_reload(now, now)
 
@@ -352,99 +352,99 @@ class TestCpu:
         """User and system time together, from the first sample on."""
         server = Server()
         server.serve(1, 100, cpu=0.5)
-        first = server.look(10.0)
+        first = server.read(10.0)
         server.serve(1, 2, cpu=0.05)
-        assert totals_of(first, server.look(10.2)).workers[0].cpu_seconds == pytest.approx(0.1)
+        assert totals_of(first, server.read(10.2)).workers[0].cpu_seconds == pytest.approx(0.1)
 
     def test_cpu_of_a_respawned_worker_begins_again(self) -> None:
         """All that the new process has used is new; that its count is lower is no loss."""
         server = Server()
         server.serve(1, 100, cpu=0.5)
-        first = server.look(10.0)
+        first = server.read(10.0)
         server.respawn(1, 10.1)
         server.serve(1, 1, cpu=0.03)
-        assert totals_of(first, server.look(10.2)).workers[0].cpu_seconds == pytest.approx(0.03)
+        assert totals_of(first, server.read(10.2)).workers[0].cpu_seconds == pytest.approx(0.03)
 
     def test_cpu_of_a_worker_respawned_twice_in_a_second(self) -> None:
         """A new pid is a new process, even where uWSGI's whole seconds say the same."""
         server = Server(born=10.0)
-        first = server.look(10.1)
+        first = server.read(10.1)
         server.respawn(1, 10.3)
         server.serve(1, 1, cpu=0.25)
-        assert totals_of(first, server.look(10.6)).workers[0].cpu_seconds == pytest.approx(0.25)
+        assert totals_of(first, server.read(10.6)).workers[0].cpu_seconds == pytest.approx(0.25)
 
     def test_reused_pid_is_another_process(self) -> None:
         """Where the kernel gave the same pid again, the start tells."""
         server = Server()
         server.serve(1, 10, cpu=0.01)
-        first = server.look(10.0)
+        first = server.read(10.0)
         server.respawn(1, 10.1, pid=server[1].pid)
         server.serve(1, 1, cpu=0.3)
-        assert totals_of(first, server.look(10.2)).workers[0].cpu_seconds == pytest.approx(0.3)
+        assert totals_of(first, server.read(10.2)).workers[0].cpu_seconds == pytest.approx(0.3)
 
     def test_worker_that_cheaper_spawns(self) -> None:
         """A worker spawned between two samples has used all of its CPU time since."""
         server = Server(processes=2, spawned=1)
-        first = server.look(10.0)
+        first = server.read(10.0)
         server.respawn(2, 10.1)
         server.serve(2, 1, cpu=0.2)
-        totals = totals_of(first, server.look(10.2))
+        totals = totals_of(first, server.read(10.2))
         assert totals.workers[1].cpu_seconds == pytest.approx(0.2)
 
     def test_worker_ended_by_cheaper_keeps_its_total(self) -> None:
         """A slot without a process uses nothing, and forgets nothing."""
         server = Server()
-        first = server.look(10.0)
+        first = server.read(10.0)
         server.serve(1, 1, cpu=0.2)
-        second = server.look(10.2)
+        second = server.read(10.2)
         server.cheap(1)
-        assert totals_of(first, second, server.look(10.4)).workers[0].cpu_seconds == pytest.approx(0.2)
+        assert totals_of(first, second, server.read(10.4)).workers[0].cpu_seconds == pytest.approx(0.2)
 
     def test_facts_that_come_late_do_not_bring_the_past(self) -> None:
         """A process seen for the first time, but not new, has used an unknown part of its time since."""
         server = Server()
         server.serve(1, 100, cpu=1.0)
         server.host = False
-        first = server.look(10.0)
+        first = server.read(10.0)
         server.host = True
-        second = server.look(10.2)
+        second = server.read(10.2)
         server.serve(1, 1, cpu=0.1)
-        totals = totals_of(first, second, server.look(10.4))
+        totals = totals_of(first, second, server.read(10.4))
         assert totals.workers[0].cpu_seconds == pytest.approx(0.1)
 
     def test_cpu_time_that_may_be_known_late_does_not_bring_the_past(self) -> None:
         """A process whose CPU time was hidden does not seem to have used all of it at once."""
         server = Server(processes=1)
         server[1].cpu = None
-        first = server.look(10.0)
+        first = server.read(10.0)
         server[1].cpu = 500.0
-        assert totals_of(first, server.look(10.2)).workers[0].cpu_seconds == 0.0
+        assert totals_of(first, server.read(10.2)).workers[0].cpu_seconds == 0.0
 
     def test_without_facts_it_stays_unknown(self) -> None:
         """None, and not 0, where the kernel is not asked."""
         server = Server(host=False)
-        totals = totals_of(server.look(10.0), server.look(10.2))
+        totals = totals_of(server.read(10.0), server.read(10.2))
         assert {total.cpu_seconds for total in totals.workers} == {None}
 
     def test_cpu_that_falls_adds_nothing(self) -> None:
         """The kernel's sum of user and system time may be scaled back a tick."""
         server = Server()
         server.serve(1, 1, cpu=1.0)
-        first = server.look(10.0)
+        first = server.read(10.0)
         server[1].cpu = 0.99
-        assert totals_of(first, server.look(10.2)).workers[0].cpu_seconds == 0.0
+        assert totals_of(first, server.read(10.2)).workers[0].cpu_seconds == 0.0
 
     def test_resident_memory_is_the_latest(self) -> None:
         """Memory is a level: the latest, from the kernel alone."""
         server = Server()
-        first = server.look(10.0)
+        first = server.read(10.0)
         server[1].resident = 70 << 20
-        assert totals_of(first, server.look(10.2)).workers[0].resident_bytes == 70 << 20
+        assert totals_of(first, server.read(10.2)).workers[0].resident_bytes == 70 << 20
 
     def test_process_without_a_known_start(self) -> None:
         """Where starts are hidden, the same pid is the same process."""
         server = Server(processes=1)
-        first, second = server.look(10.0), server.look(10.2)
+        first, second = server.read(10.0), server.read(10.2)
 
         def used(reading: Reading, seconds: float) -> Reading:
             pid = server[1].pid
@@ -469,7 +469,7 @@ class TestLevels:
         integrals = Integrals()
         for at in (round(it, 3) for it in instants):
             server[1].busy = server.queue = round(10 * at * 100)  # in hundredths of a thread
-            integrals.add(server.look(at), STEP)
+            integrals.add(server.read(at), STEP)
         totals = integrals.totals
         assert totals.workers[0].busy_seconds == pytest.approx(100 * 10 * 100**2 / 2, rel=1e-9)
         assert totals.queue_seconds["app.sock"] == pytest.approx(100 * 10 * 100**2 / 2, rel=1e-9)
@@ -486,7 +486,7 @@ class TestLevels:
             integrals, at, phase = Integrals(), 0.0, rng.uniform(0, period)
             while at <= seconds:
                 server.busy(16 if (at + phase) % period < period / 2 else 0)
-                integrals.add(server.look(at), STEP)
+                integrals.add(server.read(at), STEP)
                 at += 0.2 * rng.uniform(0.8, 1.2)
             observed = (integrals.totals.workers[0].busy_seconds or 0) / integrals.totals.observed_seconds
             on = _on_time(phase, seconds, period) / seconds
@@ -507,7 +507,7 @@ class TestLevels:
             integrals = Integrals()
             for index in range(n):
                 server[1].busy = _poisson(rng, mean)
-                integrals.add(server.look(index * 0.2), STEP)
+                integrals.add(server.read(index * 0.2), STEP)
             observed = (integrals.totals.workers[0].busy_seconds or 0) / integrals.totals.observed_seconds
             errors.append(observed / mean - 1)
         stated = math.sqrt(mean / n) / mean
@@ -520,7 +520,7 @@ class TestLevels:
         server = Server()
         server.busy(8, 8, 8, 8)
         server.queue = 50
-        totals = totals_of(server.look(10.0), server.look(20.0))
+        totals = totals_of(server.read(10.0), server.read(20.0))
         assert [total.busy_seconds for total in totals.workers] == [0.0] * 4
         assert totals.queue_seconds == {"app.sock": 0.0}
         assert totals.full_seconds == 0
@@ -530,34 +530,34 @@ class TestLevels:
         """Two samples a moment apart with a reload in between are not joined."""
         server = Server()
         server.busy(8, 8, 8, 8)
-        first = server.look(10.0)
+        first = server.read(10.0)
         server.reload(10.1)
         server.busy(8, 8, 8, 8)
-        totals = totals_of(first, server.look(10.2))
+        totals = totals_of(first, server.read(10.2))
         assert [total.busy_seconds for total in totals.workers] == [0.0] * 4
 
     def test_full_occupancy_is_timed(self) -> None:
         """Every available thread busy for a second, then one free."""
         server = Server(processes=2, threads=2)
         server.busy(2, 2)
-        readings = [server.look(10.0), server.look(11.0)]
+        readings = [server.read(10.0), server.read(11.0)]
         server.busy(2, 1)
-        readings += [server.look(11.5), server.look(12.0)]
+        readings += [server.read(11.5), server.read(12.0)]
         assert totals_of(*readings).full_seconds == pytest.approx(1.25)
 
     def test_no_thread_available_is_not_full(self) -> None:
         """A server whose workers are all starting is not full: it is not there."""
         server = Server(processes=2, spawned=0)
-        totals = totals_of(server.look(10.0), server.look(10.5))
+        totals = totals_of(server.read(10.0), server.read(10.5))
         assert totals.full_seconds == 0
         assert sum(totals.occupancy) == 0
 
     def test_worker_is_up_while_it_accepts(self) -> None:
         """Time accepting is a level too: a worker that cheaper ends at half of a step was up for half of it."""
         server = Server()
-        first = server.look(10.0)
+        first = server.read(10.0)
         server.cheap(1)
-        totals = totals_of(first, server.look(10.4))
+        totals = totals_of(first, server.read(10.4))
         assert totals.workers[0].up_seconds == pytest.approx(0.2)
         assert totals.workers[1].up_seconds == pytest.approx(0.4)
 
@@ -566,7 +566,7 @@ class TestLevels:
         server = Server(processes=1)
         server.busy(5)
         server.kill(1)
-        totals = totals_of(server.look(10.0), server.look(10.4))
+        totals = totals_of(server.read(10.0), server.read(10.4))
         assert totals.workers[0].busy_seconds == 0
         assert totals.full_seconds == 0
 
@@ -575,13 +575,13 @@ class TestLevels:
         server = Server(processes=1, host=False)
         server.busy(5)
         server.kill(1)
-        totals = totals_of(server.look(10.0), server.look(10.4))
+        totals = totals_of(server.read(10.0), server.read(10.4))
         assert totals.workers[0].busy_seconds == pytest.approx(2.0)
 
     def test_without_cores_busy_threads_stay_unknown(self) -> None:
         """stats-no-cores hides the threads: their integral is None and the occupancy has no samples."""
         server = Server(cores=False)
-        totals = totals_of(server.look(10.0), server.look(10.4))
+        totals = totals_of(server.read(10.0), server.read(10.4))
         assert {total.busy_seconds for total in totals.workers} == {None}
         assert sum(totals.occupancy) == 0
         assert totals.observed_seconds == pytest.approx(0.4)
@@ -589,20 +589,20 @@ class TestLevels:
     def test_queue_that_cannot_be_measured_is_absent(self) -> None:
         """No integral where there is no length, and none over the step to or from one."""
         server = Server(queue=None)
-        first = server.look(10.0)
+        first = server.read(10.0)
         assert totals_of(first).queue_seconds == {}
         server.queue = 10
-        second = server.look(10.2)
+        second = server.read(10.2)
         server.queue = 20
-        assert totals_of(first, second, server.look(10.4)).queue_seconds == {"app.sock": pytest.approx(3.0)}
+        assert totals_of(first, second, server.read(10.4)).queue_seconds == {"app.sock": pytest.approx(3.0)}
 
     def test_socket_that_is_gone_after_a_reload_is_forgotten(self) -> None:
         """A reload may give a socket another name; the old one has no total any more."""
         server = Server(socket=":40001")
-        first = server.look(10.0)
+        first = server.read(10.0)
         server.socket = ":40002"
         server.reload(11.0)
-        assert list(totals_of(first, server.look(12.0)).queue_seconds) == [":40002"]
+        assert list(totals_of(first, server.read(12.0)).queue_seconds) == [":40002"]
 
 
 class TestOccupancy:
@@ -611,7 +611,7 @@ class TestOccupancy:
         """A sample on a bound counts below it, as in every Prometheus histogram."""
         server = Server(processes=1, threads=10)
         server.busy(busy)
-        totals = totals_of(server.look(10.0))
+        totals = totals_of(server.read(10.0))
         bucket = totals.occupancy.index(1)
         assert OCCUPANCY_BOUNDS[bucket] >= busy / 10
         assert bucket == 0 or OCCUPANCY_BOUNDS[bucket - 1] < busy / 10
@@ -622,20 +622,20 @@ class TestOccupancy:
         server = Server(processes=2, threads=2)
         server.busy(2, 2)
         server[2].state = "cheap"
-        totals = totals_of(server.look(10.0), server.look(10.5))
+        totals = totals_of(server.read(10.0), server.read(10.5))
         assert totals.occupancy_sum == 2.0
         assert totals.full_seconds == pytest.approx(0.5)
 
     def test_every_sample_counts_once(self) -> None:
         """Samples across a gap count as well: the histogram is of samples, not of time."""
         server = Server()
-        totals = totals_of(*(server.look(at) for at in (1.0, 1.2, 9.0, 9.2)))
+        totals = totals_of(*(server.read(at) for at in (1.0, 1.2, 9.0, 9.2)))
         assert sum(totals.occupancy) == totals.samples == 4
 
 
 def test_dates_of_uwsgi_are_epoch() -> None:
     """The scenes these tests stand on date spawns as uWSGI does."""
-    assert workers_of(Server(born=3.7).look(5.0))[0].last_spawn == EPOCH + 3
+    assert workers_of(Server(born=3.7).read(5.0))[0].last_spawn == EPOCH + 3
 
 
 def _on_time(phase: float, seconds: float, period: float) -> float:

@@ -23,7 +23,7 @@ class Watched:
         self.history = History()
 
     def look(self, at: float) -> None:
-        self.integrals.add(self.server.look(at), 1.0)
+        self.integrals.add(self.server.read(at), 1.0)
         self.history.add(at, self.integrals.totals)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.other_namespaces import as_root
-from uwsgi_headroom.kernel.cpus import UsableCpus, usable_cpus
+from uwsgi_headroom.kernel.cpus import UsableCpus, read_usable_cpus
 
 FIXTURES = Path(__file__).with_name("fixtures")
 CPU_CONTROLLER = Path("/sys/fs/cgroup/cpu")  # cgroup version 1
@@ -30,36 +30,36 @@ CPU_CONTROLLER = Path("/sys/fs/cgroup/cpu")  # cgroup version 1
 )
 def test_tightest_quota(tree: str, expected: UsableCpus) -> None:
     """The tightest quota on the path from the process up to what is mounted here is the one that counts."""
-    assert usable_cpus(4242, affinity=range(8), root=FIXTURES / tree) == expected
+    assert read_usable_cpus(4242, affinity=range(8), root=FIXTURES / tree) == expected
 
 
 @pytest.mark.parametrize("tree", ["v1_neighbour", "v2_neighbour"])
 def test_neighbouring_container(tree: str) -> None:
     """The quota of a cgroup that is not mounted here is unknown, which is not the same as none."""
-    assert usable_cpus(4242, affinity=range(8), root=FIXTURES / tree) is None
+    assert read_usable_cpus(4242, affinity=range(8), root=FIXTURES / tree) is None
 
 
 def test_affinity_below_the_quota() -> None:
     """Fewer CPUs to run on than the quota allows are the limit."""
-    found = usable_cpus(4242, affinity={0, 5}, root=FIXTURES / "v2_quota")
-    assert found == UsableCpus(2, "affinity", host=8, affinity=2, quota=2.5)
+    cpus = read_usable_cpus(4242, affinity={0, 5}, root=FIXTURES / "v2_quota")
+    assert cpus == UsableCpus(2, "affinity", host=8, affinity=2, quota=2.5)
 
 
 def test_here() -> None:
     """Pinned to one CPU, a process of this machine can use one at most."""
     with subprocess.Popen(["sleep", "60"]) as process:
         os.sched_setaffinity(process.pid, {min(os.sched_getaffinity(0))})
-        found = usable_cpus(process.pid)
+        cpus = read_usable_cpus(process.pid)
         process.kill()
-    assert found is not None
-    assert found.affinity == 1
-    assert found.host == os.sysconf("SC_NPROCESSORS_ONLN")
-    assert found.count <= 1
+    assert cpus is not None
+    assert cpus.affinity == 1
+    assert cpus.host == os.sysconf("SC_NPROCESSORS_ONLN")
+    assert cpus.count <= 1
 
 
 def test_gone() -> None:
     """Of a process that ended nothing is known."""
-    assert usable_cpus(2**22 + 1) is None
+    assert read_usable_cpus(2**22 + 1) is None
 
 
 @contextlib.contextmanager
@@ -88,8 +88,8 @@ def test_real_quota() -> None:
         subprocess.Popen(["sleep", "60"]) as process,
     ):
         (inner / "cgroup.procs").write_text(str(process.pid))
-        found = usable_cpus(process.pid)
+        cpus = read_usable_cpus(process.pid)
         process.kill()
         process.wait()
-    assert found is not None
-    assert (found.count, found.limited_by) == (0.7, "quota")
+    assert cpus is not None
+    assert (cpus.count, cpus.limited_by) == (0.7, "quota")

@@ -22,7 +22,7 @@ NAMES = (
 
 
 def facts(document: object, answer: Answer) -> None:
-    Host().facts(stats.decode(json.dumps(document).encode()), answer)
+    Host().read_facts(stats.decode(json.dumps(document).encode()), answer)
 
 
 @given(st.lists(NAMES, max_size=6), st.lists(PIDS, max_size=6))
@@ -53,12 +53,12 @@ def test_any_names_and_pids_of_a_proven_server(names: list[str], pids: list[int]
 )
 def test_any_master_pid(pid: int, answer: Answer) -> None:
     """A server may say anything of its own pid: nothing is proven, and nothing breaks."""
-    host = Host().facts(stats.decode(json.dumps({"pid": pid, "workers": []}).encode()), answer)
+    host = Host().read_facts(stats.decode(json.dumps({"pid": pid, "workers": []}).encode()), answer)
     assert host.off
 
 
 @pytest.mark.parametrize("pid", [-1, 0, 2**31, 2**63 - 1])
 def test_the_same_wrong_pid_from_both_sides(pid: int) -> None:
     """A pid that cannot be, though the peer has it too, is no proof."""
-    host = Host().facts(stats.decode(json.dumps({"pid": pid, "workers": []}).encode()), Answer(b"", peer_pid=pid))
+    host = Host().read_facts(stats.decode(json.dumps({"pid": pid, "workers": []}).encode()), Answer(b"", peer_pid=pid))
     assert host.off

@@ -13,8 +13,8 @@ import pytest
 from tests.support.other_namespaces import as_nobody, as_root, over_ipv6, python_in, wrapped
 from tests.support.real_uwsgi import free_port, uwsgi, uwsgi_binary, wait_until
 from tests.support.signalled_uwsgi import accepting
-from uwsgi_headroom.kernel.namespaces import pid_numbers, same_network
-from uwsgi_headroom.kernel.proof import Proof, prove
+from uwsgi_headroom.kernel.namespaces import read_pid_numbers, shares_network_namespace
+from uwsgi_headroom.kernel.proof import Proof, prove_master_pid
 
 
 def peer_pid(path: str) -> int:
@@ -49,7 +49,7 @@ def test_unix_source() -> None:
     with accepting() as server:
         document_pid = msgspec.json.decode(server.document())["pid"]
         assert document_pid == server.pid
-        assert prove(document_pid, peer_pid=peer_pid(server.stats), listener=None) == Proof(server.pid, None)
+        assert prove_master_pid(document_pid, peer_pid=peer_pid(server.stats), listener=None) == Proof(server.pid, None)
 
 
 @as_root
@@ -58,13 +58,13 @@ def test_unix_source_for_another_user() -> None:
     """Over a UNIX socket no privilege is needed."""
     with accepting("--chmod-socket=666") as server:
         server.directory.chmod(0o755)
-        proof = as_nobody(lambda: prove(server.pid, peer_pid=peer_pid(server.stats), listener=None))
+        proof = as_nobody(lambda: prove_master_pid(server.pid, peer_pid=peer_pid(server.stats), listener=None))
         assert proof == Proof(server.pid, None)
 
 
 def test_unix_source_of_another_process() -> None:
     """A document of one process behind the socket of another, as through a proxy, proves nothing."""
-    proof = prove(os.getppid(), peer_pid=os.getpid(), listener=None)
+    proof = prove_master_pid(os.getppid(), peer_pid=os.getpid(), listener=None)
     assert proof.pid is None
     assert f"on their socket listens process {os.getpid()}" in (proof.reason or "")
 
@@ -76,12 +76,12 @@ def test_nested_pid_namespace(tmp_path: Path) -> None:
     binary = wrapped(tmp_path, uwsgi_binary(), "unshare --pid --fork --kill-child")
     with accepting(binary=binary) as server:
         document_pid = msgspec.json.decode(server.document())["pid"]
-        seen = peer_pid(server.stats)
+        peer = peer_pid(server.stats)
         assert document_pid == 1
-        assert pid_numbers(seen) == (seen, 1)
-        assert prove(1, peer_pid=seen, listener=None) == Proof(
+        assert read_pid_numbers(peer) == (peer, 1)
+        assert prove_master_pid(1, peer_pid=peer, listener=None) == Proof(
             None,
-            f"uWSGI runs in another PID namespace (its master calls itself 1, here it is {seen}): "
+            f"uWSGI runs in another PID namespace (its master calls itself 1, here it is {peer}): "
             "share the PID namespace or run the exporter in it",
         )
 
@@ -92,9 +92,9 @@ def test_equal_by_chance() -> None:
     with subprocess.Popen(["unshare", "--pid", "--fork", "--kill-child", "sleep", "60"]) as nested:
         children = Path(f"/proc/{nested.pid}/task/{nested.pid}/children")
         try:
-            wait_until(lambda: children.read_text() and len(pid_numbers(int(children.read_text()))) == 2)
+            wait_until(lambda: children.read_text() and len(read_pid_numbers(int(children.read_text()))) == 2)
             pid = int(children.read_text())
-            reason = prove(pid, peer_pid=pid, listener=None).reason
+            reason = prove_master_pid(pid, peer_pid=pid, listener=None).reason
             assert reason
             assert f"process {pid} runs in another PID namespace, where it is 1" in reason
         finally:
@@ -110,11 +110,11 @@ def test_master_outside_of_the_exporters_namespace(tmp_path: Path) -> None:
         server.listen()
         code = f"""
 import socket, struct
-from uwsgi_headroom.kernel.proof import prove
+from uwsgi_headroom.kernel.proof import prove_master_pid
 client = socket.socket(socket.AF_UNIX)
 client.connect({path!r})
 pid = struct.unpack("iII", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
-print(pid, prove({os.getpid()}, peer_pid=pid, listener=None).reason)
+print(pid, prove_master_pid({os.getpid()}, peer_pid=pid, listener=None).reason)
 """
         assert python_in("--pid --mount-proc", code).startswith("0 uWSGI runs in a PID namespace that the exporter")
 
@@ -124,8 +124,8 @@ def test_procfs_of_another_namespace() -> None:
     """Where /proc counts in another PID namespace than the exporter, nothing is proven."""
     code = """
 import os
-from uwsgi_headroom.kernel.proof import prove
-print(prove(os.getpid(), peer_pid=os.getpid(), listener=None).reason)
+from uwsgi_headroom.kernel.proof import prove_master_pid
+print(prove_master_pid(os.getpid(), peer_pid=os.getpid(), listener=None).reason)
 """
     assert python_in("--pid", code).startswith("/proc here belongs to another PID namespace")
     assert python_in("--pid --mount-proc", code) == "None"
@@ -141,7 +141,7 @@ def test_hidden_process() -> None:
         unshare_mounts()
         subprocess.run(["mount", "-t", "proc", "-o", "hidepid=2", "proc", "/proc"], check=True)
 
-    proof = as_nobody(lambda: prove(pid, peer_pid=pid, listener=None), before=hide)
+    proof = as_nobody(lambda: prove_master_pid(pid, peer_pid=pid, listener=None), before=hide)
     assert proof == Proof(
         None,
         f"/proc hides process {pid} from this user: give the exporter the group of its mount option gid=",
@@ -159,7 +159,7 @@ def unshare_mounts() -> None:
 
 def test_no_socket() -> None:
     """Stats that were not read from a socket prove nothing."""
-    assert prove(os.getpid(), peer_pid=None, listener=None).pid is None
+    assert prove_master_pid(os.getpid(), peer_pid=None, listener=None).pid is None
 
 
 @pytest.mark.integration
@@ -168,7 +168,7 @@ def test_tcp_source() -> None:
     address = ("127.0.0.1", free_port())
     with uwsgi("--stats", f"{address[0]}:{address[1]}", stats=False) as server:
         wait_until(lambda: b'"accepting":1' in document(address), what="the worker to accept")
-        assert prove(server.pid, peer_pid=None, listener=address) == Proof(server.pid, None)
+        assert prove_master_pid(server.pid, peer_pid=None, listener=address) == Proof(server.pid, None)
 
 
 @pytest.mark.parametrize(
@@ -180,14 +180,14 @@ def test_tcp_listener_on_any_address(bound: str) -> None:
         server.bind((bound, 0))
         server.listen()
         reached = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1"}.get(bound, bound)
-        proof = prove(os.getpid(), peer_pid=None, listener=(reached, server.getsockname()[1]))
+        proof = prove_master_pid(os.getpid(), peer_pid=None, listener=(reached, server.getsockname()[1]))
         assert proof == Proof(os.getpid(), None)
 
 
 def test_tcp_source_of_another_process(listening: tuple[str, int]) -> None:
     """A document of a process that does not listen there is not proven."""
     with subprocess.Popen(["sleep", "60"]) as other:
-        reason = prove(other.pid, peer_pid=None, listener=listening).reason
+        reason = prove_master_pid(other.pid, peer_pid=None, listener=listening).reason
         other.kill()
     assert reason
     assert f"here that is not who listens on port {listening[1]}" in reason
@@ -195,12 +195,12 @@ def test_tcp_source_of_another_process(listening: tuple[str, int]) -> None:
 
 def test_tcp_source_of_no_process(listening: tuple[str, int]) -> None:
     """A document of a process that is not here is not proven."""
-    assert prove(2**22 + 1, peer_pid=None, listener=listening).pid is None
+    assert prove_master_pid(2**22 + 1, peer_pid=None, listener=listening).pid is None
 
 
 def test_nothing_listens_here() -> None:
     """A local address that answers and has no listener is answered from another network namespace."""
-    reason = prove(os.getpid(), peer_pid=None, listener=("127.0.0.1", free_port())).reason
+    reason = prove_master_pid(os.getpid(), peer_pid=None, listener=("127.0.0.1", free_port())).reason
     assert reason
     assert "in this network namespace" in reason
 
@@ -208,7 +208,7 @@ def test_nothing_listens_here() -> None:
 @pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1", "fe80::1%lo", "not-an-address"])
 def test_another_host(host: str) -> None:
     """An address that is not this machine's says so."""
-    reason = prove(os.getpid(), peer_pid=None, listener=(host, 1717)).reason
+    reason = prove_master_pid(os.getpid(), peer_pid=None, listener=(host, 1717)).reason
     assert reason
     assert reason.startswith("the stats server is on another host")
 
@@ -217,7 +217,7 @@ def test_another_host(host: str) -> None:
 def test_tcp_source_for_another_user(listening: tuple[str, int]) -> None:
     """Over TCP another user may not see who listens; the reason names both ways out."""
     pid = os.getpid()
-    reason = as_nobody(lambda: prove(pid, peer_pid=None, listener=listening)).reason
+    reason = as_nobody(lambda: prove_master_pid(pid, peer_pid=None, listener=listening)).reason
     assert reason
     assert "UNIX socket, which needs no privilege" in reason
     assert "CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE" in reason
@@ -231,7 +231,13 @@ def test_same_network_for_another_user() -> None:
             ours = os.readlink("/proc/self/ns/net")
             wait_until(lambda: os.readlink(f"/proc/{away.pid}/ns/net") != ours)
             pid = os.getpid()
-            assert as_nobody(lambda: (same_network(pid), same_network(away.pid), same_network(2**22 + 1))) == (
+            assert as_nobody(
+                lambda: (
+                    shares_network_namespace(pid),
+                    shares_network_namespace(away.pid),
+                    shares_network_namespace(2**22 + 1),
+                )
+            ) == (
                 True,
                 False,
                 None,

@@ -17,24 +17,24 @@ def test_every_thread_of_a_process_is_there() -> None:
     thread = threading.Thread(target=ended.wait)
     thread.start()
     try:
-        found = residency.threads(os.getpid())
+        threads = residency.read_threads(os.getpid())
     finally:
         ended.set()
         thread.join()
-    assert {os.getpid(), thread.native_id} <= found.keys()
-    assert all(cpu >= 0 and seconds >= 0 for cpu, seconds in found.values())
+    assert {os.getpid(), thread.native_id} <= threads.keys()
+    assert all(cpu >= 0 and seconds >= 0 for cpu, seconds in threads.values())
 
 
 def test_a_thread_that_ends_meanwhile_takes_no_other_along(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that was listed and is gone when it is looked at is left out, alone."""
     listed = os.listdir
     monkeypatch.setattr(os, "listdir", lambda folder: ["999999999", *listed(folder)])
-    assert os.getpid() in residency.threads(os.getpid())
+    assert os.getpid() in residency.read_threads(os.getpid())
 
 
 def test_no_process_no_threads() -> None:
     """A process that is gone has none."""
-    assert residency.threads(999999999) == {}
+    assert residency.read_threads(999999999) == {}
 
 
 def test_a_name_may_hold_anything(tmp_path: Path) -> None:
@@ -42,4 +42,4 @@ def test_a_name_may_hold_anything(tmp_path: Path) -> None:
     path = f"{tmp_path}/stat"
     with open(path, "wb") as file:
         file.write(b"7 (a) S (b) R 1 2 3\n")
-    assert procfs.stat_fields(path) == [b"R", b"1", b"2", b"3"]
+    assert procfs.read_stat_fields(path) == [b"R", b"1", b"2", b"3"]

@@ -18,8 +18,8 @@ def inode(listening: socket.socket) -> int:
 
 
 def find(family: sock_diag.Family, listening: socket.socket) -> sock_diag.Listener:
-    (found,) = [found for found in sock_diag.listeners(family) if found.inode == inode(listening)]
-    return found
+    (listener,) = [listener for listener in sock_diag.list_listeners(family) if listener.inode == inode(listening)]
+    return listener
 
 
 def clients(listening: socket.socket, count: int) -> list[socket.socket]:
@@ -39,8 +39,8 @@ def test_unix_queue(tmp_path: Path) -> None:
         listening.bind(str(tmp_path / "a.sock"))
         listening.listen(37)
         waiting = clients(listening, 5)
-        found = find("unix", listening)
-        assert found == sock_diag.Listener(inode(listening), "unix", str(tmp_path / "a.sock"), 5, 37)
+        listener = find("unix", listening)
+        assert listener == sock_diag.Listener(inode(listening), "unix", str(tmp_path / "a.sock"), 5, 37)
         listening.accept()
         assert find("unix", listening).queue == len(waiting) - 1
 
@@ -51,8 +51,8 @@ def test_full_queue_holds_one_more_than_its_limit(tmp_path: Path) -> None:
         listening.bind(str(tmp_path / "a.sock"))
         listening.listen(3)
         waiting = clients(listening, 9)
-        found = find("unix", listening)
-        assert (found.queue, found.limit, len(waiting)) == (4, 3, 9)
+        listener = find("unix", listening)
+        assert (listener.queue, listener.limit, len(waiting)) == (4, 3, 9)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_only_what_listens_to_streams(tmp_path: Path) -> None:
         idle.bind(str(tmp_path / "idle"))
         packets.bind(str(tmp_path / "packets"))
         packets.listen()
-        found = {listener.inode for listener in sock_diag.listeners("unix")}
+        found = {listener.inode for listener in sock_diag.list_listeners("unix")}
         assert found.isdisjoint({inode(idle), inode(packets)})
 
 
@@ -126,10 +126,10 @@ def test_answer_in_many_parts() -> None:
             one.bind(f"\0headroom-{os.getpid()}-{number}-{'x' * 60}")
             one.listen(number)
         expected = {inode(one): number for number, one in enumerate(listening)}
-        found = {listener.inode: listener.limit for listener in sock_diag.listeners("unix")}
+        found = {listener.inode: listener.limit for listener in sock_diag.list_listeners("unix")}
         assert expected.items() <= found.items()
         chosen = [inode(listening[7]), inode(listening[399])]
-        assert [listener.inode for listener in sock_diag.listeners("unix", chosen)] in (chosen, chosen[::-1])
+        assert [listener.inode for listener in sock_diag.list_listeners("unix", chosen)] in (chosen, chosen[::-1])
     finally:
         for one in listening:
             one.close()
@@ -137,16 +137,16 @@ def test_answer_in_many_parts() -> None:
 
 def test_interrupted_dump_is_asked_for_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """A dump that the kernel calls inconsistent is repeated once, and then believed."""
-    asked = []
+    requests = []
     honest = sock_diag._ask
 
     def interrupted(request: bytes) -> tuple[list[bytes], bool]:
-        asked.append(request)
+        requests.append(request)
         return honest(request)[0], True
 
     monkeypatch.setattr(sock_diag, "_ask", interrupted)
-    sock_diag.listeners("unix")
-    assert len(asked) == 2
+    sock_diag.list_listeners("unix")
+    assert len(requests) == 2
 
 
 def test_interruption_is_seen() -> None:
@@ -164,7 +164,7 @@ def test_truncated_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
         listening.bind(f"\0headroom-{os.getpid()}")
         listening.listen()
         with pytest.raises(OSError, match="cut off"):
-            sock_diag.listeners("unix")
+            sock_diag.list_listeners("unix")
 
 
 @pytest.mark.parametrize("length", [3, 400])
@@ -178,7 +178,7 @@ def test_kernel_without_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that cannot answer for a family (here one that does not exist) is told apart, with a cure."""
     monkeypatch.setitem(sock_diag._FAMILIES, "unix", (bytes([44, 0]) + bytes(54), sock_diag._unix))
     with pytest.raises(OSError, match="load the modules unix_diag"):
-        sock_diag.listeners("unix")
+        sock_diag.list_listeners("unix")
 
 
 @knows_socket_call
@@ -192,7 +192,7 @@ def test_forbidden_netlink(code: int, sentence: str) -> None:
     def ask() -> str:
         forbid_netlink(code)
         try:
-            return str(sock_diag.listeners("unix"))
+            return str(sock_diag.list_listeners("unix"))
         except OSError as error:
             return str(error)
 
@@ -207,7 +207,7 @@ def test_no_privilege_is_needed(tmp_path: Path) -> None:
         listening.listen(9)
         waiting = clients(listening, 2)
         expected = sock_diag.Listener(inode(listening), "unix", str(tmp_path / "a.sock"), len(waiting), 9)
-        assert expected in as_nobody(lambda: sock_diag.listeners("unix"))
+        assert expected in as_nobody(lambda: sock_diag.list_listeners("unix"))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from tests.support.captured_documents import NAMES
 from tests.support.observations import down, proven, up
 from uwsgi_headroom.metrics import families
-from uwsgi_headroom.metrics.exposition import render
+from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.metrics.family import LabelSet, counter, gauge
 
 EVERYTHING = [
@@ -55,14 +55,14 @@ both = pytest.mark.parametrize("openmetrics", [False, True], ids=["text", "openm
 def test_everything_ever_captured(openmetrics: bool) -> None:
     """All captured documents in one scrape, with a server that is down, are written as the library writes them."""
     collected = list(families(EVERYTHING))
-    assert render(collected, openmetrics=openmetrics) == by_the_library(collected, openmetrics)
+    assert render_families(collected, openmetrics=openmetrics) == by_the_library(collected, openmetrics)
 
 
 @both
 def test_nasty_label_values(openmetrics: bool) -> None:
     """Quotes, backslashes, line ends and every other character in a label's value are written as the library does."""
     collected = [gauge("g", "h", [(LabelSet(a=it, b="x"), 1.0) for it in NASTY])]
-    assert render(collected, openmetrics=openmetrics) == by_the_library(collected, openmetrics)
+    assert render_families(collected, openmetrics=openmetrics) == by_the_library(collected, openmetrics)
 
 
 @both
@@ -70,14 +70,14 @@ def test_nasty_documentation(openmetrics: bool) -> None:
     """So is a help text."""
     collected = [gauge(f"g{place}", it, [(LabelSet(), 1.0)]) for place, it in enumerate(NASTY)]
     collected += [counter("c_total", 'a "b" \\ \n', [(LabelSet(), 1.0)])]
-    assert render(collected, openmetrics=openmetrics) == by_the_library(collected, openmetrics)
+    assert render_families(collected, openmetrics=openmetrics) == by_the_library(collected, openmetrics)
 
 
 @both
 def test_values(openmetrics: bool) -> None:
     """Every float is written as Go writes it."""
     collected = [gauge("g", "h", [(LabelSet(n=str(place)), value) for place, value in enumerate(VALUES)])]
-    assert render(collected, openmetrics=openmetrics) == by_the_library(collected, openmetrics)
+    assert render_families(collected, openmetrics=openmetrics) == by_the_library(collected, openmetrics)
 
 
 @both
@@ -86,21 +86,21 @@ def test_anything(openmetrics: bool, values: list[float], label: str, help_text:
     """Whatever the values and texts, the two are equal."""
     samples = [(LabelSet(n=str(place), label=label), value) for place, value in enumerate(values)]
     collected = [gauge("g", help_text, samples), counter("c_total", help_text, samples)]
-    assert render(collected, openmetrics=openmetrics) == by_the_library(collected, openmetrics)
+    assert render_families(collected, openmetrics=openmetrics) == by_the_library(collected, openmetrics)
 
 
 @pytest.mark.parametrize("openmetrics", [False, True])
 def test_a_name_that_is_no_utf8(openmetrics: bool) -> None:
     """A name with bytes that are no UTF-8 is written with question marks: the formats have no other bytes."""
-    body = render([gauge("g", "h", [(LabelSet(a="caf\udce9"), 1.0)])], openmetrics=openmetrics)
+    body = render_families([gauge("g", "h", [(LabelSet(a="caf\udce9"), 1.0)])], openmetrics=openmetrics)
     assert b'g{a="caf?"} 1.0\n' in body
 
 
 def test_both_formats_parse() -> None:
     """The library's parsers read both formats, and both say the same."""
     collected = list(families(EVERYTHING))
-    text = list(parse_text(render(collected).decode()))
-    openmetrics = list(parse_openmetrics(render(collected, openmetrics=True).decode()))
+    text = list(parse_text(render_families(collected).decode()))
+    openmetrics = list(parse_openmetrics(render_families(collected, openmetrics=True).decode()))
 
     def told(parsed: list[Metric]) -> set[tuple[str, frozenset[tuple[str, str]], str]]:
         return {
@@ -116,17 +116,17 @@ def test_both_formats_parse() -> None:
 @pytest.mark.parametrize("openmetrics", [False, True])
 def test_each_family_is_one_block(openmetrics: bool) -> None:
     """Each family stands once, its help and type before its samples, however many servers there are."""
-    lines = render(families(EVERYTHING), openmetrics=openmetrics).decode().split("\n")
+    lines = render_families(families(EVERYTHING), openmetrics=openmetrics).decode().split("\n")
     assert lines.pop() == ""
     if openmetrics:
         assert lines.pop() == "# EOF"
-    seen: list[str] = []
+    names: list[str] = []
     for line in lines:
         if line.startswith("# HELP "):
-            seen.append(line.split()[2])
+            names.append(line.split()[2])
         elif line.startswith("# TYPE "):
-            assert line.split()[2] == seen[-1]
+            assert line.split()[2] == names[-1]
         else:
             name = line.partition("{")[0].partition(" ")[0]
-            assert re.sub("_(total|bucket|count|sum)$", "", name) == seen[-1].removesuffix("_total")
-    assert len(seen) == len(set(seen)) > 60
+            assert re.sub("_(total|bucket|count|sum)$", "", name) == names[-1].removesuffix("_total")
+    assert len(names) == len(set(names)) > 60

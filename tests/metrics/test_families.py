@@ -19,9 +19,9 @@ from tests.support.observations import down, of_uwsgi, proven, series, up
 from uwsgi_headroom.errors import REASONS, StatsError
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics import families
-from uwsgi_headroom.metrics.cpu_affinity import sharing_one_cpu
-from uwsgi_headroom.metrics.cron import schedule
-from uwsgi_headroom.metrics.exposition import render
+from uwsgi_headroom.metrics.cpu_affinity import count_workers_sharing_one_cpu
+from uwsgi_headroom.metrics.cron import crontab_schedule
+from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.reading import HostFacts
 from uwsgi_headroom.stats.parts import Cron
 
@@ -51,7 +51,7 @@ def test_golden(name: str) -> None:
 
     `UPDATE_GOLDEN=1` writes the files anew; the exporter's own metrics, which differ from run to run, are left out.
     """
-    text = render(of_uwsgi([GOLDENS[name]])).decode()
+    text = render_families(of_uwsgi([GOLDENS[name]])).decode()
     path = GOLDEN / f"{name}.metrics"
     if os.environ.get("UPDATE_GOLDEN"):
         path.write_text(text)
@@ -66,8 +66,10 @@ def test_no_golden_is_left_behind() -> None:
 def test_no_series_twice() -> None:
     """With every captured document as a server of its own, no series is there twice."""
     everything = [*[up(name) for name in NAMES], down("down"), down("down too"), proven("prefork_4x1_served", "proven")]
-    seen = Counter((s.name, tuple(sorted(s.labels.items()))) for family in families(everything) for s in family.samples)
-    assert [it for it, times in seen.items() if times > 1] == []
+    counts = Counter(
+        (s.name, tuple(sorted(s.labels.items()))) for family in families(everything) for s in family.samples
+    )
+    assert [it for it, times in counts.items() if times > 1] == []
 
 
 def test_a_server_that_is_down_has_no_figures() -> None:
@@ -87,65 +89,65 @@ def test_one_server_down_leaves_the_others_alone() -> None:
 def test_read_errors_are_counters_from_the_start() -> None:
     """Every reason has a series before the first failure, so that its first increase is seen."""
     errors = _family(list(families([down("shop")])), "uwsgi_exporter_read_errors")
-    told = {sample.labels["reason"]: sample.value for sample in errors.samples}
-    assert told == dict.fromkeys(REASONS, 0) | {"refused": 3}
+    values = {sample.labels["reason"]: sample.value for sample in errors.samples}
+    assert values == dict.fromkeys(REASONS, 0) | {"refused": 3}
 
 
 def test_what_is_unknown_is_absent() -> None:
     """Of a worker of which uWSGI wrote nothing, only that it is there and takes nothing is said."""
-    told = series(up("bare", b'{"version":"2.0.31","pid":7,"workers":[{}]}'))
-    worker = {name for name in told if "worker_id" in name}
+    values = series(up("bare", b'{"version":"2.0.31","pid":7,"workers":[{}]}'))
+    worker = {name for name in values if "worker_id" in name}
     assert worker == {'uwsgi_worker_accepting{server="bare",worker_id="1"}'}
-    assert not [name for name in told if name.startswith(("uwsgi_threads", "uwsgi_socket", "uwsgi_listen"))]
-    assert not [name for name in told if name.startswith(("uwsgi_thunder", "uwsgi_signal"))]
+    assert not [name for name in values if name.startswith(("uwsgi_threads", "uwsgi_socket", "uwsgi_listen"))]
+    assert not [name for name in values if name.startswith(("uwsgi_thunder", "uwsgi_signal"))]
 
 
 def test_no_cores_has_no_threads() -> None:
     """With stats-no-cores no metric of threads is there, and the requests are."""
-    told = series(up("no_cores"))
-    assert not [name for name in told if "threads" in name or "static" in name]
-    assert told['uwsgi_worker_requests_total{server="no_cores",worker_id="1"}'] == 5
+    values = series(up("no_cores"))
+    assert not [name for name in values if "threads" in name or "static" in name]
+    assert values['uwsgi_worker_requests_total{server="no_cores",worker_id="1"}'] == 5
 
 
 def test_a_queue_that_cannot_be_measured_is_absent() -> None:
     """A UNIX socket's queue is absent where the kernel was not asked, and said to be unmeasurable."""
-    told = series(up("minified"))
-    assert not [name for name in told if name.startswith("uwsgi_socket_queue_length")]
-    assert told['uwsgi_socket_queue_measurable{server="minified",socket="/run/uwsgi/app"}'] == 0
-    assert 'uwsgi_listen_queue_length{server="minified"}' not in told
+    values = series(up("minified"))
+    assert not [name for name in values if name.startswith("uwsgi_socket_queue_length")]
+    assert values['uwsgi_socket_queue_measurable{server="minified",socket="/run/uwsgi/app"}'] == 0
+    assert 'uwsgi_listen_queue_length{server="minified"}' not in values
 
 
 def test_uwsgis_own_queue_stands_in_for_tcp() -> None:
     """Where the kernel was not asked, a TCP socket's queue is uWSGI's own figure."""
-    told = series(up("queue_filled"))
-    assert told['uwsgi_socket_queue_length{server="queue_filled",socket="127.0.0.1:58737"}'] == 4
-    assert told['uwsgi_socket_max_queue_length{server="queue_filled",socket="127.0.0.1:58737"}'] == 5
-    assert told['uwsgi_listen_queue_length{server="queue_filled"}'] == 4
+    values = series(up("queue_filled"))
+    assert values['uwsgi_socket_queue_length{server="queue_filled",socket="127.0.0.1:58737"}'] == 4
+    assert values['uwsgi_socket_max_queue_length{server="queue_filled",socket="127.0.0.1:58737"}'] == 5
+    assert values['uwsgi_listen_queue_length{server="queue_filled"}'] == 4
 
 
 def test_the_kernels_word_on_a_queue_goes_first() -> None:
     """Where the kernel was asked, its figure is the one."""
-    told = series(proven("queue_filled"))
-    assert told['uwsgi_socket_queue_length{server="queue_filled",socket="127.0.0.1:58737"}'] == 3
-    assert told['uwsgi_socket_queue_length{server="queue_filled",socket="/run/uwsgi/app"}'] == 3
-    assert told['uwsgi_listen_queue_length{server="queue_filled"}'] == 3
+    values = series(proven("queue_filled"))
+    assert values['uwsgi_socket_queue_length{server="queue_filled",socket="127.0.0.1:58737"}'] == 3
+    assert values['uwsgi_socket_queue_length{server="queue_filled",socket="/run/uwsgi/app"}'] == 3
+    assert values['uwsgi_listen_queue_length{server="queue_filled"}'] == 3
 
 
 def test_capacity() -> None:
     """Configured threads count the reserve, available ones only workers that accept."""
-    told = series(up("cheaper_never_spawned"))
-    assert told['uwsgi_threads_configured{server="cheaper_never_spawned"}'] == 12
-    assert told['uwsgi_threads_available{server="cheaper_never_spawned"}'] == 4
-    assert told['uwsgi_threads_busy{server="cheaper_never_spawned"}'] == 0
-    assert told['uwsgi_workers{server="cheaper_never_spawned",state="never_spawned"}'] == 4
-    assert told['uwsgi_workers{server="cheaper_never_spawned",state="gone"}'] == 0
+    values = series(up("cheaper_never_spawned"))
+    assert values['uwsgi_threads_configured{server="cheaper_never_spawned"}'] == 12
+    assert values['uwsgi_threads_available{server="cheaper_never_spawned"}'] == 4
+    assert values['uwsgi_threads_busy{server="cheaper_never_spawned"}'] == 0
+    assert values['uwsgi_workers{server="cheaper_never_spawned",state="never_spawned"}'] == 4
+    assert values['uwsgi_workers{server="cheaper_never_spawned",state="gone"}'] == 0
 
 
 def test_the_age_of_the_oldest_request() -> None:
     """The oldest request's age is the time since it began, never below 0, absent where none is in service."""
-    told = series(up("threads_4x8_busy"))
+    values = series(up("threads_4x8_busy"))
     name = 'uwsgi_worker_oldest_request_age_seconds{server="threads_4x8_busy",worker_id="1"}'
-    assert told[name] == 1795250100.25 - 1795249581
+    assert values[name] == 1795250100.25 - 1795249581
     assert not [name for name in series(up("prefork_4x1_served")) if "oldest" in name]
     early = document("threads_4x8_busy").replace(b'"request_start":1795249581', b'"request_start":1795259581')
     assert series(up("threads_4x8_busy", early))[name] == 0
@@ -162,10 +164,10 @@ def test_spoolers_of_one_folder_are_one_series() -> None:
     """With `spooler-processes` uWSGI lists a folder once for each process: they are summed up."""
     each = {"dir": "/srv/mail", "pid": 9, "tasks": 2, "respawns": 1, "running": 1}
     body = json.dumps({"version": "2.0.31", "workers": [], "spoolers": [each, {**each, "tasks": 5}]}).encode()
-    told = series(up("two", body))
-    assert told['uwsgi_spooler_tasks_total{server="two",spooler="/srv/mail"}'] == 7
-    assert told['uwsgi_spooler_respawns_total{server="two",spooler="/srv/mail"}'] == 2
-    assert told['uwsgi_spooler_running{server="two",spooler="/srv/mail"}'] == 2
+    values = series(up("two", body))
+    assert values['uwsgi_spooler_tasks_total{server="two",spooler="/srv/mail"}'] == 7
+    assert values['uwsgi_spooler_respawns_total{server="two",spooler="/srv/mail"}'] == 2
+    assert values['uwsgi_spooler_running{server="two",spooler="/srv/mail"}'] == 2
 
 
 def test_a_static_node_given_twice_is_one_series() -> None:
@@ -183,8 +185,8 @@ def test_a_lock_of_two_spoolers_is_held_if_either_is() -> None:
 
 def test_a_custom_metric_is_none_of_uwsgis_own() -> None:
     """Custom metrics are there by kind; what the subsystem repeats of workers and sockets is not."""
-    told = {name: value for name, value in series(up("metrics")).items() if name.startswith("uwsgi_custom")}
-    assert told == {
+    values = {name: value for name, value in series(up("metrics")).items() if name.startswith("uwsgi_custom")}
+    assert values == {
         'uwsgi_custom_total{name="orders.placed",server="metrics"}': 3,
         'uwsgi_custom_value{name="queue.depth",server="metrics"}': 7,
         'uwsgi_custom_value{name="started",server="metrics"}': 42,
@@ -197,17 +199,17 @@ def test_a_custom_metric_is_none_of_uwsgis_own() -> None:
 def test_applications_appear_from_two_on() -> None:
     """A single application's requests are its worker's; of several each has its own."""
     assert not [name for name in series(up("minified")) if "worker_app" in name]
-    told = series(up("apps_two_mountpoints"))
+    values = series(up("apps_two_mountpoints"))
     name = 'uwsgi_worker_app_exceptions_total{app_id="2",mountpoint="/api",server="apps_two_mountpoints",worker_id="2"}'
-    assert told[name] == 2
+    assert values[name] == 2
 
 
 def test_no_command_of_a_cron_is_shown() -> None:
     """A cron is known by its place and schedule: its command may hold a secret."""
-    text = render(of_uwsgi([up("crons")])).decode()
+    text = render_families(of_uwsgi([up("crons")])).decode()
     assert "sleep" not in text
     assert 'uwsgi_cron_running{cron="1",schedule="* * * * *",server="crons"} 1.0' in text
-    assert schedule(Cron(minute=-5, hour=-2, week=1)) == "*/5 */2 * * 1"
+    assert crontab_schedule(Cron(minute=-5, hour=-2, week=1)) == "*/5 */2 * * 1"
 
 
 def test_workers_sharing_one_cpu() -> None:
@@ -215,7 +217,7 @@ def test_workers_sharing_one_cpu() -> None:
 
     def sharing(*masks: tuple[int, ...], master: tuple[int, ...] | None = (0, 1)) -> int:
         workers = [WorkerProcess(1, None, None, None, None, None, None, mask or None, None, None) for mask in masks]
-        return sharing_one_cpu(HostFacts(processes=dict(enumerate(workers)), master_affinity=master))
+        return count_workers_sharing_one_cpu(HostFacts(processes=dict(enumerate(workers)), master_affinity=master))
 
     assert sharing((0,), (1,)) == 0
     assert sharing((0,), (0,), (0,), (1,)) == 3
@@ -228,10 +230,10 @@ def test_workers_sharing_one_cpu() -> None:
 @pytest.mark.parametrize("name", ["threads_4x8_busy", "prefork_8x1_busy", "ugreen", "memory_report", "minified"])
 def test_series_of_a_worker(name: str) -> None:
     """A worker costs at most 25 series, with everything the kernel knows, however many threads it has."""
-    told = series(proven(name))
-    each = Counter(match[1] for it in told if (match := re.search(r'worker_id="(\d+)"', it)))
+    values = series(proven(name))
+    each = Counter(match[1] for it in values if (match := re.search(r'worker_id="(\d+)"', it)))
     assert max(each.values()) <= 25
-    assert len(told) <= 25 * len(each) + 60
+    assert len(values) <= 25 * len(each) + 60
 
 
 def test_labels_hold_no_pid_and_no_request() -> None:
@@ -255,13 +257,13 @@ def test_no_document_breaks_a_scrape() -> None:
     a scrape that fails is the end of every server's figures."""
     for body in with_a_wrong_value():
         with contextlib.suppress(StatsError):
-            render(of_uwsgi([up("wrong", body)]))
+            render_families(of_uwsgi([up("wrong", body)]))
 
 
 def test_promtool_finds_nothing_wrong() -> None:
     """Prometheus' own linter accepts every metric of every captured document."""
     everything = [*[up(name) for name in NAMES], down("down"), proven("minified", "proven")]
-    text = render(families(everything))
+    text = render_families(families(everything))
     ran = subprocess.run([find("promtool"), "check", "metrics"], input=text, capture_output=True, check=False)
     assert (ran.returncode, ran.stdout.decode(), ran.stderr.decode()) == (0, "", "")
 

@@ -8,15 +8,15 @@ from itertools import accumulate
 
 import pytest
 
-from tests.support.scraped_series import series, watched
+from tests.support.scraped_series import series, watch_of
 from tests.support.simulated_server import Server, emperor
 from uwsgi_headroom.metrics import window_figures
-from uwsgi_headroom.metrics.window_figures import duration
+from uwsgi_headroom.metrics.window_figures import prometheus_duration
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch.watch import Watch
 
 
-def seen(watch: Watch, outcome: Reading) -> dict[str, float]:
+def series_of(watch: Watch, outcome: Reading) -> dict[str, float]:
     return series(watch, outcome, window_figures.families)
 
 
@@ -25,7 +25,7 @@ def example() -> list[Reading]:
     server, readings = Server(cpus=8.0), []
     server.busy(2, 8, 2, 2)
     for second in range(121):
-        readings.append(server.look(float(second)))
+        readings.append(server.read(float(second)))
         for worker_id in (1, 2, 3, 4):
             hot = worker_id == 2
             # Requests that end come in whole numbers: 717 of the hot worker and 317 of the others in 60 s.
@@ -38,29 +38,29 @@ def example() -> list[Reading]:
 def test_the_example_of_the_design() -> None:
     """All of its numbers, for both windows; those of single workers for the longer one only."""
     readings = example()
-    found = seen(watched(*readings), readings[-1])
-    assert found['uwsgi_window_seconds{window="1m"}'] == 60
-    assert found['uwsgi_window_seconds{window="5m"}'] == 120
+    values = series_of(watch_of(*readings), readings[-1])
+    assert values['uwsgi_window_seconds{window="1m"}'] == 60
+    assert values['uwsgi_window_seconds{window="5m"}'] == 120
     for length in ("1m", "5m"):
         of = f'window="{length}"'
-        assert found[f"uwsgi_throughput_requests_per_second{{{of}}}"] == pytest.approx(27.8, abs=0.1)
-        assert found[f"uwsgi_response_time_seconds{{{of}}}"] == pytest.approx(0.5, abs=0.01)
-        assert found[f'uwsgi_concurrency{{method="littles_law",{of}}}'] == pytest.approx(14, abs=0.1)
-        assert found[f'uwsgi_concurrency{{method="observed",{of}}}'] == pytest.approx(14)
-        assert found[f"uwsgi_hot_worker_ratio{{{of}}}"] == pytest.approx(1.72, abs=0.01)
-        assert found[f"uwsgi_hot_worker_ratio_noise_floor{{{of}}}"] < 1.3
-        assert found[f"uwsgi_request_share_fairness{{{of}}}"] == pytest.approx(0.85, abs=0.01)
-        assert found[f"uwsgi_unevenness_cost_ratio{{{of}}}"] == pytest.approx(0.25, abs=0.01)
-        assert found[f"uwsgi_queue_wait_seconds{{{of}}}"] == 0
-        limits = [found[f'uwsgi_headroom_ratio{{limit="{limit}",{of}}}'] for limit in LIMITS]
+        assert values[f"uwsgi_throughput_requests_per_second{{{of}}}"] == pytest.approx(27.8, abs=0.1)
+        assert values[f"uwsgi_response_time_seconds{{{of}}}"] == pytest.approx(0.5, abs=0.01)
+        assert values[f'uwsgi_concurrency{{method="littles_law",{of}}}'] == pytest.approx(14, abs=0.1)
+        assert values[f'uwsgi_concurrency{{method="observed",{of}}}'] == pytest.approx(14)
+        assert values[f"uwsgi_hot_worker_ratio{{{of}}}"] == pytest.approx(1.72, abs=0.01)
+        assert values[f"uwsgi_hot_worker_ratio_noise_floor{{{of}}}"] < 1.3
+        assert values[f"uwsgi_request_share_fairness{{{of}}}"] == pytest.approx(0.85, abs=0.01)
+        assert values[f"uwsgi_unevenness_cost_ratio{{{of}}}"] == pytest.approx(0.25, abs=0.01)
+        assert values[f"uwsgi_queue_wait_seconds{{{of}}}"] == 0
+        limits = [values[f'uwsgi_headroom_ratio{{limit="{limit}",{of}}}'] for limit in LIMITS]
         assert limits == [pytest.approx(it, abs=0.02) for it in (1.0, 1.73, 2.29, 3.45)]
-    workers = {key for key in found if key.startswith("uwsgi_worker_")}
+    workers = {key for key in values if key.startswith("uwsgi_worker_")}
     assert len(workers) == 3 * 4
     assert all('window="5m"' in key for key in workers)
     hot = 'window="5m",worker_id="2"'
-    assert found[f"uwsgi_worker_request_share{{{hot}}}"] == pytest.approx(0.43, abs=0.005)
-    assert found[f"uwsgi_worker_response_time_seconds{{{hot}}}"] == pytest.approx(0.67, abs=0.01)
-    assert found[f"uwsgi_worker_interpreter_load{{{hot}}}"] == pytest.approx(1.0, abs=0.01)
+    assert values[f"uwsgi_worker_request_share{{{hot}}}"] == pytest.approx(0.43, abs=0.005)
+    assert values[f"uwsgi_worker_response_time_seconds{{{hot}}}"] == pytest.approx(0.67, abs=0.01)
+    assert values[f"uwsgi_worker_interpreter_load{{{hot}}}"] == pytest.approx(1.0, abs=0.01)
 
 
 LIMITS = ("hottest_interpreter", "interpreters", "threads", "cpu")
@@ -69,9 +69,9 @@ LIMITS = ("hottest_interpreter", "interpreters", "threads", "cpu")
 def test_idle_server() -> None:
     """Nothing served: a throughput and a concurrency of 0, and neither shares, ratios, times nor headroom."""
     server = Server()
-    readings = [server.look(float(second)) for second in range(5)]
-    found = seen(watched(*readings), readings[-1])
-    assert {key.partition("{")[0] for key in found} == {
+    readings = [server.read(float(second)) for second in range(5)]
+    values = series_of(watch_of(*readings), readings[-1])
+    assert {key.partition("{")[0] for key in values} == {
         "uwsgi_window_seconds",
         "uwsgi_throughput_requests_per_second",
         "uwsgi_concurrency",
@@ -82,29 +82,29 @@ def test_idle_server() -> None:
 def test_first_second() -> None:
     """Before the second row there is no window, and no series of one."""
     server = Server()
-    first, second = server.look(10.0), server.look(10.5)
-    assert seen(watched(first), first) == {}
-    assert seen(watched(first, second), second) == {}
+    first, second = server.read(10.0), server.read(10.5)
+    assert series_of(watch_of(first), first) == {}
+    assert series_of(watch_of(first, second), second) == {}
 
 
 def test_emperor_has_no_windows() -> None:
     """Whatever the history."""
     readings = [emperor(float(second)) for second in range(5)]
-    assert seen(watched(*readings), readings[-1]) == {}
+    assert series_of(watch_of(*readings), readings[-1]) == {}
 
 
 def test_without_cores_and_kernel() -> None:
     """What stats-no-cores and another host hide is absent: observed concurrency, loads, headroom, cost, ratio."""
     server, readings = Server(cores=False, host=False, queue=None), []
     for second in range(10):
-        readings.append(server.look(float(second)))
+        readings.append(server.read(float(second)))
         server.serve(1, 100)
-    found = seen(watched(*readings), readings[-1])
+    values = series_of(watch_of(*readings), readings[-1])
     # Threads are hidden, but Little's law is not; only how many there are to compare with is.
-    assert found['uwsgi_concurrency{method="littles_law",window="1m"}'] == pytest.approx(10)
-    assert found['uwsgi_hot_worker_ratio{window="1m"}'] == 4
+    assert values['uwsgi_concurrency{method="littles_law",window="1m"}'] == pytest.approx(10)
+    assert values['uwsgi_hot_worker_ratio{window="1m"}'] == 4
     gone = ("observed", "interpreter_load", "headroom", "cost", "queue_wait")
-    assert not [key for key in found for part in gone if part in key]
+    assert not [key for key in values for part in gone if part in key]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_without_cores_and_kernel() -> None:
 )
 def test_duration(seconds: float, text: str) -> None:
     """The label is a duration that PromQL reads."""
-    assert duration(seconds) == text
+    assert prometheus_duration(seconds) == text
 
 
 class Load:
@@ -151,9 +151,9 @@ class Prometheus:
         self.times: list[float] = []
         self.scrapes: list[dict[str, float]] = []
 
-    def scrape(self, at: float, found: dict[str, float]) -> None:
+    def scrape(self, at: float, values: dict[str, float]) -> None:
         self.times.append(at)
-        self.scrapes.append(found)
+        self.scrapes.append(values)
 
     def rate(self, key: str, seconds: float) -> float:
         first = bisect_right(self.times, self.times[-1] - seconds - 1e-6)
@@ -162,10 +162,10 @@ class Prometheus:
 
     def rates(self, name: str, seconds: float, **labels: str) -> dict[str, float]:
         """`sum by (worker_id) (rate(name[seconds]))`"""
-        wanted = [f'{label}="{value}"' for label, value in labels.items()]
+        matchers = [f'{label}="{value}"' for label, value in labels.items()]
         by: dict[str, float] = {}
         for key in self.scrapes[-1]:
-            if key.startswith(name + "{") and all(it in key for it in wanted):
+            if key.startswith(name + "{") and all(it in key for it in matchers):
                 worker_id = key.partition('worker_id="')[2].partition('"')[0]
                 by[worker_id] = by.get(worker_id, 0.0) + self.rate(key, seconds)
         return by
@@ -173,7 +173,7 @@ class Prometheus:
 
 def promql(prometheus: Prometheus, seconds: float) -> dict[str, float]:
     """The expressions of a recording rule, by the name of the gauge that should equal them."""
-    now, of = prometheus.scrapes[-1], f'window="{duration(seconds)}"'
+    now, of = prometheus.scrapes[-1], f'window="{prometheus_duration(seconds)}"'
     requests = prometheus.rates("uwsgi_worker_requests_total", seconds)
     running = prometheus.rates("uwsgi_worker_running_time_seconds_total", seconds)
     cpu = prometheus.rates("uwsgi_worker_cpu_seconds_total", seconds)
@@ -214,7 +214,7 @@ def test_gauges_are_what_promql_computes(kind: str) -> None:
     cannot tell apart from idleness and the totals count as a gap.
     """
     rng = random.Random(6)
-    server, watch, prometheus = Server(cpus=8.0), watched(), Prometheus()
+    server, watch, prometheus = Server(cpus=8.0), watch_of(), Prometheus()
     rows = [(0.19 * 27.8, 0.378), (0.43 * 27.8, 0.669), (0.19 * 27.8, 0.378), (0.19 * 27.8, 0.378)]
     loads = [random_load(rng, rate, held) if kind == "random" else steady_load(rate, held) for rate, held in rows]
     server.queue = 3
@@ -224,19 +224,19 @@ def test_gauges_are_what_promql_computes(kind: str) -> None:
         now = scrape_at if scraping else at
         for worker_id, load in enumerate(loads, 1):
             load.put(server, worker_id, now)
-        reading = server.look(now)
+        reading = server.read(now)
         watch._record(now, reading)
         if not scraping:
             at += 0.5 * rng.uniform(0.8, 1.2)
             continue
         scrape_at += 15
-        found = series(watch, reading)
-        prometheus.scrape(now, found)
+        values = series(watch, reading)
+        prometheus.scrape(now, values)
         if now < 330 or (now / 15) % 4:
             continue
         for seconds in (60, 300):
             for key, truth in promql(prometheus, seconds).items():
-                worst = max(worst, (abs(found[key] / truth - 1), key))
+                worst = max(worst, (abs(values[key] / truth - 1), key))
                 compared += 1
     assert compared > 500
     assert worst[0] < 0.01, worst

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from uwsgi_headroom.errors import AddressError
-from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix, parse
+from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix, parse_address
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix, parse
 )
 def test_understood(text: str, address: Address) -> None:
     """Each form means one place, and what the address prints as means the same place again."""
-    assert parse(text) == address
-    assert parse(str(address)) == address
+    assert parse_address(text) == address
+    assert parse_address(str(address)) == address
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_understood(text: str, address: Address) -> None:
 def test_refused_with_advice(text: str, advice: str) -> None:
     """What is no address is refused in words that say what would be right."""
     with pytest.raises(AddressError) as caught:
-        parse(text)
+        parse_address(text)
     assert advice in str(caught.value)
 
 
@@ -94,7 +94,7 @@ def test_refused_with_advice(text: str, advice: str) -> None:
 def test_a_password_is_refused_and_not_repeated(text: str) -> None:
     """An address with a password is refused in words that do not hold it: they go to a log."""
     with pytest.raises(AddressError) as caught:
-        parse(text)
+        parse_address(text)
     assert "hunter2" not in str(caught.value)
 
 
@@ -108,7 +108,7 @@ def test_an_abstract_name_has_two_spellings() -> None:
 def test_any_text(text: str) -> None:
     """Whatever is written, it is understood or refused with AddressError; an understood one prints as itself."""
     try:
-        address = parse(text)
+        address = parse_address(text)
     except AddressError:
         return
-    assert parse(str(address)) == address
+    assert parse_address(str(address)) == address

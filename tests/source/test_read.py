@@ -19,7 +19,7 @@ from tests.support.other_namespaces import as_nobody, as_root, over_ipv6
 from tests.support.real_uwsgi import bare, free_port, uwsgi, wait_until
 from uwsgi_headroom import source
 from uwsgi_headroom.errors import Reason, SourceError
-from uwsgi_headroom.source import Answer, File, Http, Tcp, Unix, parse
+from uwsgi_headroom.source import Answer, File, Http, Tcp, Unix, parse_address
 
 DOCUMENT = document("threads_4x8_busy")
 PATIENCE = 0.3
@@ -36,8 +36,8 @@ def _nothing_stays_open() -> Iterator[None]:
 
 
 def read(address: str | source.Address, timeout: float = 5.0, size_cap: int = source.SIZE_CAP) -> Answer:
-    where = parse(address) if isinstance(address, str) else address
-    return asyncio.run(source.read(where, timeout=timeout, size_cap=size_cap))
+    where = parse_address(address) if isinstance(address, str) else address
+    return asyncio.run(source.read_document(where, timeout=timeout, size_cap=size_cap))
 
 
 def failure(address: str | source.Address, timeout: float = 5.0, size_cap: int = source.SIZE_CAP) -> SourceError:
@@ -245,7 +245,7 @@ def test_a_full_unix_backlog_is_waited_for(tmp_path: Path) -> None:
                     connection.sendall(DOCUMENT)
 
         async def look() -> None:
-            reading = asyncio.create_task(source.read(Unix(path), timeout=5))
+            reading = asyncio.create_task(source.read_document(Unix(path), timeout=5))
             await asyncio.sleep(0.05)  # it has found the queue full by now, or will find it so: both are the case
             assert not reading.done()
             begun.set()
@@ -392,8 +392,8 @@ def test_a_silent_https_server_harms_no_other_read() -> None:
     async def look(silent: str, well: str) -> None:
         for _ in range(3):
             with pytest.raises(SourceError, match="no whole answer"):
-                await source.read(parse(f"https://{silent}"), timeout=0.1)
-            assert (await source.read(parse(well), timeout=5)).body == DOCUMENT
+                await source.read_document(parse_address(f"https://{silent}"), timeout=0.1)
+            assert (await source.read_document(parse_address(well), timeout=5)).body == DOCUMENT
 
     with bad_servers.accepts_and_never_writes("tcp") as silent, bad_servers.answers("tcp", DOCUMENT) as well:
         asyncio.run(look(silent, well))
@@ -491,7 +491,7 @@ def test_permission_denied(tmp_path: Path, scheme: str) -> None:
 
         def look() -> tuple[str, str]:
             try:
-                asyncio.run(source.read(parse(f"{scheme}://{path}"), timeout=1))
+                asyncio.run(source.read_document(parse_address(f"{scheme}://{path}"), timeout=1))
             except SourceError as error:
                 return error.reason, str(error)
             return "", "it was read"
@@ -575,4 +575,4 @@ def test_real_router() -> None:
 
 def test_types_of_address_are_told_apart() -> None:
     """An address of each kind goes to its own reader."""
-    assert {type(parse(it)) for it in ("/a", "a:1", "http://a", "file:///a")} == {Unix, Tcp, Http, File}
+    assert {type(parse_address(it)) for it in ("/a", "a:1", "http://a", "file:///a")} == {Unix, Tcp, Http, File}

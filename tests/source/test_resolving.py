@@ -24,11 +24,11 @@ def hung_resolver(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_numeric_address_needs_no_resolver() -> None:
     """It is read although the lookups of other servers' names hang."""
     with bad_servers.answers("tcp", b"{}") as address:
-        assert asyncio.run(source.read(source.parse(f"tcp://{address}"), timeout=5)).body == b"{}"
+        assert asyncio.run(source.read_document(source.parse_address(f"tcp://{address}"), timeout=5)).body == b"{}"
 
 
 def test_a_name_waits_no_longer_than_the_deadline() -> None:
     """A name whose lookup hangs is a timeout."""
     with pytest.raises(SourceError) as caught:
-        asyncio.run(source.read(source.parse("tcp://stats.example:1717"), timeout=0.05))
+        asyncio.run(source.read_document(source.parse_address("tcp://stats.example:1717"), timeout=0.05))
     assert caught.value.reason == "timeout"

@@ -29,7 +29,7 @@ def states(name: str) -> list[str]:
 
 def everything_in(value: object) -> set[str]:
     """Every string of a snapshot, keys included, however deep."""
-    found: set[str] = set()
+    keys: set[str] = set()
     rest: list[Any] = [msgspec.to_builtins(value)]
     while rest:
         it = rest.pop()
@@ -38,8 +38,8 @@ def everything_in(value: object) -> set[str]:
         elif isinstance(it, (list, tuple)):
             rest += it
         else:
-            found.add(str(it))
-    return found
+            keys.add(str(it))
+    return keys
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -174,8 +174,8 @@ def test_no_metrics() -> None:
 def test_custom_metrics() -> None:
     """Metrics of every kind keep their kind and value, negative and huge ones too."""
     metrics = server("metrics").custom_metrics
-    told = {name: (metrics[name].kind, metrics[name].value) for name in ("orders.placed", "balance", "huge")}
-    assert told == {"orders.placed": (0, 3), "balance": (1, -12), "huge": (1, 2**63 - 1)}
+    values = {name: (metrics[name].kind, metrics[name].value) for name in ("orders.placed", "balance", "huge")}
+    assert values == {"orders.placed": (0, 3), "balance": (1, -12), "huge": (1, 2**63 - 1)}
 
 
 def test_static_requests_are_told_apart() -> None:

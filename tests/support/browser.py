@@ -76,7 +76,7 @@ class Tab:
 def browser() -> Iterator[Browser]:
     """Run Chromium until the block ends. Fails where there is none, and says what to install."""
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=chromium.find(), args=list(ARGUMENTS))
+        running = playwright.chromium.launch(executable_path=chromium.find_browser(), args=list(ARGUMENTS))
         yield running
         running.close()
 

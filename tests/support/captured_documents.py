@@ -51,13 +51,13 @@ def _places(value: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
 
 def with_a_wrong_value() -> Iterator[bytes]:
     """Every captured document with one value after the other replaced by what uWSGI never writes there."""
-    seen: set[str] = set()
+    done: set[str] = set()
     for name in _VALID:
         tree = json.loads(document(name))
         for path, container, key in list(_places(tree)):
-            if path in seen:
+            if path in done:
                 continue
-            seen.add(path)
+            done.add(path)
             true = container[key]
             for wrong in [*_NUMBERS, *_OTHERS]:
                 container[key] = wrong

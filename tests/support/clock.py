@@ -5,7 +5,7 @@ from __future__ import annotations
 from uwsgi_headroom.watch.reader import Clock
 
 
-class Hands:
+class MovableClock:
     """The hands of a clock: `clock` is what a reader or a fleet takes, `move` lets time go by."""
 
     def __init__(self) -> None:

@@ -67,4 +67,4 @@ def queries(name: str, values: Mapping[str, str], seconds: float) -> Iterator[Qu
 
 def substituted(text: str, values: Mapping[str, str]) -> str:
     """With every variable replaced. Raises KeyError for one that is not known; `$1` is no variable."""
-    return re.sub(r"\$([A-Za-z_]\w*)", lambda found: values[found[1]], text)
+    return re.sub(r"\$([A-Za-z_]\w*)", lambda match: values[match[1]], text)

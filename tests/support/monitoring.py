@@ -25,20 +25,20 @@ Labels = frozenset[tuple[str, str]]
 
 def find(name: str) -> Path:
     """The program under test: on PATH, or unpacked by `make test`."""
-    found = debian.find(name, Path(sys.executable).parent)
-    if not found:
-        raise RuntimeError(f"no {name} to test with: run `make test`, or {debian.advice([name])}")
-    return found
+    program = debian.find_program(name, Path(sys.executable).parent)
+    if not program:
+        raise RuntimeError(f"no {name} to test with: run `make test`, or {debian.install_advice([name])}")
+    return program
 
 
 def eventually(look: Callable[[], T], enough: Callable[[T], object], what: str, seconds: float = 30) -> T:
     """What `look` returned once that was `enough`. Fails after so many seconds with what it returned last."""
     end = time.monotonic() + seconds
-    while not enough(seen := look()):
+    while not enough(answer := look()):
         if time.monotonic() > end:
-            raise AssertionError(f"{what}: not within {seconds:g} s. Seen last: {seen!r}")
+            raise AssertionError(f"{what}: not within {seconds:g} s. Seen last: {answer!r}")
         time.sleep(0.1)
-    return seen
+    return answer
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,9 @@ class Prometheus:
         """The values of an instant query once they are `enough`: at first, once there are any."""
         return eventually(lambda: self.query(expression), enough, expression, seconds)
 
-    def _ask(self, subject: str, **parameters: object) -> Any:
+    def _ask(self, observation: str, **parameters: object) -> Any:
         """The data that the API has. Raises AssertionError with the error that it names."""
-        answer = _get(self.port, f"/api/v1/{subject}?{urllib.parse.urlencode(parameters)}")
+        answer = _get(self.port, f"/api/v1/{observation}?{urllib.parse.urlencode(parameters)}")
         assert answer["status"] == "success", f"{answer.get('error')} in {parameters}"
         return answer["data"]
 

@@ -13,8 +13,8 @@ from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.netstat import ListenOverflows
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics import families
-from uwsgi_headroom.metrics.exposition import render
-from uwsgi_headroom.metrics.scrape import Subject
+from uwsgi_headroom.metrics.exposition import render_families
+from uwsgi_headroom.metrics.scrape import Observation
 from uwsgi_headroom.reading import HostFacts, Reading
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.pace import Pace
@@ -36,26 +36,26 @@ def reading(body: bytes, host: HostFacts = UNPROVEN) -> Reading:
     )
 
 
-def _subject(name: str, outcome: Reading | ReadError, errors: dict[Reason, int]) -> Subject:
+def _subject(name: str, outcome: Reading | ReadError, errors: dict[Reason, int]) -> Observation:
     """A server at the first sample of it: its totals are there, and no window yet."""
     integrals = Integrals()
     if isinstance(outcome, Reading):
         integrals.add(outcome, longest_step=1.0)
     address = f"unix:///run/uwsgi/{name}.stats"
-    return Subject(name, address, outcome, errors, integrals.totals, Pace(), [])
+    return Observation(name, address, outcome, errors, integrals.totals, Pace(), [])
 
 
-def up(name: str, body: bytes | None = None, host: HostFacts = UNPROVEN) -> Subject:
+def up(name: str, body: bytes | None = None, host: HostFacts = UNPROVEN) -> Observation:
     """A server that answered with a captured document, by default the one of its name."""
     return _subject(name, reading(document(name) if body is None else body, host), {})
 
 
-def down(name: str) -> Subject:
+def down(name: str) -> Observation:
     """A server that did not answer."""
     return _subject(name, SourceError("refused", "connection refused"), {"refused": 3})
 
 
-def proven(name: str, called: str = "") -> Subject:
+def proven(name: str, called: str = "") -> Observation:
     """A server whose processes and queues the kernel told of."""
     body = document(name)
     snapshot = stats.decode(body)
@@ -74,15 +74,15 @@ def proven(name: str, called: str = "") -> Subject:
     return up(called or name, body, host)
 
 
-def of_uwsgi(subjects: list[Subject]) -> list[Metric]:
+def of_uwsgi(observations: list[Observation]) -> list[Metric]:
     """The families with samples that are of the servers, and not of the exporter itself."""
     own = ("uwsgi_exporter_", "process_")
-    return [family for family in families(subjects) if family.samples and not family.name.startswith(own)]
+    return [family for family in families(observations) if family.samples and not family.name.startswith(own)]
 
 
-def series(*subjects: Subject) -> dict[str, float]:
+def series(*observations: Observation) -> dict[str, float]:
     """Every series of these subjects but the exporter's own, as they stand in the text, with their values."""
-    lines = render(of_uwsgi(list(subjects))).decode().splitlines()
+    lines = render_families(of_uwsgi(list(observations))).decode().splitlines()
     pairs = [line.rpartition(" ") for line in lines if not line.startswith("#")]
     assert len({name for name, _, _ in pairs}) == len(pairs), "a series is there twice"
     return {name: float(value) for name, _, value in pairs}

@@ -52,8 +52,8 @@ def in_child(ask: Callable[[], T]) -> T:
     with open(readable, "rb") as pipe:
         answer = pipe.read()
     assert os.waitpid(pid, 0)[1] == 0, "see the child's traceback above"
-    found: T = pickle.loads(answer)
-    return found
+    result: T = pickle.loads(answer)
+    return result
 
 
 def as_nobody(ask: Callable[[], T], before: Callable[[], object] = lambda: None) -> T:

@@ -46,11 +46,11 @@ def nothing(
         {"series": name, "values": " ".join("_" if it is None else repr(float(it)) for it in values)}
         for name, values in series.items()
     ]
-    asked = [{"expr": it, "eval_time": at, "exp_samples": []} for it in expressions]
+    queries = [{"expr": it, "eval_time": at, "exp_samples": []} for it in expressions]
     document = {
         "rule_files": [str(RULES / name) for name in rules],
         "evaluation_interval": at,
-        "tests": [{"interval": interval, "input_series": written, "promql_expr_test": asked}],
+        "tests": [{"interval": interval, "input_series": written, "promql_expr_test": queries}],
     }
     path = directory / "asked.test.yaml"
     path.write_text(yaml.safe_dump(document, width=1_000_000))

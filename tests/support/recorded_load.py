@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tests.support.simulated_server import Server
-from uwsgi_headroom.analysis.figures import Figures, figures
+from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.window import History
 from uwsgi_headroom.metrics import families
-from uwsgi_headroom.metrics.scrape import Subject
+from uwsgi_headroom.metrics.scrape import Observation
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch.pace import Pace
 
@@ -41,7 +41,7 @@ class Story:
         return {"job": "uwsgi", "instance": self.instance, "server": self.server}
 
 
-def told(rng: random.Random, name: str, instance: str) -> Story:
+def tell_story(rng: random.Random, name: str, instance: str) -> Story:
     """A server with a load, both by chance."""
     story = Story(name, instance)
     integrals, history, reading = Integrals(), History(), None
@@ -56,7 +56,7 @@ def told(rng: random.Random, name: str, instance: str) -> Story:
     window = history.window(WINDOW)
     assert window
     assert reading
-    story.figures = figures(window, reading)
+    story.figures = compute_figures(window, reading)
     story.cpus = reading.host.cpus.count if reading.host.cpus else None
     return story
 
@@ -87,7 +87,7 @@ def _readings(rng: random.Random) -> Iterator[tuple[int, Reading | None]]:
         for slot, load in zip(server.slots, loads, strict=True):
             slot.busy = load.busy[place] if slot.pid else 0
             slot.state = ("busy" if slot.busy else "idle") if slot.pid else slot.state
-        yield at, None if at in gap else server.look(float(at))
+        yield at, None if at in gap else server.read(float(at))
         for slot, load in zip(server.slots, loads, strict=True):
             if slot.pid is None:
                 continue
@@ -134,8 +134,8 @@ def _load(rng: random.Random, rate: int, threads: int) -> _Load:
 def _scrape(story: Story, place: int, integrals: Integrals, reading: Reading | None) -> None:
     if reading is None:
         return
-    subject = Subject(story.server, "unix:///run/app.stats", reading, {}, integrals.totals, Pace(), [])
-    for metric in families([subject]):
+    observation = Observation(story.server, "unix:///run/app.stats", reading, {}, integrals.totals, Pace(), [])
+    for metric in families([observation]):
         for sample in metric.samples:
             if "server" not in sample.labels or not sample.name.startswith("uwsgi_"):
                 continue

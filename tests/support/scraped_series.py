@@ -9,8 +9,8 @@ from prometheus_client.metrics_core import Metric
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.family import LabelSet
-from uwsgi_headroom.metrics.scrape import Scrape, Subject
-from uwsgi_headroom.metrics.scrape import scrape as sort
+from uwsgi_headroom.metrics.scrape import Observation, Scrape
+from uwsgi_headroom.metrics.scrape import group_by_kind as sort
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.watch.watch import Watch
@@ -18,16 +18,16 @@ from uwsgi_headroom.watch.watch import Watch
 WINDOWS = (60.0, 300.0)
 
 
-def watched(*readings: Reading) -> Watch:
+def watch_of(*readings: Reading) -> Watch:
     watch = Watch("shop", Unix("/run/shop.stats"))
     for reading in readings:
         watch._record(reading.at, reading)
     return watch
 
 
-def subject(watch: Watch, outcome: Reading | ReadError, windows: Sequence[float] = WINDOWS) -> Subject:
+def observe(watch: Watch, outcome: Reading | ReadError, windows: Sequence[float] = WINDOWS) -> Observation:
     """As the fleet makes one."""
-    return Subject(
+    return Observation(
         name=watch.name,
         address=str(watch.address),
         outcome=outcome,
@@ -45,13 +45,13 @@ def series(
     windows: Sequence[float] = WINDOWS,
 ) -> dict[str, float]:
     """Every series as it stands in the text, less its label `server`: of these modules, or of all."""
-    of = subject(watch, outcome, windows)
+    of = observe(watch, outcome, windows)
     made: Iterable[Metric] = (it for module in modules for it in module(sort([of]))) if modules else families([of])
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for metric in made:
         for sample in metric.samples:
             labels = LabelSet(**{name: value for name, value in sample.labels.items() if name != "server"})
             key = sample.name + labels.text
-            assert key not in found
-            found[key] = sample.value
-    return found
+            assert key not in values
+            values[key] = sample.value
+    return values

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.documents import build, schema
-from uwsgi_headroom.documents.history import History, history
+from uwsgi_headroom.documents.history import History, build_history
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Address, Unix
@@ -19,7 +19,7 @@ from uwsgi_headroom.watch.watch import Watch
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
-class Told:
+class ScriptedWatch:
     """A watch, and the clock that stands at its last outcome."""
 
     def __init__(self, name: str = "shop", address: Address | None = None) -> None:
@@ -27,33 +27,33 @@ class Told:
         self.now = 0.0
         self.clock = Clock(lambda: self.now, lambda: EPOCH + self.now)
 
-    def read(self, outcome: Reading | ReadError, at: float | None = None) -> Told:
+    def read(self, outcome: Reading | ReadError, at: float | None = None) -> ScriptedWatch:
         """What a read brought, at its own instant or (of a failure) at this one."""
         self.now = outcome.at if isinstance(outcome, Reading) else self.now if at is None else at
         self.watch._record(self.now, outcome)
         self.watch.reader.outcome = outcome
         return self
 
-    def seconds(self, server: Server, count: int, each: Callable[[int], None] = lambda _second: None) -> Told:
+    def seconds(self, server: Server, count: int, each: Callable[[int], None] = lambda _second: None) -> ScriptedWatch:
         """So many seconds of two samples each, from now on; `each` is what happens in one."""
         if self.watch.reading is None:
-            self.read(server.look(self.now))
+            self.read(server.read(self.now))
         for second in range(count):
             each(second)
             for _ in range(2):
-                self.read(server.look(self.now + 0.5))
+                self.read(server.read(self.now + 0.5))
         return self
 
     def document(self, window: float = 60.0) -> schema.Server:
-        return build.server(self.watch, self.clock, window, (60.0, 300.0))
+        return build.build_server(self.watch, self.clock, window, (60.0, 300.0))
 
     def history(self, seconds: float = 3600, points: int = 600, until: float | None = None) -> History:
-        return asyncio.run(history(self.watch, self.clock, seconds, points, until))
+        return asyncio.run(build_history(self.watch, self.clock, seconds, points, until))
 
 
-def replayed(name: str) -> Told:
+def replayed(name: str) -> ScriptedWatch:
     """One reading of a captured document."""
-    told = Told(name, File(str(FIXTURES / f"{name}.json")))
+    told = ScriptedWatch(name, File(str(FIXTURES / f"{name}.json")))
     outcome = asyncio.run(told.watch.reader.read())
     told.now = outcome.at if isinstance(outcome, Reading) else 0.0
     return told

@@ -67,7 +67,7 @@ def alertmanager(received: Receiver, mails: Mailbox, secrets: Path) -> dict[str,
     return configuration
 
 
-def told(configuration: dict[str, Any], received: Receiver) -> dict[str, Any]:
+def alertmanager_for_tests(configuration: dict[str, Any], received: Receiver) -> dict[str, Any]:
     """With a webhook beside what each receiver has, at a path of its name: what a person is told, with its labels."""
     for each in configuration["receivers"]:
         hook = {"url": received.url(f"/{each['name']}"), "send_resolved": True}

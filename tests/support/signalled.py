@@ -26,7 +26,7 @@ from uwsgi_headroom.config import flags
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web import app, event_stream
-from uwsgi_headroom.web.connection_limits import Bounded
+from uwsgi_headroom.web.connection_limits import LimitedProtocol
 
 MOMENTS: dict[str, tuple[Any, str]] = {
     "settings are resolved": (flags, "resolve"),
@@ -36,9 +36,9 @@ MOMENTS: dict[str, tuple[Any, str]] = {
     "the main task begins": (suspend, "between_reads"),
     "the server starts": (uvicorn.Server, "startup"),
     "the server has started": (uvicorn.Server, "on_tick"),
-    "a client connects": (Bounded, "connection_made"),
-    "a request arrives": (Bounded, "on_message_complete"),
-    "a stream begins": (event_stream.Streams, "listening"),
+    "a client connects": (LimitedProtocol, "connection_made"),
+    "a request arrives": (LimitedProtocol, "on_message_complete"),
+    "a stream begins": (event_stream.EventStreams, "listening"),
     "servers are read": (Fleet, "look"),
     "a server is read": (source, "read"),
     "an answer is made": (app, "render"),
@@ -117,5 +117,5 @@ def _main(folder: str, *arguments: str) -> int:
 
 
 if __name__ == "__main__":
-    listen, cli._listen = cli._listen, _listen
+    listen, cli._open_listener = cli._open_listener, _listen
     sys.exit(_main(*sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""A uWSGI server for tests that tell a story: things happen to it, and `look` is what a reading of it brings.
+"""A uWSGI server for tests that tell a story: things happen to it, and `read` is what a reading of it brings.
 
 Instants are monotonic seconds, chosen by the test; uWSGI's own dates are EPOCH later.
 """
@@ -109,7 +109,7 @@ class Server:
         self.processes = processes or self.processes
         self._begin(at)
 
-    def look(self, at: float, *, read_seconds: float = 0.001) -> Reading:
+    def read(self, at: float, *, read_seconds: float = 0.001) -> Reading:
         """What a reading at this instant brings."""
         backlog = Backlog(self.queue, None if self.queue is None else 100, None if self.queue is not None else "hidden")
         if self.host:

@@ -22,7 +22,7 @@ from tests.support import real_uwsgi
 
 
 @dataclass(frozen=True)
-class Exporter:
+class StoppableExporter:
     """A running exporter. `port` on loopback is where it serves."""
 
     process: subprocess.Popen[bytes]
@@ -48,7 +48,7 @@ class Exporter:
         os.kill(self.pid, signal.SIGSTOP)
         real_uwsgi.wait_until(self.is_stopped, what="the exporter to stop")
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
     def is_stopped(self) -> bool:
@@ -71,7 +71,7 @@ class Exporter:
 
 
 @contextlib.contextmanager
-def exporter(*stats: str, stderr: int = subprocess.DEVNULL) -> Iterator[Exporter]:
+def stoppable_exporter(*stats: str, stderr: int = subprocess.DEVNULL) -> Iterator[StoppableExporter]:
     """Run the exporter over these stats servers until the block ends, which begins when it has read them all."""
     port = real_uwsgi.free_port()
     command = [sys.executable, "-m", "tests.support.stoppable_exporter", "--web.listen-address", f"127.0.0.1:{port}"]
@@ -84,7 +84,7 @@ def exporter(*stats: str, stderr: int = subprocess.DEVNULL) -> Iterator[Exporter
         stderr=stderr,
         start_new_session=True,
     )
-    running = Exporter(process, port)
+    running = StoppableExporter(process, port)
     try:
         real_uwsgi.wait_until(
             lambda: process.poll() is not None or real_uwsgi.accepts(("127.0.0.1", port)), what="the exporter"

@@ -78,9 +78,9 @@ def test_drips_never_stays_silent_for_long(where: Where) -> None:
 def test_endless_passes_any_cap(where: Where) -> None:
     """A reader that caps at 4 MB sees 4 MB and no end."""
     with bad_servers.endless(where) as address, connect(address) as client:
-        seen = 0
-        while seen < 4 << 20:
-            seen += len(client.recv(1 << 20))
+        received = 0
+        while received < 4 << 20:
+            received += len(client.recv(1 << 20))
 
 
 def test_endless_ends_at_its_limit() -> None:
@@ -94,10 +94,10 @@ def test_resets_after_the_document(where: Where) -> None:
     """All of the document comes, then a reset (on UNIX when the client has sent something)."""
     with bad_servers.resets(where, DOCUMENT) as address, connect(address) as client:
         client.sendall(b"GET / HTTP/1.0\r\n\r\n")
-        seen = b""
-        while len(seen) < len(DOCUMENT):
-            seen += client.recv(65536)
-        assert seen == DOCUMENT
+        received = b""
+        while len(received) < len(DOCUMENT):
+            received += client.recv(65536)
+        assert received == DOCUMENT
         with pytest.raises(ConnectionResetError):
             client.recv(1)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.support.scripted_watch import Told
+from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.documents import build, schema
 from uwsgi_headroom.top.feeds.feed import Concurrency, Headroom, Trend
-from uwsgi_headroom.top.model import Entry, Seen
-from uwsgi_headroom.top.navigation import Looking
+from uwsgi_headroom.top.model import ScreenModel, ServerEntry
+from uwsgi_headroom.top.navigation import Navigation
 from uwsgi_headroom.top.view.screen import draw
 
 TREND = Trend(5.0, Concurrency([None, 1.0, 4.0, 9.0] * 15), Headroom([9.0, 3.0, 1.5, 1.1] * 15))
@@ -24,20 +24,20 @@ def hot(processes: int = 4, threads: int = 8) -> schema.Server:
         server.busy(*[1] * (processes - 1), threads)
 
     server[1].request_starts = (EPOCH + 8,)
-    return Told().seconds(server, 70, second).document()
+    return ScriptedWatch().seconds(server, 70, second).document()
 
 
-def seen(*servers: schema.Server) -> Seen:
+def screen_model(*servers: schema.Server) -> ScreenModel:
     """These, as listed; the first is looked at."""
-    listed = build.servers(servers, Told().clock).servers
-    return Seen(
-        entries=tuple(Entry((0, it.name), it) for it in listed),
+    listed = build.build_server_list(servers, ScriptedWatch().clock).servers
+    return ScreenModel(
+        entries=tuple(ServerEntry((0, it.name), it) for it in listed),
         server=servers[0] if servers else None,
         trend=TREND,
         where="http://127.0.0.1:9238",
     )
 
 
-def lines(what: Seen, looking: Looking, width: int = 80, height: int = 24) -> list[str]:
+def lines(what: ScreenModel, navigation: Navigation, width: int = 80, height: int = 24) -> list[str]:
     """The screen, as text."""
-    return [it.plain for it in draw(what, looking, width, height, EPOCH + 75.0)]
+    return [it.plain for it in draw(what, navigation, width, height, EPOCH + 75.0)]

@@ -22,7 +22,7 @@ def test_it_is_found_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, na
     """Debian's name and Google's are known."""
     path = _program(tmp_path, name)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert chromium.find() == str(path)
+    assert chromium.find_browser() == str(path)
 
 
 def test_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,4 +30,4 @@ def test_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _program(tmp_path, "firefox")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SetupError, match="apt-get install --no-install-recommends chromium"):
-        chromium.find()
+        chromium.find_browser()

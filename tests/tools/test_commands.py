@@ -11,13 +11,13 @@ from tools import commands
 
 
 def test_success_is_silent(capfd):
-    commands.run(["sh", "-c", "echo chatter; echo more >&2"])
+    commands.run_command(["sh", "-c", "echo chatter; echo more >&2"])
     assert capfd.readouterr() == ("", "")
 
 
 def test_failure_shows_the_end_of_what_was_said():
     with pytest.raises(commands.CommandError) as failure:
-        commands.run(["sh", "-c", "seq 100; echo no such thing >&2; exit 3"])
+        commands.run_command(["sh", "-c", "seq 100; echo no such thing >&2; exit 3"])
     assert failure.value.last_line == "no such thing"
     lines = str(failure.value).splitlines()
     assert lines[0].startswith("this command failed: sh -c")
@@ -39,7 +39,7 @@ def test_interrupt_ends_what_the_command_started(tmp_path, monkeypatch):
     signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
     try:
         with pytest.raises(KeyboardInterrupt):
-            commands.run(["sh", "-c", f"echo > $TMPDIR/left; sleep 60 & echo $! > {pid}; wait"])
+            commands.run_command(["sh", "-c", f"echo > $TMPDIR/left; sleep 60 & echo $! > {pid}; wait"])
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

@@ -94,11 +94,11 @@ def test_programs_of_the_machine_are_used(machine):
     """Upstream's names and Debian's; apt is not asked."""
     for name in ("prometheus", "promtool", "alertmanager", "amtool"):
         program(machine / "path" / name)
-    debian.ensure(machine / "venv" / "bin")
-    assert debian.find("alertmanager", machine / "venv" / "bin") == machine / "path" / "alertmanager"
+    debian.ensure_programs(machine / "venv" / "bin")
+    assert debian.find_program("alertmanager", machine / "venv" / "bin") == machine / "path" / "alertmanager"
     (machine / "path" / "alertmanager").rename(machine / "path" / "prometheus-alertmanager")
-    debian.ensure(machine / "venv" / "bin")
-    assert debian.find("alertmanager", machine / "venv" / "bin") == machine / "path" / "prometheus-alertmanager"
+    debian.ensure_programs(machine / "venv" / "bin")
+    assert debian.find_program("alertmanager", machine / "venv" / "bin") == machine / "path" / "prometheus-alertmanager"
     assert asked(machine) == []
     assert unpacked(machine) == set()
 
@@ -106,20 +106,23 @@ def test_programs_of_the_machine_are_used(machine):
 def test_what_is_missing_is_unpacked_once(machine):
     """Nothing is installed, and what the machine has is not unpacked beside it."""
     program(machine / "path" / "promtool")
-    assert debian.missing(machine / "venv" / "bin") == ["prometheus", "alertmanager", "amtool"]
-    debian.ensure(machine / "venv" / "bin")
-    debian.ensure(machine / "venv" / "bin")
+    assert debian.missing_programs(machine / "venv" / "bin") == ["prometheus", "alertmanager", "amtool"]
+    debian.ensure_programs(machine / "venv" / "bin")
+    debian.ensure_programs(machine / "venv" / "bin")
     assert asked(machine) == ["download prometheus", "download prometheus-alertmanager"]
     assert unpacked(machine) == {"prometheus", "prometheus-alertmanager", "amtool"}
-    assert debian.missing(machine / "venv" / "bin") == []
-    assert debian.find("alertmanager", machine / "venv" / "bin") == machine / "venv" / "bin" / "prometheus-alertmanager"
+    assert debian.missing_programs(machine / "venv" / "bin") == []
+    assert (
+        debian.find_program("alertmanager", machine / "venv" / "bin")
+        == machine / "venv" / "bin" / "prometheus-alertmanager"
+    )
 
 
 def test_package_that_apt_does_not_have_is_named(machine):
     """With the reason, what to type, and what already could be had left out."""
     (machine / "archive" / "prometheus-alertmanager").rename(machine / "gone")
     with pytest.raises(SetupError) as error:
-        debian.ensure(machine / "venv" / "bin")
+        debian.ensure_programs(machine / "venv" / "bin")
     lines = str(error.value).splitlines()
     assert lines[0].startswith("this machine lacks alertmanager, amtool, ")
     assert lines[0].endswith("E: Unable to locate package prometheus-alertmanager")
@@ -130,16 +133,16 @@ def test_root_fetches_the_lists_of_packages_of_a_fresh_container(machine, monkey
     monkeypatch.setattr("os.geteuid", lambda: 0)
     (machine / "archive" / "prometheus").rename(machine / "gone")
     with pytest.raises(SetupError):
-        debian.ensure(machine / "venv" / "bin", ["prometheus"])
+        debian.ensure_programs(machine / "venv" / "bin", ["prometheus"])
     assert asked(machine) == ["download prometheus", "update", "download prometheus"]
 
 
 def test_unpacked_program_has_its_data_anywhere(machine):
     """Alertmanager does not start without its templates, which nobody has installed, nor Prometheus' pages appear."""
-    debian.ensure(machine / "venv" / "bin")
+    debian.ensure_programs(machine / "venv" / "bin")
     (machine / "archive").rename(machine / "gone")
     for name, data in (("alertmanager", "prometheus-alertmanager"), ("prometheus", "prometheus")):
-        place = debian.find(name, machine / "venv" / "bin")
+        place = debian.find_program(name, machine / "venv" / "bin")
         ran = subprocess.run([place, "show"], cwd="/", capture_output=True, text=True, check=True)
         assert ran.stdout == f"the data of {data}\n"
 
@@ -148,9 +151,9 @@ def test_program_of_an_older_checkout_is_replaced(machine, monkeypatch):
     """It was copied alone, without its data; PATH names its directory where the environment was activated."""
     program(machine / "venv" / "bin" / "prometheus-alertmanager", SERVER.replace("DATA", "alertmanager/default.tmpl"))
     monkeypatch.setenv("PATH", f"{machine}/venv/bin:{machine}/path")
-    assert debian.missing(machine / "venv" / "bin", ["alertmanager"]) == ["alertmanager"]
-    debian.ensure(machine / "venv" / "bin", ["alertmanager"])
-    assert debian.missing(machine / "venv" / "bin", ["alertmanager"]) == []
+    assert debian.missing_programs(machine / "venv" / "bin", ["alertmanager"]) == ["alertmanager"]
+    debian.ensure_programs(machine / "venv" / "bin", ["alertmanager"])
+    assert debian.missing_programs(machine / "venv" / "bin", ["alertmanager"]) == []
     assert (machine / "venv" / "bin" / "prometheus-alertmanager").read_text() == debian.WRAPPER
 
 
@@ -158,7 +161,7 @@ def test_promtool_may_be_in_a_package_of_its_own(machine):
     """As it is since Debian 13."""
     (machine / "archive" / "prometheus" / "bin" / "promtool").unlink()
     package(machine, "promtool", "none", promtool=TOOL)
-    debian.ensure(machine / "venv" / "bin", ["prometheus", "promtool"])
+    debian.ensure_programs(machine / "venv" / "bin", ["prometheus", "promtool"])
     assert unpacked(machine) == {"prometheus", "promtool"}
     assert asked(machine) == ["download prometheus", "download promtool"]
 
@@ -176,7 +179,7 @@ def test_program_that_does_not_work_here_is_missing(machine, name, text, reason)
     """One that does not do its work, whatever else it answers, is not left behind to be found."""
     program(machine / "archive" / "prometheus" / "bin" / name, text)
     with pytest.raises(SetupError) as error:
-        debian.ensure(machine / "venv" / "bin", [name])
+        debian.ensure_programs(machine / "venv" / "bin", [name])
     assert str(error.value).splitlines()[0] == f"this machine lacks {name}, and cannot unpack Debian's: {reason}"
     assert unpacked(machine) == set()
 
@@ -184,7 +187,7 @@ def test_program_that_does_not_work_here_is_missing(machine, name, text, reason)
 def test_machine_without_apt_is_told_what_is_missing(machine, monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(SetupError) as error:
-        debian.ensure(machine / "venv" / "bin")
+        debian.ensure_programs(machine / "venv" / "bin")
     assert "this machine lacks prometheus, promtool, alertmanager, amtool, " in str(error.value)
     assert "apt-get install --no-install-recommends prometheus prometheus-alertmanager\n" in str(error.value)
     assert "https://prometheus.io/download/" in str(error.value)

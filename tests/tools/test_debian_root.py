@@ -30,7 +30,7 @@ def able(monkeypatch):
     """A machine that has everything, whatever this one has."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(commands, "run", lambda command, cwd=None: None)
+    monkeypatch.setattr(commands, "run_command", lambda command, cwd=None: None)
 
 
 @pytest.mark.usefixtures("able")
@@ -68,7 +68,7 @@ def test_refused_namespaces_are_said(monkeypatch):
     def refuse(command, cwd=None):
         raise CommandError(" ".join(command), "unshare: unshare failed: Operation not permitted\n")
 
-    monkeypatch.setattr(commands, "run", refuse)
+    monkeypatch.setattr(commands, "run_command", refuse)
     assert unavailable(DEBIAN) == "namespaces are refused: unshare: unshare failed: Operation not permitted"
 
 
@@ -106,7 +106,7 @@ def test_a_root_that_cannot_be_made_leaves_nothing(tmp_path, monkeypatch):
             command[-2].mkdir()
             raise CommandError("debootstrap", "I: Retrieving\nE: Failed getting release file\n")
 
-    monkeypatch.setattr(commands, "run", run)
+    monkeypatch.setattr(commands, "run_command", run)
     monkeypatch.setattr(debian_root, "_targets", lambda: TARGETS)
     with (
         pytest.raises(UnavailableError, match="no root of bookworm can be made: E: Failed getting release file"),
@@ -123,7 +123,7 @@ def test_a_copy_is_removed_whatever_happens(tmp_path, monkeypatch):
     ended, going = tmp_path / "copy-4194305", tmp_path / "copy-1"  # the first is more than any pid can be
     ended.mkdir()
     going.mkdir()
-    monkeypatch.setattr(commands, "run", lambda command, cwd=None: command[-1].mkdir())
+    monkeypatch.setattr(commands, "run_command", lambda command, cwd=None: command[-1].mkdir())
     monkeypatch.setattr(debian_root, "_connect", lambda copy: None)
 
     def interrupted():

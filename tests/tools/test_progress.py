@@ -29,7 +29,7 @@ def quick(monkeypatch):
 def test_step_in_a_pipe_grows_by_dots(monkeypatch):
     """Its time stands in the column of the others."""
     monkeypatch.setattr("sys.stdout", pipe := io.StringIO())
-    with progress.step("building"):
+    with progress.show_step("building"):
         real_uwsgi.wait_until(lambda: ".." in pipe.getvalue(), what="two dots")
     assert re.fullmatch(r"  building\.{2,} *\d+\.\d s\n", pipe.getvalue())
     assert "\r" not in pipe.getvalue()
@@ -38,7 +38,7 @@ def test_step_in_a_pipe_grows_by_dots(monkeypatch):
 def test_step_on_a_terminal_counts_seconds_in_place(monkeypatch):
     """Each time is written over the one before, in lines of the same length that do not wrap."""
     monkeypatch.setattr("sys.stdout", terminal := Terminal())
-    with progress.step("building"):
+    with progress.show_step("building"):
         real_uwsgi.wait_until(lambda: terminal.getvalue().count("0   s") >= 2, what="two times")
     assert terminal.getvalue().count("\n") == 1
     _, *lines = terminal.getvalue().rstrip("\n").split("\r")
@@ -51,14 +51,14 @@ def test_narrow_terminal_cuts_the_sentence(monkeypatch):
     """A line that wraps could not be written over."""
     monkeypatch.setenv("COLUMNS", "30")
     monkeypatch.setattr("sys.stdout", terminal := Terminal())
-    with progress.step("building something with a long name"):
+    with progress.show_step("building something with a long name"):
         pass
     assert max(len(line) for line in terminal.getvalue().split("\r")) <= 30
 
 
 def test_failed_step_is_not_done(monkeypatch):
     monkeypatch.setattr("sys.stdout", pipe := io.StringIO())
-    with pytest.raises(KeyError), progress.step("building"):
+    with pytest.raises(KeyError), progress.show_step("building"):
         raise KeyError
     assert pipe.getvalue().endswith("not done\n")
 
@@ -72,7 +72,7 @@ def test_work_is_done_although_nobody_reads(monkeypatch):
 
     monkeypatch.setattr("sys.stdout", Gone())
     done = []
-    with progress.step("ending"):
+    with progress.show_step("ending"):
         progress.note("a note")
         done.append("ended")
     assert done == ["ended"]

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from uwsgi_headroom.top.navigation import Command, Looking, press
+from uwsgi_headroom.top.navigation import Command, Navigation, handle_key
 from uwsgi_headroom.top.view.worker_table import COLUMNS, SORTS
 
 SERVERS = [(0, "a"), (0, "b"), (1, "a")]
 WINDOWS = (60.0, 300.0)
 
 
-def after(keys: str | list[str], looking: Looking | None = None) -> Looking:
-    it: Looking | Command = looking or Looking(view="workers", server=SERVERS[0])
+def after(keys: str | list[str], navigation: Navigation | None = None) -> Navigation:
+    it: Navigation | Command = navigation or Navigation(view="workers", server=SERVERS[0])
     for key in keys:
-        assert isinstance(it, Looking)
-        it = press(key, it, SERVERS, WINDOWS)
-    assert isinstance(it, Looking)
+        assert isinstance(it, Navigation)
+        it = handle_key(key, it, SERVERS, WINDOWS)
+    assert isinstance(it, Navigation)
     return it
 
 
@@ -47,7 +47,7 @@ def test_servers_next_to_each_other() -> None:
     assert after(["tab"]).server == (0, "b")
     assert after(["tab", "tab", "tab"]).server == (0, "a")
     assert after(["left"]).server == (1, "a")
-    listed = Looking(server=SERVERS[0])
+    listed = Navigation(server=SERVERS[0])
     assert after(["down", "down", "down", "enter"], listed).server == (1, "a")
     assert after(["escape"]).view == "servers"
 
@@ -66,10 +66,10 @@ def test_windows_and_intervals_stop_at_their_ends() -> None:
 def test_nothing_to_choose_from() -> None:
     """With no server at all, no key fails."""
     for key in ("enter", "tab", "up", "down", "t", "[", "v", "escape", "\N{SNOWMAN}"):
-        assert isinstance(press(key, Looking(), [], ()), Looking)
+        assert isinstance(handle_key(key, Navigation(), [], ()), Navigation)
 
 
 def test_commands() -> None:
     """q and d are for whoever runs it all."""
-    assert press("q", Looking(), SERVERS, WINDOWS) == "quit"
-    assert press("d", Looking(), SERVERS, WINDOWS) == "dump"
+    assert handle_key("q", Navigation(), SERVERS, WINDOWS) == "quit"
+    assert handle_key("d", Navigation(), SERVERS, WINDOWS) == "dump"

@@ -227,13 +227,13 @@ def test_an_error_of_its_own_is_told_on_a_terminal_as_it_was(tmp_path: Path) -> 
     program.write_text(
         "import asyncio, os, sys\n"
         "from uwsgi_headroom.top import loop\n"
-        "from uwsgi_headroom.top.navigation import Looking\n"
-        "from uwsgi_headroom.top.terminal.terminal import abilities\n"
-        "from uwsgi_headroom.top.feeds.local import Watched\n"
-        "class Broken(Watched):\n"
+        "from uwsgi_headroom.top.navigation import Navigation\n"
+        "from uwsgi_headroom.top.terminal.terminal import detect_capabilities\n"
+        "from uwsgi_headroom.top.feeds.local import LocalFeed\n"
+        "class Broken(LocalFeed):\n"
         "    async def servers(self, window):\n"
         "        raise RuntimeError('a fault of our own')\n"
-        "asyncio.run(loop.run([Broken(())], Looking(), abilities(os.environ, 1)))\n"
+        "asyncio.run(loop.run([Broken(())], Navigation(), detect_capabilities(os.environ, 1)))\n"
     )
     with driven(command=(sys.executable, str(program))) as top:
         assert top.ended() == 1

@@ -17,23 +17,23 @@ from tests.support.other_namespaces import as_nobody, as_root
 from tests.support.real_uwsgi import APP, free_port, uwsgi, uwsgi_binary, wait_until
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.watch import discover
-from uwsgi_headroom.watch.discover import Found
+from uwsgi_headroom.watch.discover import FoundMaster
 
 
 def test_nothing_found() -> None:
     """Where no uWSGI runs it says how to name one that runs elsewhere."""
-    assert "uwsgi-headroom --stats tcp://HOST:PORT" in discover.report([])
+    assert "uwsgi-headroom --stats tcp://HOST:PORT" in discover.render_report([])
 
 
 def test_each_finding_says_what_to_do() -> None:
     """What can be read comes with its command, what cannot with the reason, and what has no stats with the option."""
-    found = [
-        Found(10, "www-data", address=Unix("/run/shop.stats"), what="uWSGI 2.0.31, 4 workers of 8 threads"),
-        Found(11, "www-data", address=Unix("/run/api.stats"), trouble="permission denied: run as uWSGI's user"),
-        Found(12, "nobody", trouble="this user may not look at its sockets"),
-        Found(13, "root"),
+    masters = [
+        FoundMaster(10, "www-data", address=Unix("/run/shop.stats"), what="uWSGI 2.0.31, 4 workers of 8 threads"),
+        FoundMaster(11, "www-data", address=Unix("/run/api.stats"), trouble="permission denied: run as uWSGI's user"),
+        FoundMaster(12, "nobody", trouble="this user may not look at its sockets"),
+        FoundMaster(13, "root"),
     ]
-    assert discover.report(found) == (
+    assert discover.render_report(masters) == (
         "uWSGI master 10 of user www-data: uWSGI 2.0.31, 4 workers of 8 threads\n"
         "  uwsgi-headroom --stats unix:///run/shop.stats\n"
         "uWSGI master 11 of user www-data\n"
@@ -49,12 +49,12 @@ def test_each_finding_says_what_to_do() -> None:
 @pytest.mark.integration
 def test_a_listener_that_is_no_uwsgi_is_not_touched() -> None:
     """What listens but is no uWSGI master is never asked."""
-    seen: list[object] = []
-    with bad_servers.serving("tcp", lambda connection, _: seen.append(connection)):
-        asyncio.run(discover.find())
+    connections: list[object] = []
+    with bad_servers.serving("tcp", lambda connection, _: connections.append(connection)):
+        asyncio.run(discover.find_masters())
     with bad_servers.answers("unix", document("minified")) as address:
-        assert address not in discover.report(asyncio.run(discover.find()))
-    assert seen == []
+        assert address not in discover.render_report(asyncio.run(discover.find_masters()))
+    assert connections == []
 
 
 @as_root
@@ -62,18 +62,18 @@ def test_a_listener_that_is_no_uwsgi_is_not_touched() -> None:
 def test_another_users_uwsgi_is_told_of() -> None:
     """A master whose sockets this user may not look at is named, with what to do."""
     with uwsgi() as server:
-        found = as_nobody(lambda: {it.pid: it for it in asyncio.run(discover.find())})
-    assert "run as that user or as root" in found[server.pid].trouble
-    assert found[server.pid].address is None
+        masters = as_nobody(lambda: {it.pid: it for it in asyncio.run(discover.find_masters())})
+    assert "run as that user or as root" in masters[server.pid].trouble
+    assert masters[server.pid].address is None
 
 
 @pytest.mark.integration
 def test_workers_are_no_masters() -> None:
     """A server with several workers is found once."""
     with uwsgi("--processes", "3") as server:
-        found = [it for it in asyncio.run(discover.find()) if str(it.address).endswith(server.stats)]
-    assert [it.pid for it in found] == [server.pid]
-    assert re.fullmatch(r"uWSGI [\d.]+\S*, 3 workers of 1 threads", found[0].what)
+        masters = [it for it in asyncio.run(discover.find_masters()) if str(it.address).endswith(server.stats)]
+    assert [it.pid for it in masters] == [server.pid]
+    assert re.fullmatch(r"uWSGI [\d.]+\S*, 3 workers of 1 threads", masters[0].what)
 
 
 @pytest.mark.integration
@@ -83,11 +83,12 @@ def test_without_a_master_there_are_no_stats() -> None:
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as process:
         try:
             wait_until(
-                lambda: [it for it in asyncio.run(discover.find()) if it.pid == process.pid], what="it to be seen"
+                lambda: [it for it in asyncio.run(discover.find_masters()) if it.pid == process.pid],
+                what="it to be seen",
             )
-            (found,) = [it for it in asyncio.run(discover.find()) if it.pid == process.pid]
-            assert (found.address, found.role) == (None, "process")
-            assert "master = true" in discover.report([found])
+            (masters,) = [it for it in asyncio.run(discover.find_masters()) if it.pid == process.pid]
+            assert (masters.address, masters.role) == (None, "process")
+            assert "master = true" in discover.render_report([masters])
         finally:
             process.kill()
 
@@ -103,7 +104,7 @@ def test_names_of_uwsgi(name: str, taken: bool) -> None:
         try:
             assert process.stdout is not None
             process.stdout.readline()
-            assert (process.pid in {it.pid for it in asyncio.run(discover.find())}) == taken
+            assert (process.pid in {it.pid for it in asyncio.run(discover.find_masters())}) == taken
         finally:
             process.kill()
 
@@ -119,7 +120,7 @@ def test_a_process_that_only_has_the_name() -> None:
         try:
             assert process.stdout is not None
             process.stdout.readline()
-            found = {it.pid: it for it in asyncio.run(discover.find())}
-            assert found[process.pid].address is None
+            masters = {it.pid: it for it in asyncio.run(discover.find_masters())}
+            assert masters[process.pid].address is None
         finally:
             os.killpg(process.pid, signal.SIGKILL)

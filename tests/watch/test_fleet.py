@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.support import bad_servers
 from tests.support.captured_documents import document
-from tests.support.clock import Hands
+from tests.support.clock import MovableClock
 from uwsgi_headroom import config
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
@@ -32,9 +32,9 @@ def names(fleet: Fleet) -> list[str]:
     return [reader.name for reader in fleet.watches()]
 
 
-def globbing(pattern: str, *more: str, hands: Hands | None = None) -> Fleet:
-    servers = [config.server_argument(it, "test") for it in (pattern, *more)]
-    return Fleet(servers, clock=(hands or Hands()).clock)
+def globbing(pattern: str, *more: str, hands: MovableClock | None = None) -> Fleet:
+    servers = [config.parse_server_argument(it, "test") for it in (pattern, *more)]
+    return Fleet(servers, clock=(hands or MovableClock()).clock)
 
 
 def test_named_servers_in_their_order() -> None:
@@ -55,7 +55,7 @@ def test_sockets_found_are_named_after_their_files(tmp_path: Path) -> None:
 
 def test_sockets_are_looked_for_now_and_then(tmp_path: Path) -> None:
     """A new socket is found at the next look, some seconds later, and the readers there are stay."""
-    hands = Hands()
+    hands = MovableClock()
     fleet = globbing(f"{tmp_path}/*.stats", hands=hands)
     assert names(fleet) == []
     with listening(tmp_path / "shop.stats"):
@@ -70,15 +70,15 @@ def test_sockets_are_looked_for_now_and_then(tmp_path: Path) -> None:
 
 def test_a_socket_that_is_gone_is_down_and_then_forgotten(tmp_path: Path) -> None:
     """A server whose socket is gone is reported for long enough to be noticed, and not for ever."""
-    hands = Hands()
+    hands = MovableClock()
     fleet = globbing(f"{tmp_path}/*.stats", hands=hands)
     with listening(tmp_path / "shop.stats"):
         assert names(fleet) == ["shop"]
     hands.move(GLOB_SECONDS + 1)
     assert names(fleet) == ["shop"]
-    (subject,) = asyncio.run(fleet.look())
-    assert isinstance(subject.outcome, ReadError)
-    assert subject.outcome.reason == "not_found"
+    (observation,) = asyncio.run(fleet.read_all())
+    assert isinstance(observation.outcome, ReadError)
+    assert observation.outcome.reason == "not_found"
     hands.move(FORGET_SECONDS - GLOB_SECONDS - 2)
     assert names(fleet) == ["shop"]
     hands.move(GLOB_SECONDS + 1)
@@ -87,7 +87,7 @@ def test_a_socket_that_is_gone_is_down_and_then_forgotten(tmp_path: Path) -> Non
 
 def test_a_socket_that_returns_is_the_server_it_was(tmp_path: Path) -> None:
     """A server that restarts keeps its reader and its name."""
-    hands = Hands()
+    hands = MovableClock()
     fleet = globbing(f"{tmp_path}/*.stats", hands=hands)
     with listening(tmp_path / "shop.stats"):
         first = fleet.watches()
@@ -106,8 +106,8 @@ def test_two_sockets_of_one_file_name(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
     with listening(tmp_path / "b" / "stats"), listening(tmp_path / "a" / "stats"):
         for _ in range(3):
-            told = {watch.name: str(watch.address) for watch in globbing(f"{tmp_path}/*/stats").watches()}
-            assert told == {
+            addresses = {watch.name: str(watch.address) for watch in globbing(f"{tmp_path}/*/stats").watches()}
+            assert addresses == {
                 "stats": f"unix://{tmp_path}/a/stats",
                 f"{tmp_path}/b/stats": f"unix://{tmp_path}/b/stats",
             }
@@ -145,18 +145,18 @@ def test_all_are_read_at_once() -> None:
     with contextlib.ExitStack() as stack:
         silent = [stack.enter_context(bad_servers.accepts_and_never_writes("unix")) for _ in range(5)]
         well = stack.enter_context(bad_servers.answers("unix", document("minified")))
-        servers = [config.server(it, name=f"silent{place}", timeout=0.5) for place, it in enumerate(silent)]
-        subjects = asyncio.run(Fleet([*servers, config.server(well, name="well")]).look())
-    assert [subject.name for subject in subjects] == [f"silent{place}" for place in range(5)] + ["well"]
-    assert [isinstance(subject.outcome, Reading) for subject in subjects] == [False] * 5 + [True]
+        servers = [config.make_server(it, name=f"silent{place}", timeout=0.5) for place, it in enumerate(silent)]
+        observations = asyncio.run(Fleet([*servers, config.make_server(well, name="well")]).read_all())
+    assert [observation.name for observation in observations] == [f"silent{place}" for place in range(5)] + ["well"]
+    assert [isinstance(observation.outcome, Reading) for observation in observations] == [False] * 5 + [True]
 
 
 def test_closing_ends_every_read() -> None:
     """Closing the fleet ends the reads in flight."""
 
     async def look(address: str) -> None:
-        fleet = Fleet([config.server(address, name="silent")])
-        looking = asyncio.create_task(fleet.look())
+        fleet = Fleet([config.make_server(address, name="silent")])
+        looking = asyncio.create_task(fleet.read_all())
         await asyncio.sleep(0.05)
         await fleet.close()
         await asyncio.wait({looking}, timeout=5)
@@ -169,7 +169,7 @@ def test_closing_ends_every_read() -> None:
 def test_no_server_at_all() -> None:
     """A fleet of none has nothing to tell."""
     fleet = Fleet([])
-    assert asyncio.run(fleet.look()) == []
+    assert asyncio.run(fleet.read_all()) == []
     asyncio.run(fleet.close())
 
 
@@ -178,7 +178,7 @@ def test_askers_are_answered_in_turn() -> None:
     with bad_servers.answers("unix", document("minified")) as address:
 
         async def look() -> list[int]:
-            fleet = Fleet([config.server(address)])
+            fleet = Fleet([config.make_server(address)])
             turns = 0
 
             async def count() -> None:
@@ -188,7 +188,7 @@ def test_askers_are_answered_in_turn() -> None:
                     await asyncio.sleep(0)
 
             async def ask() -> int:
-                await fleet.look()
+                await fleet.read_all()
                 return turns
 
             counting = asyncio.create_task(count())

@@ -18,7 +18,7 @@ DOWN = ReadError("refused", "connection refused")
 
 def read(seconds: float) -> Reading:
     """A reading that took so long."""
-    return Server(processes=1).look(0.0, read_seconds=seconds)
+    return Server(processes=1).read(0.0, read_seconds=seconds)
 
 
 def middle() -> float:

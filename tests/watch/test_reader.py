@@ -14,11 +14,11 @@ import pytest
 
 from tests.support import bad_servers
 from tests.support.captured_documents import document
-from tests.support.clock import Hands
+from tests.support.clock import MovableClock
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.errors import ReadError, SourceError
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.source import Unix, parse
+from uwsgi_headroom.source import Unix, parse_address
 from uwsgi_headroom.watch.reader import FRESH_SECONDS, Clock, Reader
 
 DOCUMENT = document("minified")
@@ -81,7 +81,7 @@ def test_twenty_readers_are_one_connection() -> None:
 
 def test_a_fresh_reading_is_good_for_who_asks_next() -> None:
     """A reading younger than a tenth of a second is given again; an older one is not."""
-    hands = Hands()
+    hands = MovableClock()
     with counted() as server:
 
         async def look() -> None:
@@ -100,7 +100,7 @@ def test_a_fresh_reading_is_good_for_who_asks_next() -> None:
 
 def test_a_reading_says_when_it_was_taken() -> None:
     """A reading has both clocks' time of the moment its document was whole, and the document's size."""
-    hands = Hands()
+    hands = MovableClock()
     with counted() as server:
         outcome = asyncio.run(Reader("shop", Unix(server.address), clock=hands.clock).read())
     assert isinstance(outcome, Reading)
@@ -114,7 +114,7 @@ def test_a_failure_is_never_fresh() -> None:
         server.answer = b"what?"
 
         async def look() -> None:
-            reader = Reader("shop", Unix(server.address), clock=Hands().clock)
+            reader = Reader("shop", Unix(server.address), clock=MovableClock().clock)
             failed = await reader.read()
             assert isinstance(failed, ReadError)
             assert failed.reason == "not_json"
@@ -188,7 +188,7 @@ def test_the_size_cap_is_the_readers() -> None:
 def test_a_change_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """A line for the first reading, for the failure, for another failure, and for being back; none in between."""
     caplog.set_level(logging.INFO)
-    hands = Hands()
+    hands = MovableClock()
     with counted() as server:
 
         async def look() -> None:
@@ -200,8 +200,8 @@ def test_a_change_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
                     await reader.read()
 
         asyncio.run(look())
-    told = [it for it in messages(caplog) if it != "no process facts"]
-    assert told == ["reading", "cannot read", "cannot read", "reading"]
+    logged = [it for it in messages(caplog) if it != "no process facts"]
+    assert logged == ["reading", "cannot read", "cannot read", "reading"]
     reasons = [record.fields["reason"] for record in caplog.records if record.getMessage() == "cannot read"]  # type: ignore[attr-defined]
     assert reasons == ["not_json", "not_uwsgi"]
 
@@ -209,7 +209,7 @@ def test_a_change_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
 def test_why_there_are_no_process_facts_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """That a server's processes cannot be proven is said when it is first read, and not with every reading."""
     caplog.set_level(logging.INFO)
-    hands = Hands()
+    hands = MovableClock()
     with counted() as server:
 
         async def look() -> None:
@@ -277,7 +277,7 @@ def test_closing_what_does_nothing() -> None:
     """A reader that never read, or has finished, closes at once, and again."""
 
     async def look() -> None:
-        reader = Reader("shop", parse("/nowhere"))
+        reader = Reader("shop", parse_address("/nowhere"))
         await reader.close()
         await reader.read()
         await reader.close()

@@ -42,7 +42,7 @@ class Moving:
 def test_windows_begin_with_the_second_row() -> None:
     """No figures after the first reading, and those of every window after the second one a second later."""
     server = Server()
-    first, second = server.look(10.0), server.look(11.0)
+    first, second = server.read(10.0), server.read(11.0)
     assert watch_of(first).figures(first, (60, 300)) == []
     assert [it.window.asked for it in watch_of(first, second).figures(second, (60, 300))] == [60, 300]
 
@@ -50,7 +50,7 @@ def test_windows_begin_with_the_second_row() -> None:
 def test_failure_is_a_gap() -> None:
     """A failed read goes into the totals as a gap and makes no row."""
     server = Server()
-    watch = watch_of(server.look(10.0), (10.5, ReadError("timeout", "no answer")), server.look(11.0))
+    watch = watch_of(server.read(10.0), (10.5, ReadError("timeout", "no answer")), server.read(11.0))
     assert watch.integrals.totals.gap_seconds == 1.0
     assert len(watch.history._rows) == 2
 
@@ -66,24 +66,24 @@ class TestOtherDocuments:
     def test_in_the_place_of_a_server(self, other) -> None:
         """An address that was a server's and is an emperor's now has no figures, though it has a history."""
         server = Server()
-        watch = watch_of(*(server.look(float(at)) for at in range(5)), other(5.0), other(6.0))
+        watch = watch_of(*(server.read(float(at)) for at in range(5)), other(5.0), other(6.0))
         assert watch.figures(other(6.0), (60,)) == []
 
     def test_before_a_server(self, other) -> None:
         """A server that takes the address begins its time there."""
         server = Server()
-        watch = watch_of(other(0.0), other(5.0), server.look(10.0), server.look(11.0))
-        (figures,) = watch.figures(server.look(11.0), (60,))
+        watch = watch_of(other(0.0), other(5.0), server.read(10.0), server.read(11.0))
+        (figures,) = watch.figures(server.read(11.0), (60,))
         assert (figures.window.seconds, figures.window.gap_seconds) == (1, 0)
 
 
 def test_long_step_is_by_the_pace() -> None:
     """Where the budget has stretched the interval, samples that far apart are no gap."""
     server = Server()
-    watch = watch_of(server.look(0.0))
+    watch = watch_of(server.read(0.0))
     for _ in range(20):
-        watch.pace.pause(server.look(0.0, read_seconds=0.05))
-    watch._record(5.0, server.look(5.0))
+        watch.pace.pause(server.read(0.0, read_seconds=0.05))
+    watch._record(5.0, server.read(5.0))
     assert watch.integrals.totals.observed_seconds == 5.0
 
 

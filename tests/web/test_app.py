@@ -120,7 +120,7 @@ def test_a_scrape_ends_within_the_time_granted(granted: str) -> None:
     with (
         bad_servers.accepts_and_never_writes("unix") as silent,
         bad_servers.answers("unix", document("minified")) as well,
-        serving(config.server(silent, name="silent", timeout=0.8), f"well={well}") as port,
+        serving(config.make_server(silent, name="silent", timeout=0.8), f"well={well}") as port,
     ):
         status, _, body = get(port, headers={"X-Prometheus-Scrape-Timeout-Seconds": granted})
         page = get(port, "/")[2].decode()
@@ -129,8 +129,8 @@ def test_a_scrape_ends_within_the_time_granted(granted: str) -> None:
     assert 'uwsgi_up{server="silent"} 0.0\n' in text
     assert 'uwsgi_up{server="well"} 1.0\n' in text
     assert 'uwsgi_threads_configured{server="well"} 4.0\n' in text
-    told = {line.partition("{")[0] for line in text.splitlines() if 'server="silent"' in line}
-    assert {name for name in told if not name.startswith("uwsgi_exporter_")} == {"uwsgi_up"}
+    names = {line.partition("{")[0] for line in text.splitlines() if 'server="silent"' in line}
+    assert {name for name in names if not name.startswith("uwsgi_exporter_")} == {"uwsgi_up"}
     assert "no whole answer within 0.8 s" in page
 
 
@@ -196,7 +196,7 @@ def test_the_page_escapes_what_is_not_its_own() -> None:
     script = "<script>alert(1)</script>"
     evil = document("minified").replace(b"/run/uwsgi/app", script.encode()).replace(b"2.0.31", b"<img src=x>")
     with bad_servers.answers("unix", evil) as address:
-        servers = [config.server(address, name='x&"<b>=y'), config.server(f"/nowhere/{script}")]
+        servers = [config.make_server(address, name='x&"<b>=y'), config.make_server(f"/nowhere/{script}")]
         with serving(*servers) as port:
             _, headers, body = get(port, "/")
     page = body.decode()
@@ -214,7 +214,7 @@ def test_a_name_that_is_no_utf8(tmp_path: Path) -> None:
     """A socket whose name is no UTF-8 has its metrics and its row on the page."""
     path = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.json")
     Path(path).write_bytes(document("minified"))
-    with serving(config.server(f"file://{path}"), config.server("/nowhere/\udcff")) as port:
+    with serving(config.make_server(f"file://{path}"), config.make_server("/nowhere/\udcff")) as port:
         assert get(port, "/")[0] == 200
         assert rb'uwsgi_up{server="caf\\udce9"} 1.0' in get(port)[2]
         assert get(port, headers={"Accept": OPENMETRICS})[0] == 200

@@ -17,7 +17,7 @@ SOMEWHERE_ELSE = re.compile(rb"(?:https?:)?//[a-z0-9.-]+\.[a-z]+/", re.IGNORECAS
 def test_every_file_as_it_is_and_compressed() -> None:
     """A file is compressed for who takes gzip, is the same for who does not, and is kept for ever under its version."""
     with serving() as port:
-        for name, asset in assets.assets().items():
+        for name, asset in assets.load_assets().items():
             status, headers, plain = get(port, assets.url(name))
             _, packed_headers, packed = get(port, assets.url(name), headers={"Accept-Encoding": "gzip"})
             assert (status, plain) == (200, asset.plain)
@@ -39,7 +39,7 @@ def test_another_version() -> None:
     """A page of another exporter gets today's file, and asks again next time."""
     with serving() as port:
         status, headers, body = get(port, "/static/0000/main.js")
-    assert (status, headers["Cache-Control"], body) == (200, "no-cache", assets.assets()["main.js"].plain)
+    assert (status, headers["Cache-Control"], body) == (200, "no-cache", assets.load_assets()["main.js"].plain)
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,9 @@ def test_nothing_else_is_served(name: str) -> None:
 
 def test_the_page_is_small_and_asks_nobody_else() -> None:
     """All files together are below the budget, and none but the licence's comment names another host."""
-    found = assets.assets()
-    assert sum(len(it.packed) for it in found.values()) < LARGEST_PAGE
-    for name, asset in found.items():
+    files = assets.load_assets()
+    assert sum(len(it.compressed) for it in files.values()) < LARGEST_PAGE
+    for name, asset in files.items():
         hosts = set(SOMEWHERE_ELSE.findall(asset.plain)) - {b"https://github.com/", b"http://www.w3.org/"}
         assert not hosts, name
 

@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.web import connection_limits
-from uwsgi_headroom.web.connection_limits import Bounded
+from uwsgi_headroom.web.connection_limits import LimitedProtocol
 
 SIZE = 8_000_000  # more than all buffers on the way
 
@@ -31,7 +31,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[uvicorn.Server, soc
         return Response(bytes(SIZE))
 
     app = Starlette(routes=[Route("/", answer)])
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, lifespan="off", log_config=None, ws="none", http=Bounded)
+    config = uvicorn.Config(
+        app, host="127.0.0.1", port=0, lifespan="off", log_config=None, ws="none", http=LimitedProtocol
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -14,7 +14,7 @@ from tests.documents.test_openapi import validate
 from tests.support.web_server import get, serving
 from tests.web.test_app import replayed
 from uwsgi_headroom.web import event_stream as module
-from uwsgi_headroom.web.event_stream import MOST_STREAMS, Streams
+from uwsgi_headroom.web.event_stream import MOST_STREAMS, EventStreams
 
 
 @contextlib.contextmanager
@@ -96,10 +96,10 @@ def test_made_once_for_all_who_listen() -> None:
     """And not at all when nobody does."""
 
     async def run() -> None:
-        streams, make = Streams(), Maker()
-        with streams.listening("a", make) as first, streams.listening("a", make) as second:
+        streams, make = EventStreams(), Maker()
+        with streams.subscribe("a", make) as first, streams.subscribe("a", make) as second:
             assert await told(first) == await told(second) == b"1"
-            with streams.listening("a", make) as late:
+            with streams.subscribe("a", make) as late:
                 assert await told(late) == b"1"
             assert (make.made, streams.open) == (1, 2)
         made = make.made
@@ -116,8 +116,8 @@ def test_who_is_slow_gets_the_newest() -> None:
     """What was not taken is replaced, not kept."""
 
     async def run() -> None:
-        streams, make = Streams(), Maker()
-        with streams.listening("a", make) as events:
+        streams, make = EventStreams(), Maker()
+        with streams.subscribe("a", make) as events:
             assert await told(events) == b"1"
             while make.made < 50:  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(0)
@@ -131,11 +131,11 @@ def test_a_stream_ends_with_its_server() -> None:
     """Where there will be no other document, whoever listens is told so, and whoever comes later begins anew."""
 
     async def run() -> None:
-        streams = Streams()
-        with streams.listening("a", Maker(last=2)) as events:
+        streams = EventStreams()
+        with streams.subscribe("a", Maker(last=2)) as events:
             assert [await told(events) for _ in range(2)][-1] in (b"2", b"")
             assert await told(events) == b""
-            with streams.listening("a", Maker()) as others:
+            with streams.subscribe("a", Maker()) as others:
                 assert int(await told(others)) >= 1
 
     asyncio.run(run())
@@ -148,8 +148,8 @@ def test_a_fault_ends_the_stream_alone(caplog: pytest.LogCaptureFixture) -> None
         async def broken() -> bytes:
             raise ZeroDivisionError
 
-        streams = Streams()
-        with streams.listening("a", broken) as events, streams.listening("b", Maker()) as others:
+        streams = EventStreams()
+        with streams.subscribe("a", broken) as events, streams.subscribe("b", Maker()) as others:
             assert await told(events) == b""
             assert await told(others) == b"1"
 
@@ -165,8 +165,8 @@ def test_when_the_exporter_stops() -> None:
             await asyncio.Event().wait()
             return b""
 
-        streams = Streams()
-        with streams.listening("a", Maker()) as first, streams.listening("b", never) as second:
+        streams = EventStreams()
+        with streams.subscribe("a", Maker()) as first, streams.subscribe("b", never) as second:
             assert await told(first) == b"1"
             waiting = [asyncio.create_task(told(events)) for events in (first, second)]
             await asyncio.sleep(0)

@@ -107,7 +107,7 @@ def test_figures_are_those_of_the_api(chromium: Browser, shop: Exporter) -> None
     with tab(chromium, shop.port) as shown:
         shown.open("/")
         shown.until("JSON.parse(heard)?.balance?.hot_ratio > 0")
-        seen = shown.page.evaluate("""() => ({
+        from_page = shown.page.evaluate("""() => ({
             document: heard,
             time: document.querySelector("main").dataset.time,
             figures: Object.fromEntries([...document.querySelectorAll("[data-figure]")].map((it) =>
@@ -115,10 +115,10 @@ def test_figures_are_those_of_the_api(chromium: Browser, shop: Exporter) -> None
             shares: [...document.querySelectorAll("table[aria-label=Workers] tbody tr")]
                 .map((it) => it.cells[5].textContent),
         })""")
-    document, figures = json.loads(seen["document"]), seen["figures"]
-    assert document["time"] == float(seen["time"])
+    document, figures = json.loads(from_page["document"]), from_page["figures"]
+    assert document["time"] == float(from_page["time"])
     assert figures["verdict"] == document["verdict"]
-    told = {
+    from_api = {
         "headroom": document["headroom"]["factor"],
         "throughput": document["flow"]["throughput"],
         "response_time": document["flow"]["response_time"],
@@ -129,17 +129,17 @@ def test_figures_are_those_of_the_api(chromium: Browser, shop: Exporter) -> None
         "full": document["occupancy"]["full"],
         "hot_ratio": document["balance"]["hot_ratio"],
     }
-    for name, value in told.items():
+    for name, value in from_api.items():
         assert reads(figures[name], value), (name, figures[name], value)
     shares = [it["share"] for it in document["workers"]]
-    assert all(map(reads, seen["shares"], shares)), (seen["shares"], shares)
+    assert all(map(reads, from_page["shares"], shares)), (from_page["shares"], shares)
 
 
 def reads(text: str, value: float) -> bool:
     """Whether a figure with its unit is this value, to half of its last digit."""
-    found = re.fullmatch(rf"([\d,]+)(\.\d+)? ?(ms|s|min|%|{TIMES}|/s)?", text)
-    assert found, text
-    whole, part, unit = found.groups(default="")
+    match = re.fullmatch(rf"([\d,]+)(\.\d+)? ?(ms|s|min|%|{TIMES}|/s)?", text)
+    assert match, text
+    whole, part, unit = match.groups(default="")
     scale = {"ms": 0.001, "%": 0.01, "min": 60}.get(unit, 1)
     last = 10.0 ** -max(0, len(part) - 1)
     return abs(float(whole.replace(",", "") + part) * scale - value) <= 0.501 * last * scale
@@ -207,7 +207,7 @@ def test_a_server_that_dies(chromium: Browser) -> None:
 
 def test_hostile_names(chromium: Browser) -> None:
     """Whatever a server is called, and whatever it says of itself, is text; its page has an address that works."""
-    hostile = config.server(f"file://{FIXTURES}/hostile_quotes_and_json.json", name=HOSTILE)
+    hostile = config.make_server(f"file://{FIXTURES}/hostile_quotes_and_json.json", name=HOSTILE)
     with serving(hostile, replayed("minified"), sampling=True) as port, tab(chromium, port) as shown:
         shown.open("/")
         shown.page.get_by_role("link", name=HOSTILE, exact=True).click()
@@ -366,8 +366,8 @@ def test_the_keyboard_is_enough(chromium: Browser, shop: Exporter) -> None:
                 sorted_by = shown.page.query_selector("table[aria-label=Workers] th[aria-sort=descending]")
                 assert sorted_by
                 assert sorted_by.inner_text().startswith("Share")
-        wanted = ["uwsgi-headroom", "Pause", "Copy snapshot", "60 s", "5 m", "Workers", "Worker", "Share"]
-        assert [it for it in names if it in wanted] == wanted
+        expected = ["uwsgi-headroom", "Pause", "Copy snapshot", "60 s", "5 m", "Workers", "Worker", "Share"]
+        assert [it for it in names if it in expected] == expected
         assert shown.problems == []
 
 

@@ -40,14 +40,14 @@ def test_a_runbook_is_served_as_it_is_written(port: int, name: str) -> None:
 @pytest.mark.parametrize("code", RUNBOOKS)
 def test_a_finding_leads_to_its_runbook(port: int, code: str) -> None:
     """The address that its document holds is served."""
-    address = build.runbook(code)
+    address = build.runbook_path(code)
     assert address is not None
     assert get(port, address)[0] == 200
 
 
 def test_a_finding_without_a_runbook_leads_nowhere() -> None:
     """Its address is null, as it is for a code that nobody knows."""
-    assert build.runbook("too_few_requests") is None
+    assert build.runbook_path("too_few_requests") is None
 
 
 def test_the_runbooks_are_listed(port: int) -> None:

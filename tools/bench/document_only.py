@@ -14,7 +14,7 @@ import time
 
 from uwsgi_headroom import config, source, stats
 from uwsgi_headroom.history.totals import Totals
-from uwsgi_headroom.metrics.scrape import Subject
+from uwsgi_headroom.metrics.scrape import Observation
 from uwsgi_headroom.reading import HostFacts, Reading
 from uwsgi_headroom.serve import serve_until_signal
 from uwsgi_headroom.watch import fleet
@@ -29,17 +29,17 @@ class DocumentOnly(fleet.Fleet):
         self._server = server
         self._pace = Pace()
 
-    async def look(self, timeout: float | None = None) -> list[Subject]:
+    async def read_all(self, timeout: float | None = None) -> list[Observation]:
         it = self._server
         assert it.address is not None
         start = time.monotonic()
-        answer = await source.read(it.address, timeout=timeout or it.timeout)
+        answer = await source.read_document(it.address, timeout=timeout or it.timeout)
         at = time.monotonic()
         snapshot = stats.decode(answer.body)
         reading = Reading(at, time.time(), at - start, len(answer.body), snapshot, HostFacts(off="not asked for"))
-        return [Subject(it.name, str(it.address), reading, {}, Totals(), self._pace, [])]
+        return [Observation(it.name, str(it.address), reading, {}, Totals(), self._pace, [])]
 
 
 if __name__ == "__main__":
-    only = DocumentOnly(config.server(f"unix://{sys.argv[1]}"))
+    only = DocumentOnly(config.make_server(f"unix://{sys.argv[1]}"))
     serve_until_signal(only, [socket.create_server(("127.0.0.1", int(sys.argv[2])))])

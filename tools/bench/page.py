@@ -67,7 +67,7 @@ def _server(processes: int, threads: int, requests: int) -> Iterator[Exporter]:
 
 def _bytes(observed: Exporter) -> tuple[str, str, str]:
     """The page and all its files, as a browser gets them the first time."""
-    files = sum(len(it.packed) for it in assets.assets().values())
+    files = sum(len(it.compressed) for it in assets.load_assets().values())
     page = len(get(observed.port, "/")[2])
     return "page and its files, compressed", f"{(files + page) / 1000:.0f} kB", "150 kB"
 

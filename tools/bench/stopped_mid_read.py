@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.support import real_uwsgi
-from tests.support.stoppable_exporter import Exporter, exporter
+from tests.support.stoppable_exporter import StoppableExporter, stoppable_exporter
 
 PATIENCE_SECONDS = 1.0
 SETTLE_SECONDS = 6.0
@@ -76,7 +76,7 @@ def main() -> None:
 def measure(case: Case, stops: int) -> Result:
     with serving(case) as (address, url):
         real_uwsgi.wait_until(lambda: read(address, 10), what="the stats")
-        with exporter(url) as running:
+        with stoppable_exporter(url) as running:
             before = running.value("uwsgi_exporter_samples_total")
             time.sleep(SETTLE_SECONDS)
             reads = (running.value("uwsgi_exporter_samples_total") - before) / SETTLE_SECONDS
@@ -86,14 +86,14 @@ def measure(case: Case, stops: int) -> Result:
         return Result(case, size, reads, stops, sum(count > idle for count in sockets), sum(held))
 
 
-def stop_once(running: Exporter, address: Address) -> tuple[int, bool]:
+def stop_once(running: StoppableExporter, address: Address) -> tuple[int, bool]:
     """How many sockets the exporter had open when it was stopped, and whether the master was held then."""
     time.sleep(random.uniform(0.2, 0.8))  # longer than from one sample to the next
     running.stop()
     try:
         return open_sockets(running.pid), not read(address, PATIENCE_SECONDS)
     finally:
-        running.go_on()
+        running.resume()
 
 
 @contextlib.contextmanager

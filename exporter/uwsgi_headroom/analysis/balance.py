@@ -50,13 +50,13 @@ class Balance:
     hottest: WorkerFigures | None
 
 
-def balance(window: Window) -> Balance:
+def compute_balance(window: Window) -> Balance:
     """Compare the workers of a window. Only those that accepted requests for nearly all of it count as active."""
     requests = sum(worker.requests for worker in window.workers)
     figures = tuple(_figures(window, worker, requests) for worker in window.workers)
     active = [it for it in figures if it.active]
     counts = [it.requests for it in active]
-    calm = _calm(window, active)
+    calm = _calm_response_time(window, active)
     mean = response_time(window.workers)
     return Balance(
         workers=figures,
@@ -106,7 +106,7 @@ def _figures(window: Window, worker: WorkerWindow, requests: int) -> WorkerFigur
     )
 
 
-def _calm(window: Window, active: list[WorkerFigures]) -> float | None:
+def _calm_response_time(window: Window, active: list[WorkerFigures]) -> float | None:
     """Response time over the half of the active workers that served fewer requests, if they are enough.
 
     Not the half with less CPU time: by chance the cheaper requests would be in it, and everything would look costly

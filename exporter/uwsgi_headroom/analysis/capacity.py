@@ -42,7 +42,9 @@ class Headroom:
         return self.by_limit[self.first] if self.first else None
 
 
-def headroom(flow: Flow, balance: Balance, available_threads: int | None, usable_cpus: float | None) -> Headroom:
+def compute_headroom(
+    flow: Flow, balance: Balance, available_threads: int | None, usable_cpus: float | None
+) -> Headroom:
     """The headroom of a server at the load of a window. Limits whose use is not known are left out."""
     loads = [it.interpreter_load for it in balance.workers if it.active]
     hottest, used = max((load for load in loads if load is not None), default=None), total(loads)

@@ -7,7 +7,7 @@ from collections import Counter
 from uwsgi_headroom.reading import HostFacts
 
 
-def sharing_one_cpu(host: HostFacts) -> int:
+def count_workers_sharing_one_cpu(host: HostFacts) -> int:
     """How many workers of a server are pinned to one CPU together with another of them.
 
     A mask that the master has too is inherited (one CPU in the host, its container, or by `taskset`) and no pin.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from uwsgi_headroom.analysis.balance import Balance, balance
-from uwsgi_headroom.analysis.capacity import Headroom, headroom
-from uwsgi_headroom.analysis.littles_law import Flow, flow, total
+from uwsgi_headroom.analysis.balance import Balance, compute_balance
+from uwsgi_headroom.analysis.capacity import Headroom, compute_headroom
+from uwsgi_headroom.analysis.littles_law import Flow, compute_flow, total
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import Snapshot
@@ -24,18 +24,18 @@ class Figures:
     available: int | None
 
 
-def figures(window: Window, reading: Reading) -> Figures:
+def compute_figures(window: Window, reading: Reading) -> Figures:
     """The figures of a window that ends with this reading of a server."""
     assert isinstance(reading.snapshot, Snapshot)
     workers = reading.snapshot.workers
     available = total([worker.available_threads for worker in workers])
-    rates, shares = flow(window), balance(window)
+    rates, shares = compute_flow(window), compute_balance(window)
     cpus = reading.host.cpus
     return Figures(
         window=window,
         flow=rates,
         balance=shares,
-        headroom=headroom(rates, shares, available, cpus.count if cpus else None),
+        headroom=compute_headroom(rates, shares, available, cpus.count if cpus else None),
         configured=total([worker.threads for worker in workers]),
         available=available,
     )

@@ -24,17 +24,17 @@ def factor(value: float) -> str:
     return f"{value:.1f}x" if value < 10 else f"{value:.0f}x"
 
 
-def size(count: float) -> str:
+def megabytes(count: float) -> str:
     """Bytes as MB: 12,345,678 is `12 MB`."""
     return f"{count / 1e6:.0f} MB"
 
 
-def number(count: float, noun: str) -> str:
+def counted(count: float, noun: str) -> str:
     """1 worker, 2 workers."""
     return f"{count:g} {noun}{'' if count == 1 else 's'}"
 
 
-def listed(numbers: list[int]) -> str:
+def joined(numbers: list[int]) -> str:
     """[1] is `1`, [1, 2, 3] is `1, 2 and 3`."""
     *most, last = map(str, numbers)
     return f"{', '.join(most)} and {last}" if most else last

@@ -31,7 +31,7 @@ class Flow:
     queue_wait: float | None
 
 
-def flow(window: Window) -> Flow:
+def compute_flow(window: Window) -> Flow:
     """The flow of requests through a server in a window."""
     requests = sum(worker.requests for worker in window.workers)
     running = total([worker.running_time for worker in window.workers])

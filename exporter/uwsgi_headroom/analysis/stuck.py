@@ -10,22 +10,22 @@ STUCK_SECONDS = 30.0
 """Age from which a request in service is called stuck. Raise it where long requests are meant."""
 
 
-def ages(reading: Reading, worker: Worker) -> list[float]:
+def request_ages(reading: Reading, worker: Worker) -> list[float]:
     """Ages in seconds of the requests in service in a worker, the oldest first; what a killed worker left is none."""
-    if reading.is_ghost(worker):
+    if reading.process_is_missing(worker):
         return []
     return [max(0.0, reading.time - start) for start in sorted(worker.request_starts)]
 
 
-def by_thread(reading: Reading, worker: Worker) -> dict[int, float | None]:
+def request_ages_by_thread(reading: Reading, worker: Worker) -> dict[int, float | None]:
     """The age in seconds of the request in service in each thread that has one, None where it is not known."""
-    if reading.is_ghost(worker):
+    if reading.process_is_missing(worker):
         return {}
     return {thread: start and max(0.0, reading.time - start) for thread, start in worker.serving.items()}
 
 
-def stuck(reading: Reading) -> list[tuple[float, int]]:
+def find_stuck_requests(reading: Reading) -> list[tuple[float, int]]:
     """Age in seconds and worker id of each stuck request, the oldest first."""
     assert isinstance(reading.snapshot, Snapshot)
-    found = [(age, worker.worker_id) for worker in reading.snapshot.workers for age in ages(reading, worker)]
-    return sorted((it for it in found if it[0] >= STUCK_SECONDS), reverse=True)
+    requests = [(age, worker.worker_id) for worker in reading.snapshot.workers for age in request_ages(reading, worker)]
+    return sorted((it for it in requests if it[0] >= STUCK_SECONDS), reverse=True)

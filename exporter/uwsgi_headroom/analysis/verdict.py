@@ -20,15 +20,15 @@ GIVES_OUT: dict[Limit, str] = {
 }
 
 
-def status(findings: Sequence[Finding]) -> Status:
+def worst_status(findings: Sequence[Finding]) -> Status:
     """The severity of the worst of the findings; ok where none is worse than info."""
     severities = {finding.severity for finding in findings}
     return "critical" if "critical" in severities else "warning" if "warning" in severities else "ok"
 
 
-def sentence(room: Headroom, findings: Sequence[Finding]) -> str:
+def verdict_sentence(room: Headroom, findings: Sequence[Finding]) -> str:
     """The verdict in one sentence: the worst finding (they come the worst first), or what gives out first and when."""
-    if status(findings) != "ok":
+    if worst_status(findings) != "ok":
         return findings[0].title
     if room.first is None or room.factor is None:
         return "It does next to nothing now, so what would give out first cannot be told."

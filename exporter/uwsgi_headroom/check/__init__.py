@@ -10,9 +10,9 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from uwsgi_headroom.analysis.figures import Figures, figures
-from uwsgi_headroom.analysis.findings import Finding, findings
-from uwsgi_headroom.analysis.verdict import Status, sentence, status
+from uwsgi_headroom.analysis.figures import Figures, compute_figures
+from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.analysis.verdict import Status, verdict_sentence, worst_status
 from uwsgi_headroom.errors import ReadError, StatsError
 from uwsgi_headroom.history.window import ROW_SECONDS
 from uwsgi_headroom.reading import Reading
@@ -36,12 +36,12 @@ class Verdict:
     @property
     def status(self) -> Status:
         """How the server is, in a word."""
-        return status(self.findings)
+        return worst_status(self.findings)
 
     @property
     def sentence(self) -> str:
         """How the server is, in a sentence."""
-        return sentence(self.figures.headroom, self.findings)
+        return verdict_sentence(self.figures.headroom, self.findings)
 
     @property
     def exit_status(self) -> int:
@@ -76,5 +76,5 @@ async def check(watch: Watch, seconds: float, progress: Callable[[float], None] 
     window = watch.history.window(seconds)
     if window is None:
         raise ReadError("timeout", "it was watched for too short a time: two readings, a second apart, are needed")
-    seen = figures(window, last)
-    return Verdict(watch, last, seen, findings(seen, last))
+    figures = compute_figures(window, last)
+    return Verdict(watch, last, figures, collect_findings(figures, last))

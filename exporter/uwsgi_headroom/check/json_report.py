@@ -9,8 +9,8 @@ from uwsgi_headroom.documents import build
 from uwsgi_headroom.watch.reader import Clock
 
 
-def render(verdict: Verdict) -> str:
+def render_json(verdict: Verdict) -> str:
     """The verdict as one JSON document."""
-    asked = verdict.figures.window.asked
-    document = build.server(verdict.watch, Clock(), asked, (asked,))
+    seconds = verdict.figures.window.asked
+    document = build.build_server(verdict.watch, Clock(), seconds, (seconds,))
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()

@@ -15,7 +15,7 @@ from uwsgi_headroom.terminal_text import bar, wrap
 _WIDTH = 80
 
 
-def render(verdict: Verdict) -> str:
+def render_text(verdict: Verdict) -> str:
     """The whole text."""
     return "\n".join(_lines(verdict))
 

@@ -11,12 +11,12 @@ from uwsgi_headroom.errors import AddressError, ConfigError
 from uwsgi_headroom.history.window import HISTORY_SECONDS
 from uwsgi_headroom.logs import Format
 from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix
-from uwsgi_headroom.watch.pace import SAMPLES_A_SECOND
+from uwsgi_headroom.watch.pace import DEFAULT_SAMPLES_PER_SECOND
 from uwsgi_headroom.watch.reader import TIMEOUT_SECONDS
 
 LISTEN_ADDRESS = "127.0.0.1:9238"
 LOG_LEVELS = ("debug", "info", "warning", "error")
-SAMPLES_PER_SECOND = (0.1, 20.0)
+SAMPLES_PER_SECOND_RANGE = (0.1, 20.0)
 """The fewest and the most. Below, windows say little; above, uWSGI's master would notice, and figures gain nothing."""
 
 _GLOB = re.compile(r"[*?[]")
@@ -46,7 +46,7 @@ class Settings:
     thread of the workers too, for workers x CPUs more series.
     """
 
-    samples_a_second: float = SAMPLES_A_SECOND
+    samples_per_second: float = DEFAULT_SAMPLES_PER_SECOND
     windows: tuple[float, ...] = (60.0, 300.0)
     cpu_residency: bool = False
 
@@ -59,13 +59,13 @@ class Config:
     """Everything `serve` needs to know."""
 
     servers: tuple[ServerConfig, ...] = ()
-    listen: tuple[tuple[str, int], ...] = field(default_factory=lambda: (listen_address(LISTEN_ADDRESS),))
+    listen: tuple[tuple[str, int], ...] = field(default_factory=lambda: (parse_listen_address(LISTEN_ADDRESS),))
     settings: Settings = SETTINGS
     log_level: str = "info"
     log_format: Format = "logfmt"
 
 
-def server(
+def make_server(
     stats: str,
     *,
     name: str = "",
@@ -79,15 +79,15 @@ def server(
         if name:
             raise AddressError(f"{stats!r} is a glob: each of its sockets is named after its file, so it takes no name")
         return ServerConfig("", None, pattern, timeout, size_cap, where)
-    address = source.parse(stats)
+    address = source.parse_address(stats)
     return ServerConfig(name or default_name(address), address, "", timeout, size_cap, where)
 
 
-def server_argument(text: str, where: str) -> ServerConfig:
+def parse_server_argument(text: str, where: str) -> ServerConfig:
     """One server from `ADDRESS` or `NAME=ADDRESS`. Raises ConfigError."""
     named = _NAMED.fullmatch(text.strip())
     try:
-        return server(named[2], name=named[1], where=where) if named else server(text, where=where)
+        return make_server(named[2], name=named[1], where=where) if named else make_server(text, where=where)
     except AddressError as error:
         raise ConfigError(f"{where}: {error}") from None
 
@@ -97,23 +97,23 @@ def default_name(address: Address) -> str:
     match address:
         case Unix(path) | File(path):
             file_name = path.rstrip("/").rpartition("/")[2].removeprefix("@")
-            return printable(file_name.rpartition(".")[0] or file_name)
+            return printable_name(file_name.rpartition(".")[0] or file_name)
         case Tcp(host, port) | Http(host, port):
             return f"{host}:{port}"
 
 
-def printable(path: str) -> str:
+def printable_name(path: str) -> str:
     """A path as a name: bytes in it that are no UTF-8, which no label can hold, are spelled out."""
     return path.encode("utf-8", "backslashreplace").decode()
 
 
-def unique(servers: Iterable[ServerConfig]) -> tuple[ServerConfig, ...]:
+def refuse_duplicate_names(servers: Iterable[ServerConfig]) -> tuple[ServerConfig, ...]:
     """The same servers, or ConfigError where two have one name: their series would be one series."""
-    seen: dict[str, ServerConfig] = {}
+    by_name: dict[str, ServerConfig] = {}
     kept: list[ServerConfig] = []
     for it in servers:
         if it.address is not None:
-            other = seen.setdefault(it.name, it)
+            other = by_name.setdefault(it.name, it)
             if other is not it:
                 raise ConfigError(
                     f"{it.where}: a server named {it.name!r} is there already ({other.where}); give each its own name: "
@@ -123,7 +123,7 @@ def unique(servers: Iterable[ServerConfig]) -> tuple[ServerConfig, ...]:
     return tuple(kept)
 
 
-def listen_address(text: str, where: str = "--web.listen-address") -> tuple[str, int]:
+def parse_listen_address(text: str, where: str = "--web.listen-address") -> tuple[str, int]:
     """`host:port`, `:port` (every address of the host) or `[ipv6]:port`. Raises ConfigError."""
     match = re.fullmatch(r"(\[[0-9A-Fa-f:.%\w]+\]|[^:\s]*):(\d{1,5})", text.strip())
     if not match or int(match[2]) > 65535:
@@ -131,7 +131,7 @@ def listen_address(text: str, where: str = "--web.listen-address") -> tuple[str,
     return match[1].strip("[]"), int(match[2])
 
 
-def windows(texts: Iterable[str], where: str) -> tuple[float, ...]:
+def parse_windows(texts: Iterable[str], where: str) -> tuple[float, ...]:
     """Window lengths such as `90s`, `5m` or `1h`, in seconds, ascending. Raises ConfigError."""
     lengths = set()
     for text in texts:
@@ -143,7 +143,7 @@ def windows(texts: Iterable[str], where: str) -> tuple[float, ...]:
     return tuple(sorted(lengths))
 
 
-def switch(text: str, where: str) -> bool:
+def parse_boolean(text: str, where: str) -> bool:
     """`true` or `false`. Raises ConfigError."""
     if text.lower() not in ("true", "false"):
         raise ConfigError(f"{where}: {text!r} is neither true nor false")

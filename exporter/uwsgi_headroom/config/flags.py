@@ -14,7 +14,7 @@ from uwsgi_headroom.config.variables import PREFIX
 from uwsgi_headroom.errors import ConfigError
 
 
-def add_to(parser: argparse.ArgumentParser) -> None:
+def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `serve`."""
     parser.add_argument(
         "--stats",
@@ -37,7 +37,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--samples-per-second",
         metavar="NUMBER",
         help="how often to read each server between scrapes, {:g} to {:g} (default {:g})".format(
-            *config.SAMPLES_PER_SECOND, config.SETTINGS.samples_a_second
+            *config.SAMPLES_PER_SECOND_RANGE, config.SETTINGS.samples_per_second
         )
         + _also("samples_per_second"),
     )
@@ -70,17 +70,19 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def resolve(flags: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> config.Config:
+def resolve_config(flags: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> config.Config:
     """Flags over environment over file over defaults; servers add to those of the file. Raises ConfigError."""
     variables.refuse_misspelt(environment)
     path, where = _value(flags, environment, "config")
-    settings = yaml_file.load(Path(path)) if path else config.Config()
+    settings = yaml_file.load_file(Path(path)) if path else config.Config()
     stats, where = _values(flags, environment, "stats")
-    servers = config.unique([*settings.servers, *(config.server_argument(it, where) for it in stats)])
+    servers = config.refuse_duplicate_names(
+        [*settings.servers, *(config.parse_server_argument(it, where) for it in stats)]
+    )
     settings = replace(settings, servers=servers)
     addresses, where = _values(flags, environment, "web_listen_address")
     if addresses:
-        settings = replace(settings, listen=tuple(config.listen_address(it, where) for it in addresses))
+        settings = replace(settings, listen=tuple(config.parse_listen_address(it, where) for it in addresses))
     settings = replace(settings, settings=_watching(settings.settings, flags, environment))
     level, where = _value(flags, environment, "log_level")
     if level:
@@ -94,13 +96,13 @@ def resolve(flags: argparse.Namespace, environment: Mapping[str, str] = os.envir
 def _watching(watching: config.Settings, flags: argparse.Namespace, environment: Mapping[str, str]) -> config.Settings:
     rate, where = _value(flags, environment, "samples_per_second")
     if rate:
-        watching = replace(watching, samples_a_second=_number(rate, *config.SAMPLES_PER_SECOND, where))
+        watching = replace(watching, samples_per_second=_number(rate, *config.SAMPLES_PER_SECOND_RANGE, where))
     lengths, where = _values(flags, environment, "window")
     if lengths:
-        watching = replace(watching, windows=config.windows(lengths, where))
+        watching = replace(watching, windows=config.parse_windows(lengths, where))
     residency, where = _value(flags, environment, "cpu_residency")
     if residency:
-        watching = replace(watching, cpu_residency=config.switch(residency, where))
+        watching = replace(watching, cpu_residency=config.parse_boolean(residency, where))
     return watching
 
 

@@ -31,7 +31,7 @@ from uwsgi_headroom.config import ServerConfig, Settings
 from uwsgi_headroom.errors import AddressError, ConfigError
 
 
-def load(path: Path) -> config.Config:
+def load_file(path: Path) -> config.Config:
     """Read a configuration file. Raises ConfigError, whose message has the line and what would be right."""
     try:
         with path.open("rb") as file:
@@ -60,7 +60,7 @@ class _File:
         log = self._mapping(top.get("log"), ("level", "format"))
         defaults = config.Config()
         listen = [
-            config.listen_address(self._text(it), self._where(it))
+            config.parse_listen_address(self._text(it), self._where(it))
             for it in self._one_or_more(web.get("listen_address"))
         ]
         return config.Config(
@@ -77,24 +77,24 @@ class _File:
         windows = keys.get("windows")
         residency = keys.get("cpu_residency")
         return Settings(
-            samples_a_second=self._number(
-                keys.get("samples_per_second"), defaults.samples_a_second, *config.SAMPLES_PER_SECOND
+            samples_per_second=self._number(
+                keys.get("samples_per_second"), defaults.samples_per_second, *config.SAMPLES_PER_SECOND_RANGE
             ),
-            windows=config.windows([self._text(it) for it in self._one_or_more(windows)], self._where(windows))
+            windows=config.parse_windows([self._text(it) for it in self._one_or_more(windows)], self._where(windows))
             if windows
             else defaults.windows,
-            cpu_residency=config.switch(self._text(residency), self._where(residency)) if residency else False,
+            cpu_residency=config.parse_boolean(self._text(residency), self._where(residency)) if residency else False,
         )
 
     def _server(self, node: yaml.Node) -> ServerConfig:
         if isinstance(node, yaml.ScalarNode):
-            return config.server_argument(self._text(node), self._where(node))
+            return config.parse_server_argument(self._text(node), self._where(node))
         keys = self._mapping(node, ("name", "stats", "timeout", "size_cap"))
         if "stats" not in keys:
             self._fail(node, "a server needs `stats`, the address of its stats server")
         defaults = ServerConfig("", None)
         try:
-            return config.server(
+            return config.make_server(
                 self._text(keys["stats"]),
                 name=self._text(keys["name"]) if "name" in keys else "",
                 timeout=self._number(keys.get("timeout"), defaults.timeout, 0.1, 60),

@@ -1,5 +1,5 @@
 """`python3 -m uwsgi_headroom.documents`: write the description of the API anew."""
 
-from uwsgi_headroom.documents.openapi import FILE, text
+from uwsgi_headroom.documents.openapi import FILE, render
 
-FILE.write_text(text())
+FILE.write_text(render())

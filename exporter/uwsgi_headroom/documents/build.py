@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import quote
 
 from uwsgi_headroom import __version__
-from uwsgi_headroom.analysis.cpu_pinning import sharing_one_cpu
+from uwsgi_headroom.analysis.cpu_pinning import count_workers_sharing_one_cpu
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings import Finding, findings
+from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.analysis.findings.runbook_names import RUNBOOKS
-from uwsgi_headroom.config import printable
+from uwsgi_headroom.config import printable_name
 from uwsgi_headroom.documents import emperor_router, schema, sections, server_state
-from uwsgi_headroom.documents.workers import workers
+from uwsgi_headroom.documents.workers import build_workers
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot, Snapshot
 from uwsgi_headroom.watch.reader import Clock
@@ -21,59 +21,59 @@ from uwsgi_headroom.watch.watch import Watch
 SERVERS_PATH = "/api/v1/servers"
 
 
-def server(watch: Watch, clock: Clock, window: float, windows: Sequence[float]) -> schema.Server:
+def build_server(watch: Watch, clock: Clock, window: float, windows: Sequence[float]) -> schema.Server:
     """The document of a server, with the figures of its last `window` seconds. windows: those there are to ask for."""
     now, reading = clock.monotonic(), watch.reading
-    found = watch.figures(reading, (window,))[0:1] if reading else []
-    seen = found[0] if found else None
-    judged = findings(seen, reading) if seen and reading else []
+    latest = watch.figures(reading, (window,))[0:1] if reading else []
+    figures = latest[0] if latest else None
+    judged = collect_findings(figures, reading) if figures and reading else []
     snapshot = reading.snapshot if reading else None
-    status, verdict = server_state.verdict(watch, now, seen, judged)
+    status, verdict = server_state.judge(watch, now, figures, judged)
     is_server = isinstance(snapshot, Snapshot)
     return schema.Server(
         name=watch.name,
-        address=printable(str(watch.address)),
-        path=path(watch.name),
+        address=printable_name(str(watch.address)),
+        path=server_path(watch.name),
         time=clock.epoch(),
-        state=server_state.state(watch, now),
-        error=server_state.error(watch),
+        state=server_state.current_state(watch, now),
+        error=server_state.last_error(watch),
         read_at=reading.time if reading else None,
         age=max(0.0, now - reading.at) if reading else None,
         kind=snapshot.kind if snapshot else None,  # type: ignore[arg-type]  # a ClassVar of one of the three
         version=snapshot.version if snapshot else None,
         status=status,
         verdict=verdict,
-        window=sections.window(seen.window) if seen else None,
+        window=sections.build_window(figures.window) if figures else None,
         windows=tuple(schema.Covered(asked=it, seconds=watch.history.covered(it)) for it in windows),
-        headroom=sections.headroom(seen.headroom) if seen else None,
-        flow=sections.flow(seen.flow) if seen else None,
-        threads=sections.threads(reading) if reading and is_server else None,
-        occupancy=sections.occupancy(seen.window) if seen else None,
-        balance=sections.balance(seen.balance) if seen else None,
-        workers=tuple(workers(reading, seen, watch.integrals.totals)) if reading and is_server else (),
-        sockets=tuple(sections.sockets(reading, seen)) if reading and is_server else (),
-        host=_host(reading) if reading and is_server else None,
+        headroom=sections.build_headroom(figures.headroom) if figures else None,
+        flow=sections.build_flow(figures.flow) if figures else None,
+        threads=sections.build_threads(reading) if reading and is_server else None,
+        occupancy=sections.build_occupancy(figures.window) if figures else None,
+        balance=sections.build_balance(figures.balance) if figures else None,
+        workers=tuple(build_workers(reading, figures, watch.integrals.totals)) if reading and is_server else (),
+        sockets=tuple(sections.build_sockets(reading, figures)) if reading and is_server else (),
+        host=_build_host(reading) if reading and is_server else None,
         thunder_lock=snapshot.thunder_lock if isinstance(snapshot, Snapshot) else None,
-        findings=tuple(map(_finding, judged)),
-        unknown=tuple(_unknown(reading, seen)) if reading and is_server else (),
-        sampling=_sampling(watch),
-        emperor=emperor_router.emperor(snapshot, reading.time)
+        findings=tuple(map(_build_finding, judged)),
+        unknown=tuple(_list_unknowns(reading, figures)) if reading and is_server else (),
+        sampling=_build_sampling(watch),
+        emperor=emperor_router.build_emperor(snapshot, reading.time)
         if reading and isinstance(snapshot, EmperorSnapshot)
         else None,
-        router=emperor_router.router(snapshot) if isinstance(snapshot, RouterSnapshot) else None,
+        router=emperor_router.build_router(snapshot) if isinstance(snapshot, RouterSnapshot) else None,
     )
 
 
-def servers(all_of_them: Iterable[schema.Server], clock: Clock) -> schema.Servers:
+def build_server_list(all_of_them: Iterable[schema.Server], clock: Clock) -> schema.Servers:
     """The list of these."""
     return schema.Servers(
         time=clock.epoch(),
         version=__version__,
-        servers=tuple(sorted(map(_summary, all_of_them), key=_urgency)),
+        servers=tuple(sorted(map(_build_summary, all_of_them), key=_urgency)),
     )
 
 
-def findings_of(it: schema.Server) -> schema.Findings:
+def extract_findings(it: schema.Server) -> schema.Findings:
     """What is worth knowing of a server, alone."""
     return schema.Findings(
         name=it.name,
@@ -85,7 +85,7 @@ def findings_of(it: schema.Server) -> schema.Findings:
     )
 
 
-def path(name: str) -> str:
+def server_path(name: str) -> str:
     """Where the document of a server is; a name may be a path itself."""
     return f"{SERVERS_PATH}/{quote(name, safe='')}"
 
@@ -94,7 +94,7 @@ def _urgency(it: schema.Summary) -> tuple[bool, float, str]:
     return it.state != "down", float("inf") if it.headroom is None else it.headroom, it.name
 
 
-def _summary(it: schema.Server) -> schema.Summary:
+def _build_summary(it: schema.Server) -> schema.Summary:
     return schema.Summary(
         name=it.name,
         address=it.address,
@@ -115,13 +115,13 @@ def _summary(it: schema.Server) -> schema.Summary:
     )
 
 
-def runbook(code: str) -> str | None:
+def runbook_path(code: str) -> str | None:
     """Where the exporter serves the runbook of a finding, if there is one."""
     name = RUNBOOKS.get(code)
     return f"/runbooks/{name}.md" if name else None
 
 
-def _finding(it: Finding) -> schema.Finding:
+def _build_finding(it: Finding) -> schema.Finding:
     return schema.Finding(
         code=it.code,
         severity=it.severity,
@@ -129,19 +129,19 @@ def _finding(it: Finding) -> schema.Finding:
         evidence=it.evidence,
         meaning=it.meaning,
         change=it.change,
-        runbook=runbook(it.code),
+        runbook=runbook_path(it.code),
     )
 
 
-def _unknown(reading: Reading, seen: Figures | None) -> Iterator[schema.Unknown]:
-    if seen is None:
+def _list_unknowns(reading: Reading, figures: Figures | None) -> Iterator[schema.Unknown]:
+    if figures is None:
         why = "there are no two readings, a second apart, yet"
         yield schema.Unknown(what="figures", why=why, socket=None)
     if reading.host.off:
         yield schema.Unknown(what="processes", why=reading.host.off, socket=None)
     elif not reading.host.threads:
         yield schema.Unknown(what="residency", why="it is not asked for: --cpu-residency turns it on", socket=None)
-    if sections.threads(reading).configured is None:
+    if sections.build_threads(reading).configured is None:
         why = "uWSGI runs with stats-no-cores, so busy threads, capacity and ages of requests are unknown"
         yield schema.Unknown(what="threads", why=why, socket=None)
     for name, backlog in reading.listen_queues().items():
@@ -150,20 +150,20 @@ def _unknown(reading: Reading, seen: Figures | None) -> Iterator[schema.Unknown]
             yield schema.Unknown(what="queue", why=why, socket=name)
 
 
-def _host(reading: Reading) -> schema.Host:
+def _build_host(reading: Reading) -> schema.Host:
     host = reading.host
     return schema.Host(
         cpus=host.cpus.count if host.cpus else None,
         limited_by=host.cpus.limited_by if host.cpus else None,
         quota=host.cpus.quota if host.cpus else None,
         host_cpus=host.cpus.host if host.cpus else None,
-        sharing_one_cpu=sharing_one_cpu(host) if host.processes else None,
+        sharing_one_cpu=count_workers_sharing_one_cpu(host) if host.processes else None,
         listen_overflows=host.overflows.overflows if host.overflows else None,
         listen_drops=host.overflows.drops if host.overflows else None,
     )
 
 
-def _sampling(watch: Watch) -> schema.Sampling:
+def _build_sampling(watch: Watch) -> schema.Sampling:
     totals, reading = watch.integrals.totals, watch.reading
     return schema.Sampling(
         interval=watch.pace.interval,

@@ -74,10 +74,10 @@ class Router(Struct, frozen=True, kw_only=True):
     static_nodes: tuple[StaticNode, ...]
 
 
-def emperor(snapshot: EmperorSnapshot, time: float) -> Emperor:
+def build_emperor(snapshot: EmperorSnapshot, time: float) -> Emperor:
     """An emperor's part of its document; `time` is when it was read, in epoch seconds."""
     return Emperor(
-        vassals=tuple(_vassal(it, time) for it in snapshot.vassals),
+        vassals=tuple(_build_vassal(it, time) for it in snapshot.vassals),
         throttled=tuple(
             Throttled(
                 name=it.name,
@@ -89,21 +89,21 @@ def emperor(snapshot: EmperorSnapshot, time: float) -> Emperor:
     )
 
 
-def _vassal(vassal: VassalStats, time: float) -> Vassal:
+def _build_vassal(vassal: VassalStats, time: float) -> Vassal:
     return Vassal(
         name=vassal.name,
         pid=vassal.pid,
-        ready=_yes(vassal.ready),
-        accepting=_yes(vassal.accepting),
-        loyal=_yes(vassal.loyal),
-        cursed=_yes(vassal.cursed),
+        ready=_is_set(vassal.ready),
+        accepting=_is_set(vassal.accepting),
+        loyal=_is_set(vassal.loyal),
+        cursed=_is_set(vassal.cursed),
         respawns=vassal.respawns,
         age=_age(vassal.born, time),
         heartbeat_age=_age(vassal.last_heartbeat, time),
     )
 
 
-def _yes(value: int | None) -> bool | None:
+def _is_set(value: int | None) -> bool | None:
     """uWSGI writes a flag as 1, or as the epoch second since when it holds."""
     return None if value is None else value > 0
 
@@ -112,7 +112,7 @@ def _age(since: int | None, time: float) -> float | None:
     return max(0.0, time - since) if since else None
 
 
-def router(snapshot: RouterSnapshot) -> Router:
+def build_router(snapshot: RouterSnapshot) -> Router:
     """A router's part of its document."""
     return Router(
         active_sessions=snapshot.active_sessions,
@@ -129,7 +129,7 @@ def router(snapshot: RouterSnapshot) -> Router:
                         load=it.load,
                         weight=it.weight,
                         failures=it.failures,
-                        dead=_yes(it.death_mark),
+                        dead=_is_set(it.death_mark),
                     )
                     for it in key.nodes
                 ),

@@ -8,9 +8,9 @@ import time
 
 from msgspec import Struct, field
 
-from uwsgi_headroom.analysis.balance import balance
-from uwsgi_headroom.analysis.capacity import headroom
-from uwsgi_headroom.analysis.littles_law import flow, ratio
+from uwsgi_headroom.analysis.balance import compute_balance
+from uwsgi_headroom.analysis.capacity import compute_headroom
+from uwsgi_headroom.analysis.littles_law import compute_flow, ratio
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
 from uwsgi_headroom.history.window import ROW_SECONDS, Window
 from uwsgi_headroom.watch.reader import Clock
@@ -113,16 +113,16 @@ class History(Struct, frozen=True, kw_only=True):
     workers: list[WorkerHistory] = field(default_factory=list)
 
 
-def step_of(seconds: float, points: int) -> float:
+def slice_seconds(seconds: float, points: int) -> float:
     """The length of a slice: whole seconds, so many that at most `points` of them fit."""
     return max(ROW_SECONDS, math.ceil(seconds / points))
 
 
-async def history(watch: Watch, clock: Clock, seconds: float, points: int, until: float | None = None) -> History:
+async def build_history(watch: Watch, clock: Clock, seconds: float, points: int, until: float | None = None) -> History:
     """The `seconds` before `until` (epoch seconds; now), in at most so many points. Others have their turn."""
     ahead = clock.epoch() - clock.monotonic()
     until = clock.epoch() if until is None else until
-    step = step_of(seconds, points)
+    step = slice_seconds(seconds, points)
     # A slice begins with the end of the one before, which is asked for with it.
     slices = watch.history.slices(step, until - ahead - seconds - step, until - ahead)
     known = watch.reading.listen_queues() if watch.reading else {}
@@ -138,29 +138,29 @@ async def history(watch: Watch, clock: Clock, seconds: float, points: int, until
     began = time.monotonic()
     for window in slices:
         columns.time.append(round(window.until + ahead, 3))
-        _add(columns, window, cpus)
+        _append_slice(columns, window, cpus)
         if time.monotonic() - began > _LONGEST_TURN:
             await asyncio.sleep(0)
             began = time.monotonic()
     return columns
 
 
-def _add(to: History, window: Window, cpus: float | None) -> None:
+def _append_slice(to: History, window: Window, cpus: float | None) -> None:
     """One more value for every column."""
-    seen = window.observed_seconds >= window.seconds / 2
-    rates, shares = flow(window), balance(window)
+    is_covered = window.observed_seconds >= window.seconds / 2
+    rates, shares = compute_flow(window), compute_balance(window)
 
     def put(column: Column, value: float | None) -> None:
-        column.append(round(value, _DIGITS) if seen and value is not None else None)
+        column.append(round(value, _DIGITS) if is_covered and value is not None else None)
 
     put(to.throughput, rates.throughput)
     put(to.response_time, rates.response_time)
     put(to.queue_wait, rates.queue_wait)
     put(to.concurrency.littles_law, rates.littles_law)
     put(to.concurrency.observed, rates.observed)
-    to.threads.configured.append(window.configured if seen else None)
-    to.threads.available.append(window.available if seen else None)
-    room = headroom(rates, shares, window.available, cpus)
+    to.threads.configured.append(window.configured if is_covered else None)
+    to.threads.available.append(window.available if is_covered else None)
+    room = compute_headroom(rates, shares, window.available, cpus)
     put(to.headroom.factor, room.factor)
     put(to.headroom.hottest_interpreter, room.by_limit.get("hottest_interpreter"))
     put(to.headroom.interpreters, room.by_limit.get("interpreters"))

@@ -20,12 +20,12 @@ _REF = "#/components/schemas/{name}"
 _DOCUMENTS: tuple[type, ...] = (Servers, Server, Findings, History, Problem)
 
 
-def text() -> str:
+def render() -> str:
     """The whole file."""
-    return msgspec.json.format(msgspec.json.encode(describe()), indent=2).decode() + "\n"
+    return msgspec.json.format(msgspec.json.encode(describe_api()), indent=2).decode() + "\n"
 
 
-def describe() -> dict[str, Any]:
+def describe_api() -> dict[str, Any]:
     """The description as an OpenAPI 3.1 document."""
     _, components = msgspec.json.schema_components(_DOCUMENTS, ref_template=_REF)
     return {
@@ -113,14 +113,14 @@ def _get(summary: str, document: type, parameters: list[dict[str, Any]], *proble
 
 
 def _events(summary: str, document: type, parameters: list[dict[str, Any]], *problems: int) -> dict[str, Any]:
-    told = {
+    schema = {
         "type": "string",
         "description": f"Server-Sent Events without a name; the data of each is a {document.__name__} document. "
         "The first comes at once. Whoever reads too slowly misses some.",
         "contentMediaType": "application/json",
         "contentSchema": _schema(document),
     }
-    return _operation(summary, "text/event-stream", told, parameters, problems)
+    return _operation(summary, "text/event-stream", schema, parameters, problems)
 
 
 def _operation(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from uwsgi_headroom.analysis import balance as evenness
 from uwsgi_headroom.analysis import capacity, littles_law
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.stuck import stuck
+from uwsgi_headroom.analysis.stuck import find_stuck_requests
 from uwsgi_headroom.documents import schema
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
 from uwsgi_headroom.history.window import Window
@@ -15,7 +15,7 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Snapshot
 
 
-def window(of: Window) -> schema.Window:
+def build_window(of: Window) -> schema.Window:
     """What the figures are over."""
     return schema.Window(
         asked=of.asked,
@@ -29,7 +29,7 @@ def window(of: Window) -> schema.Window:
     )
 
 
-def headroom(of: capacity.Headroom) -> schema.Headroom:
+def build_headroom(of: capacity.Headroom) -> schema.Headroom:
     """What gives out first, and by how much load can grow until then."""
     factors = of.by_limit
     return schema.Headroom(
@@ -45,7 +45,7 @@ def headroom(of: capacity.Headroom) -> schema.Headroom:
     )
 
 
-def flow(of: littles_law.Flow) -> schema.Flow:
+def build_flow(of: littles_law.Flow) -> schema.Flow:
     """Requests through the server."""
     return schema.Flow(
         requests=of.requests,
@@ -57,7 +57,7 @@ def flow(of: littles_law.Flow) -> schema.Flow:
     )
 
 
-def balance(of: evenness.Balance) -> schema.Balance:
+def build_balance(of: evenness.Balance) -> schema.Balance:
     """How evenly the workers share them."""
     active = sum(worker.active for worker in of.workers)
     return schema.Balance(
@@ -72,7 +72,7 @@ def balance(of: evenness.Balance) -> schema.Balance:
     )
 
 
-def threads(reading: Reading) -> schema.Threads:
+def build_threads(reading: Reading) -> schema.Threads:
     """Capacity, and what is in use of it now."""
     assert isinstance(reading.snapshot, Snapshot)
     workers = reading.snapshot.workers
@@ -81,11 +81,11 @@ def threads(reading: Reading) -> schema.Threads:
         configured=configured,
         available=littles_law.total([worker.available_threads for worker in workers]),
         busy=littles_law.total([reading.busy_threads(worker) for worker in workers]),
-        stuck=None if configured is None else len(stuck(reading)),
+        stuck=None if configured is None else len(find_stuck_requests(reading)),
     )
 
 
-def occupancy(of: Window) -> schema.Occupancy | None:
+def build_occupancy(of: Window) -> schema.Occupancy | None:
     """How much of the time how many threads were busy; None where no sample says so."""
     samples = sum(of.occupancy)
     if not samples:
@@ -98,7 +98,7 @@ def occupancy(of: Window) -> schema.Occupancy | None:
     )
 
 
-def sockets(reading: Reading, figures: Figures | None) -> Iterator[schema.Socket]:
+def build_sockets(reading: Reading, figures: Figures | None) -> Iterator[schema.Socket]:
     """Every socket's queue, now and over the window."""
     queues = reading.listen_queues()
     for name, backlog in queues.items():

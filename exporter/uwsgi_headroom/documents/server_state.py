@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import Finding
-from uwsgi_headroom.analysis.verdict import Status, sentence, status
-from uwsgi_headroom.config import printable
+from uwsgi_headroom.analysis.verdict import Status, verdict_sentence, worst_status
+from uwsgi_headroom.config import printable_name
 from uwsgi_headroom.documents.schema import Error, State
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot
@@ -17,7 +17,7 @@ STALE_SECONDS = 3.0
 """Age from which a reading is called stale, where sampling is not slower than that by itself."""
 
 
-def state(watch: Watch, now: float) -> State:
+def current_state(watch: Watch, now: float) -> State:
     """At this monotonic instant."""
     if isinstance(watch.reader.outcome, ReadError):
         return "down"
@@ -26,21 +26,21 @@ def state(watch: Watch, now: float) -> State:
     return "up"
 
 
-def error(watch: Watch) -> Error | None:
+def last_error(watch: Watch) -> Error | None:
     """Why it is down."""
     outcome = watch.reader.outcome
     if not isinstance(outcome, ReadError):
         return None
-    return Error(reason=outcome.reason, message=printable(str(outcome)))
+    return Error(reason=outcome.reason, message=printable_name(str(outcome)))
 
 
-def verdict(watch: Watch, now: float, seen: Figures | None, judged: Sequence[Finding]) -> tuple[Status, str]:
+def judge(watch: Watch, now: float, figures: Figures | None, judged: Sequence[Finding]) -> tuple[Status, str]:
     """How it is. seen, judged: the figures of its last reading and what is worth knowing of them, if there are any."""
     trouble = _trouble(watch, now)
     if trouble:
         return "unknown", trouble
-    if seen:
-        return status(judged), sentence(seen.headroom, judged)
+    if figures:
+        return worst_status(judged), verdict_sentence(figures.headroom, judged)
     match watch.reading and watch.reading.snapshot:
         case EmperorSnapshot() as emperor:
             return _emperor(emperor)
@@ -50,11 +50,11 @@ def verdict(watch: Watch, now: float, seen: Figures | None, judged: Sequence[Fin
 
 
 def _trouble(watch: Watch, now: float) -> str | None:
-    if failure := error(watch):
+    if failure := last_error(watch):
         return f"It cannot be read: {failure.message}{'' if failure.message.endswith('?') else '.'}"
     if watch.reading is None:
         return "It is being read for the first time."
-    if state(watch, now) == "stale":
+    if current_state(watch, now) == "stale":
         return "It has not answered for a while; what is shown is what was last seen."
     return None
 

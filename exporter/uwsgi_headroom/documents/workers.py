@@ -68,14 +68,14 @@ class Worker(Struct, frozen=True, kw_only=True):
     residency: dict[int, float] | None
 
 
-def workers(reading: Reading, figures: Figures | None, totals: Totals) -> Iterator[Worker]:
+def build_workers(reading: Reading, figures: Figures | None, totals: Totals) -> Iterator[Worker]:
     """Every worker of a server, in uWSGI's order."""
     snapshot = reading.snapshot
     assert isinstance(snapshot, Snapshot)
     served = sum(worker.requests or 0 for worker in snapshot.workers)
     for index, worker in enumerate(snapshot.workers):
         known = figures if figures and index < len(figures.balance.workers) else None
-        yield _worker(
+        yield _build_worker(
             reading,
             worker,
             served,
@@ -86,7 +86,7 @@ def workers(reading: Reading, figures: Figures | None, totals: Totals) -> Iterat
         )
 
 
-def _worker(
+def _build_worker(
     reading: Reading,
     worker: Stats,
     served: int,
@@ -96,7 +96,7 @@ def _worker(
     residency: dict[int, float],
 ) -> Worker:
     process = reading.host.processes.get(worker.pid or 0)
-    ages = stuck.ages(reading, worker)
+    ages = stuck.request_ages(reading, worker)
     return Worker(
         worker_id=worker.worker_id,
         pid=worker.pid,
@@ -126,7 +126,7 @@ def _worker(
         oldest_request_age=ages[0] if ages else None,
         request_ages=tuple(ages),
         thread_requests=worker.thread_requests or None,
-        serving=stuck.by_thread(reading, worker) if worker.thread_requests else None,
+        serving=stuck.request_ages_by_thread(reading, worker) if worker.thread_requests else None,
         affinity=process.affinity if process else None,
         last_cpu=process.last_cpu if process else None,
         residency=dict(residency) if reading.host.threads else None,

@@ -58,10 +58,10 @@ class Integrals:
         step = reading.at - before.at if before and bridged else 0.0
         for index, (total, now) in enumerate(zip(totals.workers, snapshot.workers, strict=True)):
             then = earlier[index] if index < len(earlier) else None
-            _count(total, then, now, reloaded)
+            _add_counters(total, then, now, reloaded)
             _add_process(total, before, then, reading, now)
             _add_residency(total, before, reading, now)
-            _know(total, reading, now)
+            _note_known_since(total, reading, now)
             _add_levels(total, _levels(before, then), _levels(reading, now), step)
         if before and bridged:
             totals.observed_seconds += step
@@ -71,8 +71,8 @@ class Integrals:
             self._gap_to(reading.at)
         self._add_queues(before, reading, step)
         self._add_occupancy(reading)
-        totals.configured = _all([worker.threads for worker in snapshot.workers])
-        totals.available = _all([worker.available_threads for worker in snapshot.workers])
+        totals.configured = _sum_if_all_known([worker.threads for worker in snapshot.workers])
+        totals.available = _sum_if_all_known([worker.available_threads for worker in snapshot.workers])
         totals.samples += 1
         self._before, self._broken = reading, False
 
@@ -98,7 +98,7 @@ class Integrals:
             self.totals.queue_seconds[name] = self.totals.queue_seconds.get(name, 0.0) + area
 
     def _add_occupancy(self, reading: Reading) -> None:
-        busy, available = _occupied(reading)
+        busy, available = _count_threads(reading)
         if not available:
             return
         ratio = min(1.0, busy / available)
@@ -110,10 +110,10 @@ def is_reload(before: tuple[Worker, ...], now: tuple[Worker, ...]) -> bool:
     """Whether uWSGI's master began anew in between: every spawn adds to a worker's respawns, unless that began anew."""
     if not before:
         return False
-    return len(before) != len(now) or any(_began_anew(then, later) for then, later in zip(before, now, strict=True))
+    return len(before) != len(now) or any(_has_restarted(then, later) for then, later in zip(before, now, strict=True))
 
 
-def _began_anew(then: Worker, now: Worker) -> bool:
+def _has_restarted(then: Worker, now: Worker) -> bool:
     if then.requests is not None and now.requests is not None and now.requests < then.requests - LARGEST_RACE:
         return True
     if then.respawns is None or now.respawns is None:
@@ -123,7 +123,7 @@ def _began_anew(then: Worker, now: Worker) -> bool:
     return now.respawns < then.respawns or (now.respawns == then.respawns and bool(spawned))
 
 
-def _count(total: WorkerTotals, then: Worker | None, now: Worker, reloaded: bool) -> None:
+def _add_counters(total: WorkerTotals, then: Worker | None, now: Worker, reloaded: bool) -> None:
     """uWSGI's own counters. After a reload what they hold is what came since, in slots that it added as well."""
     if now.running_time is not None:
         total.running_time = total.running_time or 0.0
@@ -131,16 +131,16 @@ def _count(total: WorkerTotals, then: Worker | None, now: Worker, reloaded: bool
         if not reloaded:
             return
         then = now
-    total.requests += int(_grown(then.requests, now.requests, reloaded))
-    total.static_requests += int(_grown(then.static_requests, now.static_requests, reloaded))
-    total.exceptions += int(_grown(then.exceptions, now.exceptions, reloaded))
-    total.harakiris += int(_grown(then.harakiris, now.harakiris, reloaded))
-    total.respawns += int(_grown(then.respawns, now.respawns, reloaded))
+    total.requests += int(_increase(then.requests, now.requests, reloaded))
+    total.static_requests += int(_increase(then.static_requests, now.static_requests, reloaded))
+    total.exceptions += int(_increase(then.exceptions, now.exceptions, reloaded))
+    total.harakiris += int(_increase(then.harakiris, now.harakiris, reloaded))
+    total.respawns += int(_increase(then.respawns, now.respawns, reloaded))
     if total.running_time is not None:
-        total.running_time += _grown(then.running_time, now.running_time, reloaded)
+        total.running_time += _increase(then.running_time, now.running_time, reloaded)
 
 
-def _grown(then: float | None, now: float | None, reloaded: bool) -> float:
+def _increase(then: float | None, now: float | None, reloaded: bool) -> float:
     if now is None:
         return 0
     if reloaded:
@@ -178,7 +178,7 @@ def _add_residency(total: WorkerTotals, before: Reading | None, reading: Reading
             total.residency[cpu] = total.residency.get(cpu, 0.0) + used
 
 
-def _know(total: WorkerTotals, reading: Reading, now: Worker) -> None:
+def _note_known_since(total: WorkerTotals, reading: Reading, now: Worker) -> None:
     """Note since when times are known. A slot without a process, or with a dead one, is known to use nothing."""
     process = reading.host.processes.get(now.pid or 0)
     cpu = reading.host.off is None and (process is None or _cpu_seconds(process) is not None)
@@ -212,19 +212,19 @@ def _levels(reading: Reading | None, worker: Worker | None) -> tuple[int | None,
     return reading.busy_threads(worker), worker.accepting
 
 
-def _occupied(reading: Reading) -> tuple[int, int]:
+def _count_threads(reading: Reading) -> tuple[int, int]:
     """Busy and available threads; 0 of 0 where uWSGI names no threads."""
     assert isinstance(reading.snapshot, Snapshot)
     workers = reading.snapshot.workers
     return sum(reading.busy_threads(it) or 0 for it in workers), sum(it.available_threads or 0 for it in workers)
 
 
-def _all(threads: list[int | None]) -> int | None:
+def _sum_if_all_known(threads: list[int | None]) -> int | None:
     """Their sum; None where uWSGI does not name the threads of every worker."""
     known = [it for it in threads if it is not None]
     return sum(known) if known and len(known) == len(threads) else None
 
 
 def _is_full(reading: Reading) -> bool:
-    busy, available = _occupied(reading)
+    busy, available = _count_threads(reading)
     return busy >= available > 0

@@ -104,7 +104,7 @@ class History:
             self._began = at
         if not self._times or at - self._times[-1] >= ROW_SECONDS:
             self._times.append(at)
-            self._rows.append(_row(totals))
+            self._rows.append(_pack_row(totals))
 
     def window(self, seconds: float, until: float | None = None) -> Window | None:
         """The last `seconds` before the latest totals, or before the row at `until`. It begins with the row nearest to
@@ -119,8 +119,8 @@ class History:
         first = after if after == 0 or self._times[after] - start < start - self._times[after - 1] else after - 1
         if end - self._times[first] < ROW_SECONDS:
             return None
-        last = _row(self._latest) if until is None else self._rows[rows - 1]
-        return _between(self._latest, (self._times[first], self._rows[first]), (end, last), seconds)
+        last = _pack_row(self._latest) if until is None else self._rows[rows - 1]
+        return _window_between(self._latest, (self._times[first], self._rows[first]), (end, last), seconds)
 
     def slices(self, step: float, start: float, until: float) -> Iterator[Window]:
         """One window after the other over what is there between two monotonic instants, each about `step` seconds long
@@ -137,8 +137,8 @@ class History:
             if marks and marks[-1][0] // step == at // step:
                 marks.pop()
             marks.append((at, self._rows[index]))
-        totals = _copy(self._latest)
-        return (_between(totals, first, last, step) for first, last in pairwise(marks))
+        totals = _copy_totals(self._latest)
+        return (_window_between(totals, first, last, step) for first, last in pairwise(marks))
 
     @property
     def seconds(self) -> float:
@@ -154,8 +154,8 @@ class History:
         return min(seconds, self.seconds)
 
 
-def _copy(totals: Totals) -> Totals:
-    """What `_between` needs of totals that go on growing."""
+def _copy_totals(totals: Totals) -> Totals:
+    """What `_window_between` needs of totals that go on growing."""
     return replace(
         totals,
         workers=[replace(worker) for worker in totals.workers],
@@ -164,7 +164,7 @@ def _copy(totals: Totals) -> Totals:
     )
 
 
-def _between(latest: Totals, first: tuple[float, _Row], last: tuple[float, _Row], asked: float) -> Window:
+def _window_between(latest: Totals, first: tuple[float, _Row], last: tuple[float, _Row], asked: float) -> Window:
     """`latest` tells of the same workers and sockets, and since when their times are known."""
     (at, start), (until, end) = first, last
     counts = [(late - early) % _MODULO for early, late in zip(start[0], end[0], strict=True)]
@@ -179,7 +179,7 @@ def _between(latest: Totals, first: tuple[float, _Row], last: tuple[float, _Row]
         time = _SERVER_TIMES + len(sockets) + index * _WORKER_TIMES
         grown = counts[count : count + _WORKER_COUNTS]
         memory = start[0][count + _WORKER_COUNTS - 1], end[0][count + _WORKER_COUNTS - 1]
-        workers.append(_worker(index + 1, at, totals, grown, times[time : time + _WORKER_TIMES], memory))
+        workers.append(_worker_window(index + 1, at, totals, grown, times[time : time + _WORKER_TIMES], memory))
     return Window(
         asked=asked,
         seconds=until - at,
@@ -203,7 +203,7 @@ def _between(latest: Totals, first: tuple[float, _Row], last: tuple[float, _Row]
     )
 
 
-def _row(totals: Totals) -> _Row:
+def _pack_row(totals: Totals) -> _Row:
     workers = totals.workers
     counts = [
         totals.reloads,
@@ -233,7 +233,7 @@ def _covers(since: float | None, start: float) -> bool:
     return since is not None and since <= start
 
 
-def _worker(
+def _worker_window(
     worker_id: int,
     start: float,
     totals: WorkerTotals,

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from uwsgi_headroom.kernel import sock_diag
-from uwsgi_headroom.kernel.descriptors import WHO_MAY_KNOW, socket_inodes
-from uwsgi_headroom.kernel.namespaces import same_network
+from uwsgi_headroom.kernel.descriptors import WHO_MAY_KNOW, read_socket_inodes
+from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,12 +56,12 @@ class Backlogs:
         if master_pid is None:
             return dict.fromkeys(names, Backlog(None, None, _UNPROVEN))
         held = self._held if master_pid == self._master_pid else None
-        backlogs = _look(names, master_pid, held) if held is not None else {}
+        backlogs = _measure_all(names, master_pid, held) if held is not None else {}
         if held is None or any(backlog.reason for backlog in backlogs.values()):
             # A reload gives some sockets new inodes: those of named hosts, and of names that begin with \0.
-            self._master_pid, self._held = master_pid, socket_inodes(master_pid)
+            self._master_pid, self._held = master_pid, read_socket_inodes(master_pid)
             if held is None or self._held != held:
-                backlogs = _look(names, master_pid, self._held)
+                backlogs = _measure_all(names, master_pid, self._held)
         return backlogs
 
 
@@ -88,7 +88,7 @@ def _address(name: str) -> _Address:
     return _Address("unix", (bound, f"@{bound}"))
 
 
-def _look(names: Sequence[str], master_pid: int, held: frozenset[int] | None) -> dict[str, Backlog]:
+def _measure_all(names: Sequence[str], master_pid: int, held: frozenset[int] | None) -> dict[str, Backlog]:
     """Match each name, with one dump for each family that occurs."""
     addresses = {name: _address(name) for name in names}
     if held is None and (refusal := _doubt_network(master_pid)):
@@ -96,7 +96,7 @@ def _look(names: Sequence[str], master_pid: int, held: frozenset[int] | None) ->
     dumps: dict[Family, list[Listener] | str] = {}
     for family in {address.family for address in addresses.values()}:
         try:
-            dumps[family] = sock_diag.listeners(family, held)
+            dumps[family] = sock_diag.list_listeners(family, held)
         except OSError as error:
             dumps[family] = str(error)
     return {name: _measure(name, addresses[name], dumps, master_pid, held) for name in addresses}
@@ -133,7 +133,7 @@ def _measure(
 
 def _doubt_network(master_pid: int) -> str | None:
     """Why a dump, which is of our own network namespace, lacks the master's sockets; None if it has them."""
-    same = same_network(master_pid)
+    same = shares_network_namespace(master_pid)
     if same is None:
         return f"process {master_pid} cannot be seen: it is gone, or /proc hides it (mount option hidepid)"
     if not same:

@@ -43,7 +43,7 @@ class UsableCpus:
     quota: float | None
 
 
-def affinity_of(pid: int) -> tuple[int, ...] | None:
+def read_affinity(pid: int) -> tuple[int, ...] | None:
     """The CPUs that a process may run on, ascending; None if it is gone."""
     try:
         return tuple(sorted(os.sched_getaffinity(pid)))
@@ -51,7 +51,7 @@ def affinity_of(pid: int) -> tuple[int, ...] | None:
         return None
 
 
-def usable_cpus(pid: int, *, affinity: Collection[int] | None = None, root: Path = ROOT) -> UsableCpus | None:
+def read_usable_cpus(pid: int, *, affinity: Collection[int] | None = None, root: Path = ROOT) -> UsableCpus | None:
     """The CPUs a process can use; None if it is gone, or if one of the limits cannot be known.
 
     `affinity`: the CPUs to count instead of those of the process itself. uWSGI's `cpu-affinity` pins the
@@ -60,7 +60,7 @@ def usable_cpus(pid: int, *, affinity: Collection[int] | None = None, root: Path
     """
     try:
         allowed = len(os.sched_getaffinity(pid) if affinity is None else affinity)
-        host = _count(_read(root, "sys/devices/system/cpu/online"))
+        host = _count_cpus(_read(root, "sys/devices/system/cpu/online"))
         quota = _quota(pid, root)
     except (OSError, ValueError):
         return None
@@ -72,10 +72,10 @@ def usable_cpus(pid: int, *, affinity: Collection[int] | None = None, root: Path
 
 
 def _read(folder: Path | str, name: str) -> str:
-    return procfs.read(folder, name).decode()
+    return procfs.read_file(folder, name).decode()
 
 
-def _count(cpus: str) -> int:
+def _count_cpus(cpus: str) -> int:
     """How many CPUs are in a list such as `0-3,8`."""
     spans = (span.split("-") for span in cpus.strip().split(","))
     return sum(int(span[-1]) - int(span[0]) + 1 for span in spans)

@@ -13,7 +13,7 @@ WHO_MAY_KNOW = "give the exporter CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE, or the
 """What to do about it, as the end of a sentence."""
 
 
-def socket_inodes(pid: int) -> frozenset[int] | None:
+def read_socket_inodes(pid: int) -> frozenset[int] | None:
     """The inodes of the sockets a process holds; None if this user may not know or the process is gone.
 
     Costs a system call per descriptor: keep the answer.

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from uwsgi_headroom.kernel.backlogs import Backlogs
-from uwsgi_headroom.kernel.cpus import UsableCpus, affinity_of, usable_cpus
-from uwsgi_headroom.kernel.netstat import ListenOverflows, listen_overflows
+from uwsgi_headroom.kernel.cpus import UsableCpus, read_affinity, read_usable_cpus
+from uwsgi_headroom.kernel.netstat import ListenOverflows, read_listen_overflows
 from uwsgi_headroom.kernel.processes import Processes
-from uwsgi_headroom.kernel.proof import Proof, prove
-from uwsgi_headroom.kernel.residency import threads
+from uwsgi_headroom.kernel.proof import Proof, prove_master_pid
+from uwsgi_headroom.kernel.residency import read_threads
 from uwsgi_headroom.reading import HostFacts
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import AnySnapshot
@@ -35,19 +35,19 @@ class Host:
     def __init__(self, cpu_residency: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self._cpu_residency = cpu_residency
         self._clock = clock
-        self._slow = _Slow()
+        self._slow = _SlowFacts()
         self._processes = Processes()
         self._backlogs = Backlogs()
 
-    def facts(self, snapshot: AnySnapshot, answer: Answer) -> HostFacts:
+    def read_facts(self, snapshot: AnySnapshot, answer: Answer) -> HostFacts:
         """What the kernel says now of the server that gave this answer; or why nothing, where its pid is not proven."""
         if not isinstance(snapshot, Snapshot):
             return HostFacts()
-        now, whom = self._clock(), (snapshot.pid, answer.peer_pid, answer.peer)
-        quick = self._slow.whom == whom and now - self._slow.at < SLOW_SECONDS
+        now, identity = self._clock(), (snapshot.pid, answer.peer_pid, answer.peer)
+        quick = self._slow.claimed_identity == identity and now - self._slow.at < SLOW_SECONDS
         if not quick:
-            proof = prove(snapshot.pid, peer_pid=answer.peer_pid, listener=answer.peer)
-            self._slow = _Slow(whom, now, proof)
+            proof = prove_master_pid(snapshot.pid, peer_pid=answer.peer_pid, listener=answer.peer)
+            self._slow = _SlowFacts(identity, now, proof)
         proof = self._slow.proof
         backlogs = self._backlogs.read(proof.pid, [socket.name for socket in snapshot.sockets])
         if proof.pid is None:
@@ -57,9 +57,9 @@ class Host:
         if not quick:
             # uWSGI's cpu-affinity pins its workers one by one, and its master not at all.
             allowed = {cpu for process in processes.values() for cpu in process.affinity or ()}
-            cpus = usable_cpus(proof.pid, affinity=allowed or None)
+            cpus = read_usable_cpus(proof.pid, affinity=allowed or None)
             self._slow = replace(
-                self._slow, cpus=cpus, affinity=affinity_of(proof.pid), overflows=listen_overflows(proof.pid)
+                self._slow, cpus=cpus, affinity=read_affinity(proof.pid), overflows=read_listen_overflows(proof.pid)
             )
         return HostFacts(
             processes=processes,
@@ -67,16 +67,16 @@ class Host:
             backlogs=backlogs,
             cpus=self._slow.cpus,
             overflows=self._slow.overflows,
-            threads={pid: threads(pid) for pid in processes} if self._cpu_residency else {},
+            threads={pid: read_threads(pid) for pid in processes} if self._cpu_residency else {},
         )
 
 
 @dataclass(frozen=True, slots=True)
-class _Slow:
+class _SlowFacts:
     """What was found out at an instant about a master: whom the document and its socket say that it is, and whether
     that is proven."""
 
-    whom: tuple[int, int | None, tuple[str, int] | None] | None = None
+    claimed_identity: tuple[int, int | None, tuple[str, int] | None] | None = None
     at: float = 0.0
     proof: Proof = _NOT_ASKED
     cpus: UsableCpus | None = None

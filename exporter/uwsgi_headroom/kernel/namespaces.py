@@ -13,7 +13,7 @@ from typing import Literal
 from uwsgi_headroom.kernel import procfs
 
 
-def pid_numbers(pid: int | Literal["self"], *, proc: Path = Path("/proc")) -> tuple[int, ...]:
+def read_pid_numbers(pid: int | Literal["self"], *, proc: Path = Path("/proc")) -> tuple[int, ...]:
     """The pids a process has, from the PID namespace `proc` was mounted in down to its own (NSpid in
     proc(5)).
 
@@ -21,14 +21,14 @@ def pid_numbers(pid: int | Literal["self"], *, proc: Path = Path("/proc")) -> tu
     (`hidepid`), or the kernel is older than 4.1.
     """
     try:
-        status = procfs.read(proc, str(pid), "status")
+        status = procfs.read_file(proc, str(pid), "status")
     except OSError:
         return ()
     _, _, after = status.partition(b"\nNSpid:")
     return tuple(int(number) for number in after.split(b"\n", 1)[0].split())
 
 
-def same_network(pid: int, *, proc: Path = Path("/proc")) -> bool | None:
+def shares_network_namespace(pid: int, *, proc: Path = Path("/proc")) -> bool | None:
     """Whether a process shares this one's network namespace; None if that cannot be seen.
 
     Each network namespace has its own `net` files in procfs and no two files there have one inode number

@@ -24,10 +24,10 @@ class ListenOverflows:
     drops: int
 
 
-def listen_overflows(pid: int | None = None, *, proc: Path = PROC) -> ListenOverflows | None:
+def read_listen_overflows(pid: int | None = None, *, proc: Path = PROC) -> ListenOverflows | None:
     """The counts in the network namespace of a process, or in this one's own; None if they cannot be read."""
     try:
-        lines = procfs.read(proc, str(pid) if pid else "self", "net/netstat").splitlines()
+        lines = procfs.read_file(proc, str(pid) if pid else "self", "net/netstat").splitlines()
     except OSError:
         return None
     # Pairs of lines: "TcpExt: Name ..." and "TcpExt: number ...".

@@ -49,7 +49,7 @@ class Processes:
 
     def __init__(self) -> None:
         self._known: dict[int, psutil.Process] = {}
-        self._last: dict[int, tuple[_Look, WorkerProcess]] = {}
+        self._last: dict[int, tuple[_StatFields, WorkerProcess]] = {}
 
     def read(self, master_pid: int, pids: Sequence[int], *, quick: bool = False) -> dict[int, WorkerProcess]:
         """Those of `pids` that are alive and children of `master_pid`; the others are not in the answer.
@@ -58,11 +58,11 @@ class Processes:
         rest, which takes five times as long, is repeated from the last reading of the same process.
         """
         known: dict[int, psutil.Process] = {}
-        last: dict[int, tuple[_Look, WorkerProcess]] = {}
+        last: dict[int, tuple[_StatFields, WorkerProcess]] = {}
         for pid in pids:
             try:
                 process = self._known.get(pid) or psutil.Process(pid)
-                look = _look(pid)
+                look = _read_stat(pid)
                 before = self._last.get(pid)
                 if quick and before and look.is_of(before[0], master_pid):
                     worker: WorkerProcess | None = look.update(before[1])
@@ -80,7 +80,7 @@ class Processes:
         return {pid: worker for pid, (_, worker) in last.items()}
 
 
-class _Look(NamedTuple):
+class _StatFields(NamedTuple):
     """What `/proc/<pid>/stat` says: times in clock ticks, `start` since the machine's own."""
 
     state: str
@@ -90,7 +90,7 @@ class _Look(NamedTuple):
     start: int
     cpu: int
 
-    def is_of(self, before: _Look, master_pid: int) -> bool:
+    def is_of(self, before: _StatFields, master_pid: int) -> bool:
         """Whether this is still the process of an earlier look, alive and a child of the master."""
         return self.start == before.start and self.parent == master_pid and self.state not in "ZX"
 
@@ -103,12 +103,12 @@ class _Look(NamedTuple):
         )
 
 
-def _look(pid: int) -> _Look:
+def _read_stat(pid: int) -> _StatFields:
     """Raises OSError, or ValueError where it is not what proc(5) says."""
-    fields = procfs.stat_fields(f"/proc/{pid}/stat")
+    fields = procfs.read_stat_fields(f"/proc/{pid}/stat")
     if len(fields) < 37:
         raise ValueError(f"/proc/{pid}/stat has {len(fields)} fields after the name")
-    return _Look(fields[0].decode(), *(int(fields[at]) for at in (1, 11, 12, 19, 36)))
+    return _StatFields(fields[0].decode(), *(int(fields[at]) for at in (1, 11, 12, 19, 36)))
 
 
 def _read(process: psutil.Process, master_pid: int) -> WorkerProcess | None:
@@ -116,10 +116,10 @@ def _read(process: psutil.Process, master_pid: int) -> WorkerProcess | None:
     with process.oneshot():
         if process.ppid() != master_pid or process.status() == psutil.STATUS_ZOMBIE:
             return None
-        cpu = _permitted(process.cpu_times)
-        memory = _permitted(process.memory_info)
-        switches = _permitted(process.num_ctx_switches)
-        affinity = _permitted(process.cpu_affinity)
+        cpu = _value_if_permitted(process.cpu_times)
+        memory = _value_if_permitted(process.memory_info)
+        switches = _value_if_permitted(process.num_ctx_switches)
+        affinity = _value_if_permitted(process.cpu_affinity)
         return WorkerProcess(
             pid=process.pid,
             cpu_user_seconds=cpu and cpu.user,
@@ -127,14 +127,14 @@ def _read(process: psutil.Process, master_pid: int) -> WorkerProcess | None:
             resident_bytes=memory and memory.rss,
             voluntary_context_switches=switches and switches.voluntary,
             involuntary_context_switches=switches and switches.involuntary,
-            open_fds=_permitted(process.num_fds),
+            open_fds=_value_if_permitted(process.num_fds),
             affinity=tuple(affinity) if affinity else None,
-            last_cpu=_permitted(process.cpu_num),
-            start_time=_permitted(process.create_time),
+            last_cpu=_value_if_permitted(process.cpu_num),
+            start_time=_value_if_permitted(process.create_time),
         )
 
 
-def _permitted(ask: Callable[[], T]) -> T | None:
+def _value_if_permitted(ask: Callable[[], T]) -> T | None:
     """The answer, or None where this user may not have it."""
     try:
         return ask()

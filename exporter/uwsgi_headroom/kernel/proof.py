@@ -16,8 +16,8 @@ import socket
 from dataclasses import dataclass
 
 from uwsgi_headroom.kernel import sock_diag
-from uwsgi_headroom.kernel.descriptors import WHO_MAY_KNOW, socket_inodes
-from uwsgi_headroom.kernel.namespaces import pid_numbers
+from uwsgi_headroom.kernel.descriptors import WHO_MAY_KNOW, read_socket_inodes
+from uwsgi_headroom.kernel.namespaces import read_pid_numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Proof:
     reason: str | None
 
 
-def prove(document_pid: int, *, peer_pid: int | None, listener: tuple[str, int] | None) -> Proof:
+def prove_master_pid(document_pid: int, *, peer_pid: int | None, listener: tuple[str, int] | None) -> Proof:
     """Try to prove that `document_pid`, the pid uWSGI gives itself, is that process here.
 
     `peer_pid` is the pid of SO_PEERCRED if the stats were read from a UNIX socket; `listener` is the remote
@@ -52,7 +52,7 @@ def _doubt_peer(document_pid: int, peer_pid: int) -> str | None:
         )
     if peer_pid == document_pid:
         return None
-    numbers = pid_numbers(peer_pid)
+    numbers = read_pid_numbers(peer_pid)
     if len(numbers) > 1 and numbers[-1] == document_pid:
         return (
             f"uWSGI runs in another PID namespace (its master calls itself {document_pid}, here it is "
@@ -70,16 +70,16 @@ def _doubt_listener(document_pid: int, host: str, port: int) -> str | None:
         return f"the stats server is on another host ({host}): run an exporter there, beside uWSGI"
     names = {sock_diag.inet_name(host, port), f"0.0.0.0:{port}", f"[::]:{port}"}
     try:
-        found = sock_diag.listeners("inet") + sock_diag.listeners("inet6")
+        listening = sock_diag.list_listeners("inet") + sock_diag.list_listeners("inet6")
     except OSError as error:
         return str(error)
-    inodes = {listener.inode for listener in found if listener.name in names}
+    inodes = {listener.inode for listener in listening if listener.name in names}
     if not inodes:
         return (
             f"nothing listens on {host} port {port} in this network namespace, so uWSGI runs in another one: "
             "run the exporter in it, or read the stats from a UNIX socket"
         )
-    held = socket_inodes(document_pid)
+    held = read_socket_inodes(document_pid)
     if held is None and os.path.exists(f"/proc/{document_pid}"):
         return (
             f"whether process {document_pid} is the stats server is hidden from this user: let uWSGI serve "
@@ -113,9 +113,9 @@ def _is_here(host: str) -> bool:
 
 def _doubt_numbering(pid: int) -> str | None:
     """Equal numbers may be chance: the process must count as we do, and so must `/proc`."""
-    if pid_numbers("self") != (os.getpid(),):
+    if read_pid_numbers("self") != (os.getpid(),):
         return "/proc here belongs to another PID namespace than the exporter: mount its own procfs on /proc"
-    numbers = pid_numbers(pid)
+    numbers = read_pid_numbers(pid)
     if not numbers:
         return f"/proc hides process {pid} from this user: give the exporter the group of its mount option gid="
     if numbers != (pid,):

@@ -18,14 +18,14 @@ Threads = dict[int, tuple[int, float]]
 """By thread id: the CPU it last ran on, and the CPU seconds it has used since it began."""
 
 
-def threads(pid: int) -> Threads:
+def read_threads(pid: int) -> Threads:
     """Every thread of a process; none where it is gone."""
-    found: Threads = {}
+    by_thread: Threads = {}
     folder = f"/proc/{pid}/task"
     with suppress(OSError):  # the process has ended
         for thread in os.listdir(folder):
             with suppress(OSError):  # this thread has, the others have not
-                fields = procfs.stat_fields(f"{folder}/{thread}/stat")
+                fields = procfs.read_stat_fields(f"{folder}/{thread}/stat")
                 seconds = (int(fields[_UTIME]) + int(fields[_STIME])) / _TICKS
-                found[int(thread)] = int(fields[_PROCESSOR]), seconds
-    return found
+                by_thread[int(thread)] = int(fields[_PROCESSOR]), seconds
+    return by_thread

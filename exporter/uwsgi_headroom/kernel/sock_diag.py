@@ -39,7 +39,7 @@ class Listener:
     limit: int
 
 
-def listeners(family: Family, inodes: Container[int] | None = None) -> list[Listener]:
+def list_listeners(family: Family, inodes: Container[int] | None = None) -> list[Listener]:
     """The listening stream sockets of a family in this process's network namespace. Raises `OSError`.
 
     All of them, or those with the given inodes, which spares most of the work on a host with hundreds.

@@ -26,7 +26,7 @@ from uwsgi_headroom.metrics import (
     window_figures,
     worker,
 )
-from uwsgi_headroom.metrics.scrape import Scrape, Subject, scrape
+from uwsgi_headroom.metrics.scrape import Observation, Scrape, group_by_kind
 
 MODULES: tuple[Callable[[Scrape], Iterator[Metric]], ...] = (
     server.families,
@@ -50,8 +50,8 @@ MODULES: tuple[Callable[[Scrape], Iterator[Metric]], ...] = (
 )
 
 
-def families(subjects: list[Subject]) -> Iterator[Metric]:
+def families(observations: list[Observation]) -> Iterator[Metric]:
     """Every family, from what came of reading each server. A family may have no samples."""
-    seen = scrape(subjects)
+    scrape = group_by_kind(observations)
     for module in MODULES:
-        yield from module(seen)
+        yield from module(scrape)

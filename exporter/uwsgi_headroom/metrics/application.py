@@ -16,7 +16,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     for server in scrape.servers:
         for worker in server.snapshot.workers:
             for app in worker.apps:
-                labels = server.subject.labels(app_id=str(app.app_id), mountpoint=app.mountpoint)
+                labels = server.observation.labels(app_id=str(app.app_id), mountpoint=app.mountpoint)
                 seconds = app.startup_seconds
                 if seconds is not None and seconds >= slowest.get(labels.text, (labels, 0))[1]:
                     slowest[labels.text] = (labels, seconds)

@@ -13,7 +13,9 @@ from uwsgi_headroom.metrics.scrape import Scrape
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every cache of the scrape."""
     caches = [
-        (server.subject.labels(name=cache.name), cache) for server in scrape.servers for cache in server.snapshot.caches
+        (server.observation.labels(name=cache.name), cache)
+        for server in scrape.servers
+        for cache in server.snapshot.caches
     ]
     yield counter(
         "uwsgi_cache_hits_total", "Look-ups that found an item.", [(labels, it.hits) for labels, it in caches]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.analysis.cpu_pinning import sharing_one_cpu
+from uwsgi_headroom.analysis.cpu_pinning import count_workers_sharing_one_cpu
 from uwsgi_headroom.metrics.family import gauge
 from uwsgi_headroom.metrics.scrape import Scrape
 
@@ -33,5 +33,9 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "uwsgi_workers_sharing_one_cpu",
         "Workers pinned to a single CPU that another worker of the server is pinned to as well. A mask inherited from "
         "the master is no pin.",
-        [(server.labels, sharing_one_cpu(server.reading.host)) for server in scrape.servers if server.processes],
+        [
+            (server.labels, count_workers_sharing_one_cpu(server.reading.host))
+            for server in scrape.servers
+            if server.processes
+        ],
     )

@@ -14,7 +14,7 @@ from uwsgi_headroom.stats.parts import Cron
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every cron of the scrape."""
     crons = [
-        (server.subject.labels(cron=str(place), schedule=schedule(cron)), cron)
+        (server.observation.labels(cron=str(place), schedule=crontab_schedule(cron)), cron)
         for server in scrape.servers
         for place, cron in enumerate(server.snapshot.crons, 1)
     ]
@@ -30,7 +30,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
 
 
-def schedule(cron: Cron) -> str:
+def crontab_schedule(cron: Cron) -> str:
     """The schedule as crontab(5) writes it: uWSGI's -1 is `*`, and its -N is `*/N`."""
     fields = (cron.minute, cron.hour, cron.day, cron.month, cron.week)
     return " ".join(str(it) if it >= 0 else "*" if it == -1 else f"*/{-it}" for it in fields)

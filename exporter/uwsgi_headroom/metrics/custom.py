@@ -21,7 +21,7 @@ _COUNTER = 0
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every custom metric of the scrape."""
     custom = [
-        (server.subject.labels(name=name), metric)
+        (server.observation.labels(name=name), metric)
         for server in scrape.servers
         for name, metric in server.snapshot.custom_metrics.items()
         if not _BUILT_IN.match(name)

@@ -13,39 +13,39 @@ from uwsgi_headroom.metrics.scrape import Scrape
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every emperor of the scrape."""
     vassals = [
-        (subject.labels(vassal=vassal.name), vassal)
-        for subject, emperor in scrape.emperors
+        (observation.labels(vassal=vassal.name), vassal)
+        for observation, emperor in scrape.emperors
         for vassal in emperor.vassals
     ]
     yield gauge(
         "uwsgi_emperor_vassals",
         "Vassals the emperor runs.",
-        [(subject.labels(), len(emperor.vassals)) for subject, emperor in scrape.emperors],
+        [(observation.labels(), len(emperor.vassals)) for observation, emperor in scrape.emperors],
     )
     yield gauge(
         "uwsgi_emperor_blacklisted_vassals",
         "Vassals the emperor throttles because they failed to start.",
-        [(subject.labels(), len(emperor.blacklist)) for subject, emperor in scrape.emperors],
+        [(observation.labels(), len(emperor.blacklist)) for observation, emperor in scrape.emperors],
     )
     yield gauge(
         "uwsgi_vassal_ready",
         "Whether the vassal has started.",
-        [(labels, _yes(it.ready)) for labels, it in vassals],
+        [(labels, _is_set(it.ready)) for labels, it in vassals],
     )
     yield gauge(
         "uwsgi_vassal_accepting",
         "Whether the vassal accepts requests.",
-        [(labels, _yes(it.accepting)) for labels, it in vassals],
+        [(labels, _is_set(it.accepting)) for labels, it in vassals],
     )
     yield gauge(
         "uwsgi_vassal_loyal",
         "Whether the vassal has told the emperor that it is up and loyal.",
-        [(labels, _yes(it.loyal)) for labels, it in vassals],
+        [(labels, _is_set(it.loyal)) for labels, it in vassals],
     )
     yield gauge(
         "uwsgi_vassal_cursed",
         "Whether the vassal is to be ended.",
-        [(labels, _yes(it.cursed)) for labels, it in vassals],
+        [(labels, _is_set(it.cursed)) for labels, it in vassals],
     )
     yield counter(
         "uwsgi_vassal_respawns_total",
@@ -59,6 +59,6 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
 
 
-def _yes(value: int | None) -> bool | None:
+def _is_set(value: int | None) -> bool | None:
     """uWSGI writes a flag as 1, or as the epoch second since when it holds."""
     return None if value is None else value > 0

@@ -27,19 +27,19 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "uwsgi_exporter_read_errors_total",
         "Reads of a stats server that failed, by reason.",
         [
-            (subject.labels(reason=reason), subject.read_errors.get(reason, 0))
-            for subject in scrape.subjects
+            (observation.labels(reason=reason), observation.read_errors.get(reason, 0))
+            for observation in scrape.observations
             for reason in REASONS
         ],
     )
     yield gauge(
         "uwsgi_exporter_sampling_duty_ratio",
         "Part of the time that reading the server takes; the interval stretches to keep it under 0.01.",
-        [(subject.labels(), subject.pace.duty) for subject in scrape.subjects],
+        [(observation.labels(), observation.pace.duty) for observation in scrape.observations],
     )
     yield gauge(
         "uwsgi_exporter_sampling_interval_seconds",
         "Mean time from one sample to the next, as wanted or as the budget allows.",
-        [(subject.labels(), subject.pace.interval) for subject in scrape.subjects],
+        [(observation.labels(), observation.pace.interval) for observation in scrape.observations],
     )
     yield from _process.collect()

@@ -17,7 +17,7 @@ TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
-def render(families: Iterable[Metric], *, openmetrics: bool = False) -> bytes:
+def render_families(families: Iterable[Metric], *, openmetrics: bool = False) -> bytes:
     """Write families in the order given. A family without samples is left out."""
     lines: list[str] = []
     for family in families:

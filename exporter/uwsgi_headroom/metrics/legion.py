@@ -13,7 +13,7 @@ from uwsgi_headroom.metrics.scrape import Scrape
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every legion of the scrape."""
     legions = [
-        (server.subject.labels(legion=legion.name), legion)
+        (server.observation.labels(legion=legion.name), legion)
         for server in scrape.servers
         for legion in server.snapshot.legions
     ]

@@ -16,7 +16,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "uwsgi_lock_held",
         "Whether a process held the lock at the moment of the read (of thunder, waited in it for a connection).",
         [
-            (server.subject.labels(lock=name), pid > 0)
+            (server.observation.labels(lock=name), pid > 0)
             for server in scrape.servers
             for name, pid in (server.snapshot.locks or {}).items()
         ],

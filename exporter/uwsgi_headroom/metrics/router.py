@@ -12,17 +12,17 @@ from uwsgi_headroom.metrics.scrape import Scrape
 
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every router of the scrape."""
-    keys = [(subject, key) for subject, router in scrape.routers for key in router.subscriptions]
-    nodes = [(subject.labels(key=key.key, node=node.name), node) for subject, key in keys for node in key.nodes]
+    keys = [(observation, key) for observation, router in scrape.routers for key in router.subscriptions]
+    nodes = [(observation.labels(key=key.key, node=node.name), node) for observation, key in keys for node in key.nodes]
     yield gauge(
         "uwsgi_router_active_sessions",
         "Connections the router is serving.",
-        [(subject.labels(), router.active_sessions) for subject, router in scrape.routers],
+        [(observation.labels(), router.active_sessions) for observation, router in scrape.routers],
     )
     yield counter(
         "uwsgi_router_subscription_hits_total",
         "Requests for a subscribed key.",
-        [(subject.labels(key=key.key), key.hits) for subject, key in keys],
+        [(observation.labels(key=key.key), key.hits) for observation, key in keys],
     )
     yield counter(
         "uwsgi_router_node_requests_total",
@@ -55,8 +55,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "uwsgi_router_static_node_hits_total",
         "Requests sent to a backend named in the router's configuration.",
         summed(
-            (subject.labels(node=node.name), node.hits)
-            for subject, router in scrape.routers
+            (observation.labels(node=node.name), node.hits)
+            for observation, router in scrape.routers
             for node in router.static_nodes
         ),
     )

@@ -15,7 +15,7 @@ from uwsgi_headroom.metrics.scrape import Scrape
 
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every server of the scrape."""
-    totals = [(server, server.subject.totals) for server in scrape.servers]
+    totals = [(server, server.observation.totals) for server in scrape.servers]
     yield counter(
         "uwsgi_worker_busy_thread_seconds_total",
         "Integral of the worker's busy threads over time, from samples. Its rate is observed concurrency.",
@@ -39,7 +39,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "uwsgi_socket_queue_seconds_total",
         "Integral of the listen queue's length over time, from samples. Over requests, it is the mean wait of one.",
         [
-            (server.subject.labels(socket=name), area)
+            (server.observation.labels(socket=name), area)
             for server, its in totals
             for name, area in its.queue_seconds.items()
         ],
@@ -55,21 +55,21 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "Full reloads seen, each of which put uWSGI's own counters back to zero.",
         [(server.labels, its.reloads) for server, its in totals],
     )
-    every = scrape.subjects
+    every = scrape.observations
     yield counter(
         "uwsgi_exporter_samples_total",
         "Readings that went into the integrals.",
-        [(subject.labels(), subject.totals.samples) for subject in every],
+        [(observation.labels(), observation.totals.samples) for observation in every],
     )
     yield counter(
         "uwsgi_exporter_observed_seconds_total",
         "Time covered by samples. Divide an integral by this, not by the clock, where there were gaps.",
-        [(subject.labels(), subject.totals.observed_seconds) for subject in every],
+        [(observation.labels(), observation.totals.observed_seconds) for observation in every],
     )
     yield counter(
         "uwsgi_exporter_sample_gap_seconds_total",
         "Time not covered by samples: failed reads, pauses, reloads. No integral bridges it.",
-        [(subject.labels(), subject.totals.gap_seconds) for subject in every],
+        [(observation.labels(), observation.totals.gap_seconds) for observation in every],
     )
 
 
@@ -80,13 +80,13 @@ def _occupancy(scrape: Scrape) -> Metric:
         "histogram",
     )
     for server in scrape.servers:
-        totals = server.subject.totals
+        totals = server.observation.totals
         if not any(totals.occupancy):  # uWSGI names no threads
             continue
         bounds = [str(bound) for bound in OCCUPANCY_BOUNDS] + ["+Inf"]
         counts = list(accumulate(totals.occupancy))
         metric.samples += [
-            Sample("uwsgi_threads_busy_ratio_bucket", label_set(server=server.subject.name, le=bound), count)
+            Sample("uwsgi_threads_busy_ratio_bucket", label_set(server=server.observation.name, le=bound), count)
             for bound, count in zip(bounds, counts, strict=True)
         ]
         metric.samples.append(Sample("uwsgi_threads_busy_ratio_count", server.labels, counts[-1]))

@@ -18,7 +18,7 @@ from uwsgi_headroom.watch.pace import Pace
 
 
 @dataclass(frozen=True)
-class Subject:
+class Observation:
     """What came of reading one server: `outcome` is a reading or the reason why there is none, `figures` those of each
     window that the history reaches into, the longest last."""
 
@@ -40,10 +40,10 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Server:
-    """A subject whose document is a uWSGI server's."""
+class ObservedServer:
+    """An observation whose document is a uWSGI server's."""
 
-    subject: Subject
+    observation: Observation
     reading: Reading
     snapshot: Snapshot
     labels: LabelSet
@@ -53,35 +53,37 @@ class Server:
 
 @dataclass(frozen=True)
 class Scrape:
-    """All subjects of one scrape, sorted by the kind of document they gave."""
+    """All observations of one scrape, sorted by the kind of document they gave."""
 
-    subjects: list[Subject]
-    servers: list[Server]
-    emperors: list[tuple[Subject, EmperorSnapshot]]
-    routers: list[tuple[Subject, RouterSnapshot]]
+    observations: list[Observation]
+    servers: list[ObservedServer]
+    emperors: list[tuple[Observation, EmperorSnapshot]]
+    routers: list[tuple[Observation, RouterSnapshot]]
 
 
-def scrape(subjects: list[Subject]) -> Scrape:
-    """Sort subjects by what they turned out to be."""
-    read: list[tuple[Subject, Reading, AnySnapshot]] = [
-        (subject, subject.reading, subject.reading.snapshot) for subject in subjects if subject.reading
+def group_by_kind(observations: list[Observation]) -> Scrape:
+    """Sort observations by what they turned out to be."""
+    read: list[tuple[Observation, Reading, AnySnapshot]] = [
+        (observation, observation.reading, observation.reading.snapshot)
+        for observation in observations
+        if observation.reading
     ]
     return Scrape(
-        subjects=subjects,
-        servers=[_server(subject, reading, it) for subject, reading, it in read if isinstance(it, Snapshot)],
-        emperors=[(subject, it) for subject, _, it in read if isinstance(it, EmperorSnapshot)],
-        routers=[(subject, it) for subject, _, it in read if isinstance(it, RouterSnapshot)],
+        observations=observations,
+        servers=[_server(observation, reading, it) for observation, reading, it in read if isinstance(it, Snapshot)],
+        emperors=[(observation, it) for observation, _, it in read if isinstance(it, EmperorSnapshot)],
+        routers=[(observation, it) for observation, _, it in read if isinstance(it, RouterSnapshot)],
     )
 
 
-def _server(subject: Subject, reading: Reading, snapshot: Snapshot) -> Server:
-    workers = [(subject.labels(worker_id=str(worker.worker_id)), worker) for worker in snapshot.workers]
+def _server(observation: Observation, reading: Reading, snapshot: Snapshot) -> ObservedServer:
+    workers = [(observation.labels(worker_id=str(worker.worker_id)), worker) for worker in snapshot.workers]
     processes = reading.host.processes
-    return Server(
-        subject=subject,
+    return ObservedServer(
+        observation=observation,
         reading=reading,
         snapshot=snapshot,
-        labels=subject.labels(),
+        labels=observation.labels(),
         workers=workers,
         processes=[
             (labels, processes[worker.pid]) for labels, worker in workers if worker.pid and worker.pid in processes

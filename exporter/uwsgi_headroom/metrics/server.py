@@ -14,35 +14,35 @@ from uwsgi_headroom.stats.server import STATES
 
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every server of the scrape."""
-    read = [(subject, subject.reading) for subject in scrape.subjects if subject.reading]
+    read = [(observation, observation.reading) for observation in scrape.observations if observation.reading]
     yield gauge(
         "uwsgi_up",
         "Whether the stats server answered with a document that could be decoded. The reason of a 0 is on the "
         "exporter's page and in its log.",
-        [(subject.labels(), 1.0 if subject.reading else 0.0) for subject in scrape.subjects],
+        [(observation.labels(), 1.0 if observation.reading else 0.0) for observation in scrape.observations],
     )
     yield gauge(
         "uwsgi_server_info",
         "Version of uWSGI and the kind of stats server (server, emperor or router); always 1.",
-        [(subject.labels(version=it.snapshot.version, kind=it.snapshot.kind), 1.0) for subject, it in read],
+        [(observation.labels(version=it.snapshot.version, kind=it.snapshot.kind), 1.0) for observation, it in read],
     )
     yield gauge(
         "uwsgi_scrape_duration_seconds",
         "Time the last read of the stats server took, from connecting to the last byte.",
-        [(subject.labels(), it.read_seconds) for subject, it in read],
+        [(observation.labels(), it.read_seconds) for observation, it in read],
     )
     yield gauge(
         "uwsgi_stats_document_size_bytes",
         "Size of the stats document. Past 219 kB on a UNIX socket, a reader that stops reading holds up uWSGI's "
         "master.",
-        [(subject.labels(), it.document_bytes) for subject, it in read],
+        [(observation.labels(), it.document_bytes) for observation, it in read],
     )
     states = [(server, Counter(worker.state for _, worker in server.workers)) for server in scrape.servers]
     yield gauge(
         "uwsgi_workers",
         "Worker slots by state: uWSGI's own states, and starting (not yet accepting), gone (ended, not yet "
         "respawned), never_spawned (cheaper's reserve).",
-        [(server.subject.labels(state=state), count[state]) for server, count in states for state in STATES],
+        [(server.observation.labels(state=state), count[state]) for server, count in states for state in STATES],
     )
     yield gauge(
         "uwsgi_signal_queue_length",

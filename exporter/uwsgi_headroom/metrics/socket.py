@@ -13,7 +13,7 @@ from uwsgi_headroom.metrics.scrape import Scrape
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every socket of the scrape. A queue that cannot be measured is absent, never 0."""
     queues = [
-        (server.subject.labels(socket=name), backlog)
+        (server.observation.labels(socket=name), backlog)
         for server in scrape.servers
         for name, backlog in server.reading.listen_queues().items()
     ]

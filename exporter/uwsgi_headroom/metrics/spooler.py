@@ -13,7 +13,7 @@ from uwsgi_headroom.metrics.scrape import Scrape
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every spooler of the scrape."""
     spoolers = [
-        (server.subject.labels(spooler=spooler.directory), spooler)
+        (server.observation.labels(spooler=spooler.directory), spooler)
         for server in scrape.servers
         for spooler in server.snapshot.spoolers
     ]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.analysis.littles_law import total
-from uwsgi_headroom.analysis.stuck import STUCK_SECONDS, stuck
+from uwsgi_headroom.analysis.stuck import STUCK_SECONDS, find_stuck_requests
 from uwsgi_headroom.metrics.family import gauge
 from uwsgi_headroom.metrics.scrape import Scrape
 
@@ -40,7 +40,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "uwsgi_threads_stuck",
         f"Threads whose request has been in service for longer than {STUCK_SECONDS:.0f} s.",
         [
-            (server.labels, len(stuck(server.reading)))
+            (server.labels, len(find_stuck_requests(server.reading)))
             for server in servers
             if total([worker.threads for worker in server.snapshot.workers]) is not None
         ],

@@ -11,12 +11,12 @@ from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.metrics.family import LabelSet, gauge
-from uwsgi_headroom.metrics.scrape import Scrape, Server
+from uwsgi_headroom.metrics.scrape import ObservedServer, Scrape
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every server of the scrape whose history has begun."""
-    windows = [(_labels(server, it), it) for server in scrape.servers for it in server.subject.figures]
+    windows = [(_labels(server, it), it) for server in scrape.servers for it in server.observation.figures]
     yield gauge(
         "uwsgi_window_seconds",
         "Seconds that the figures of this window are over: less than the window while the exporter is younger.",
@@ -44,7 +44,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         [
             (_labels(server, it, method=method), value)
             for server in scrape.servers
-            for it in server.subject.figures
+            for it in server.observation.figures
             for method, value in (("littles_law", it.flow.littles_law), ("observed", it.flow.observed))
         ],
     )
@@ -55,7 +55,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         [
             (_labels(server, it, limit=limit), factor)
             for server in scrape.servers
-            for it in server.subject.figures
+            for it in server.observation.figures
             for limit, factor in it.headroom.by_limit.items()
         ],
     )
@@ -87,7 +87,7 @@ def _workers(scrape: Scrape) -> Iterator[Metric]:
     workers = [
         (_labels(server, longest, worker_id=str(worker.worker_id)), worker)
         for server in scrape.servers
-        for longest in server.subject.figures[-1:]
+        for longest in server.observation.figures[-1:]
         for worker in longest.balance.workers
     ]
     yield gauge(
@@ -108,11 +108,11 @@ def _workers(scrape: Scrape) -> Iterator[Metric]:
     )
 
 
-def _labels(server: Server, figures: Figures, **more: str) -> LabelSet:
-    return server.subject.labels(window=duration(figures.window.asked), **more)
+def _labels(server: ObservedServer, figures: Figures, **more: str) -> LabelSet:
+    return server.observation.labels(window=prometheus_duration(figures.window.asked), **more)
 
 
-def duration(seconds: float) -> str:
+def prometheus_duration(seconds: float) -> str:
     """As Prometheus writes durations: 300 is `5m`, 90 is `90s`."""
     for unit, length in (("h", 3600), ("m", 60)):
         if seconds % length == 0:

@@ -86,6 +86,6 @@ def families(scrape: Scrape) -> Iterator[Metric]:
             (labels, max(0.0, server.reading.time - min(worker.request_starts)))
             for server in scrape.servers
             for labels, worker in server.workers
-            if worker.request_starts and not server.reading.is_ghost(worker)
+            if worker.request_starts and not server.reading.process_is_missing(worker)
         ],
     )

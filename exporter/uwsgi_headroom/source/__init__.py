@@ -11,14 +11,14 @@ import asyncio
 
 from uwsgi_headroom.errors import SourceError
 from uwsgi_headroom.source import http, replay, stream
-from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix, parse
+from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix, parse_address
 from uwsgi_headroom.source.stream import Answer
 
 SIZE_CAP = 16 * 1024 * 1024
 """The most bytes of one document that are read by default. 64 workers x 64 threads write 1 MB."""
 
 
-async def read(address: Address, *, timeout: float, size_cap: int = SIZE_CAP) -> Answer:
+async def read_document(address: Address, *, timeout: float, size_cap: int = SIZE_CAP) -> Answer:
     """Read one document within `timeout` seconds and `size_cap` bytes.
 
     Raises SourceError. The connection is closed when this returns or raises, whatever the reason.
@@ -32,7 +32,7 @@ async def read(address: Address, *, timeout: float, size_cap: int = SIZE_CAP) ->
             "another reader of its stats), or this is no stats server",
         ) from None
     except OSError as error:
-        raise stream.explain(error) from None
+        raise stream.explain_os_error(error) from None
 
 
 async def _read(address: Address, size_cap: int) -> Answer:
@@ -42,9 +42,9 @@ async def _read(address: Address, size_cap: int) -> Answer:
         case Tcp():
             return await stream.read_tcp(address, size_cap)
         case Http():
-            return await http.read(address, size_cap)
+            return await http.read_http(address, size_cap)
         case File():
-            return replay.read(address, size_cap)
+            return replay.replay_file(address, size_cap)
 
 
-__all__ = ["SIZE_CAP", "Address", "Answer", "File", "Http", "Tcp", "Unix", "parse", "read"]
+__all__ = ["SIZE_CAP", "Address", "Answer", "File", "Http", "Tcp", "Unix", "parse_address", "read_document"]

@@ -74,7 +74,7 @@ class File:
 Address = Unix | Tcp | Http | File
 
 
-def parse(text: str) -> Address:
+def parse_address(text: str) -> Address:
     """Understand an address: a URL of one of the five kinds, a bare path, `@abstract`, `host:port` or `:port`.
 
     Raises AddressError, whose message says what would be right.

@@ -10,12 +10,12 @@ import h11
 from uwsgi_headroom import __version__
 from uwsgi_headroom.errors import SourceError
 from uwsgi_headroom.source.address import Http
-from uwsgi_headroom.source.stream import Answer, TlsTo, connect_tcp, receive
+from uwsgi_headroom.source.stream import Answer, TlsTarget, connect_tcp, receive
 
 _HEAD_ROOM = 64 * 1024  # beside the document: a status line and headers, for which h11 has a smaller cap of its own
 
 
-async def read(address: Http, size_cap: int) -> Answer:
+async def read_http(address: Http, size_cap: int) -> Answer:
     """GET the document. Raises OSError, or SourceError for whatever is not a plain 200."""
     connection = h11.Connection(h11.CLIENT)
     request = h11.Request(
@@ -30,7 +30,7 @@ async def read(address: Http, size_cap: int) -> Answer:
     )
     # One small write: uWSGI answers after a single read of at most 4 kB and resets whoever sends more.
     wire = (connection.send(request) or b"") + (connection.send(h11.EndOfMessage()) or b"")
-    tls = TlsTo(_tls(), address.host) if address.tls else None
+    tls = TlsTarget(_tls(), address.host) if address.tls else None
     sock = await connect_tcp(address.host, address.port)
     try:
         peer = sock.getpeername()[:2]

@@ -11,7 +11,7 @@ from uwsgi_headroom.source.address import File
 from uwsgi_headroom.source.stream import Answer
 
 
-def read(address: File, size_cap: int) -> Answer:
+def replay_file(address: File, size_cap: int) -> Answer:
     """Read a regular file. Raises OSError or SourceError."""
     try:
         # Non-blocking: opening a FIFO nobody writes to would otherwise hang before its kind can be seen.

@@ -28,7 +28,7 @@ _CHUNK = 256 * 1024  # a UNIX socket holds 219,264 bytes: one call empties it
 
 
 @dataclass(frozen=True, slots=True)
-class TlsTo:
+class TlsTarget:
     """TLS with whoever has a certificate for `host`."""
 
     context: ssl.SSLContext
@@ -60,7 +60,7 @@ async def read_unix(address: Unix, size_cap: int) -> Answer:
         except ConnectionRefusedError:
             await _connect_unix(sock, address.sockaddrs[-1])
         peer_pid, _uid, _gid = struct.unpack("iII", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        _say_nothing(sock)
+        _close_sending_side(sock)
         return Answer(await receive(sock, size_cap), peer_pid=peer_pid)
     finally:
         sock.close()
@@ -80,13 +80,13 @@ async def read_tcp(address: Tcp, size_cap: int) -> Answer:
     sock = await connect_tcp(address.host, address.port)
     try:
         peer = sock.getpeername()[:2]
-        _say_nothing(sock)
+        _close_sending_side(sock)
         return Answer(await receive(sock, size_cap), peer=peer)
     finally:
         sock.close()
 
 
-def _say_nothing(sock: socket.socket) -> None:
+def _close_sending_side(sock: socket.socket) -> None:
     """Tell the server at once that no request will come: a raw one does not care, and one with stats-http, which was
     meant to be read with http://, would wait for one with all of its master for four seconds."""
     with contextlib.suppress(OSError):  # it has hung up already
@@ -123,22 +123,22 @@ async def _addresses(host: str, port: int) -> Sequence[_AddressInfo]:
         return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
-async def receive(sock: socket.socket, size_cap: int, *, send: bytes = b"", tls: TlsTo | None = None) -> bytes:
+async def receive(sock: socket.socket, size_cap: int, *, send: bytes = b"", tls: TlsTarget | None = None) -> bytes:
     """Send `send`, if any, and receive to the end of the stream. Raises OSError, or SourceError past `size_cap`."""
     loop = asyncio.get_running_loop()
     if tls:
         reader, writer = await asyncio.open_connection(sock=sock, ssl=tls.context, server_hostname=tls.host)
         try:
             writer.write(send)
-            return await _to_the_end(lambda: reader.read(_CHUNK), size_cap)
+            return await _receive_all(lambda: reader.read(_CHUNK), size_cap)
         finally:
             writer.transport.abort()  # close() would wait for a peer that may never answer
     if send:
         await loop.sock_sendall(sock, send)
-    return await _to_the_end(lambda: loop.sock_recv(sock, _CHUNK), size_cap)
+    return await _receive_all(lambda: loop.sock_recv(sock, _CHUNK), size_cap)
 
 
-async def _to_the_end(read: Callable[[], Awaitable[bytes]], size_cap: int) -> bytes:
+async def _receive_all(read: Callable[[], Awaitable[bytes]], size_cap: int) -> bytes:
     chunks: list[bytes] = []
     room = size_cap
     try:
@@ -158,7 +158,7 @@ async def _to_the_end(read: Callable[[], Awaitable[bytes]], size_cap: int) -> by
     return b"".join(chunks)
 
 
-def explain(error: OSError) -> SourceError:
+def explain_os_error(error: OSError) -> SourceError:
     """The operating system's word as one sentence for an operator: what happened, and what to do."""
     reason: Reason = "unreachable"
     advice = str(error)

@@ -19,7 +19,7 @@ import msgspec
 from uwsgi_headroom.errors import StatsError
 from uwsgi_headroom.stats.emperor_router import EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.stats.raw import Document
-from uwsgi_headroom.stats.server import Snapshot, snapshot
+from uwsgi_headroom.stats.server import Snapshot, make_snapshot
 
 __all__ = ["AnySnapshot", "EmperorSnapshot", "RouterSnapshot", "Snapshot", "decode"]
 
@@ -55,7 +55,7 @@ def decode(body: bytes) -> AnySnapshot:
     except (msgspec.DecodeError, RecursionError) as error:
         raise _not_json(body, error) from None
     if document.workers is not None:
-        return snapshot(document)
+        return make_snapshot(document)
     if document.vassals is not None:
         return EmperorSnapshot(document.version or "", document.pid, document.vassals, document.blacklist)
     if document.active_sessions is not None:

@@ -98,7 +98,7 @@ class Snapshot(Struct, frozen=True):
         return None if self.locks is None else "thunder" in self.locks
 
 
-def snapshot(document: Document) -> Snapshot:
+def make_snapshot(document: Document) -> Snapshot:
     """Turn a decoded document that has workers into a Snapshot."""
     assert document.workers is not None
     return Snapshot(
@@ -118,7 +118,7 @@ def snapshot(document: Document) -> Snapshot:
 
 
 def _worker(worker_id: int, raw: RawWorker) -> Worker:
-    state = _state(raw)
+    state = _worker_state(raw)
     up = state in ("idle", "busy", "cheap", "pause", "signal") and raw.pid > 0
     cores = raw.cores
     # `cores` is left out by stats-no-cores; a server without a single core cannot be.
@@ -151,7 +151,7 @@ def _worker(worker_id: int, raw: RawWorker) -> Worker:
     )
 
 
-def _state(raw: RawWorker) -> State:
+def _worker_state(raw: RawWorker) -> State:
     """uWSGI has no state for a dead, a starting or a never spawned worker; its pid, spawns and `accepting` tell."""
     if raw.pid <= 0:
         if not raw.last_spawn and not raw.respawn_count:
@@ -177,8 +177,8 @@ def _sockets(raw: list[RawSocket]) -> tuple[Socket, ...]:
     """One Socket a name: uWSGI lists a socket again each time it was given. The longest queue speaks for the name."""
     longest: dict[str, RawSocket] = {}
     for socket in raw:
-        seen = longest.get(socket.name)
-        if seen is None or (socket.queue or 0) > (seen.queue or 0):
+        longest_so_far = longest.get(socket.name)
+        if longest_so_far is None or (socket.queue or 0) > (longest_so_far.queue or 0):
             longest[socket.name] = socket
     return tuple(
         Socket(name, socket.queue if socket.max_queue else None, socket.max_queue or None)

@@ -12,19 +12,19 @@ import msgspec
 from uwsgi_headroom.documents.schema import Server
 
 
-def render(document: object) -> str:
+def render_json(document: object) -> str:
     """JSON in ASCII, so that no name in it does anything to a terminal."""
     return json.dumps(msgspec.to_builtins(document, str_keys=True), indent=2)
 
 
-def write(server: Server, directory: str) -> str:
+def write_json_file(server: Server, directory: str) -> str:
     """Write it to a new file of this directory; a sentence says which, or why not."""
     name = re.sub(r"[^\w.-]+", "_", server.name, flags=re.ASCII)
     moment = time.strftime("%Y%m%dT%H%M%S", time.localtime(server.time))
     path = os.path.join(directory, f"uwsgi-headroom-{name}-{moment}.json")
     try:
         with open(path, "x", encoding="ascii") as file:
-            file.write(render(server) + "\n")
+            file.write(render_json(server) + "\n")
     except OSError as error:
         return f"not written to {path}: {error.strerror}"
     return f"written to {path}"

@@ -20,7 +20,7 @@ NORMAL = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
+class Navigation:
     """`server` is None until one is chosen; `first` is the first line shown of the list; `interval` in seconds between
     two looks; `window` in seconds, None for the feed's own."""
 
@@ -35,9 +35,9 @@ class Looking:
     paused: bool = False
 
 
-def press(  # noqa: PLR0911 - one for each kind of key
-    key: str, looking: Looking, servers: Sequence[Key], windows: Sequence[float]
-) -> Looking | Command:
+def handle_key(  # noqa: PLR0911 - one for each kind of key
+    key: str, navigation: Navigation, servers: Sequence[Key], windows: Sequence[float]
+) -> Navigation | Command:
     """What is looked at after a key. servers: those there are, as they are listed; windows: those of the server."""
     match key:
         case "q" | "Q":
@@ -45,66 +45,70 @@ def press(  # noqa: PLR0911 - one for each kind of key
         case "d" | "J":
             return "dump"
         case "p" | " ":
-            return replace(looking, paused=not looking.paused)
+            return replace(navigation, paused=not navigation.paused)
         case "?" | "h":
-            return _back(looking) if looking.view == "help" else replace(looking, view="help", before=looking.view)
+            return (
+                _back(navigation)
+                if navigation.view == "help"
+                else replace(navigation, view="help", before=navigation.view)
+            )
         case "+" | "-" | "f":
-            return replace(looking, interval=_interval(key, looking.interval))
+            return replace(navigation, interval=_next_interval(key, navigation.interval))
         case "[" | "]":
-            return replace(looking, window=_step(looking.window, sorted(windows), 1 if key == "]" else -1))
+            return replace(navigation, window=_next_choice(navigation.window, sorted(windows), 1 if key == "]" else -1))
         case "R":
-            return replace(looking, reverse=not looking.reverse)
+            return replace(navigation, reverse=not navigation.reverse)
         case "escape" | "backspace" | "l":
-            return _back(looking)
+            return _back(navigation)
         case "a" | "t" | "e" | "enter" | "tab" | "right" | "left" | "v":
-            return _turn(key, looking, servers)
-    if key in SORTS and looking.view != "servers":
-        return replace(looking, sort=SORTS[key], reverse=False, first=0, view="workers")
-    return _move(key, looking, servers)
+            return _change_view(key, navigation, servers)
+    if key in SORTS and navigation.view != "servers":
+        return replace(navigation, sort=SORTS[key], reverse=False, first=0, view="workers")
+    return _move_selection(key, navigation, servers)
 
 
-def _back(looking: Looking) -> Looking:
-    if looking.view == "help":
-        return replace(looking, view=looking.before, first=0)
-    if looking.view in ("threads", "findings"):
-        return replace(looking, view="workers", first=0)
-    return replace(looking, view="servers", first=0)
+def _back(navigation: Navigation) -> Navigation:
+    if navigation.view == "help":
+        return replace(navigation, view=navigation.before, first=0)
+    if navigation.view in ("threads", "findings"):
+        return replace(navigation, view="workers", first=0)
+    return replace(navigation, view="servers", first=0)
 
 
-def _turn(key: str, looking: Looking, servers: Sequence[Key]) -> Looking:
+def _change_view(key: str, navigation: Navigation, servers: Sequence[Key]) -> Navigation:
     """Another page."""
-    if key in ("tab", "right", "left") and servers and looking.view != "servers":
-        place = servers.index(looking.server) if looking.server in servers else 0
-        return replace(looking, server=servers[(place + (-1 if key == "left" else 1)) % len(servers)], first=0)
-    if looking.server is None:
-        return looking
-    if looking.view == "servers":
+    if key in ("tab", "right", "left") and servers and navigation.view != "servers":
+        place = servers.index(navigation.server) if navigation.server in servers else 0
+        return replace(navigation, server=servers[(place + (-1 if key == "left" else 1)) % len(servers)], first=0)
+    if navigation.server is None:
+        return navigation
+    if navigation.view == "servers":
         views: dict[str, View] = {"enter": "workers", "right": "workers", "v": "workers"}
-        return replace(looking, view=views.get(key, looking.view), first=0)
-    wanted: dict[str, View] = {"a": "threads", "t": "threads", "e": "findings"}
-    view = wanted.get(key, "workers")
-    return replace(looking, view="workers" if view == looking.view else view, first=0)
+        return replace(navigation, view=views.get(key, navigation.view), first=0)
+    views_by_key: dict[str, View] = {"a": "threads", "t": "threads", "e": "findings"}
+    view = views_by_key.get(key, "workers")
+    return replace(navigation, view="workers" if view == navigation.view else view, first=0)
 
 
-def _move(key: str, looking: Looking, servers: Sequence[Key]) -> Looking:
+def _move_selection(key: str, navigation: Navigation, servers: Sequence[Key]) -> Navigation:
     steps = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -10, "pagedown": 10, "home": -100_000, "end": 100_000}
     if key not in steps:
-        return looking
-    if looking.view != "servers":
-        return replace(looking, first=max(0, looking.first + steps[key]))
+        return navigation
+    if navigation.view != "servers":
+        return replace(navigation, first=max(0, navigation.first + steps[key]))
     if not servers:
-        return looking
-    place = servers.index(looking.server) if looking.server in servers else 0
-    return replace(looking, server=servers[min(len(servers) - 1, max(0, place + steps[key]))])
+        return navigation
+    place = servers.index(navigation.server) if navigation.server in servers else 0
+    return replace(navigation, server=servers[min(len(servers) - 1, max(0, place + steps[key]))])
 
 
-def _interval(key: str, now: float) -> float:
+def _next_interval(key: str, now: float) -> float:
     if key == "f":
         return NORMAL if now == FAST else FAST
-    return _step(now, INTERVALS, 1 if key == "+" else -1) or NORMAL
+    return _next_choice(now, INTERVALS, 1 if key == "+" else -1) or NORMAL
 
 
-def _step(now: float | None, choice: Sequence[float], by: int) -> float | None:
+def _next_choice(now: float | None, choice: Sequence[float], by: int) -> float | None:
     """The next one of these, in this direction."""
     if not choice:
         return now

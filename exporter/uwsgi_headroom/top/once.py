@@ -10,18 +10,18 @@ from functools import partial
 from uwsgi_headroom.check import UNREADABLE
 from uwsgi_headroom.documents.schema import Server, State
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.top.feeds.feed import Feed, close, pause, resume
-from uwsgi_headroom.top.feeds.local import Watched
+from uwsgi_headroom.top.feeds.feed import Feed, close_all, pause_all, resume_all
+from uwsgi_headroom.top.feeds.local import LocalFeed
 from uwsgi_headroom.watch import suspend
 
 
-async def documents(feeds: Sequence[Feed], seconds: float) -> Server | list[Server]:
+async def read_documents(feeds: Sequence[Feed], seconds: float) -> Server | list[Server]:
     """The document of the server, or those of all; after `seconds` where it is watched from here. Raises GoneError."""
-    async with watching(feeds, seconds):
-        found = [await feed.server(it.name, None) for feed in feeds for it in (await feed.servers(None)).servers]
-    if not found:
+    async with run_feeds(feeds, seconds):
+        documents = [await feed.server(it.name, None) for feed in feeds for it in (await feed.servers(None)).servers]
+    if not documents:
         raise HeadroomError("there is no server to show")
-    return found[0] if len(found) == 1 else found
+    return documents[0] if len(documents) == 1 else documents
 
 
 def exit_status(states: Iterable[State]) -> int:
@@ -31,15 +31,15 @@ def exit_status(states: Iterable[State]) -> int:
 
 
 @contextlib.asynccontextmanager
-async def watching(feeds: Sequence[Feed], seconds: float) -> AsyncIterator[None]:
+async def run_feeds(feeds: Sequence[Feed], seconds: float) -> AsyncIterator[None]:
     """For as long as the block runs, which begins when there has been something to see for `seconds`."""
-    suspend.between_reads(partial(pause, feeds), partial(resume, feeds))
+    suspend.between_reads(partial(pause_all, feeds), partial(resume_all, feeds))
     tasks = [asyncio.create_task(feed.run(), name="watching") for feed in feeds]
     try:
-        if any(isinstance(feed, Watched) for feed in feeds):
+        if any(isinstance(feed, LocalFeed) for feed in feeds):
             await asyncio.sleep(seconds)
         yield
     finally:
         for task in tasks:
             task.cancel()
-        await close(feeds)
+        await close_all(feeds)

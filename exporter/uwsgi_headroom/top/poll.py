@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from uwsgi_headroom.documents.schema import Server, Summary
-from uwsgi_headroom.top.feeds.feed import NOTHING, Feed, GoneError, Trend
-from uwsgi_headroom.top.model import Entry, Seen
-from uwsgi_headroom.top.navigation import Key, Looking
+from uwsgi_headroom.top.feeds.feed import NO_TREND, Feed, FeedError, Trend
+from uwsgi_headroom.top.model import ScreenModel, ServerEntry
+from uwsgi_headroom.top.navigation import Key, Navigation
 
 _LIST_SECONDS = 5.0
 """How often the list is asked for while one server is looked at."""
@@ -22,73 +22,73 @@ _SPANS = (60.0, 300.0, 900.0)
 """Seconds a trend is of: the longest that there is a history for."""
 
 
-class Sight:
-    """`seen` is what the last look brought."""
+class Poller:
+    """`model` is what the last poll brought."""
 
     def __init__(self, feeds: Sequence[Feed]) -> None:
-        self.seen = Seen(where=", ".join(feed.where for feed in feeds))
+        self.model = ScreenModel(where=", ".join(feed.where for feed in feeds))
         self._feeds = feeds
         self._listed: dict[int, tuple[Summary, ...]] = {}
         self._listed_at = float("-inf")
         self._trouble = ""
-        self._trend_of: tuple[object, ...] = ()
+        self._trend_key: tuple[object, ...] = ()
 
-    async def look(self, looking: Looking) -> None:
+    async def poll(self, navigation: Navigation) -> None:
         """Look once."""
-        if looking.view == "servers" or time.monotonic() - self._listed_at >= _LIST_SECONDS:
-            await self._list(looking.window)
+        if navigation.view == "servers" or time.monotonic() - self._listed_at >= _LIST_SECONDS:
+            await self._poll_list(navigation.window)
         trouble = self._trouble
-        entries = _sorted(self._listed)
-        looking = choose(looking, entries)
-        server, trend = self.seen.server, self.seen.trend
-        if looking.server is not None:
+        entries = _sort_entries(self._listed)
+        navigation = select_server(navigation, entries)
+        server, trend = self.model.server, self.model.trend
+        if navigation.server is not None:
             try:
-                server = await self._feeds[looking.server[0]].server(looking.server[1], looking.window)
-                trend = await self._trend(looking.server, server)
-            except GoneError as error:
+                server = await self._feeds[navigation.server[0]].server(navigation.server[1], navigation.window)
+                trend = await self._poll_trend(navigation.server, server)
+            except FeedError as error:
                 trouble = str(error)
-                if server and server.name != looking.server[1]:
-                    server, trend = None, NOTHING
-        self.seen = replace(self.seen, entries=entries, server=server, trend=trend, trouble=trouble)
+                if server and server.name != navigation.server[1]:
+                    server, trend = None, NO_TREND
+        self.model = replace(self.model, entries=entries, server=server, trend=trend, trouble=trouble)
 
-    async def _list(self, window: float | None) -> None:
+    async def _poll_list(self, window: float | None) -> None:
         self._trouble = ""
         for place, feed in enumerate(self._feeds):
             try:
                 self._listed[place] = (await feed.servers(window)).servers
-            except GoneError as error:
+            except FeedError as error:
                 self._trouble = str(error)
         self._listed_at = time.monotonic()
 
-    async def _trend(self, key: Key, server: Server) -> Trend:
+    async def _poll_trend(self, key: Key, server: Server) -> Trend:
         """A new one when there is one more point for it."""
         if server.kind != "server":
-            return NOTHING
+            return NO_TREND
         span = max([it for it in _SPANS if it <= server.sampling.history_seconds], default=_SPANS[0])
         newest = key, span, server.time // max(span / _POINTS, _TREND_SECONDS)
-        if newest != self._trend_of:
+        if newest != self._trend_key:
             trend = await self._feeds[key[0]].trend(key[1], span, _POINTS)
-            self._trend_of = newest
+            self._trend_key = newest
             return trend
-        return self.seen.trend
+        return self.model.trend
 
 
-def _sorted(listed: dict[int, tuple[Summary, ...]]) -> tuple[Entry, ...]:
+def _sort_entries(listed: dict[int, tuple[Summary, ...]]) -> tuple[ServerEntry, ...]:
     """All of them, in the order that each list has by itself."""
-    entries = [Entry((place, it.name), it) for place, summaries in listed.items() for it in summaries]
+    entries = [ServerEntry((place, it.name), it) for place, summaries in listed.items() for it in summaries]
 
-    def urgency(entry: Entry) -> tuple[bool, float, str]:
+    def urgency(entry: ServerEntry) -> tuple[bool, float, str]:
         it = entry.summary
         return it.state != "down", float("inf") if it.headroom is None else it.headroom, it.name
 
     return tuple(sorted(entries, key=urgency))
 
 
-def choose(looking: Looking, entries: Sequence[Entry]) -> Looking:
+def select_server(navigation: Navigation, entries: Sequence[ServerEntry]) -> Navigation:
     """The same, at a server that there is; a lone one is looked into."""
     keys = [it.key for it in entries]
-    if looking.server not in keys:
-        looking = replace(looking, server=keys[0] if keys else None, view="servers")
+    if navigation.server not in keys:
+        navigation = replace(navigation, server=keys[0] if keys else None, view="servers")
         if len(keys) == 1:
-            looking = replace(looking, view="workers")
-    return looking
+            navigation = replace(navigation, view="workers")
+    return navigation

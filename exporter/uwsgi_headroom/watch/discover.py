@@ -29,7 +29,7 @@ _EPOLL_SOCKET = re.compile(r"^tfd:.*\bino:([0-9a-f]+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundMaster:
     """A uWSGI master, or an emperor; role is "process" for a uWSGI that runs without one.
     `address` is its stats server's, None if it has none that can be seen;
     `trouble` says why it cannot be read, and what to do; `what` is what was read there."""
@@ -42,20 +42,20 @@ class Found:
     what: str = ""
 
 
-async def find() -> list[Found]:
+async def find_masters() -> list[FoundMaster]:
     """Every uWSGI master of this PID namespace, each stats server read once."""
-    return [await _try(found) for found in _masters()]
+    return [await _read_once(master) for master in _masters()]
 
 
-def report(found: list[Found]) -> str:
+def render_report(masters: list[FoundMaster]) -> str:
     """What was found, for a person, with what to do where something is missing."""
-    if not found:
+    if not masters:
         return (
             "No uWSGI master runs here (in this PID namespace). Where it runs elsewhere, give its stats server's "
             "address: uwsgi-headroom --stats tcp://HOST:PORT"
         )
     lines = []
-    for it in found:
+    for it in masters:
         lines.append(f"uWSGI {it.role} {it.pid} of user {it.user}" + (f": {it.what}" if it.what else ""))
         if it.address and not it.trouble:
             lines.append(f"  uwsgi-headroom --stats {it.address}")
@@ -67,22 +67,22 @@ def report(found: list[Found]) -> str:
     return "\n".join(lines)
 
 
-def _masters() -> Iterator[Found]:
+def _masters() -> Iterator[FoundMaster]:
     processes = {
         process.pid: process
         for process in psutil.process_iter(["name", "ppid", "username"])
         if _NAME.fullmatch(process.info["name"] or "")
     }
     parents = {process.info["ppid"] for process in processes.values()}
-    listening = _listening()
+    listening = _listening_addresses()
     for pid, process in sorted(processes.items()):
         if pid not in parents:
             if process.info["ppid"] not in processes:
-                yield Found(pid, process.info["username"], "process", trouble=_NO_MASTER)
+                yield FoundMaster(pid, process.info["username"], "process", trouble=_NO_MASTER)
             continue  # else a worker, or a router, whose public port is none of our business
-        master = Found(pid, process.info["username"])
+        master = FoundMaster(pid, process.info["username"])
         try:
-            inodes = _awaited(pid)
+            inodes = _epoll_inodes(pid)
         except PermissionError:
             yield replace(
                 master,
@@ -96,12 +96,12 @@ def _masters() -> Iterator[Found]:
             yield master
         for address in addresses:
             try:
-                yield replace(master, address=source.parse(address))
+                yield replace(master, address=source.parse_address(address))
             except AddressError as error:
                 yield replace(master, trouble=str(error))
 
 
-def _awaited(pid: int) -> set[int]:
+def _epoll_inodes(pid: int) -> set[int]:
     """Inodes of what a process waits on in its epolls."""
     inodes: set[int] = set()
     for entry in Path(f"/proc/{pid}/fdinfo").iterdir():
@@ -109,40 +109,40 @@ def _awaited(pid: int) -> set[int]:
     return inodes
 
 
-def _listening() -> dict[int, str]:
+def _listening_addresses() -> dict[int, str]:
     """Addresses, as `source.parse` takes them, of every listening socket of this network namespace, by inode."""
-    found: dict[int, str] = {}
+    addresses: dict[int, str] = {}
     for family in ("unix", "inet", "inet6"):
         try:
-            listeners = sock_diag.listeners(family)
+            listeners = sock_diag.list_listeners(family)
         except OSError:
             continue
         for it in listeners:
             name = it.name if family != "unix" or it.name.startswith("@") else f"unix://{it.name}"
-            found[it.inode] = name.replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:")
-    return found
+            addresses[it.inode] = name.replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:")
+    return addresses
 
 
-async def _try(found: Found) -> Found:
+async def _read_once(master: FoundMaster) -> FoundMaster:
     """Read it once. Over TCP as HTTP first: a raw server answers that as well, and is not held up by it, while a
     stats-http server that is sent nothing holds up its master."""
-    if found.address is None or found.trouble:
-        return found
-    address = found.address
+    if master.address is None or master.trouble:
+        return master
+    address = master.address
     try:
         if isinstance(address, Tcp):
             web = Http(address.host, address.port)
             try:
-                return replace(found, address=web, what=await _what(web))
+                return replace(master, address=web, what=await _summarize_answer(web))
             except ReadError:
                 pass
-        return replace(found, what=await _what(address))
+        return replace(master, what=await _summarize_answer(address))
     except ReadError as error:
-        return replace(found, trouble=str(error))
+        return replace(master, trouble=str(error))
 
 
-async def _what(address: Address) -> str:
-    answer = await source.read(address, timeout=_READ_SECONDS)
+async def _summarize_answer(address: Address) -> str:
+    answer = await source.read_document(address, timeout=_READ_SECONDS)
     snapshot = stats.decode(answer.body)
     if isinstance(snapshot, stats.Snapshot):
         threads = {worker.threads for worker in snapshot.workers}

@@ -9,8 +9,8 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from uwsgi_headroom.config import SETTINGS, ServerConfig, Settings, default_name, printable
-from uwsgi_headroom.metrics.scrape import Subject
+from uwsgi_headroom.config import SETTINGS, ServerConfig, Settings, default_name, printable_name
+from uwsgi_headroom.metrics.scrape import Observation
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Address, Unix
 from uwsgi_headroom.watch.reader import Clock
@@ -24,9 +24,9 @@ FORGET_SECONDS = 600.0
 
 
 @dataclass
-class _Found:
+class _GlobbedServer:
     watch: Watch
-    seen: float
+    last_seen_at: float
 
 
 class Fleet:
@@ -39,19 +39,19 @@ class Fleet:
         self.settings = settings
         self._named = [self._watch(it.name, it.address, it) for it in servers if it.address]
         self._globs = [it for it in servers if it.address is None]
-        self._found: dict[str, _Found] = {}
-        self._globbed_at = float("-inf")
-        self._turn = asyncio.Lock()
+        self._globbed: dict[str, _GlobbedServer] = {}
+        self._globs_expanded_at = float("-inf")
+        self._answer_lock = asyncio.Lock()
 
     def watches(self) -> list[Watch]:
         """Every server, in the order of the configuration; globs are looked up again now and then."""
         now = self.clock.monotonic()
-        if self._globs and now - self._globbed_at >= GLOB_SECONDS:
-            self._globbed_at = now
-            self._look_up(now)
-        return self._named + [found.watch for _, found in sorted(self._found.items())]
+        if self._globs and now - self._globs_expanded_at >= GLOB_SECONDS:
+            self._globs_expanded_at = now
+            self._expand_globs(now)
+        return self._named + [globbed.watch for _, globbed in sorted(self._globbed.items())]
 
-    async def look(self, timeout: float | None = None) -> list[Subject]:
+    async def read_all(self, timeout: float | None = None) -> list[Observation]:
         """Read every server, all at once, each within `timeout` seconds.
 
         Whoever asks is answered in turn: making an answer of hundreds of workers takes a while, and a hundred askers in
@@ -59,10 +59,10 @@ class Fleet:
         """
         watches = self.watches()
         outcomes = await asyncio.gather(*(watch.reader.read(timeout=timeout) for watch in watches))
-        async with self._turn:
+        async with self._answer_lock:
             await asyncio.sleep(0)  # the event loop's own turn
         return [
-            Subject(
+            Observation(
                 name=watch.name,
                 address=str(watch.address),
                 outcome=outcome,
@@ -109,28 +109,28 @@ class Fleet:
             address,
             timeout=config.timeout,
             size_cap=config.size_cap,
-            samples_a_second=self.settings.samples_a_second,
+            samples_per_second=self.settings.samples_per_second,
             cpu_residency=self.settings.cpu_residency,
             clock=self.clock,
         )
 
-    def _look_up(self, now: float) -> None:
-        told = {watch.address for watch in self._named}
+    def _expand_globs(self, now: float) -> None:
+        named_addresses = {watch.address for watch in self._named}
         for entry in self._globs:
             for path in sorted(glob.glob(entry.pattern)):
-                if Unix(path) in told:
+                if Unix(path) in named_addresses:
                     continue  # it has a name, and a reader, already
-                if path in self._found:
-                    self._found[path].seen = now
+                if path in self._globbed:
+                    self._globbed[path].last_seen_at = now
                 elif _is_socket(path):
-                    self._found[path] = _Found(self._watch(self._name(path), Unix(path), entry), now)
-        self._found = {path: it for path, it in self._found.items() if now - it.seen < FORGET_SECONDS}
+                    self._globbed[path] = _GlobbedServer(self._watch(self._name(path), Unix(path), entry), now)
+        self._globbed = {path: it for path, it in self._globbed.items() if now - it.last_seen_at < FORGET_SECONDS}
 
     def _name(self, path: str) -> str:
         """After its file, without the ending (`/run/uwsgi/shop.stats` is `shop`); after its path if that is taken."""
         name = default_name(Unix(path))
-        taken = {watch.name for watch in self._named} | {found.watch.name for found in self._found.values()}
-        return printable(path) if name in taken else name
+        taken = {watch.name for watch in self._named} | {globbed.watch.name for globbed in self._globbed.values()}
+        return printable_name(path) if name in taken else name
 
 
 def _is_socket(path: str) -> bool:

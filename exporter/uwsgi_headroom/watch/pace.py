@@ -19,7 +19,7 @@ from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch.reader import Reader
 
-SAMPLES_A_SECOND = 5.0
+DEFAULT_SAMPLES_PER_SECOND = 5.0
 JITTER = 0.2
 BUDGET = 0.01
 """The part of the time that reading one server may take."""
@@ -33,8 +33,10 @@ _READS_REMEMBERED = 15
 class Pace:
     """The pauses between the samples of one server. `chance` gives numbers from 0 to 1, evenly."""
 
-    def __init__(self, samples_a_second: float = SAMPLES_A_SECOND, chance: Callable[[], float] = random.random) -> None:
-        self._wanted = 1 / samples_a_second
+    def __init__(
+        self, samples_per_second: float = DEFAULT_SAMPLES_PER_SECOND, chance: Callable[[], float] = random.random
+    ) -> None:
+        self._wanted = 1 / samples_per_second
         self._chance = chance
         self._reads: deque[float] = deque([0.0] * _READS_REMEMBERED, maxlen=_READS_REMEMBERED)
         self._failures = 0

@@ -36,8 +36,8 @@ class Reader:
     """Reads one server, with at most one read in flight however many ask (uWSGI's master serves its stats itself).
 
     `outcome` is what the last finished read brought, None before the first; `errors` counts failed reads by reason.
-    Each outcome goes to `record` once, with its monotonic instant, whoever asked for it. A change from readable to not,
-    or from one reason to another, is logged; the same failure again is not.
+    Each outcome goes to `on_outcome` once, with its monotonic instant, whoever asked for it. A change from readable to
+    not, or from one reason to another, is logged; the same failure again is not.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Reader:
         size_cap: int = source.SIZE_CAP,
         clock: Clock | None = None,
         cpu_residency: bool = False,
-        record: Callable[[float, Reading | ReadError], None] = lambda _at, _outcome: None,
+        on_outcome: Callable[[float, Reading | ReadError], None] = lambda _at, _outcome: None,
     ) -> None:
         self.name = name
         self.address = address
@@ -58,12 +58,12 @@ class Reader:
         self._timeout = timeout
         self._size_cap = size_cap
         self._clock = clock or Clock()
-        self._record = record
+        self._on_outcome = on_outcome
         self._host = Host(cpu_residency, self._clock.monotonic)
         self._in_flight: asyncio.Task[Reading | ReadError] | None = None
         self._closed = False
-        self._going = asyncio.Event()
-        self._going.set()
+        self._not_paused = asyncio.Event()
+        self._not_paused.set()
 
     async def read(self, *, timeout: float | None = None) -> Reading | ReadError:
         """A reading at most FRESH_SECONDS old (the last one, the one under way, or a new one), or why there is none.
@@ -72,7 +72,7 @@ class Reader:
         """
         if isinstance(self.outcome, Reading) and self._clock.monotonic() - self.outcome.at < FRESH_SECONDS:
             return self.outcome
-        await self._going.wait()
+        await self._not_paused.wait()
         if self._closed:
             return SourceError("unreachable", "the exporter is stopping")
         if self._in_flight is None:
@@ -88,26 +88,26 @@ class Reader:
     async def close(self) -> None:
         """End the read in flight, if any, close its connection, and begin no other."""
         self._closed = True
-        self._going.set()
+        self._not_paused.set()
         if self._in_flight is not None:
             self._in_flight.cancel()
             await asyncio.wait({self._in_flight})
 
     async def pause(self) -> None:
         """End the read in flight, if any, and close its connection; whoever wants a reading waits until `resume`."""
-        self._going.clear()
+        self._not_paused.clear()
         if self._in_flight is not None:
             self._in_flight.cancel()
             await asyncio.wait({self._in_flight})
 
     def resume(self) -> None:
         """Read again after a `pause`."""
-        self._going.set()
+        self._not_paused.set()
 
     async def _read(self) -> Reading | ReadError:
         outcome: Reading | ReadError
         try:
-            outcome = await self._attempt()
+            outcome = await self._read_once()
         except ReadError as error:
             outcome = error
         except Exception as error:  # noqa: BLE001 - our own mistake about one server must not take the others down
@@ -115,14 +115,14 @@ class Reader:
             _log.error("internal error", extra={"fields": {"server": self.name}}, exc_info=True)
         finally:
             self._in_flight = None
-        self._note(outcome)
-        self._record(self._clock.monotonic(), outcome)
+        self._log_change(outcome)
+        self._on_outcome(self._clock.monotonic(), outcome)
         self.outcome = outcome
         return outcome
 
-    async def _attempt(self) -> Reading:
+    async def _read_once(self) -> Reading:
         start = self._clock.monotonic()
-        answer = await source.read(self.address, timeout=self._timeout, size_cap=self._size_cap)
+        answer = await source.read_document(self.address, timeout=self._timeout, size_cap=self._size_cap)
         at, epoch = self._clock.monotonic(), self._clock.epoch()
         snapshot = stats.decode(answer.body)
         return Reading(
@@ -131,10 +131,10 @@ class Reader:
             read_seconds=at - start,
             document_bytes=len(answer.body),
             snapshot=snapshot,
-            host=self._host.facts(snapshot, answer),
+            host=self._host.read_facts(snapshot, answer),
         )
 
-    def _note(self, outcome: Reading | ReadError) -> None:
+    def _log_change(self, outcome: Reading | ReadError) -> None:
         fields: dict[str, object] = {"server": self.name, "address": str(self.address)}
         before = self.outcome
         if isinstance(outcome, ReadError):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from uwsgi_headroom.analysis.figures import Figures, figures
+from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.window import History
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import SIZE_CAP, Address
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.watch.pace import SAMPLES_A_SECOND, Pace, sample
+from uwsgi_headroom.watch.pace import DEFAULT_SAMPLES_PER_SECOND, Pace, sample
 from uwsgi_headroom.watch.reader import TIMEOUT_SECONDS, Clock, Reader
 
 
@@ -28,7 +28,7 @@ class Watch:
         *,
         timeout: float = TIMEOUT_SECONDS,
         size_cap: int = SIZE_CAP,
-        samples_a_second: float = SAMPLES_A_SECOND,
+        samples_per_second: float = DEFAULT_SAMPLES_PER_SECOND,
         cpu_residency: bool = False,
         clock: Clock | None = None,
     ) -> None:
@@ -41,9 +41,9 @@ class Watch:
             size_cap=size_cap,
             clock=clock,
             cpu_residency=cpu_residency,
-            record=self._record,
+            on_outcome=self._record,
         )
-        self.pace = Pace(samples_a_second)
+        self.pace = Pace(samples_per_second)
         self.integrals = Integrals()
         self.history = History()
         self.reading: Reading | None = None
@@ -57,8 +57,8 @@ class Watch:
         router has none."""
         if not isinstance(reading.snapshot, Snapshot):
             return []
-        found = (self.history.window(seconds) for seconds in windows)
-        return [figures(window, reading) for window in found if window]
+        windows_known = (self.history.window(seconds) for seconds in windows)
+        return [compute_figures(window, reading) for window in windows_known if window]
 
     def _record(self, at: float, outcome: Reading | ReadError) -> None:
         if isinstance(outcome, ReadError):

@@ -17,8 +17,8 @@ from uwsgi_headroom.history.window import HISTORY_SECONDS
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import query_parameters
-from uwsgi_headroom.web.event_stream import RETRY_SECONDS, Streams
-from uwsgi_headroom.web.history_cache import GZIP_LEVEL, Histories
+from uwsgi_headroom.web.event_stream import RETRY_SECONDS, EventStreams
+from uwsgi_headroom.web.history_cache import GZIP_LEVEL, HistoryCache
 from uwsgi_headroom.web.negotiation import accepts_gzip
 from uwsgi_headroom.web.query_parameters import RefusedError
 
@@ -27,14 +27,14 @@ HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Va
 FIRST_READ_SECONDS = 5.0
 """How long to wait for a server that was never read; every other is described as it was last seen."""
 
-_WORTH_PACKING = 8192  # bytes
+_LEAST_BYTES_TO_COMPRESS = 8192  # bytes
 _LEAST_SECONDS = 2.0
 _POINTS = 240
 
 
-def routes(fleet: Fleet, streams: Streams) -> list[Route]:
+def routes(fleet: Fleet, streams: EventStreams) -> list[Route]:
     """Everything under /api/v1/."""
-    histories = Histories(fleet.clock)
+    histories = HistoryCache(fleet.clock)
     answers: dict[str, Callable[[Request, Watch], Awaitable[Response]]] = {
         "": lambda request, watch: _server(fleet, request, watch),
         "/findings": lambda request, watch: _findings(fleet, request, watch),
@@ -43,7 +43,7 @@ def routes(fleet: Fleet, streams: Streams) -> list[Route]:
     }
 
     async def one(request: Request) -> Response:
-        watch, what = _find(fleet, request.path_params["rest"], answers)
+        watch, what = _find_watch(fleet, request.path_params["rest"], answers)
         if watch.reader.outcome is None:
             await watch.reader.read(timeout=FIRST_READ_SECONDS)
         return await answers[what](request, watch)
@@ -68,17 +68,19 @@ def routes(fleet: Fleet, streams: Streams) -> list[Route]:
     async def nothing(_request: Request) -> Response:
         raise RefusedError(404, "there is no such path; /api/v1/openapi.json says what there is")
 
-    found = {
+    endpoints = {
         "/api/v1/servers": all_of_them,
         "/api/v1/servers/{rest:path}": one,
         "/api/v1/events": events,
         "/api/v1/openapi.json": description,
         "/api/v1/{rest:path}": nothing,
     }
-    return [Route(path, _answered(endpoint)) for path, endpoint in found.items()]
+    return [Route(path, _refuse_with_document(endpoint)) for path, endpoint in endpoints.items()]
 
 
-def _answered(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+def _refuse_with_document(
+    endpoint: Callable[[Request], Awaitable[Response]],
+) -> Callable[[Request], Awaitable[Response]]:
     """The endpoint, with a document for what it refuses."""
 
     async def answer(request: Request) -> Response:
@@ -91,35 +93,37 @@ def _answered(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[R
 
 
 async def _server(fleet: Fleet, request: Request, watch: Watch) -> Response:
-    return _json(request, msgspec.json.encode(_described(fleet, watch, _window(fleet, request))))
+    return _json(request, msgspec.json.encode(_describe(fleet, watch, _window(fleet, request))))
 
 
 async def _findings(fleet: Fleet, request: Request, watch: Watch) -> Response:
-    whole = _described(fleet, watch, _window(fleet, request))
-    return _json(request, msgspec.json.encode(build.findings_of(whole)))
+    whole = _describe(fleet, watch, _window(fleet, request))
+    return _json(request, msgspec.json.encode(build.extract_findings(whole)))
 
 
-async def _history(histories: Histories, request: Request, watch: Watch) -> Response:
-    seconds = query_parameters.number(request, "seconds", HISTORY_SECONDS, _LEAST_SECONDS, HISTORY_SECONDS)
-    points = query_parameters.whole(request, "points", _POINTS, 1, MOST_POINTS)
-    until = query_parameters.number(request, "until", 0, 0, 1e12) if "until" in request.query_params else None
+async def _history(histories: HistoryCache, request: Request, watch: Watch) -> Response:
+    seconds = query_parameters.parse_number(request, "seconds", HISTORY_SECONDS, _LEAST_SECONDS, HISTORY_SECONDS)
+    points = query_parameters.parse_whole_number(request, "points", _POINTS, 1, MOST_POINTS)
+    until = query_parameters.parse_number(request, "until", 0, 0, 1e12) if "until" in request.query_params else None
     body = await histories.get(watch, seconds, points, until)
-    return _json(request, body.plain, packed=body.packed)
+    return _json(request, body.plain, packed=body.compressed)
 
 
-async def _events(fleet: Fleet, streams: Streams, request: Request, watch: Watch) -> Response:
+async def _events(fleet: Fleet, streams: EventStreams, request: Request, watch: Watch) -> Response:
     window = _window(fleet, request)
 
     async def make() -> bytes | None:
         if watch not in fleet.watches():
             return None
-        return msgspec.json.encode(_described(fleet, watch, window))
+        return msgspec.json.encode(_describe(fleet, watch, window))
 
     return _stream(streams, request, (watch, window), make)
 
 
-def _stream(streams: Streams, request: Request, key: object, make: Callable[[], Awaitable[bytes | None]]) -> Response:
-    if streams.full():
+def _stream(
+    streams: EventStreams, request: Request, key: object, make: Callable[[], Awaitable[bytes | None]]
+) -> Response:
+    if streams.is_full():
         sentence = "there are as many streams open as there may be; close a page, or come back later"
         answer = _json(request, msgspec.json.encode(schema.Problem(error=sentence)), 503)
         answer.headers["Retry-After"] = str(RETRY_SECONDS)
@@ -132,18 +136,18 @@ def _stream(streams: Streams, request: Request, key: object, make: Callable[[], 
 
 
 async def _servers(fleet: Fleet, window: float) -> schema.Servers:
-    found = []
+    described = []
     for watch in fleet.watches():
-        found.append(_described(fleet, watch, window))
+        described.append(_describe(fleet, watch, window))
         await asyncio.sleep(0)  # reads in flight have a deadline
-    return build.servers(found, fleet.clock)
+    return build.build_server_list(described, fleet.clock)
 
 
-def _described(fleet: Fleet, watch: Watch, window: float) -> schema.Server:
-    return build.server(watch, fleet.clock, window, fleet.settings.windows)
+def _describe(fleet: Fleet, watch: Watch, window: float) -> schema.Server:
+    return build.build_server(watch, fleet.clock, window, fleet.settings.windows)
 
 
-def _find(fleet: Fleet, rest: str, parts: Iterable[str]) -> tuple[Watch, str]:
+def _find_watch(fleet: Fleet, rest: str, parts: Iterable[str]) -> tuple[Watch, str]:
     """Which server, and what of it. A name may hold slashes, and so look like a path of its own."""
     watches = {watch.name: watch for watch in fleet.watches()}
     for what in parts:
@@ -154,12 +158,12 @@ def _find(fleet: Fleet, rest: str, parts: Iterable[str]) -> tuple[Watch, str]:
 
 
 def _window(fleet: Fleet, request: Request) -> float:
-    return query_parameters.window(request, fleet.settings.windows)
+    return query_parameters.parse_window(request, fleet.settings.windows)
 
 
 def _json(request: Request, body: bytes, status: int = 200, packed: bytes | None = None) -> Response:
     answer = Response(body, status, HEADERS, "application/json")
-    if len(body) >= _WORTH_PACKING and accepts_gzip(request.headers.get("accept-encoding", "")):
+    if len(body) >= _LEAST_BYTES_TO_COMPRESS and accepts_gzip(request.headers.get("accept-encoding", "")):
         packed = packed or gzip.compress(body, GZIP_LEVEL, mtime=0)
         answer = Response(packed, status, {**HEADERS, "Content-Encoding": "gzip"}, "application/json")
     return answer

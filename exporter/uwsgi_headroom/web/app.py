@@ -11,10 +11,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from uwsgi_headroom.metrics import families
-from uwsgi_headroom.metrics.exposition import OPENMETRICS, TEXT, render
+from uwsgi_headroom.metrics.exposition import OPENMETRICS, TEXT, render_families
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web import api_routes, page_routes, runbook_routes
-from uwsgi_headroom.web.event_stream import Streams
+from uwsgi_headroom.web.event_stream import EventStreams
 from uwsgi_headroom.web.history_cache import GZIP_LEVEL
 from uwsgi_headroom.web.negotiation import accepts_gzip, accepts_openmetrics
 
@@ -22,13 +22,15 @@ SCRAPE_TIMEOUT_SECONDS = 10.0
 """Prometheus' own default, for whoever does not say how long it waits."""
 
 
-def application(fleet: Fleet, streams: Streams | None = None) -> Starlette:
+def create_application(fleet: Fleet, streams: EventStreams | None = None) -> Starlette:
     """The ASGI application over a fleet; whoever ends it closes its `streams`."""
 
     async def metrics(request: Request) -> Response:
-        subjects = await fleet.look(timeout=_patience(request.headers.get("x-prometheus-scrape-timeout-seconds", "")))
+        observations = await fleet.read_all(
+            timeout=_scrape_timeout(request.headers.get("x-prometheus-scrape-timeout-seconds", ""))
+        )
         openmetrics = accepts_openmetrics(request.headers.get("accept", ""))
-        body = render(families(subjects), openmetrics=openmetrics)
+        body = render_families(families(observations), openmetrics=openmetrics)
         headers = {"Content-Type": OPENMETRICS if openmetrics else TEXT, "Vary": "Accept, Accept-Encoding"}
         if accepts_gzip(request.headers.get("accept-encoding", "")):
             body = gzip.compress(body, GZIP_LEVEL, mtime=0)
@@ -44,13 +46,13 @@ def application(fleet: Fleet, streams: Streams | None = None) -> Starlette:
             Route("/-/healthy", alive),
             Route("/-/ready", alive),
             *page_routes.routes(fleet),
-            *api_routes.routes(fleet, streams or Streams()),
+            *api_routes.routes(fleet, streams or EventStreams()),
             *runbook_routes.ROUTES,
         ]
     )
 
 
-def _patience(header: str) -> float:
+def _scrape_timeout(header: str) -> float:
     """How long a scrape may wait for servers: what Prometheus grants, less the time to answer in."""
     try:
         granted = float(header)

@@ -17,7 +17,7 @@ FOLDER = Path(__file__).with_name("static")
 PATH = "/static/{version}/{name:path}"
 
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-_FOR_EVER = "public, max-age=31536000, immutable"
+_PERMANENTLY = "public, max-age=31536000, immutable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +25,15 @@ class Asset:
     """A file, as it is and compressed."""
 
     plain: bytes
-    packed: bytes
+    compressed: bytes
     media_type: str
 
 
 @cache
-def assets() -> dict[str, Asset]:
+def load_assets() -> dict[str, Asset]:
     """Every file that is served, by its path below the folder."""
-    found = [path for path in sorted(FOLDER.rglob("*")) if path.suffix in _TYPES]
-    return {path.relative_to(FOLDER).as_posix(): _asset(path) for path in found}
+    paths = [path for path in sorted(FOLDER.rglob("*")) if path.suffix in _TYPES]
+    return {path.relative_to(FOLDER).as_posix(): _asset(path) for path in paths}
 
 
 def _asset(path: Path) -> Asset:
@@ -45,7 +45,7 @@ def _asset(path: Path) -> Asset:
 def version() -> str:
     """Changes when any of them does. It stands in the path, so modules import each other by relative names."""
     digest = hashlib.sha256()
-    for name, asset in assets().items():
+    for name, asset in load_assets().items():
         digest.update(b"%b\0%d\0%b" % (name.encode(), len(asset.plain), asset.plain))
     return digest.hexdigest()[:16]
 
@@ -55,19 +55,19 @@ def url(name: str) -> str:
     return f"/static/{version()}/{name}"
 
 
-def modules() -> list[str]:
+def script_names() -> list[str]:
     """The page's own scripts: a browser that is told of all of them need not find one import after the other."""
-    return [name for name in assets() if name.endswith(".js") and "/" not in name]
+    return [name for name in load_assets() if name.endswith(".js") and "/" not in name]
 
 
-async def serve(request: Request) -> Response:
+async def serve_asset(request: Request) -> Response:
     """One of them. A path with another version, from a page of another exporter, gets the file there is now."""
-    asset = assets().get(request.path_params["name"])
+    asset = load_assets().get(request.path_params["name"])
     if asset is None:
         return PlainTextResponse("there is no such file\n", 404)
     same = request.path_params["version"] == version()
     headers = {
-        "Cache-Control": _FOR_EVER if same else "no-cache",
+        "Cache-Control": _PERMANENTLY if same else "no-cache",
         "ETag": f'"{version()}"',
         "Vary": "Accept-Encoding",
         "X-Content-Type-Options": "nosniff",
@@ -75,5 +75,5 @@ async def serve(request: Request) -> Response:
     if f'"{version()}"' in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     if accepts_gzip(request.headers.get("accept-encoding", "")):
-        return Response(asset.packed, headers={**headers, "Content-Encoding": "gzip"}, media_type=asset.media_type)
+        return Response(asset.compressed, headers={**headers, "Content-Encoding": "gzip"}, media_type=asset.media_type)
     return Response(asset.plain, headers=headers, media_type=asset.media_type)

@@ -27,11 +27,11 @@ UNSENT_BYTES = 65536
 """How much the kernel takes of an answer before the client does; it would take megabytes."""
 
 
-class Bounded(HttpToolsProtocol):
+class LimitedProtocol(HttpToolsProtocol):
     """uvicorn's protocol, that closes at once what is one connection too many, and later what never says anything, and
     what does not take what it asked for."""
 
-    _stalled: asyncio.TimerHandle | None = None
+    _stall_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -43,15 +43,15 @@ class Bounded(HttpToolsProtocol):
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._forgive()
+        self._cancel_stall_timer()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._wait_for_progress(self.transport.get_write_buffer_size())
+        self._start_stall_timer(self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
-        self._forgive()
+        self._cancel_stall_timer()
         super().resume_writing()
 
     def shutdown(self) -> None:
@@ -59,18 +59,18 @@ class Bounded(HttpToolsProtocol):
         if self.flow.write_paused:  # its end would wait behind what is not taken
             self.transport.abort()
 
-    def _wait_for_progress(self, waiting: int) -> None:
-        self._forgive()
-        self._stalled = self.loop.call_later(STALLED_SECONDS, self._check_progress, waiting)
+    def _start_stall_timer(self, waiting: int) -> None:
+        self._cancel_stall_timer()
+        self._stall_timer = self.loop.call_later(STALLED_SECONDS, self._abort_if_stalled, waiting)
 
-    def _check_progress(self, waiting: int) -> None:
+    def _abort_if_stalled(self, waiting: int) -> None:
         left = self.transport.get_write_buffer_size()
         if left >= waiting:
             self.transport.abort()
         else:
-            self._wait_for_progress(left)
+            self._start_stall_timer(left)
 
-    def _forgive(self) -> None:
-        if self._stalled is not None:
-            self._stalled.cancel()
-            self._stalled = None
+    def _cancel_stall_timer(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None

@@ -1,7 +1,7 @@
 """Documents pushed once a second to whoever listens (Server-Sent Events), made once however many they are.
 
 Nothing is made while nobody listens. Who reads too slowly misses documents: there is only ever the newest one, and no
-more of it than the connection's own buffer (see `connections`, which ends those that do not read at all).
+more of it than the connection's own buffer (see `connection_limits`, which ends those that do not read at all).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ EVERY_SECONDS = 1.0
 RETRY_SECONDS = 2
 """How long a browser waits before it connects again."""
 
-Make = Callable[[], Awaitable[bytes | None]]
+MakeDocument = Callable[[], Awaitable[bytes | None]]
 """What makes a document; None when there will be no other."""
 
 _log = logging.getLogger(__name__)
 
 
-class Streams:
+class EventStreams:
     """The streams that are open, by what they tell."""
 
     def __init__(self) -> None:
@@ -33,11 +33,11 @@ class Streams:
         self._closed = False
         self._channels: dict[Hashable, _Channel] = {}
 
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether there may be no more of them."""
         return self.open >= MOST_STREAMS
 
-    def response(self, key: Hashable, make: Make) -> StreamingResponse:
+    def response(self, key: Hashable, make: MakeDocument) -> StreamingResponse:
         """A stream of what `make` makes; whoever has the same key gets the same."""
         return _Response(self, key, make)
 
@@ -48,7 +48,7 @@ class Streams:
             channel.end()
 
     @contextlib.contextmanager
-    def listening(self, key: Hashable, make: Make) -> Iterator[AsyncIterator[bytes]]:
+    def subscribe(self, key: Hashable, make: MakeDocument) -> Iterator[AsyncIterator[bytes]]:
         """What is told under this key, from the newest on, until the block ends."""
         channel = self._channels.get(key)
         if channel is None or channel.ended:
@@ -71,7 +71,7 @@ class Streams:
 class _Channel:
     """One document after the other, for several listeners."""
 
-    def __init__(self, make: Make) -> None:
+    def __init__(self, make: MakeDocument) -> None:
         self.listeners = 0
         self.ended = False
         self._newest = b""
@@ -96,8 +96,8 @@ class _Channel:
         try:
             while (document := await self._make()) is not None:
                 self._newest = b"data: %b\n\n" % document
-                told, self._next = self._next, asyncio.Event()
-                told.set()
+                previous, self._next = self._next, asyncio.Event()
+                previous.set()
                 await asyncio.sleep(EVERY_SECONDS)
         except Exception:  # noqa: BLE001 - our own mistake about one server ends its streams, and nothing else
             _log.error("internal error", exc_info=True)
@@ -107,11 +107,11 @@ class _Channel:
 class _Response(StreamingResponse):
     """Listens for exactly as long as it is being sent."""
 
-    def __init__(self, streams: Streams, key: Hashable, make: Make) -> None:
+    def __init__(self, streams: EventStreams, key: Hashable, make: MakeDocument) -> None:
         super().__init__((), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
         self._streams, self._key, self._make = streams, key, make
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._streams.listening(self._key, self._make) as events:
+        with self._streams.subscribe(self._key, self._make) as events:
             self.body_iterator = events
             await super().__call__(scope, receive, send)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from uwsgi_headroom.documents.history import history, step_of
+from uwsgi_headroom.documents.history import build_history, slice_seconds
 from uwsgi_headroom.watch.reader import Clock
 from uwsgi_headroom.watch.watch import Watch
 
@@ -19,35 +19,35 @@ _KEPT = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class HistoryBody:
     """A document, as it is and compressed."""
 
     plain: bytes
-    packed: bytes
+    compressed: bytes
 
 
-class Histories:
+class HistoryCache:
     """Makes one at a time, and once until there is a new slice for it, however many ask."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._turn = asyncio.Lock()
-        self._made: dict[object, tuple[object, asyncio.Task[Body]]] = {}
+        self._build_lock = asyncio.Lock()
+        self._cached: dict[object, tuple[object, asyncio.Task[HistoryBody]]] = {}
 
-    async def get(self, watch: Watch, seconds: float, points: int, until: float | None) -> Body:
-        """The history of a server; arguments as for `history`."""
+    async def get(self, watch: Watch, seconds: float, points: int, until: float | None) -> HistoryBody:
+        """The history of a server; arguments as for `build_history`."""
         key = watch, seconds, points, until
-        newest = watch.history.newest_slice(step_of(seconds, points))
-        made = self._made.pop(key, None)
+        newest = watch.history.newest_slice(slice_seconds(seconds, points))
+        made = self._cached.pop(key, None)
         if made is None or made[0] != newest:
-            made = newest, asyncio.create_task(self._make(watch, seconds, points, until), name="history")
-        self._made[key] = made
-        while len(self._made) > _KEPT:
-            del self._made[next(iter(self._made))]
+            made = newest, asyncio.create_task(self._build(watch, seconds, points, until), name="history")
+        self._cached[key] = made
+        while len(self._cached) > _KEPT:
+            del self._cached[next(iter(self._cached))]
         return await asyncio.shield(made[1])
 
-    async def _make(self, watch: Watch, seconds: float, points: int, until: float | None) -> Body:
-        async with self._turn:
-            document = await history(watch, self._clock, seconds, points, until)
+    async def _build(self, watch: Watch, seconds: float, points: int, until: float | None) -> HistoryBody:
+        async with self._build_lock:
+            document = await build_history(watch, self._clock, seconds, points, until)
         plain = msgspec.json.encode(document)
-        return Body(plain, await asyncio.to_thread(gzip.compress, plain, GZIP_LEVEL, mtime=0))
+        return HistoryBody(plain, await asyncio.to_thread(gzip.compress, plain, GZIP_LEVEL, mtime=0))

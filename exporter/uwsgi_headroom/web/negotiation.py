@@ -10,24 +10,24 @@ def accepts_openmetrics(header: str) -> bool:
     return any(
         name == "application/openmetrics-text"
         and parameters.get("version", "1.0.0") == "1.0.0"
-        and not _refused(parameters)
-        for name, parameters in _accepted(header)
+        and not _is_refused(parameters)
+        for name, parameters in _parse_header(header)
     )
 
 
 def accepts_gzip(header: str) -> bool:
     """From its Accept-Encoding."""
-    codings = dict(_accepted(header))
+    codings = dict(_parse_header(header))
     parameters = codings.get("gzip", codings.get("*"))
-    return parameters is not None and not _refused(parameters)
+    return parameters is not None and not _is_refused(parameters)
 
 
-def _accepted(header: str) -> Iterator[tuple[str, dict[str, str]]]:
+def _parse_header(header: str) -> Iterator[tuple[str, dict[str, str]]]:
     """What stands in an Accept header or one of its kind: names with their parameters."""
     for entry in header.lower().split(","):
         name, *parameters = (part.strip() for part in entry.split(";"))
         yield name, {key.strip(): value.strip() for key, _, value in (it.partition("=") for it in parameters)}
 
 
-def _refused(parameters: dict[str, str]) -> bool:
+def _is_refused(parameters: dict[str, str]) -> bool:
     return parameters.get("q", "1").rstrip("0.") == ""

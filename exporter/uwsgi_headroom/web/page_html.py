@@ -30,22 +30,22 @@ def path(name: str) -> str:
     return f"/servers/{quote(name, safe='')}"
 
 
-def render(servers: Sequence[Server], count: int, *, alone: bool) -> str:
+def render_page(servers: Sequence[Server], count: int, *, alone: bool) -> str:
     """The page of these servers; `alone`: of the one server that it is, of `count` there are."""
     shown = servers[0] if alone else None
     title = f"{escape(shown.name)} · uwsgi-headroom" if shown else "uwsgi-headroom"
-    told = f' data-path="{escape(shown.path)}" data-page="{escape(path(shown.name))}"' if shown else ""
+    data_attributes = f' data-path="{escape(shown.path)}" data-page="{escape(path(shown.name))}"' if shown else ""
     first = (shown.name, shown.verdict) if shown else ("uwsgi-headroom", _count(servers))
     return (
-        _head(title, [assets.url(name) for name in assets.modules()])
-        + f'<body data-servers="{count}" data-version="{__version__}"{told}>'
+        _head(title, [assets.url(name) for name in assets.script_names()])
+        + f'<body data-servers="{count}" data-version="{__version__}"{data_attributes}>'
         # Something true to paint before any script has run.
         + f'<section class="first"><p>{escape(first[0])}</p><p class="verdict">{escape(first[1])}</p></section>'
         + f"<noscript><main>{_summary(servers)}</main></noscript></body></html>\n"
     )
 
 
-def missing(name: str) -> str:
+def render_missing(name: str) -> str:
     """There is no such server."""
     sentence = f'There is no server <b>{escape(name)}</b> now. <a href="/">Those there are</a>.'
     return f"{_head('uwsgi-headroom', [])}<body><main><h1>uwsgi-headroom</h1><p>{sentence}</p></main></body></html>\n"
@@ -53,14 +53,14 @@ def missing(name: str) -> str:
 
 def _head(title: str, scripts: Sequence[str]) -> str:
     styles = "".join(f'<link rel="stylesheet" href="{assets.url(name)}">' for name in _STYLES)
-    told = "".join(f'<link rel="modulepreload" href="{url}">' for url in scripts)
+    preloads = "".join(f'<link rel="modulepreload" href="{url}">' for url in scripts)
     run = f'<script defer src="{assets.url(_UPLOT)}"></script>' if scripts else ""
     run += f'<script type="module" src="{assets.url("main.js")}"></script>' if scripts else ""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
-        f'<title>{title}</title><link rel="icon" href="{assets.url("icon.svg")}">{styles}{told}{run}</head>\n'
+        f'<title>{title}</title><link rel="icon" href="{assets.url("icon.svg")}">{styles}{preloads}{run}</head>\n'
     )
 
 

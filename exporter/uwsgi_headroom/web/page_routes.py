@@ -21,28 +21,28 @@ def routes(fleet: Fleet) -> list[Route]:
     """`/`, a page for each server, and the files they are made of."""
 
     async def index(_request: Request) -> Response:
-        servers = await _described(fleet, fleet.watches())
-        return _html(page_html.render(servers, len(servers), alone=len(servers) == 1))
+        servers = await _describe(fleet, fleet.watches())
+        return _html(page_html.render_page(servers, len(servers), alone=len(servers) == 1))
 
     async def one(request: Request) -> Response:
         watches = fleet.watches()
         shown = [watch for watch in watches if watch.name == request.path_params["name"]]
         if not shown:
-            return _html(page_html.missing(request.path_params["name"]), 404)
-        return _html(page_html.render(await _described(fleet, shown), len(watches), alone=True))
+            return _html(page_html.render_missing(request.path_params["name"]), 404)
+        return _html(page_html.render_page(await _describe(fleet, shown), len(watches), alone=True))
 
-    return [Route("/", index), Route("/servers/{name:path}", one), Route(assets.PATH, assets.serve)]
+    return [Route("/", index), Route("/servers/{name:path}", one), Route(assets.PATH, assets.serve_asset)]
 
 
-async def _described(fleet: Fleet, watches: list[Watch]) -> list[schema.Server]:
+async def _describe(fleet: Fleet, watches: list[Watch]) -> list[schema.Server]:
     unread = [watch for watch in watches if watch.reader.outcome is None]
     await asyncio.gather(*(watch.reader.read(timeout=FIRST_READ_SECONDS) for watch in unread))
-    found = []
+    described = []
     for watch in watches:
         windows = fleet.settings.windows
-        found.append(build.server(watch, fleet.clock, windows[0], windows))
+        described.append(build.build_server(watch, fleet.clock, windows[0], windows))
         await asyncio.sleep(0)  # reads in flight have a deadline
-    return found
+    return described
 
 
 def _html(text: str, status: int = 200) -> Response:

@@ -16,7 +16,7 @@ class RefusedError(Exception):
         self.status = status
 
 
-def window(request: Request, windows: Sequence[float]) -> float:
+def parse_window(request: Request, windows: Sequence[float]) -> float:
     """One of these lengths in seconds, the first if none is asked for. Raises RefusedError."""
     text = request.query_params.get("window", "")
     if not text:
@@ -28,7 +28,7 @@ def window(request: Request, windows: Sequence[float]) -> float:
         raise RefusedError(400, f"window: {choice} (seconds, as configured), not {text!r}") from None
 
 
-def number(request: Request, name: str, default: float, least: float, most: float) -> float:
+def parse_number(request: Request, name: str, default: float, least: float, most: float) -> float:
     """A number between these, `default` if none is given. Raises RefusedError."""
     text = request.query_params.get(name, "")
     if not text:
@@ -42,9 +42,9 @@ def number(request: Request, name: str, default: float, least: float, most: floa
     return value
 
 
-def whole(request: Request, name: str, default: int, least: int, most: int) -> int:
+def parse_whole_number(request: Request, name: str, default: int, least: int, most: int) -> int:
     """A whole number between these. Raises RefusedError."""
-    value = number(request, name, default, least, most)
+    value = parse_number(request, name, default, least, most)
     if value != int(value):
         raise RefusedError(400, f"{name}: a whole number, not {value:g}")
     return int(value)

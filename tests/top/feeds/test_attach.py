@@ -15,9 +15,9 @@ from uwsgi_headroom.config import ServerConfig
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.top.feeds.attach import attach
-from uwsgi_headroom.top.feeds.feed import GoneError
-from uwsgi_headroom.top.feeds.local import Watched
-from uwsgi_headroom.top.feeds.remote import Exporter
+from uwsgi_headroom.top.feeds.feed import FeedError
+from uwsgi_headroom.top.feeds.local import LocalFeed
+from uwsgi_headroom.top.feeds.remote import RemoteFeed
 
 SHOP = "shop=/nowhere/shop.stats"
 
@@ -34,22 +34,22 @@ def test_an_exporters_url_with_and_without_its_scheme() -> None:
     """Asked which it is, an exporter says so; its documents are then read, by their names."""
     with serving(SHOP) as port:
         for address in (f"http://127.0.0.1:{port}/", f"http://127.0.0.1:{port}", f"127.0.0.1:{port}"):
-            assert kinds(address) == [Exporter]
+            assert kinds(address) == [RemoteFeed]
         (exporter,) = attach([f"127.0.0.1:{port}"], nothing)
         (summary,) = asyncio.run(exporter.servers(None)).servers
         assert summary.name == "shop"
         assert asyncio.run(exporter.server("shop", None)).address == "unix:///nowhere/shop.stats"
         assert asyncio.run(exporter.trend("shop", 60, 10)).headroom.factor == []
-        with pytest.raises(GoneError, match="no longer has this server"):
+        with pytest.raises(FeedError, match="no longer has this server"):
             asyncio.run(exporter.server("other", None))
 
 
 def test_stats_servers_are_read_from_here_all_together() -> None:
     """A socket's path, a raw TCP server, one with stats-http: whichever, and beside an exporter."""
     with answers("tcp", document("minified")) as raw, answers_http("tcp", document("minified")) as web:
-        assert kinds("/nowhere/stats", raw, f"http://{web}") == [Watched]
+        assert kinds("/nowhere/stats", raw, f"http://{web}") == [LocalFeed]
         with serving(SHOP) as port:
-            assert kinds("/nowhere/stats", f"127.0.0.1:{port}", raw) == [Exporter, Watched]
+            assert kinds("/nowhere/stats", f"127.0.0.1:{port}", raw) == [RemoteFeed, LocalFeed]
 
 
 def test_nobody_there() -> None:
@@ -57,18 +57,18 @@ def test_nobody_there() -> None:
     port = free_port()
     with pytest.raises(HeadroomError, match="neither an exporter nor a stats server"):
         attach([f"http://127.0.0.1:{port}"], nothing)
-    assert kinds(f"127.0.0.1:{port}") == [Watched]
+    assert kinds(f"127.0.0.1:{port}") == [LocalFeed]
 
 
 def test_without_arguments_the_exporter_of_this_machine_or_what_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has an hour of history, and reads uWSGI already."""
     with serving(SHOP) as port:
         monkeypatch.setattr(config, "LISTEN_ADDRESS", f"127.0.0.1:{port}")
-        assert kinds() == [Exporter]
+        assert kinds() == [RemoteFeed]
     with pytest.raises(HeadroomError, match="none found"):
         attach([], nothing)
     (feed,) = attach([], lambda: (ServerConfig("found", Unix("/nowhere/stats")),))
-    assert isinstance(feed, Watched)
+    assert isinstance(feed, LocalFeed)
 
 
 def test_what_is_no_address() -> None:
@@ -82,9 +82,9 @@ def test_an_answer_that_is_none() -> None:
     """An exporter that is gone, or of another version, is told with its address."""
     with serving(SHOP) as port:
         (exporter,) = attach([f"127.0.0.1:{port}"], nothing)
-    with pytest.raises(GoneError, match=f"127.0.0.1:{port}: nothing listens there"):
+    with pytest.raises(FeedError, match=f"127.0.0.1:{port}: nothing listens there"):
         asyncio.run(exporter.servers(None))
     with answers_http("tcp", b'{"openapi": "3.1.0"}') as other:
         (exporter,) = attach([other], nothing)
-        with pytest.raises(GoneError, match="not of this version's API"):
+        with pytest.raises(FeedError, match="not of this version's API"):
             asyncio.run(exporter.servers(None))

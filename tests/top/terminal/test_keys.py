@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from uwsgi_headroom.top.terminal.keys import split
+from uwsgi_headroom.top.terminal.keys import split_keys
 
 
 @pytest.mark.parametrize(
@@ -25,4 +25,4 @@ from uwsgi_headroom.top.terminal.keys import split
 )
 def test_keys(sent: str, keys: list[str], rest: str) -> None:
     """Sequences are one key, in halves too; what is not known is no key; a lone ESC waits for the rest."""
-    assert split(sent) == (keys, rest)
+    assert split_keys(sent) == (keys, rest)

@@ -47,11 +47,11 @@ def concurrency(case: Measured, bursty: bool) -> Iterator[Line]:
     """Both concurrencies while the load runs: from the gauges if their window lies in it, else from the counters."""
     gauges, seconds = case.end.samples, case.end.value("uwsgi_window_seconds", window="1m")
     whole = Span(case.start, case.end)
-    law, seen = whole.growth(RUNNING) / whole.seconds, whole.growth(BUSY) / whole.growth(OBSERVED)
+    law, observed = whole.growth(RUNNING) / whole.seconds, whole.growth(BUSY) / whole.growth(OBSERVED)
     start, end = window(whole, case.scrapes)
     samples, source = _samples(whole), "counters"
     if seconds <= whole.seconds:
-        law, seen = (
+        law, observed = (
             gauges["uwsgi_concurrency"][frozenset({("method", method), ("window", "1m")})]
             for method in ("littles_law", "observed")
         )
@@ -62,7 +62,9 @@ def concurrency(case: Measured, bursty: bool) -> Iterator[Line]:
     yield within("concurrency, Little's law", law, truth, None if bursty else 0.02, note)
     error = sqrt(truth / samples) / truth
     target = None if round(truth) < ENOUGH else 0.05 if bursty else 0.03
-    yield within("concurrency, observed", seen, truth, target, f"{source}; n {samples:.0f}, sampling error {error:.2%}")
+    yield within(
+        "concurrency, observed", observed, truth, target, f"{source}; n {samples:.0f}, sampling error {error:.2%}"
+    )
 
 
 def _samples(span: Span) -> float:
@@ -73,11 +75,11 @@ def in_flight(case: Measured, middle: Scrape) -> Iterator[Line]:
     """One long request beside a light load: seen by samples while it runs, by Little's law when it has ended."""
     running, whole = Span(case.start, middle), Span(case.start, case.end)
     truth, instants = case.truth, window(running, case.scrapes)
-    law, seen = running.growth(RUNNING) / running.seconds, running.growth(BUSY) / running.growth(OBSERVED)
+    law, observed = running.growth(RUNNING) / running.seconds, running.growth(BUSY) / running.growth(OBSERVED)
     there, done = truth.in_application(instants), truth.completed(instants)
     error = sqrt(there / _samples(running)) / there
-    yield within("observed, while it runs", seen, there, 0.03, f"sampling error {error:.2%}")
-    yield within("of which in flight: observed - law", seen - law, there - done, 0.05, "the long request itself")
+    yield within("observed, while it runs", observed, there, 0.03, f"sampling error {error:.2%}")
+    yield within("of which in flight: observed - law", observed - law, there - done, 0.05, "the long request itself")
     yield within("Little's law, while it runs", law, done, 0.02, "truth: what has ended")
     law, ended = whole.growth(RUNNING) / whole.seconds, truth.in_application(window(whole, case.scrapes))
     yield within("Little's law, after it ended", law, ended, 0.02)

@@ -18,12 +18,14 @@ MODULES: tuple[Callable[[Figures, Reading], Iterable[Finding]], ...] = (
 )
 
 
-def findings(figures: Figures, reading: Reading) -> list[Finding]:
+def collect_findings(figures: Figures, reading: Reading) -> list[Finding]:
     """Everything worth knowing, the worst first; of equals, what is nearer to a cause first."""
-    found = [finding for module in MODULES for finding in module(figures, reading)]
-    if any(finding.code == "unevenness_hurts" for finding in found):  # which says the same, and what to do about it
-        found = [finding for finding in found if (finding.code, finding.severity) != ("interpreter_bound", "warning")]
-    return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
+    collected = [finding for module in MODULES for finding in module(figures, reading)]
+    if any(finding.code == "unevenness_hurts" for finding in collected):  # which says the same, and what to do about it
+        collected = [
+            finding for finding in collected if (finding.code, finding.severity) != ("interpreter_bound", "warning")
+        ]
+    return sorted(collected, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
-__all__ = ["Finding", "Severity", "findings"]
+__all__ = ["Finding", "Severity", "collect_findings"]

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.formatting import duration, listed, number, percent, size
-from uwsgi_headroom.analysis.stuck import STUCK_SECONDS, stuck
+from uwsgi_headroom.analysis.formatting import counted, duration, joined, megabytes, percent
+from uwsgi_headroom.analysis.stuck import STUCK_SECONDS, find_stuck_requests
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Snapshot
 
@@ -28,14 +28,14 @@ def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
     yield from _stuck(reading)
     yield from _exceptions(figures)
     yield from _growing(figures)
-    ghosts = [worker.worker_id for worker in reading.snapshot.workers if reading.is_ghost(worker)]
+    ended = [worker.worker_id for worker in reading.snapshot.workers if reading.process_is_missing(worker)]
     missing = [worker.worker_id for worker in reading.snapshot.workers if worker.state in ("gone", "starting")]
-    if ghosts or missing:
+    if ended or missing:
         yield Finding(
             code="workers_missing",
             severity="warning",
-            title=f"Worker {listed(sorted({*ghosts, *missing}))} is not there, or not ready yet.",
-            evidence=f"{len(ghosts)} ended without uWSGI having noticed, {len(missing)} gone or still starting.",
+            title=f"Worker {joined(sorted({*ended, *missing}))} is not there, or not ready yet.",
+            evidence=f"{len(ended)} ended without uWSGI having noticed, {len(missing)} gone or still starting.",
             meaning="Capacity is smaller meanwhile. A moment of it is a reload or a respawn; if it stays, see the log.",
         )
 
@@ -46,7 +46,7 @@ def _killed(figures: Figures) -> Iterator[Finding]:
         yield Finding(
             code="harakiri",
             severity="warning",
-            title=f"uWSGI ended a worker for a request over its `harakiri` time, {number(window.harakiris, 'time')}.",
+            title=f"uWSGI ended a worker for a request over its `harakiri` time, {counted(window.harakiris, 'time')}.",
             evidence=f"{window.harakiris} in {duration(window.seconds)}.",
             meaning="All requests of that worker are lost with it, and counted nowhere.",
             change="Find the slow request in uWSGI's log; it prints its address. With `threads`, mind that all of a "
@@ -57,7 +57,7 @@ def _killed(figures: Figures) -> Iterator[Finding]:
         yield Finding(
             code="respawn_loop",
             severity="critical",
-            title=f"Worker {listed(looping)} is respawned again and again.",
+            title=f"Worker {joined(looping)} is respawned again and again.",
             evidence=f"{window.respawns} respawns in {duration(window.seconds)}, {window.harakiris} by harakiri.",
             meaning="Every respawn loads the application again and loses what the worker was doing.",
             change="See uWSGI's log for signals and import errors; raise `max-requests` and `reload-on-rss` if they "
@@ -66,15 +66,15 @@ def _killed(figures: Figures) -> Iterator[Finding]:
 
 
 def _stuck(reading: Reading) -> Iterator[Finding]:
-    requests = stuck(reading)
+    requests = find_stuck_requests(reading)
     if requests:
         oldest, _ = requests[0]
         workers = sorted({worker_id for _, worker_id in requests})
         yield Finding(
             code="request_stuck",
             severity="warning",
-            title=f"{number(len(requests), 'request')} in service for longer than {duration(STUCK_SECONDS)}.",
-            evidence=f"The oldest for {duration(oldest)}; in worker {listed(workers)}.",
+            title=f"{counted(len(requests), 'request')} in service for longer than {duration(STUCK_SECONDS)}.",
+            evidence=f"The oldest for {duration(oldest)}; in worker {joined(workers)}.",
             meaning="Each keeps a thread from the others. Little's law does not see them until they end.",
             change="See what it waits for (py-spy dump --pid PID of that worker); set timeouts on what the application "
             "calls, and `harakiri` as the last resort.",
@@ -111,9 +111,9 @@ def _growing(figures: Figures) -> Iterator[Finding]:
         yield Finding(
             code="memory_growing",
             severity="warning",
-            title=f"The memory of worker {listed([it.worker_id for it in growing])} is growing.",
-            evidence=f"Worker {most.worker_id}: {size(most.resident_growth or 0)} more in "
-            f"{duration(figures.window.seconds)}, {size(most.resident_bytes or 0)} now.",
+            title=f"The memory of worker {joined([it.worker_id for it in growing])} is growing.",
+            evidence=f"Worker {most.worker_id}: {megabytes(most.resident_growth or 0)} more in "
+            f"{duration(figures.window.seconds)}, {megabytes(most.resident_bytes or 0)} now.",
             meaning="It may be a cache filling after a start; if it goes on, it is a leak.",
             change="If it goes on: `reload-on-rss` or `max-requests` until the leak is found.",
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.formatting import duration, listed, number, percent
+from uwsgi_headroom.analysis.formatting import counted, duration, joined, percent
 from uwsgi_headroom.reading import Reading
 
 THREADS_FULL = (0.10, 0.01)
@@ -63,7 +63,7 @@ def _interpreters(figures: Figures) -> Iterator[Finding]:
         return
     everywhere = len(full) == len(active)
     wait = max((it.concurrency or 0) for it in full)
-    of = f"all {number(len(active), 'worker')}" if everywhere else f"worker {listed([it.worker_id for it in full])}"
+    of = f"all {counted(len(active), 'worker')}" if everywhere else f"worker {joined([it.worker_id for it in full])}"
     highest = max(it.interpreter_load or 0 for it in full)
     single = everywhere and wait <= 1
     yield Finding(
@@ -96,7 +96,7 @@ def _cpus(figures: Figures, reading: Reading) -> Iterator[Finding]:
             code="cpu_bound",
             severity="critical",
             title="The workers use all the CPU they can get.",
-            evidence=f"{used:.2f} of {cpus.count:g} CPUs in use by {number(len(active), 'worker')}.",
+            evidence=f"{used:.2f} of {cpus.count:g} CPUs in use by {counted(len(active), 'worker')}.",
             meaning="No option of uWSGI makes more of them; response times grow from here.",
             change=limit[cpus.limited_by],
         )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.cpu_pinning import sharing_one_cpu
+from uwsgi_headroom.analysis.cpu_pinning import count_workers_sharing_one_cpu
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.formatting import number, percent
+from uwsgi_headroom.analysis.formatting import counted, percent
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Snapshot
 
@@ -19,7 +19,7 @@ def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
     """Findings of this module."""
     snapshot = reading.snapshot
     assert isinstance(snapshot, Snapshot)
-    sharing = sharing_one_cpu(reading.host)
+    sharing = count_workers_sharing_one_cpu(reading.host)
     if sharing:
         yield Finding(
             code="workers_share_one_cpu",
@@ -76,7 +76,7 @@ def _cheaper(figures: Figures, snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding(
             code="cheaper_does_not_scale",
             severity="warning",
-            title=f"All threads are in use, and {number(len(reserve), 'worker')} in reserve stay there.",
+            title=f"All threads are in use, and {counted(len(reserve), 'worker')} in reserve stay there.",
             evidence=f"Every available thread was busy {percent(full)} of the time, and no worker was spawned.",
             meaning="By default cheaper spawns after `cheaper-overload` (3) looks, a second apart, that find no worker "
             "idle; bursts shorter than that, or memory limits (`cheaper-rss-limit-soft`), keep it from it.",

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from uwsgi_headroom import config
 from uwsgi_headroom.config import ServerConfig
 from uwsgi_headroom.errors import HeadroomError, SourceError
-from uwsgi_headroom.source import Http, Tcp, parse
+from uwsgi_headroom.source import Http, Tcp, parse_address
 from uwsgi_headroom.top.feeds.feed import Feed
-from uwsgi_headroom.top.feeds.local import Watched
-from uwsgi_headroom.top.feeds.remote import Exporter, is_exporter
+from uwsgi_headroom.top.feeds.local import LocalFeed
+from uwsgi_headroom.top.feeds.remote import RemoteFeed, is_exporter
 
 
 def attach(arguments: Sequence[str], discovered: Callable[[], tuple[ServerConfig, ...]]) -> list[Feed]:
@@ -21,12 +21,12 @@ def attach(arguments: Sequence[str], discovered: Callable[[], tuple[ServerConfig
     servers that are `discovered`. Raises ConfigError, and HeadroomError where there is nothing to show.
     """
     if not arguments:
-        local = parse(f"http://{config.LISTEN_ADDRESS}")
+        local = parse_address(f"http://{config.LISTEN_ADDRESS}")
         assert isinstance(local, Http)
         if _exporter(local) is True:
-            return [Exporter(local)]
-        return [Watched(discovered())]
-    servers = config.unique(config.server_argument(it, "top") for it in arguments)
+            return [RemoteFeed(local)]
+        return [LocalFeed(discovered())]
+    servers = config.refuse_duplicate_names(config.parse_server_argument(it, "top") for it in arguments)
     exporters: list[Feed] = []
     watched: list[ServerConfig] = []
     for server in servers:
@@ -35,10 +35,10 @@ def attach(arguments: Sequence[str], discovered: Callable[[], tuple[ServerConfig
         if answer is None and isinstance(server.address, Http):
             raise HeadroomError(f"{server.address}: nothing listens here, neither an exporter nor a stats server")
         if url and answer:
-            exporters.append(Exporter(url))
+            exporters.append(RemoteFeed(url))
         else:
             watched.append(server)
-    return [*exporters, *([Watched(watched)] if watched else [])]
+    return [*exporters, *([LocalFeed(watched)] if watched else [])]
 
 
 def _as_url(server: ServerConfig) -> Http | None:

@@ -12,7 +12,7 @@ from uwsgi_headroom.documents.schema import Server, Servers
 from uwsgi_headroom.errors import HeadroomError
 
 
-class GoneError(HeadroomError):
+class FeedError(HeadroomError):
     """A feed brought nothing this time; a sentence says why."""
 
 
@@ -36,7 +36,7 @@ class Trend(Struct, frozen=True):
     headroom: Headroom = Headroom()
 
 
-NOTHING = Trend()
+NO_TREND = Trend()
 """Before there is one."""
 
 
@@ -58,7 +58,7 @@ class Feed(Protocol):
         """Whatever has to go on meanwhile, until cancelled."""
 
     async def pause(self) -> None:
-        """End reads of servers that are under way, and begin none until `resume`."""
+        """End reads of servers that are under way, and begin none until `resume_all`."""
 
     def resume(self) -> None:
         """Read again."""
@@ -67,17 +67,17 @@ class Feed(Protocol):
         """End reads of servers that are under way, for good."""
 
 
-async def pause(feeds: Iterable[Feed]) -> None:
+async def pause_all(feeds: Iterable[Feed]) -> None:
     """Pause them all."""
     await asyncio.gather(*(feed.pause() for feed in feeds))
 
 
-def resume(feeds: Iterable[Feed]) -> None:
+def resume_all(feeds: Iterable[Feed]) -> None:
     """Resume them all."""
     for feed in feeds:
         feed.resume()
 
 
-async def close(feeds: Iterable[Feed]) -> None:
+async def close_all(feeds: Iterable[Feed]) -> None:
     """Close them all."""
     await asyncio.gather(*(feed.close() for feed in feeds))

@@ -9,16 +9,16 @@ import msgspec
 
 from uwsgi_headroom.config import ServerConfig, Settings
 from uwsgi_headroom.documents import build
-from uwsgi_headroom.documents.history import history
+from uwsgi_headroom.documents.history import build_history
 from uwsgi_headroom.documents.schema import Server, Servers
-from uwsgi_headroom.top.feeds.feed import NOTHING, GoneError, Trend
+from uwsgi_headroom.top.feeds.feed import NO_TREND, FeedError, Trend
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
 
 WINDOWS = (60.0, 300.0, 900.0)
 
 
-class Watched:
+class LocalFeed:
     """A fleet in this process."""
 
     def __init__(self, servers: Sequence[ServerConfig]) -> None:
@@ -27,26 +27,26 @@ class Watched:
 
     async def servers(self, window: float | None) -> Servers:
         """The list."""
-        found = []
+        documents = []
         for watch in self._fleet.watches():
-            found.append(self._described(watch, window))
+            documents.append(self._described(watch, window))
             await asyncio.sleep(0)  # reads in flight have a deadline
-        return build.servers(found, self._fleet.clock)
+        return build.build_server_list(documents, self._fleet.clock)
 
     async def server(self, name: str, window: float | None) -> Server:
         """The document of one server."""
         for watch in self._fleet.watches():
             if watch.name == name:
                 return self._described(watch, window)
-        raise GoneError(f"there is no server {name!r} any more")
+        raise FeedError(f"there is no server {name!r} any more")
 
     async def trend(self, name: str, seconds: float, points: int) -> Trend:
         """Its history."""
         for watch in self._fleet.watches():
             if watch.name == name:
-                whole = await history(watch, self._fleet.clock, seconds, points)
+                whole = await build_history(watch, self._fleet.clock, seconds, points)
                 return msgspec.convert(whole, Trend, from_attributes=True)
-        return NOTHING
+        return NO_TREND
 
     async def run(self) -> None:
         """Sample."""
@@ -65,4 +65,4 @@ class Watched:
         await self._fleet.close()
 
     def _described(self, watch: Watch, window: float | None) -> Server:
-        return build.server(watch, self._fleet.clock, window or WINDOWS[0], WINDOWS)
+        return build.build_server(watch, self._fleet.clock, window or WINDOWS[0], WINDOWS)

@@ -12,7 +12,7 @@ from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.schema import Server, Servers
 from uwsgi_headroom.errors import ReadError, SourceError
 from uwsgi_headroom.source import Http
-from uwsgi_headroom.top.feeds.feed import GoneError, Trend
+from uwsgi_headroom.top.feeds.feed import FeedError, Trend
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class _Description(msgspec.Struct):
     openapi: str
 
 
-class Exporter:
+class RemoteFeed:
     """The exporter at a URL."""
 
     def __init__(self, url: Http) -> None:
@@ -44,11 +44,11 @@ class Exporter:
 
     async def server(self, name: str, window: float | None) -> Server:
         """The document of one server."""
-        return await self._get(build.path(name) + _window(window), Server)
+        return await self._get(build.server_path(name) + _window(window), Server)
 
     async def trend(self, name: str, seconds: float, points: int) -> Trend:
         """The newest part of its history."""
-        return await self._get(f"{build.path(name)}/history?seconds={seconds:g}&points={points}", Trend)
+        return await self._get(f"{build.server_path(name)}/history?seconds={seconds:g}&points={points}", Trend)
 
     async def run(self) -> None:
         """Nothing: the exporter watches."""
@@ -67,9 +67,9 @@ class Exporter:
         try:
             return msgspec.json.decode((await _read(self._url, path, _SECONDS)).body, type=kind)
         except ReadError as error:
-            raise GoneError(f"{self.where}: {_WHY.get(error.reason, str(error))}") from None
+            raise FeedError(f"{self.where}: {_WHY.get(error.reason, str(error))}") from None
         except (msgspec.DecodeError, UnicodeDecodeError):
-            raise GoneError(f"{self.where}: its answer is not of this version's API") from None
+            raise FeedError(f"{self.where}: its answer is not of this version's API") from None
 
 
 async def is_exporter(url: Http) -> bool:
@@ -90,7 +90,7 @@ async def is_exporter(url: Http) -> bool:
 
 async def _read(url: Http, path: str, seconds: float) -> source.Answer:
     target = url.target.partition("?")[0].rstrip("/") + path
-    return await source.read(Http(url.host, url.port, target, url.tls), timeout=seconds)
+    return await source.read_document(Http(url.host, url.port, target, url.tls), timeout=seconds)
 
 
 def _window(seconds: float | None) -> str:

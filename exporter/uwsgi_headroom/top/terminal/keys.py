@@ -22,7 +22,7 @@ _CONTROLS = {"\r": "enter", "\n": "enter", "\t": "tab", "\x7f": "backspace", "\b
 _PART = re.compile(r"\x1b[\[O]([0-9;]*)([A-Za-z~])|(\x1b(?:[\[O][0-9;]*)?)$|(.)", re.DOTALL)
 
 
-def split(text: str) -> tuple[list[str], str]:
+def split_keys(text: str) -> tuple[list[str], str]:
     """The keys that were pressed, and the beginning of a sequence whose end has not come yet (an ESC, perhaps)."""
     pressed: list[str] = []
     for numbers, letter, unfinished, character in _PART.findall(text):

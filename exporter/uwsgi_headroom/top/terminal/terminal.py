@@ -26,35 +26,35 @@ _REST_OF_A_KEY_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Abilities:
+class Capabilities:
     """addressable: lines can be written where one wants, else there is no screen to draw on."""
 
     addressable: bool
     colour: bool
 
 
-def abilities(environment: Mapping[str, str], descriptor: int) -> Abilities:
+def detect_capabilities(environment: Mapping[str, str], descriptor: int) -> Capabilities:
     """What a terminal can do, as terminfo has it. One that terminfo does not know (a newer one, over ssh) is taken to
     be like all of them."""
     kind = environment.get("TERM", "")
-    wanted = not environment.get("NO_COLOR")
+    colour_wanted = not environment.get("NO_COLOR")
     if kind in ("", "dumb", "unknown"):
-        return Abilities(addressable=False, colour=False)
+        return Capabilities(addressable=False, colour=False)
     try:
         curses.setupterm(kind, descriptor)
     except curses.error:
-        return Abilities(addressable=True, colour=wanted)
-    return Abilities(bool(curses.tigetstr("cup")), wanted and curses.tigetnum("colors") >= 8)
+        return Capabilities(addressable=True, colour=colour_wanted)
+    return Capabilities(bool(curses.tigetstr("cup")), colour_wanted and curses.tigetnum("colors") >= 8)
 
 
 class Terminal:
-    """Between `enter` and `leave` the screen is ours. `gone` is called when there is no terminal any more."""
+    """Between `enter` and `leave` the screen is ours. `on_hangup` is called when there is no terminal any more."""
 
-    def __init__(self, source: int, target: int, gone: Callable[[], None]) -> None:
-        self._source, self._target, self._gone = source, target, gone
+    def __init__(self, source: int, target: int, on_hangup: Callable[[], None]) -> None:
+        self._source, self._target, self._on_hangup = source, target, on_hangup
         self._before: list[int | list[bytes | int]] | None = None
         self._shown: list[str] = []
-        self._writer = _Writer(target, asyncio.get_running_loop(), gone)
+        self._writer = _Writer(target, asyncio.get_running_loop(), on_hangup)
         self._unfinished = ""
 
     @property
@@ -120,10 +120,10 @@ class Terminal:
         loop = asyncio.get_running_loop()
         if not received:
             loop.remove_reader(self._source)
-            self._gone()
+            self._on_hangup()
             return
-        told, self._unfinished = keys.split(self._unfinished + received.decode("utf-8", "replace"))
-        for key in told:
+        pressed_keys, self._unfinished = keys.split_keys(self._unfinished + received.decode("utf-8", "replace"))
+        for key in pressed_keys:
             pressed(key)
         if self._unfinished:
             loop.call_later(_REST_OF_A_KEY_SECONDS, self._give_up, self._unfinished, pressed)
@@ -137,8 +137,8 @@ class Terminal:
 class _Writer:
     """Writes to a file descriptor from a thread that ends with the program, whether or not it is out."""
 
-    def __init__(self, descriptor: int, loop: asyncio.AbstractEventLoop, gone: Callable[[], None]) -> None:
-        self._descriptor, self._loop, self._gone = descriptor, loop, gone
+    def __init__(self, descriptor: int, loop: asyncio.AbstractEventLoop, on_hangup: Callable[[], None]) -> None:
+        self._descriptor, self._loop, self._on_hangup = descriptor, loop, on_hangup
         self._texts: queue.Queue[bytes | threading.Event] = queue.Queue()
         threading.Thread(target=self._write, name="terminal", daemon=True).start()
 
@@ -166,5 +166,5 @@ class _Writer:
                         text = text[os.write(self._descriptor, text) :]
                 except OSError:
                     with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-                        self._loop.call_soon_threadsafe(self._gone)
+                        self._loop.call_soon_threadsafe(self._on_hangup)
             self._texts.task_done()

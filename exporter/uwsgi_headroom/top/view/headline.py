@@ -11,7 +11,7 @@ from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.formatting import duration, factor
 from uwsgi_headroom.analysis.verdict import GIVES_OUT, Status
 from uwsgi_headroom.documents.schema import Server, Summary
-from uwsgi_headroom.terminal_text import shrunk, spark, wrap
+from uwsgi_headroom.terminal_text import downsample, sparkline, wrap
 from uwsgi_headroom.top.feeds.feed import Trend
 from uwsgi_headroom.top.view.worker_table import age
 
@@ -25,12 +25,12 @@ _MOST_HEADROOM = 10.0  # the height of its spark: beyond, more is no news
 _SPARK_OF, _LEAST_SPARK = 5, 5  # columns of width for one of a spark; at least so many
 
 
-def verdict(it: Server | Summary, width: int, lines: int) -> list[Text]:
+def verdict_lines(it: Server | Summary, width: int, lines: int) -> list[Text]:
     """The word and the sentence, in so many lines at most."""
     word = it.status.upper()
-    told = [Text(line) for line in cut(wrap(f"{word}  {it.verdict}", width), lines)]
-    told[0].stylize(STATUS_STYLES[it.status], 0, len(word))
-    return told
+    verdict_text = [Text(line) for line in cut_lines(wrap(f"{word}  {it.verdict}", width), lines)]
+    verdict_text[0].stylize(STATUS_STYLES[it.status], 0, len(word))
+    return verdict_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class Part:
     line: Text
 
 
-def parts(server: Server, trend: Trend, width: int, advice: int) -> list[Part]:
+def head_parts(server: Server, trend: Trend, width: int, advice: int) -> list[Part]:
     """What stands below the verdict. advice: lines it may take."""
     return [
         *(Part(0, line) for line in _headroom(server, trend, width)),
         *(Part(6, line) for line in _limits(server)),
-        *(Part(1, line) for line in _change(server, width, advice)),
+        *(Part(1, line) for line in _advice(server, width, advice)),
         *(Part(2, line) for line in _concurrency(server, trend, width)),
         *(Part(3, line) for line in _requests(server)),
         *(Part(4 if place == 0 else 7, line) for place, line in enumerate(_queues(server))),
@@ -54,15 +54,15 @@ def parts(server: Server, trend: Trend, width: int, advice: int) -> list[Part]:
     ]
 
 
-def _change(server: Server, width: int, lines: int) -> list[Text]:
+def _advice(server: Server, width: int, lines: int) -> list[Text]:
     """What to do about the worst finding; nothing where nothing is wrong."""
     if server.status not in ("warning", "critical") or not server.findings or not server.findings[0].change:
         return []
-    told = wrap(server.findings[0].change, width, "change       ", " " * 13)
-    return [_labelled(line) if place == 0 else Text(line) for place, line in enumerate(cut(told, lines))]
+    wrapped = wrap(server.findings[0].change, width, "change       ", " " * 13)
+    return [_label(line) if place == 0 else Text(line) for place, line in enumerate(cut_lines(wrapped, lines))]
 
 
-def cut(lines: list[str], most: int) -> list[str]:
+def cut_lines(lines: list[str], most: int) -> list[str]:
     """The first of these; what is left out is said by three dots."""
     return lines if len(lines) <= most else [*lines[: most - 1], lines[most - 1][:-4] + " ..."]
 
@@ -71,7 +71,7 @@ def _headroom(server: Server, trend: Trend, width: int) -> Iterator[Text]:
     room = server.headroom
     if room is None:
         return
-    line = _labelled("headroom     ")
+    line = _label("headroom     ")
     if room.factor is None or room.first is None:
         line.append("not known: it does next to nothing now")
     else:
@@ -98,7 +98,7 @@ def _concurrency(server: Server, trend: Trend, width: int) -> Iterator[Text]:
     threads, flow = server.threads, server.flow
     if threads is None:
         return
-    line = _labelled("in service   ")
+    line = _label("in service   ")
     if flow and flow.observed is not None:
         line.append(f"{flow.observed:.1f}", "bold")
         line.append(f" of {threads.available} threads" if threads.available is not None else "")
@@ -118,7 +118,7 @@ def _requests(server: Server) -> Iterator[Text]:
     flow = server.flow
     if flow is None or flow.throughput is None:
         return
-    line = _labelled("requests     ").append(f"{flow.throughput:.1f}/s", "bold")
+    line = _label("requests     ").append(f"{flow.throughput:.1f}/s", "bold")
     if flow.response_time is not None:
         line.append(" of ").append(duration(flow.response_time), "bold").append(" each")
     if flow.queue_wait is not None:
@@ -134,7 +134,7 @@ def _requests(server: Server) -> Iterator[Text]:
 def _queues(server: Server) -> Iterator[Text]:
     """The longest first, then those that are not known."""
     for it in sorted(server.sockets, key=lambda it: -1 if it.queue is None else it.queue, reverse=True):
-        line = _labelled("queue        ")
+        line = _label("queue        ")
         if it.queue is None:
             line.append(f"not known: {it.reason}", "magenta")
         else:
@@ -144,7 +144,7 @@ def _queues(server: Server) -> Iterator[Text]:
         yield line.append(f"  {it.name}", "dim")
 
 
-def _labelled(text: str) -> Text:
+def _label(text: str) -> Text:
     line = Text(text)
     line.stylize("bold", 0, 13)
     return line
@@ -155,7 +155,7 @@ def _with_spark(line: Text, values: Sequence[float | None], of: float | None, st
     room = min(width - line.cell_len - 6, width // _SPARK_OF)  # a gap of two, and the time it is over
     if room < _LEAST_SPARK or not any(it is not None for it in values):
         return line
-    drawn = spark(shrunk(values, room), of)
+    drawn = sparkline(downsample(values, room), of)
     span = f" {age(len(values) * step)}"
     line.append(" " * (width - line.cell_len - len(drawn) - len(span)))
     return line.append(drawn, "cyan").append(span, "dim")

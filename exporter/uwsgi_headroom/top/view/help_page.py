@@ -27,6 +27,6 @@ MORE    headroom: the factor by which load can grow before something gives out
 """
 
 
-def page() -> list[Text]:
+def help_lines() -> list[Text]:
     """The whole text."""
     return [Text(line) for line in _TEXT.splitlines()]

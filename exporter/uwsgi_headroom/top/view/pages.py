@@ -11,16 +11,16 @@ from uwsgi_headroom.documents.emperor_router import Emperor, Router
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.terminal_text import wrap
-from uwsgi_headroom.top.view.worker_table import age, busy_bar, number, ordered, size
+from uwsgi_headroom.top.view.worker_table import age, busy_bar, number, size, sort_workers
 
 _THREADS_AT, _THREAD = 17, 15  # columns: where the threads begin, how much each takes
 _SEVERITIES = {"critical": "bold red", "warning": "bold yellow", "info": "bold"}
 
 
-def threads(server: Server, sort: str, reverse: bool, width: int) -> Iterator[Text]:
+def thread_lines(server: Server, sort: str, reverse: bool, width: int) -> Iterator[Text]:
     """For every worker, its threads: the requests each has completed, and for how long it has been at one now."""
     yield _title("  W  BUSY        THREAD: REQUESTS COMPLETED, FOR HOW LONG AT ONE NOW", width)
-    for worker in ordered(server.workers, sort, reverse):
+    for worker in sort_workers(server.workers, sort, reverse):
         line = Text(f"{worker.worker_id:>3}  ").append_text(busy_bar(worker, 6))
         line.append(" " * (_THREADS_AT - line.cell_len))
         cells = [_thread(place, worker) for place in range(len(worker.thread_requests or ()))]
@@ -45,7 +45,7 @@ def _thread(place: int, worker: Worker) -> Text:
     return cell
 
 
-def findings(server: Server, width: int) -> Iterator[Text]:
+def finding_lines(server: Server, width: int) -> Iterator[Text]:
     """Everything worth knowing, with what it rests on and what to do; then what is not known, and why."""
     for place, it in enumerate(server.findings, 1):
         head = [Text(line) for line in wrap(f"{place}. {it.severity.upper()}: {it.title}", width, rest="   ")]
@@ -67,7 +67,7 @@ def findings(server: Server, width: int) -> Iterator[Text]:
     yield from _host(server)
 
 
-def emperor(it: Emperor, width: int) -> Iterator[Text]:
+def emperor_lines(it: Emperor, width: int) -> Iterator[Text]:
     """Vassals, and those that are throttled."""
     yield _title("    PID  STATE           AGE  BEAT  SPAWNS  VASSAL", width)
     for vassal in it.vassals:
@@ -82,7 +82,7 @@ def emperor(it: Emperor, width: int) -> Iterator[Text]:
         yield line.append(f"{age(throttled.delay):>7}{'':6}{number(throttled.attempts):>8}  ").append(throttled.name)
 
 
-def router(it: Router, width: int) -> Iterator[Text]:
+def router_lines(it: Router, width: int) -> Iterator[Text]:
     """Backends, by what they subscribed to."""
     yield _title(" REQUESTS      TX      RX  LOAD WEIGHT FAILED  BACKEND", width)
     for key in it.subscriptions:

@@ -10,8 +10,8 @@ from rich.text import Text
 from uwsgi_headroom.analysis.formatting import duration
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.terminal_text import wrap
-from uwsgi_headroom.top.model import Seen
-from uwsgi_headroom.top.navigation import Looking
+from uwsgi_headroom.top.model import ScreenModel
+from uwsgi_headroom.top.navigation import Navigation
 from uwsgi_headroom.top.view import headline, help_page, pages, server_table, worker_table
 
 _SERVER_KEYS = ("q quit", "? help", "e advice", "t threads", "srwibm sort", "[ ] window", "p pause", "tab next")
@@ -21,62 +21,64 @@ _BODY = 0.45
 """The part of the screen that the head leaves to the body, if that has as many lines."""
 
 
-def draw(seen: Seen, looking: Looking, width: int, height: int, now: float) -> list[Text]:
+def draw(model: ScreenModel, navigation: Navigation, width: int, height: int, now: float) -> list[Text]:
     """At most `height` lines, none wider than `width`. now: epoch seconds."""
-    body = list(_body(seen, looking, width))
-    head = _head(seen, looking, width, height, len(body), now)
-    foot = _foot(seen, looking, width)
+    body = list(_body(model, navigation, width))
+    head = _head(model, navigation, width, height, len(body), now)
+    foot = _foot(model, navigation, width)
     room = max(0, height - len(head) - 1)
-    in_view = _scrolled(body, looking, room)
-    if _is_old(seen) and looking.view not in ("help", "servers"):
+    in_view = _scroll(body, navigation, room)
+    if _is_old(model) and navigation.view not in ("help", "servers"):
         in_view = [Text(line.plain, "dim") for line in in_view]
     lines = [*head, *in_view][: height - 1]
     lines += [Text()] * (height - 1 - len(lines))
-    return [_fitted(line, width) for line in [*lines, foot][:height]]
+    return [_fit(line, width) for line in [*lines, foot][:height]]
 
 
-def plain(seen: Seen, looking: Looking, width: int, now: float) -> list[Text]:
+def draw_plain(model: ScreenModel, navigation: Navigation, width: int, now: float) -> list[Text]:
     """All there is, for a printer or a pipe: no bars of keys, nothing cut off below."""
-    lines = draw(seen, looking, width, 10_000, now)[:-1]
+    lines = draw(model, navigation, width, 10_000, now)[:-1]
     while lines and not lines[-1].plain.strip():
         lines.pop()
     return lines
 
 
-def _head(seen: Seen, looking: Looking, width: int, height: int, body: int, now: float) -> list[Text]:
+def _head(model: ScreenModel, navigation: Navigation, width: int, height: int, body: int, now: float) -> list[Text]:
     """As many of its lines as leave the body its room, the most telling."""
-    must = [_title(seen, looking, width, now)]
-    if seen.trouble:
-        must += [Text(line, "bold red") for line in headline.cut(wrap(f"STALE  {seen.trouble}", width), 2)]
-    server = seen.server
-    if looking.view == "servers":
-        chosen = next((it.summary for it in seen.entries if it.key == looking.server), None)
-        return must + (headline.verdict(chosen, width, 3 if height >= 20 else 2) if chosen else []) + [Text()]
-    if looking.view == "help" or server is None:
+    must = [_title(model, navigation, width, now)]
+    if model.trouble:
+        must += [Text(line, "bold red") for line in headline.cut_lines(wrap(f"STALE  {model.trouble}", width), 2)]
+    server = model.server
+    if navigation.view == "servers":
+        chosen = next((it.summary for it in model.entries if it.key == navigation.server), None)
+        return must + (headline.verdict_lines(chosen, width, 3 if height >= 20 else 2) if chosen else []) + [Text()]
+    if navigation.view == "help" or server is None:
         return must
-    must += headline.verdict(server, width, 3 if height >= 20 else 2)
-    if looking.view == "findings":
+    must += headline.verdict_lines(server, width, 3 if height >= 20 else 2)
+    if navigation.view == "findings":
         return [*must, Text()]
     room = max(1, height - 1 - len(must) - min(int(_BODY * height), body))
-    rest = headline.parts(server, seen.trend, width, _ADVICE[0])
+    rest = headline.head_parts(server, model.trend, width, _ADVICE[0])
     if len(rest) > room:
-        rest = headline.parts(server, seen.trend, width, _ADVICE[1])
+        rest = headline.head_parts(server, model.trend, width, _ADVICE[1])
     kept = {id(part) for part in sorted(rest, key=lambda part: part.rank)[:room]}
     return must + [part.line for part in rest if id(part) in kept]
 
 
-def _is_old(seen: Seen) -> bool:
-    return bool(seen.trouble) or (seen.server is not None and seen.server.state != "up")
+def _is_old(model: ScreenModel) -> bool:
+    return bool(model.trouble) or (model.server is not None and model.server.state != "up")
 
 
-def _title(seen: Seen, looking: Looking, width: int, now: float) -> Text:
-    server = seen.server
-    right = f"{'PAUSED  ' if looking.paused else ''}{time.strftime('%H:%M:%S', time.localtime(now))} "
-    if looking.view == "servers" or server is None:
-        left = f" uwsgi-headroom   {server_table.counts(seen.entries)}   {seen.where}"
+def _title(model: ScreenModel, navigation: Navigation, width: int, now: float) -> Text:
+    server = model.server
+    right = f"{'PAUSED  ' if navigation.paused else ''}{time.strftime('%H:%M:%S', time.localtime(now))} "
+    if navigation.view == "servers" or server is None:
+        left = f" uwsgi-headroom   {server_table.count_servers(model.entries)}   {model.where}"
     else:
-        keys = [it.key for it in seen.entries]
-        place = f"{keys.index(looking.server) + 1}/{len(keys)}  " if looking.server in keys and len(keys) > 1 else ""
+        keys = [it.key for it in model.entries]
+        place = (
+            f"{keys.index(navigation.server) + 1}/{len(keys)}  " if navigation.server in keys and len(keys) > 1 else ""
+        )
         right = place + right
         left = f" {server.name}   {_state(server, now)}   uWSGI {server.version or '?'}   {server.address}"
     line = Text(left)
@@ -95,54 +97,54 @@ def _state(server: Server, now: float) -> str:
     return f"{server.state}, as it was {duration(server.age + max(0.0, now - server.time))} ago"
 
 
-def _body(seen: Seen, looking: Looking, width: int) -> Iterator[Text]:
-    server = seen.server
-    if looking.view == "help":
-        yield from help_page.page()
-    elif looking.view == "servers":
-        yield from server_table.table(seen.entries, looking.server, width)
+def _body(model: ScreenModel, navigation: Navigation, width: int) -> Iterator[Text]:
+    server = model.server
+    if navigation.view == "help":
+        yield from help_page.help_lines()
+    elif navigation.view == "servers":
+        yield from server_table.server_table(model.entries, navigation.server, width)
     elif server is None:
         yield Text("no server is looked at")
-    elif looking.view == "findings":
-        yield from pages.findings(server, width)
+    elif navigation.view == "findings":
+        yield from pages.finding_lines(server, width)
     elif server.emperor:
-        yield from pages.emperor(server.emperor, width)
+        yield from pages.emperor_lines(server.emperor, width)
     elif server.router:
-        yield from pages.router(server.router, width)
-    elif looking.view == "threads":
-        yield from pages.threads(server, looking.sort, looking.reverse, width)
+        yield from pages.router_lines(server.router, width)
+    elif navigation.view == "threads":
+        yield from pages.thread_lines(server, navigation.sort, navigation.reverse, width)
     elif server.workers:
-        yield from worker_table.table(server, looking.sort, looking.reverse, width)
+        yield from worker_table.worker_table(server, navigation.sort, navigation.reverse, width)
 
 
-def _scrolled(body: list[Text], looking: Looking, room: int) -> list[Text]:
+def _scroll(body: list[Text], navigation: Navigation, room: int) -> list[Text]:
     """What of it is in view; a title stays."""
-    if looking.view == "servers":
+    if navigation.view == "servers":
         chosen = next((place for place, line in enumerate(body) if line.plain.startswith(">")), 0)
         first = max(0, chosen - room + 1)
     else:
-        first = min(looking.first, max(0, len(body) - room))
-    if looking.view in ("findings", "help"):
+        first = min(navigation.first, max(0, len(body) - room))
+    if navigation.view in ("findings", "help"):
         return body[first : first + room]
     return [*body[:1], *body[1 + first : first + room]] if room else []
 
 
-def _foot(seen: Seen, looking: Looking, width: int) -> Text:
-    if seen.notice:
-        return Text(seen.notice, "reverse")
-    window = seen.server.window if seen.server and looking.view != "servers" else None
-    right = f"every {looking.interval:g} s"
+def _foot(model: ScreenModel, navigation: Navigation, width: int) -> Text:
+    if model.notice:
+        return Text(model.notice, "reverse")
+    window = model.server.window if model.server and navigation.view != "servers" else None
+    right = f"every {navigation.interval:g} s"
     if window:
         young = f"{window.seconds:.0f} of " if window.seconds < 0.9 * window.asked else ""
         right = f"over {young}{duration(window.asked)}, {right}"
     hints = ""
-    for hint in _LIST_KEYS if looking.view == "servers" else _SERVER_KEYS:
+    for hint in _LIST_KEYS if navigation.view == "servers" else _SERVER_KEYS:
         if len(hints) + len(hint) + len(right) + 2 > width:
             break
         hints += f"{hint}  "
     return Text(f"{hints:{max(0, width - len(right))}}", "dim").append(right)
 
 
-def _fitted(line: Text, width: int) -> Text:
+def _fit(line: Text, width: int) -> Text:
     line.truncate(width)
     return line

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from uwsgi_headroom.analysis.formatting import duration, factor, number
+from uwsgi_headroom.analysis.formatting import counted, duration, factor
 from uwsgi_headroom.documents.schema import Summary
-from uwsgi_headroom.top.model import Entry
+from uwsgi_headroom.top.model import ServerEntry
 from uwsgi_headroom.top.navigation import Key
 from uwsgi_headroom.top.view.headline import STATUS_STYLES
 from uwsgi_headroom.top.view.worker_table import rate
@@ -17,7 +17,7 @@ from uwsgi_headroom.top.view.worker_table import rate
 _NAME = 16
 
 
-def table(entries: Sequence[Entry], chosen: Key | None, width: int) -> Iterator[Text]:
+def server_table(entries: Sequence[ServerEntry], chosen: Key | None, width: int) -> Iterator[Text]:
     """The title and a line for every server, the chosen one marked."""
     title = f"  {'SERVER':{_NAME}} {'STATUS':8} {'MORE':>5} {'IN SERVICE':>10} {'REQ/S':>6} {'RESP':>6}  HOW IT IS"
     yield Text(f"{title:{width}}"[:width], "reverse")
@@ -34,11 +34,11 @@ def table(entries: Sequence[Entry], chosen: Key | None, width: int) -> Iterator[
         yield line.append(it.verdict)
 
 
-def counts(entries: Sequence[Entry]) -> str:
+def count_servers(entries: Sequence[ServerEntry]) -> str:
     """`3 servers: 1 down, 1 critical`; what is well is not counted."""
     states = Counter("down" if it.summary.state == "down" else it.summary.status for it in entries)
     bad = ", ".join(f"{states[it]} {it}" for it in ("down", "critical", "warning", "unknown") if states[it])
-    return number(len(entries), "server") + (f": {bad}" if bad else "")
+    return counted(len(entries), "server") + (f": {bad}" if bad else "")
 
 
 def _in_service(it: Summary) -> str:

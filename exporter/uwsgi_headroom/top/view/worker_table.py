@@ -33,18 +33,18 @@ class Column:
     name: str = ""
 
 
-def table(server: Server, sort: str, reverse: bool, width: int) -> list[Text]:
+def worker_table(server: Server, sort: str, reverse: bool, width: int) -> list[Text]:
     """The title and a line for every worker."""
-    columns = _fitting(width)
+    columns = _columns_that_fit(width)
     title = Text(style="reverse")
     for it in columns:
         title.append(f"{it.title:>{it.width}}", style="bold underline" if it.name == sort else "")
         title.append(" ")
     title.truncate(width, pad=True)
-    return [title, *(_line(worker, server, columns) for worker in ordered(server.workers, sort, reverse))]
+    return [title, *(_line(worker, server, columns) for worker in sort_workers(server.workers, sort, reverse))]
 
 
-def ordered(workers: Sequence[Worker], sort: str, reverse: bool) -> list[Worker]:
+def sort_workers(workers: Sequence[Worker], sort: str, reverse: bool) -> list[Worker]:
     """The largest first (of the worker's number: the smallest); what is not known last."""
     value = next(it.value for it in COLUMNS if it.name == sort)
     descending = (sort != "number") != reverse
@@ -53,7 +53,7 @@ def ordered(workers: Sequence[Worker], sort: str, reverse: bool) -> list[Worker]
     return sorted(known, key=lambda it: value(it) or 0.0, reverse=descending) + unknown
 
 
-def _fitting(width: int) -> list[Column]:
+def _columns_that_fit(width: int) -> list[Column]:
     kept: set[str] = set()
     room = width + 1
     for it in sorted(COLUMNS, key=lambda it: it.rank):
@@ -158,18 +158,18 @@ def _affinity(worker: Worker, server: Server) -> Text:
     if mask is None:
         return Text("-")
     every = server.host.host_cpus if server.host else None
-    return Text("all" if len(mask) == every else ranges(mask))
+    return Text("all" if len(mask) == every else cpu_ranges(mask))
 
 
-def ranges(cpus: Sequence[int]) -> str:
+def cpu_ranges(cpus: Sequence[int]) -> str:
     """[0, 1, 2, 5] is `0-2,5`, as the kernel writes it."""
-    found: list[list[int]] = []
+    spans: list[list[int]] = []
     for cpu in sorted(cpus):
-        if found and cpu == found[-1][-1] + 1:
-            found[-1][1:] = [cpu]
+        if spans and cpu == spans[-1][-1] + 1:
+            spans[-1][1:] = [cpu]
         else:
-            found.append([cpu])
-    return ",".join("-".join(map(str, it)) for it in found)
+            spans.append([cpu])
+    return ",".join("-".join(map(str, it)) for it in spans)
 
 
 def _clock(worker: Worker, _: Server) -> Text:
