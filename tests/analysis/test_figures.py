@@ -20,10 +20,11 @@ from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.kernel.backlogs import Backlog
 from uwsgi_headroom.kernel.cpus import UsableCpus
+from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics import sampled_totals
 from uwsgi_headroom.metrics import window_figures as windows
-from uwsgi_headroom.reading import HostFacts, Reading
+from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.server import STATES, Socket, Worker
 from uwsgi_headroom.watch.watch import Watch

@@ -17,12 +17,12 @@ from tests.support.captured_documents import NAMES, document, with_a_wrong_value
 from tests.support.monitoring import find
 from tests.support.observations import down, of_uwsgi, proven, series, up
 from uwsgi_headroom.errors import REASONS, StatsError
+from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.cpu_affinity import count_workers_sharing_one_cpu
 from uwsgi_headroom.metrics.cron import crontab_schedule
 from uwsgi_headroom.metrics.exposition import render_families
-from uwsgi_headroom.reading import HostFacts
 from uwsgi_headroom.stats.parts import Cron
 
 GOLDEN = Path(__file__).with_name("golden")

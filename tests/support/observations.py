@@ -10,12 +10,13 @@ from uwsgi_headroom.errors import ReadError, Reason, SourceError
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.kernel.backlogs import Backlog
 from uwsgi_headroom.kernel.cpus import UsableCpus
+from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.netstat import ListenOverflows
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.metrics.scrape import Observation
-from uwsgi_headroom.reading import HostFacts, Reading
+from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.pace import Pace
 

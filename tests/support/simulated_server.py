@@ -10,8 +10,9 @@ from itertools import count
 
 from uwsgi_headroom.kernel.backlogs import Backlog
 from uwsgi_headroom.kernel.cpus import UsableCpus
+from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.reading import HostFacts, Reading
+from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import AnySnapshot, EmperorSnapshot, RouterSnapshot, Snapshot
 from uwsgi_headroom.stats.server import Socket, State, Worker
 

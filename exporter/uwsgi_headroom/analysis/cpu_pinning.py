@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from uwsgi_headroom.reading import HostFacts
+from uwsgi_headroom.kernel.facts import HostFacts
 
 
 def count_workers_sharing_one_cpu(host: HostFacts) -> int:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from uwsgi_headroom.kernel.backlogs import Backlogs
 from uwsgi_headroom.kernel.cpus import UsableCpus, read_affinity, read_usable_cpus
+from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.netstat import ListenOverflows, read_listen_overflows
 from uwsgi_headroom.kernel.processes import Processes
 from uwsgi_headroom.kernel.proof import Proof, prove_master_pid
 from uwsgi_headroom.kernel.residency import read_threads
-from uwsgi_headroom.reading import HostFacts
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.server import Snapshot
