@@ -15,9 +15,10 @@ from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.window import History
 from uwsgi_headroom.metrics import MODULES
-from uwsgi_headroom.metrics.scrape import Observation, group_by_kind
+from uwsgi_headroom.metrics.scrape import group_by_kind
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.watch.observation import Observation
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 BEGIN, END = "<!-- metrics -->\n", "<!-- /metrics -->"

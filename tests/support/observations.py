@@ -15,9 +15,9 @@ from uwsgi_headroom.kernel.netstat import ListenOverflows
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import render_families
-from uwsgi_headroom.metrics.scrape import Observation
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import Pace
 
 WHEN = 1795250100.25

@@ -15,8 +15,8 @@ from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.window import History
 from uwsgi_headroom.metrics import families
-from uwsgi_headroom.metrics.scrape import Observation
 from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import Pace
 
 READ_EVERY, SCRAPE_EVERY, WINDOW, LENGTH = 5, 30, 300, 600

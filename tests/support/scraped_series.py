@@ -9,10 +9,11 @@ from prometheus_client.metrics_core import Metric
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.family import LabelSet
-from uwsgi_headroom.metrics.scrape import Observation, Scrape
+from uwsgi_headroom.metrics.scrape import Scrape
 from uwsgi_headroom.metrics.scrape import group_by_kind as sort
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Unix
+from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.watch import Watch
 
 WINDOWS = (60.0, 300.0)

@@ -15,10 +15,10 @@ import time
 from uwsgi_headroom import config, source, stats
 from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.kernel.facts import HostFacts
-from uwsgi_headroom.metrics.scrape import Observation
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.serve import serve_until_signal
 from uwsgi_headroom.watch import fleet
+from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import Pace
 
 

@@ -26,7 +26,8 @@ from uwsgi_headroom.metrics import (
     window_figures,
     worker,
 )
-from uwsgi_headroom.metrics.scrape import Observation, Scrape, group_by_kind
+from uwsgi_headroom.metrics.scrape import Scrape, group_by_kind
+from uwsgi_headroom.watch.observation import Observation
 
 MODULES: tuple[Callable[[Scrape], Iterator[Metric]], ...] = (
     server.families,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.metrics.family import LabelSet, counter, gauge, label_set
-from uwsgi_headroom.metrics.scrape import Scrape
+from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
@@ -16,7 +16,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     for server in scrape.servers:
         for worker in server.snapshot.workers:
             for app in worker.apps:
-                labels = server.observation.labels(app_id=str(app.app_id), mountpoint=app.mountpoint)
+                labels = labels_of(server.observation, app_id=str(app.app_id), mountpoint=app.mountpoint)
                 seconds = app.startup_seconds
                 if seconds is not None and seconds >= slowest.get(labels.text, (labels, 0))[1]:
                     slowest[labels.text] = (labels, seconds)

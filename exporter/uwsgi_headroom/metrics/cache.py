@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.metrics.family import counter, gauge
-from uwsgi_headroom.metrics.scrape import Scrape
+from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every cache of the scrape."""
     caches = [
-        (server.observation.labels(name=cache.name), cache)
+        (labels_of(server.observation, name=cache.name), cache)
         for server in scrape.servers
         for cache in server.snapshot.caches
     ]

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.metrics.family import gauge
-from uwsgi_headroom.metrics.scrape import Scrape
+from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 from uwsgi_headroom.stats.parts import Cron
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every cron of the scrape."""
     crons = [
-        (server.observation.labels(cron=str(place), schedule=crontab_schedule(cron)), cron)
+        (labels_of(server.observation, cron=str(place), schedule=crontab_schedule(cron)), cron)
         for server in scrape.servers
         for place, cron in enumerate(server.snapshot.crons, 1)
     ]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.metrics.family import counter, gauge
-from uwsgi_headroom.metrics.scrape import Scrape
+from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 
 _BUILT_IN = re.compile(r"(core|worker\.\d+|socket\.\d+)\.|(rss|vsz)_size$")
 _COUNTER = 0
@@ -21,7 +21,7 @@ _COUNTER = 0
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every custom metric of the scrape."""
     custom = [
-        (server.observation.labels(name=name), metric)
+        (labels_of(server.observation, name=name), metric)
         for server in scrape.servers
         for name, metric in server.snapshot.custom_metrics.items()
         if not _BUILT_IN.match(name)

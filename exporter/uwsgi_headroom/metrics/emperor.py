@@ -7,25 +7,25 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.metrics.family import counter, gauge
-from uwsgi_headroom.metrics.scrape import Scrape
+from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every emperor of the scrape."""
     vassals = [
-        (observation.labels(vassal=vassal.name), vassal)
+        (labels_of(observation, vassal=vassal.name), vassal)
         for observation, emperor in scrape.emperors
         for vassal in emperor.vassals
     ]
     yield gauge(
         "uwsgi_emperor_vassals",
         "Vassals the emperor runs.",
-        [(observation.labels(), len(emperor.vassals)) for observation, emperor in scrape.emperors],
+        [(labels_of(observation), len(emperor.vassals)) for observation, emperor in scrape.emperors],
     )
     yield gauge(
         "uwsgi_emperor_blacklisted_vassals",
         "Vassals the emperor throttles because they failed to start.",
-        [(observation.labels(), len(emperor.blacklist)) for observation, emperor in scrape.emperors],
+        [(labels_of(observation), len(emperor.blacklist)) for observation, emperor in scrape.emperors],
     )
     yield gauge(
         "uwsgi_vassal_ready",

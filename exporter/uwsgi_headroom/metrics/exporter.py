@@ -11,7 +11,7 @@ from prometheus_client.process_collector import ProcessCollector
 from uwsgi_headroom import __version__
 from uwsgi_headroom.errors import REASONS
 from uwsgi_headroom.metrics.family import counter, gauge, label_set
-from uwsgi_headroom.metrics.scrape import Scrape
+from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 
 _process = ProcessCollector(registry=None)
 
@@ -27,7 +27,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "uwsgi_exporter_read_errors_total",
         "Reads of a stats server that failed, by reason.",
         [
-            (observation.labels(reason=reason), observation.read_errors.get(reason, 0))
+            (labels_of(observation, reason=reason), observation.read_errors.get(reason, 0))
             for observation in scrape.observations
             for reason in REASONS
         ],
@@ -35,11 +35,11 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield gauge(
         "uwsgi_exporter_sampling_duty_ratio",
         "Part of the time that reading the server takes; the interval stretches to keep it under 0.01.",
-        [(observation.labels(), observation.pace.duty) for observation in scrape.observations],
+        [(labels_of(observation), observation.pace.duty) for observation in scrape.observations],
     )
     yield gauge(
         "uwsgi_exporter_sampling_interval_seconds",
         "Mean time from one sample to the next, as wanted or as the budget allows.",
-        [(observation.labels(), observation.pace.interval) for observation in scrape.observations],
+        [(labels_of(observation), observation.pace.interval) for observation in scrape.observations],
     )
     yield from _process.collect()

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.metrics.family import gauge
-from uwsgi_headroom.metrics.scrape import Scrape
+from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every legion of the scrape."""
     legions = [
-        (server.observation.labels(legion=legion.name), legion)
+        (labels_of(server.observation, legion=legion.name), legion)
         for server in scrape.servers
         for legion in server.snapshot.legions
     ]

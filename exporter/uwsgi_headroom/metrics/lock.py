@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.metrics.family import gauge
-from uwsgi_headroom.metrics.scrape import Scrape
+from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
@@ -16,7 +16,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "uwsgi_lock_held",
         "Whether a process held the lock at the moment of the read (of thunder, waited in it for a connection).",
         [
-            (server.observation.labels(lock=name), pid > 0)
+            (labels_of(server.observation, lock=name), pid > 0)
             for server in scrape.servers
             for name, pid in (server.snapshot.locks or {}).items()
         ],

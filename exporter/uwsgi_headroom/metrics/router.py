@@ -7,22 +7,24 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.metrics.family import counter, gauge, summed
-from uwsgi_headroom.metrics.scrape import Scrape
+from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every router of the scrape."""
     keys = [(observation, key) for observation, router in scrape.routers for key in router.subscriptions]
-    nodes = [(observation.labels(key=key.key, node=node.name), node) for observation, key in keys for node in key.nodes]
+    nodes = [
+        (labels_of(observation, key=key.key, node=node.name), node) for observation, key in keys for node in key.nodes
+    ]
     yield gauge(
         "uwsgi_router_active_sessions",
         "Connections the router is serving.",
-        [(observation.labels(), router.active_sessions) for observation, router in scrape.routers],
+        [(labels_of(observation), router.active_sessions) for observation, router in scrape.routers],
     )
     yield counter(
         "uwsgi_router_subscription_hits_total",
         "Requests for a subscribed key.",
-        [(observation.labels(key=key.key), key.hits) for observation, key in keys],
+        [(labels_of(observation, key=key.key), key.hits) for observation, key in keys],
     )
     yield counter(
         "uwsgi_router_node_requests_total",
@@ -55,7 +57,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "uwsgi_router_static_node_hits_total",
         "Requests sent to a backend named in the router's configuration.",
         summed(
-            (observation.labels(node=node.name), node.hits)
+            (labels_of(observation, node=node.name), node.hits)
             for observation, router in scrape.routers
             for node in router.static_nodes
         ),

@@ -10,7 +10,7 @@ from prometheus_client.samples import Sample
 
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
 from uwsgi_headroom.metrics.family import counter, label_set
-from uwsgi_headroom.metrics.scrape import Scrape
+from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
@@ -39,7 +39,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "uwsgi_socket_queue_seconds_total",
         "Integral of the listen queue's length over time, from samples. Over requests, it is the mean wait of one.",
         [
-            (server.observation.labels(socket=name), area)
+            (labels_of(server.observation, socket=name), area)
             for server, its in totals
             for name, area in its.queue_seconds.items()
         ],
@@ -59,17 +59,17 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield counter(
         "uwsgi_exporter_samples_total",
         "Readings that went into the integrals.",
-        [(observation.labels(), observation.totals.samples) for observation in every],
+        [(labels_of(observation), observation.totals.samples) for observation in every],
     )
     yield counter(
         "uwsgi_exporter_observed_seconds_total",
         "Time covered by samples. Divide an integral by this, not by the clock, where there were gaps.",
-        [(observation.labels(), observation.totals.observed_seconds) for observation in every],
+        [(labels_of(observation), observation.totals.observed_seconds) for observation in every],
     )
     yield counter(
         "uwsgi_exporter_sample_gap_seconds_total",
         "Time not covered by samples: failed reads, pauses, reloads. No integral bridges it.",
-        [(observation.labels(), observation.totals.gap_seconds) for observation in every],
+        [(labels_of(observation), observation.totals.gap_seconds) for observation in every],
     )
 
 

@@ -2,41 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.errors import ReadError, Reason
-from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics.family import LabelSet, label_set
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.emperor_router import EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker
-from uwsgi_headroom.watch.pace import Pace
+from uwsgi_headroom.watch.observation import Observation
 
 
-@dataclass(frozen=True)
-class Observation:
-    """What came of reading one server: `outcome` is a reading or the reason why there is none, `figures` those of each
-    window that the history reaches into, the longest last."""
-
-    name: str
-    address: str
-    outcome: Reading | ReadError
-    read_errors: Mapping[Reason, int]
-    totals: Totals
-    pace: Pace
-    figures: Sequence[Figures]
-
-    @property
-    def reading(self) -> Reading | None:
-        return self.outcome if isinstance(self.outcome, Reading) else None
-
-    def labels(self, **more: str) -> LabelSet:
-        """The labels of one of its samples."""
-        return label_set(server=self.name, **more)
+def labels_of(observation: Observation, **more: str) -> LabelSet:
+    """The labels of one sample of an observed server."""
+    return label_set(server=observation.name, **more)
 
 
 @dataclass(frozen=True)
@@ -77,13 +56,13 @@ def group_by_kind(observations: list[Observation]) -> Scrape:
 
 
 def _server(observation: Observation, reading: Reading, snapshot: Snapshot) -> ObservedServer:
-    workers = [(observation.labels(worker_id=str(worker.worker_id)), worker) for worker in snapshot.workers]
+    workers = [(labels_of(observation, worker_id=str(worker.worker_id)), worker) for worker in snapshot.workers]
     processes = reading.host.processes
     return ObservedServer(
         observation=observation,
         reading=reading,
         snapshot=snapshot,
-        labels=observation.labels(),
+        labels=labels_of(observation),
         workers=workers,
         processes=[
             (labels, processes[worker.pid]) for labels, worker in workers if worker.pid and worker.pid in processes

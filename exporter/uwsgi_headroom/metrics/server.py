@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.metrics.family import gauge
-from uwsgi_headroom.metrics.scrape import Scrape
+from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 from uwsgi_headroom.stats.server import STATES
 
 
@@ -19,30 +19,30 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "uwsgi_up",
         "Whether the stats server answered with a document that could be decoded. The reason of a 0 is on the "
         "exporter's page and in its log.",
-        [(observation.labels(), 1.0 if observation.reading else 0.0) for observation in scrape.observations],
+        [(labels_of(observation), 1.0 if observation.reading else 0.0) for observation in scrape.observations],
     )
     yield gauge(
         "uwsgi_server_info",
         "Version of uWSGI and the kind of stats server (server, emperor or router); always 1.",
-        [(observation.labels(version=it.snapshot.version, kind=it.snapshot.kind), 1.0) for observation, it in read],
+        [(labels_of(observation, version=it.snapshot.version, kind=it.snapshot.kind), 1.0) for observation, it in read],
     )
     yield gauge(
         "uwsgi_scrape_duration_seconds",
         "Time the last read of the stats server took, from connecting to the last byte.",
-        [(observation.labels(), it.read_seconds) for observation, it in read],
+        [(labels_of(observation), it.read_seconds) for observation, it in read],
     )
     yield gauge(
         "uwsgi_stats_document_size_bytes",
         "Size of the stats document. Past 219 kB on a UNIX socket, a reader that stops reading holds up uWSGI's "
         "master.",
-        [(observation.labels(), it.document_bytes) for observation, it in read],
+        [(labels_of(observation), it.document_bytes) for observation, it in read],
     )
     states = [(server, Counter(worker.state for _, worker in server.workers)) for server in scrape.servers]
     yield gauge(
         "uwsgi_workers",
         "Worker slots by state: uWSGI's own states, and starting (not yet accepting), gone (ended, not yet "
         "respawned), never_spawned (cheaper's reserve).",
-        [(server.observation.labels(state=state), count[state]) for server, count in states for state in STATES],
+        [(labels_of(server.observation, state=state), count[state]) for server, count in states for state in STATES],
     )
     yield gauge(
         "uwsgi_signal_queue_length",

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.metrics.family import counter, gauge
-from uwsgi_headroom.metrics.scrape import Scrape
+from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every socket of the scrape. A queue that cannot be measured is absent, never 0."""
     queues = [
-        (server.observation.labels(socket=name), backlog)
+        (labels_of(server.observation, socket=name), backlog)
         for server in scrape.servers
         for name, backlog in server.reading.listen_queues().items()
     ]

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.metrics.family import counter, gauge, summed
-from uwsgi_headroom.metrics.scrape import Scrape
+from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every spooler of the scrape."""
     spoolers = [
-        (server.observation.labels(spooler=spooler.directory), spooler)
+        (labels_of(server.observation, spooler=spooler.directory), spooler)
         for server in scrape.servers
         for spooler in server.snapshot.spoolers
     ]

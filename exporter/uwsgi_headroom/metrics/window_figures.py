@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.metrics.family import LabelSet, gauge
-from uwsgi_headroom.metrics.scrape import ObservedServer, Scrape
+from uwsgi_headroom.metrics.scrape import ObservedServer, Scrape, labels_of
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
@@ -109,7 +109,7 @@ def _workers(scrape: Scrape) -> Iterator[Metric]:
 
 
 def _labels(server: ObservedServer, figures: Figures, **more: str) -> LabelSet:
-    return server.observation.labels(window=prometheus_duration(figures.window.asked), **more)
+    return labels_of(server.observation, window=prometheus_duration(figures.window.asked), **more)
 
 
 def prometheus_duration(seconds: float) -> str:

@@ -1,0 +1,32 @@
+"""What the kernel of this host says of one server, as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from uwsgi_headroom.kernel.backlogs import Backlog
+from uwsgi_headroom.kernel.cpus import UsableCpus
+from uwsgi_headroom.kernel.netstat import ListenOverflows
+from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.kernel.residency import Threads
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """What the kernel of this host says of a server.
+
+    off: why it can say nothing of its processes, as a sentence for an operator; None where it can.
+    processes: by pid, only processes proven to be this server's workers.
+    master_affinity: CPUs that the master may run on, which its workers inherit.
+    backlogs: by socket name as it stands in the stats document.
+    threads: by pid, where CPU residency is asked for.
+    """
+
+    off: str | None = None
+    processes: Mapping[int, WorkerProcess] = field(default_factory=dict)
+    master_affinity: tuple[int, ...] | None = None
+    backlogs: Mapping[str, Backlog] = field(default_factory=dict)
+    cpus: UsableCpus | None = None
+    overflows: ListenOverflows | None = None
+    threads: Mapping[int, Threads] = field(default_factory=dict)

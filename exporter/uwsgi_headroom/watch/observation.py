@@ -1,0 +1,30 @@
+"""One server as it was last observed: what the metrics of a scrape are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.errors import ReadError, Reason
+from uwsgi_headroom.history.totals import Totals
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.watch.pace import Pace
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What came of reading one server: `outcome` is a reading or the reason why there is none, `figures` those of each
+    window that the history reaches into, the longest last."""
+
+    name: str
+    address: str
+    outcome: Reading | ReadError
+    read_errors: Mapping[Reason, int]
+    totals: Totals
+    pace: Pace
+    figures: Sequence[Figures]
+
+    @property
+    def reading(self) -> Reading | None:
+        return self.outcome if isinstance(self.outcome, Reading) else None

@@ -1,0 +1,32 @@
+"""Imports of the package point one way: no core module knows a face, and the kernel's facts know no reading."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+FACES = ("prometheus_client", "starlette", "uvicorn", "uwsgi_headroom.metrics", "uwsgi_headroom.web")
+
+
+def _imported(module: str) -> list[str]:
+    """The modules that are there once this one was imported by a Python of its own."""
+    program = f"import sys, {module}; print(*sys.modules, sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("module", ["watch.fleet", "analysis.findings", "documents.build", "top.feeds.local", "check"])
+def test_no_face_is_imported(module: str) -> None:
+    """What reads, judges and describes servers works without Prometheus' client and the web server."""
+    imported = _imported(f"uwsgi_headroom.{module}")
+    assert f"uwsgi_headroom.{module}" in imported
+    assert [name for name in imported if name.startswith(FACES)] == []
+
+
+def test_the_kernels_facts_need_no_reading() -> None:
+    """A reading is made of them, not the other way round."""
+    imported = _imported("uwsgi_headroom.kernel.host")
+    assert "uwsgi_headroom.kernel.facts" in imported
+    assert "uwsgi_headroom.reading" not in imported
