@@ -11,11 +11,11 @@ help:  ## print this list
 demo:  ## see it: a loaded uWSGI, the exporter, Prometheus, Alertmanager, until Ctrl-C (PORT=9238, PYTHON=python3)
 	@exec $(PYTHON) -m app.demo --port $(PORT) --parent $$PPID
 
-# Prometheus' programs may have been put into .venv/bin, and tests look for them on PATH. Tests run side by side, more of
-# them than there are CPUs because half of them wait; then those that need the machine for themselves. With ARGS, one run
-# of the chosen tests.
+# Prometheus' programs may have been put into .venv/bin, and tests look for them on PATH. Files of tests run side by side,
+# more of them than there are CPUs because half of them wait; then the tests that need the machine for themselves. With
+# ARGS, one run of the chosen tests.
 PYTEST = PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python -m pytest
-BESIDE = $(PYTEST) -q -n auto --dist loadgroup
+BESIDE = $(PYTEST) -q -n auto --dist loadscope --no-loadscope-reorder
 test:  ## run the tests, with real servers and a real browser, for about 4 minutes (ARGS="-k page")
 	@$(PYTHON) -m tools.prepare test
 ifdef ARGS

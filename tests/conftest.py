@@ -22,7 +22,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the tests that wait for real servers, so that none of the long ones is the last."""
+    """Begin with the files that wait for real servers, so that none of the long ones is the last."""
     items.sort(key=lambda item: item.get_closest_marker("integration") is None)
 
 

@@ -154,7 +154,6 @@ def bad_inputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Expor
         yield running, scrapes, running.get("/")[1]
 
 
-@pytest.mark.xdist_group("bad inputs")
 @pytest.mark.parametrize("name", CASES)
 def test_bad_input(bad_inputs: tuple[Exporter, list[dict[str, float]], str], name: str) -> None:
     """Whatever a server is, it is up or it is down: down is one series, one log line, and its reason on the page."""
@@ -176,7 +175,6 @@ def test_bad_input(bad_inputs: tuple[Exporter, list[dict[str, float]], str], nam
         assert "✓ up" in row
 
 
-@pytest.mark.xdist_group("bad inputs")
 def test_bad_input_leaves_others_alone(bad_inputs: tuple[Exporter, list[dict[str, float]], str]) -> None:
     """The server beside all of them has all its figures in every scrape."""
     running, scrapes, _page = bad_inputs
@@ -188,7 +186,6 @@ def test_bad_input_leaves_others_alone(bad_inputs: tuple[Exporter, list[dict[str
     assert not running.lines("internal")
 
 
-@pytest.mark.xdist_group("bad inputs")
 def test_no_word_of_a_request_leaves(bad_inputs: tuple[Exporter, list[dict[str, float]], str]) -> None:
     """Neither metrics nor page nor log hold anything of the requests in the hostile documents."""
     running, _scrapes, page = bad_inputs

@@ -33,7 +33,7 @@ from tests.support import bad_servers, real_uwsgi
 from tests.support.stoppable_exporter import StoppableExporter, stoppable_exporter
 from uwsgi_headroom.watch.reader import TIMEOUT_SECONDS
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("never hurts")]
+pytestmark = pytest.mark.integration
 
 WORKERS, THREADS = 64, 16
 RESPAWN_SECONDS = 2.0

@@ -133,7 +133,6 @@ def over(ended: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.integration
-@pytest.mark.xdist_group("alertmanager")
 def test_a_page_says_what_to_do_and_where_to_look(running: Running) -> None:
     """Slack and PagerDuty get status, summary, numbers, runbook, dashboard and since when."""
     hot = alert("UwsgiHotWorkerSaturated", "critical", "page", startsAt=two_hours_ago())
@@ -165,7 +164,6 @@ def test_a_page_says_what_to_do_and_where_to_look(running: Running) -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.xdist_group("alertmanager")
 def test_a_page_is_taken_back(running: Running) -> None:
     """When the alert is over, Slack says so with how long it took, and PagerDuty's incident ends."""
     saturated = alert("UwsgiConcurrencyNearCapacity", "critical", "mended", startsAt=two_hours_ago())
@@ -182,7 +180,6 @@ def test_a_page_is_taken_back(running: Running) -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.xdist_group("alertmanager")
 def test_a_ticket_is_a_mail_and_json(running: Running) -> None:
     """The mail has a subject, text and HTML that say the same; the webhook has every annotation."""
     running.post(alert("UwsgiWorkersUneven", "warning", "ticket<b>"))
@@ -204,7 +201,6 @@ def test_a_ticket_is_a_mail_and_json(running: Running) -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.xdist_group("alertmanager")
 def test_one_notification_for_a_service(running: Running) -> None:
     """Its machines and alerts are told together, the first in full; another service has its own."""
     machines = [f"10.0.0.{number}:9238" for number in range(11, 24)]
@@ -223,7 +219,6 @@ def test_one_notification_for_a_service(running: Running) -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.xdist_group("alertmanager")
 def test_an_alert_of_other_rules_can_be_read(running: Running) -> None:
     """Without annotations and severity it is a ticket with its name, and nothing in its place is empty or broken."""
     running.post({"labels": {"alertname": "DiskFull", "server": "foreign"}})
@@ -253,7 +248,6 @@ OVERFLOWING, FILLING, WAIT = (
 
 
 @pytest.mark.integration
-@pytest.mark.xdist_group("alertmanager")
 @pytest.mark.parametrize(
     ("source", "held_back"),
     [
@@ -285,7 +279,6 @@ def test_what_explains_holds_back_the_rest(
 
 
 @pytest.mark.integration
-@pytest.mark.xdist_group("alertmanager")
 def test_what_is_over_meanwhile_is_told_beside_what_is_not(running: Running) -> None:
     """A group that still fires says which of its alerts have ended."""
     ended, stays = (

@@ -27,7 +27,6 @@ def test_every_request_is_one_the_application_knows():
 
 
 @pytest.mark.integration
-@pytest.mark.xdist_group("demo application")
 def test_load_moves_the_counters_and_ends_in_time(served):
     """What the load calls answered was served by uWSGI, and never more requests at once than clients."""
     before, start = served.count("requests"), time.monotonic()
@@ -40,7 +39,6 @@ def test_load_moves_the_counters_and_ends_in_time(served):
 
 
 @pytest.mark.integration
-@pytest.mark.xdist_group("demo application")
 def test_exception_is_a_request_without_an_answer(served, monkeypatch):
     monkeypatch.setattr(load, "choose", lambda rng: "/error")
     tally = asyncio.run(load.run("127.0.0.1", served.port, 0.5, random.Random(1)))

@@ -12,7 +12,7 @@ import pytest
 from tests.support import real_uwsgi
 from tools.environments import ROOT
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("demo application")]
+pytestmark = pytest.mark.integration
 
 
 def test_capacity_is_four_workers_of_eight_threads(served):

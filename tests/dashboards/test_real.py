@@ -15,7 +15,7 @@ from tests.support.dashboard_queries import NAMES, Query, queries
 from tests.support.exporter import exporter
 from tests.support.monitoring import Labels, Prometheus
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("dashboards")]
+pytestmark = pytest.mark.integration
 
 LIMIT = "1s"
 """What Prometheus itself gives up after: a page that is slower is not looked at."""

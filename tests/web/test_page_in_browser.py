@@ -23,7 +23,7 @@ from tests.support.web_server import serving
 from tests.web.test_app import replayed
 from uwsgi_headroom import config
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("page")]
+pytestmark = pytest.mark.integration
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 HOSTILE = """a/b "c" '<img src=x onerror=alert(1)>&amp;%2F"""
