@@ -29,8 +29,8 @@ from uwsgi_headroom.web import app, event_stream
 from uwsgi_headroom.web.connection_limits import LimitedProtocol
 
 MOMENTS: dict[str, tuple[Any, str]] = {
-    "settings are resolved": (flags, "resolve"),
-    "a port is opened": (cli, "_listen"),
+    "settings are resolved": (flags, "resolve_config"),
+    "a port is opened": (cli, "_open_listener"),
     "there is no event loop yet": (asyncio, "run"),
     "the event loop is made": (asyncio.events, "new_event_loop"),
     "the main task begins": (suspend, "between_reads"),
@@ -38,10 +38,10 @@ MOMENTS: dict[str, tuple[Any, str]] = {
     "the server has started": (uvicorn.Server, "on_tick"),
     "a client connects": (LimitedProtocol, "connection_made"),
     "a request arrives": (LimitedProtocol, "on_message_complete"),
-    "a stream begins": (event_stream.EventStreams, "listening"),
-    "servers are read": (Fleet, "look"),
-    "a server is read": (source, "read"),
-    "an answer is made": (app, "render"),
+    "a stream begins": (event_stream.EventStreams, "subscribe"),
+    "servers are read": (Fleet, "read_all"),
+    "a server is read": (source, "read_document"),
+    "an answer is made": (app, "render_families"),
     "the server ends": (uvicorn.Server, "shutdown"),
     "the event loop is closed": (asyncio.SelectorEventLoop, "close"),
 }
