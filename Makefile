@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test test-all lint bench bench-accuracy bench-cost bench-page bare-machine clean
+.PHONY: help demo test test-all lint generate bench bench-accuracy bench-cost bench-page bare-machine clean
 .DEFAULT_GOAL := help
 
 help:  ## print this list
@@ -36,6 +36,14 @@ lint:  ## check style, formatting and types
 	.venv/bin/ruff format --check
 	.venv/bin/mypy -p uwsgi_headroom -p app -p alerts -p tools
 	.venv/bin/mypy --python-version 3.11 -p dashboards
+
+generate:  ## write all generated files: rules, dashboards, the API's description, tables in README files
+	@$(PYTHON) -m tools.prepare lint
+	.venv/bin/python -m alerts
+	.venv/bin/python -m dashboards
+	.venv/bin/python -m uwsgi_headroom.documents
+	.venv/bin/python -m tools.metrics_table
+	.venv/bin/python -m tools.alert_tables
 
 bench:  ## measure what a scrape costs (PEER="NAME=COMMAND" measures another exporter too, ARGS="--write FILE")
 	@$(PYTHON) -m tools.prepare bench
