@@ -16,8 +16,8 @@ demo:  ## see it: a loaded uWSGI, the exporter, Prometheus, Alertmanager, until 
 # ARGS, one run of the chosen tests.
 PYTEST = PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python -m pytest
 BESIDE = $(PYTEST) -q -n auto --dist loadscope --no-loadscope-reorder
-test:  ## run the tests, with real servers and a real browser, for about 4 minutes (ARGS="-k page")
-	@$(PYTHON) -m tools.prepare test
+test:  ## run the tests, with real servers and a real browser, for some minutes (ARGS="-k page")
+	@$(PYTHON) -m tools.prepare $(if $(ARGS),chosen-tests,test)
 ifdef ARGS
 	@$(PYTEST) $(ARGS)
 else

@@ -12,7 +12,8 @@ EXTRAS = "dashboards,demo,lint,test"
 
 
 def main(argv: list[str]) -> str | None:
-    """Prepare for `lint` (project and tools), `bench` (uWSGI, too), `bench-page` (a browser, too) or `test` (all).
+    """Prepare for `lint` (project and tools), `bench` (uWSGI, too), `bench-page` (a browser, too), `test` (all), or
+    `chosen-tests` (all but the browser: a test of the page that was chosen asks for it by itself).
 
     Returns what is missing.
     """
@@ -22,7 +23,7 @@ def main(argv: list[str]) -> str | None:
             environments.uwsgi_for_tests()
         if argv in (["test"], ["bench-page"]):
             chromium.find_browser()
-        if argv == ["test"]:
+        if argv in (["test"], ["chosen-tests"]):
             debian.ensure_programs(project.path / "bin")
     except (SetupError, CommandError) as error:
         return f"\nmake {argv[0]}: {error}"

@@ -1,0 +1,44 @@
+"""What is missing before tests can begin is named, and only what they need is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools import chromium, debian, environments, prepare
+from tools.environments import Environment
+
+
+@pytest.fixture
+def prepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """The names of what was made ready, on a machine without a browser."""
+    made: list[str] = []
+
+    def project(extras: str) -> Environment:
+        made.append(extras)
+        return Environment(tmp_path)
+
+    monkeypatch.setattr(environments, "project", project)
+    monkeypatch.setattr(environments, "uwsgi_for_tests", lambda: made.append("uwsgi"))
+    monkeypatch.setattr(debian, "ensure_programs", lambda _directory: made.append("prometheus"))
+    monkeypatch.setattr(chromium, "NAMES", ("no-such-browser",))
+    return made
+
+
+def test_lint_needs_the_project_alone(prepared: list[str]) -> None:
+    """It asks for neither a uWSGI nor Prometheus nor a browser."""
+    assert prepare.main(["lint"]) is None
+    assert prepared == [prepare.EXTRAS]
+
+
+def test_tests_need_a_browser(prepared: list[str]) -> None:
+    """All tests include those of the page, so a missing browser is said before anything runs."""
+    assert "this machine lacks Chromium" in str(prepare.main(["test"]))
+    assert "prometheus" not in prepared
+
+
+def test_chosen_tests_need_no_browser(prepared: list[str]) -> None:
+    """Tests that somebody chooses may have nothing to do with the page."""
+    assert prepare.main(["chosen-tests"]) is None
+    assert prepared == [prepare.EXTRAS, "uwsgi", "prometheus"]
