@@ -142,6 +142,16 @@ def test_unknown_keys_are_stepped_over() -> None:
     assert snapshot.workers[0].requests == 3
 
 
+def test_threads_are_numbered_from_0() -> None:
+    """A busy thread has the number that uWSGI's log gives it ("core 3"): its place among the cores, from 0."""
+    raw = json.loads(document("threads_4x8_busy"))["workers"]
+    busy = [{place for place, core in enumerate(worker["cores"]) if core["in_request"]} for worker in raw]
+    snapshot = stats.decode(document("threads_4x8_busy"))
+    assert isinstance(snapshot, Snapshot)
+    assert [set(worker.serving or ()) for worker in snapshot.workers] == busy
+    assert any(busy)
+
+
 def test_the_oldest_request_is_of_busy_threads_only() -> None:
     """A thread that has just become idle, its request's date still there, has no request to be old."""
     cores = [
