@@ -22,8 +22,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that wait for real servers, so that none of the long ones is the last."""
-    items.sort(key=lambda item: item.get_closest_marker("integration") is None)
+    """Begin with the files that take long, so that none of them is the last: those of the rules, which promtool
+    simulates, then those that wait for real servers."""
+    items.sort(key=lambda item: (item.path.parent.name != "alerts", item.get_closest_marker("integration") is None))
 
 
 @pytest.fixture(autouse=True)
