@@ -68,7 +68,7 @@ class _Loop:
         for task in (*tasks, ended):
             task.cancel()
         for task in done:
-            task.result()  # an exception of ours is for whoever started us to see
+            task.result()  # raises what failed, for the caller to see
         if self._fault:
             raise self._fault
 

@@ -36,7 +36,7 @@ class Reader:
     """Reads one server, with at most one read in flight however many ask (uWSGI's master serves its stats itself).
 
     `outcome` is what the last finished read brought, None before the first; `errors` counts failed reads by reason.
-    Each outcome goes to `on_outcome` once, with its monotonic instant, whoever asked for it. A change from readable to
+    Each outcome goes to `on_outcome` once, with its monotonic instant, for any caller. A change from readable to
     not, or from one reason to another, is logged; the same failure again is not.
     """
 
