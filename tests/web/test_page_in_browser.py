@@ -54,10 +54,11 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def shop() -> Iterator[Exporter]:
-    """An exporter of a uWSGI whose first worker gets three times what the second does."""
+    """An exporter of a uWSGI whose first worker gets three times what the second does, and neither is short of CPU."""
     with (
         alert_scenes.mapped(processes=2) as server,
-        server.loaded(hot=9, calm=3),
+        alert_scenes.loaded(server.hot, clients=9, io_ms=120, cpu_ms=2),
+        alert_scenes.loaded(server.calm, clients=3, io_ms=120, cpu_ms=2),
         exporter("--stats", f"shop={server.stats}", "--cpu-residency") as running,
     ):
         yield running
@@ -159,7 +160,7 @@ def test_the_hot_worker_stands_out(chromium: Browser, shop: Exporter) -> None:
 
 def test_the_exporter_stops_and_comes_back(chromium: Browser) -> None:
     """The page turns stale by itself and says since when; with the exporter back it is the present again."""
-    with alert_scenes.mapped(processes=2) as server, server.loaded(hot=2, calm=2):
+    with alert_scenes.mapped(processes=2) as server, alert_scenes.loaded(server.hot, clients=2, io_ms=60):
         port = real_uwsgi.free_port()
         with tab(chromium, port) as shown:
             with exporter("--stats", f"shop={server.stats}", port=port):
