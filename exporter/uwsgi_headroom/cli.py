@@ -10,15 +10,16 @@ import shlex
 import signal
 import socket
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from uwsgi_headroom import __version__, config, logs
+from uwsgi_headroom import __version__, logs
 from uwsgi_headroom.check import UNREADABLE, Verdict, check, json_report, text_report
-from uwsgi_headroom.config import flags, variables
+from uwsgi_headroom.config import defaults, flags, precedence, variables
+from uwsgi_headroom.config.model import ServerConfig
+from uwsgi_headroom.config.names import name_servers
+from uwsgi_headroom.config.values import parse_server_argument
 from uwsgi_headroom.errors import ConfigError, HeadroomError, ReadError
-from uwsgi_headroom.history.window import HISTORY_SECONDS
 from uwsgi_headroom.serve import serve_until_signal
 from uwsgi_headroom.watch import discover, suspend
 from uwsgi_headroom.watch.fleet import Fleet
@@ -83,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         help="watch servers on a terminal",
         description="Watch servers on a terminal. Each argument is a stats server, as for --stats, which is then read "
         "from here, or the URL of a running exporter, which answers from its memory; an http:// address or a "
-        f"host:port is asked which it is. Without any: the exporter on {config.LISTEN_ADDRESS}, or else the servers "
+        f"host:port is asked which it is. Without any: the exporter on {defaults.LISTEN_ADDRESS}, or else the servers "
         "found on this machine. Where standard output is no terminal, one snapshot is printed. Exit status of a "
         "snapshot: 0, or 3 if a server could not be read.",
     )
@@ -104,8 +105,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _seconds(text: str) -> float:
     seconds = float(text)
-    if not 2 <= seconds <= HISTORY_SECONDS:
-        raise argparse.ArgumentTypeError(f"from 2 to {HISTORY_SECONDS} seconds, not {text}")
+    if not 2 <= seconds <= defaults.HISTORY_SECONDS:
+        raise argparse.ArgumentTypeError(f"from 2 to {defaults.HISTORY_SECONDS} seconds, not {text}")
     return seconds
 
 
@@ -118,7 +119,7 @@ def _interval(text: str) -> float:
 
 def _check(options: argparse.Namespace) -> int:
     logs.configure("error", "logfmt")
-    server = config.parse_server_argument(options.address, "check")
+    server = parse_server_argument(options.address, "check")
     if server.address is None:
         raise ConfigError("check looks at one server: give its address, not a glob")
     watch = Watch(server.name, server.address)
@@ -184,7 +185,7 @@ def _discover(_options: argparse.Namespace) -> int:
 def _serve(options: argparse.Namespace) -> int:
     # Until it serves, Ctrl-C ends it at once, as SIGTERM does: a KeyboardInterrupt could come where asyncio prints it.
     signal.signal(signal.SIGINT, lambda _signal, _frame: os._exit(0))
-    settings = flags.resolve_config(options)
+    settings = precedence.resolve_config(options)
     logs.configure(settings.log_level, settings.log_format)
     if ignored := variables.unknown(os.environ):
         _log.warning("unknown environment variables are ignored", extra={"fields": {"names": " ".join(ignored)}})
@@ -199,26 +200,19 @@ def _serve(options: argparse.Namespace) -> int:
     return 0
 
 
-def _discover_servers() -> tuple[config.ServerConfig, ...]:
+def _discover_servers() -> tuple[ServerConfig, ...]:
     """Servers for an exporter that was told of none. Raises HeadroomError with advice where none can be read."""
     masters = asyncio.run(discover.find_masters())
     readable = {it.address: it for it in masters if it.address and not it.trouble}
-    names = {address: config.default_name(address) for address in readable}
-    taken = Counter(names.values())
     servers = [
-        # Sockets of one file name in several folders are told apart by their paths.
-        config.ServerConfig(
-            names[address] if taken[names[address]] == 1 else str(address).removeprefix("unix://"),
-            address,
-            where=f"uWSGI master {it.pid}",
-        )
-        for address, it in readable.items()
+        ServerConfig(name, address, where=f"uWSGI master {readable[address].pid}")
+        for address, name in name_servers(readable).items()
     ]
     if not servers:
         raise HeadroomError(f"no --stats given, and none found.\n{discover.render_report(masters)}")
     for it in servers:
         _log.info("found", extra={"fields": {"server": it.name, "address": str(it.address)}})
-    return config.refuse_duplicate_names(servers)
+    return tuple(servers)
 
 
 def _open_listener(host: str, port: int) -> socket.socket:

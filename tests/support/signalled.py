@@ -22,14 +22,14 @@ from typing import Any
 import uvicorn
 
 from uwsgi_headroom import cli, source
-from uwsgi_headroom.config import flags
+from uwsgi_headroom.config import precedence
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web import app, event_stream
 from uwsgi_headroom.web.connection_limits import LimitedProtocol
 
 MOMENTS: dict[str, tuple[Any, str]] = {
-    "settings are resolved": (flags, "resolve_config"),
+    "settings are resolved": (precedence, "resolve_config"),
     "a port is opened": (cli, "_open_listener"),
     "there is no event loop yet": (asyncio, "run"),
     "the event loop is made": (asyncio.events, "new_event_loop"),
