@@ -15,6 +15,8 @@ import pytest
 from tests.support.exporter import COMMAND, clean_environment, run
 from uwsgi_headroom import __version__, cli, logs
 
+LIBRARIES = {"asyncio", "msgspec", "prometheus_client", "psutil", "rich", "starlette", "uvicorn", "yaml"}
+
 
 def ended(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     """The exit status of a command line, its output and its errors."""
@@ -93,22 +95,48 @@ def test_a_mistake_prints_no_traceback() -> None:
     assert "Traceback" not in ran.stderr
 
 
-def test_ctrl_c_while_it_loads() -> None:
-    """SIGINT while the modules are imported ends the process without a traceback."""
-    program = """
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [
+        ("cli", ()),
+        ("serve", ()),
+        ("check.command", ("check", "/nowhere")),
+        ("top.start", ("top", "/nowhere")),
+        ("watch.discover", ("discover",)),
+    ],
+)
+def test_ctrl_c_while_it_loads(module: str, arguments: tuple[str, ...]) -> None:
+    """SIGINT while the modules are imported, those of a command too, ends the process without a traceback."""
+    program = f"""
 import signal, sys
 from uwsgi_headroom.__main__ import main
 
 class Interrupts:
     def find_spec(self, name, path=None, target=None):
-        if name == "uwsgi_headroom.cli":
+        if name == "uwsgi_headroom.{module}":
             signal.raise_signal(signal.SIGINT)
 
 sys.meta_path.insert(0, Interrupts())
 main()
 """
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    ran = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout, ran.stderr) == (-signal.SIGINT, "", "")
+
+
+@pytest.mark.parametrize("command", ["serve", "check", "top", "discover", ""])
+def test_help_imports_no_command(command: str) -> None:
+    """The program answers --help without the libraries that its commands need."""
+    ran = subprocess.run(
+        [sys.executable, "-X", "importtime", *COMMAND[1:], *command.split(), "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=clean_environment(),
+    )
+    assert f"usage: uwsgi-headroom {command}".strip() in ran.stdout
+    imported = [line.rpartition("|")[2].strip() for line in ran.stderr.splitlines()]
+    assert "uwsgi_headroom.cli" in imported
+    assert LIBRARIES.intersection(name.partition(".")[0] for name in imported) == set()
 
 
 def _line(style: logs.Format, capfd: pytest.CaptureFixture[str], **fields: object) -> str:

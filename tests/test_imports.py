@@ -9,6 +9,8 @@ import pytest
 
 FACES = ("prometheus_client", "starlette", "uvicorn", "uwsgi_headroom.metrics", "uwsgi_headroom.web")
 
+SETTABLE = tuple(f"uwsgi_headroom.{name}" for name in ("analysis", "documents", "history", "kernel", "stats", "watch"))
+
 
 def _imported(module: str) -> list[str]:
     """The modules that are there once this one was imported by a Python of its own."""
@@ -17,12 +19,23 @@ def _imported(module: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.parametrize("module", ["watch.fleet", "analysis.findings", "documents.build", "top.feeds.local", "check"])
+@pytest.mark.parametrize(
+    "module",
+    ["watch.fleet", "analysis.findings", "documents.build", "top.feeds.local", "check", "check.command", "top.start"],
+)
 def test_no_face_is_imported(module: str) -> None:
     """What reads, judges and describes servers works without Prometheus' client and the web server."""
     imported = _imported(f"uwsgi_headroom.{module}")
     assert f"uwsgi_headroom.{module}" in imported
     assert [name for name in imported if name.startswith(FACES)] == []
+
+
+@pytest.mark.parametrize("module", ["defaults", "flags", "model", "names", "precedence", "values", "yaml_file"])
+def test_settings_know_nothing_that_is_set(module: str) -> None:
+    """What watches, remembers and describes servers takes its defaults from the settings, not the other way round."""
+    imported = _imported(f"uwsgi_headroom.config.{module}")
+    assert f"uwsgi_headroom.config.{module}" in imported
+    assert [name for name in imported if name.startswith(SETTABLE)] == []
 
 
 def test_the_kernels_facts_need_no_reading() -> None:

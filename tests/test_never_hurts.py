@@ -31,7 +31,7 @@ import pytest
 
 from tests.support import bad_servers, real_uwsgi
 from tests.support.stoppable_exporter import StoppableExporter, stoppable_exporter
-from uwsgi_headroom.watch.reader import TIMEOUT_SECONDS
+from uwsgi_headroom.config.defaults import TIMEOUT_SECONDS
 
 pytestmark = pytest.mark.integration
 

@@ -8,17 +8,24 @@ event loop, and stay until it is closed.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
+from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING
 
 import uvicorn
 
+from uwsgi_headroom import __version__, logs
+from uwsgi_headroom.config import precedence, variables
+from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.watch import suspend
+from uwsgi_headroom.watch.discover import discover_servers
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web.app import create_application
 from uwsgi_headroom.web.connection_limits import BACKLOG, LimitedProtocol
@@ -31,6 +38,40 @@ if TYPE_CHECKING:
 _KEEP_ALIVE_SECONDS = 120
 _SHUTDOWN_SECONDS = 3
 _TURN_SECONDS = 0.05
+
+_log = logging.getLogger(__name__)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Serve with the settings of these flags, or else with the servers of this machine. Raises HeadroomError."""
+    # Until it serves, Ctrl-C ends it at once, as SIGTERM does: a KeyboardInterrupt could come where asyncio prints it.
+    signal.signal(signal.SIGINT, lambda _signal, _frame: os._exit(0))
+    settings = precedence.resolve_config(options)
+    logs.configure(settings.log_level, settings.log_format)
+    if ignored := variables.unknown(os.environ):
+        _log.warning("unknown environment variables are ignored", extra={"fields": {"names": " ".join(ignored)}})
+    if not settings.servers:
+        settings = replace(settings, servers=discover_servers())
+    sockets = [open_listener(host, port) for host, port in settings.listen]
+    for listener in sockets:
+        host, port = listener.getsockname()[:2]
+        url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+        _log.info("listening", extra={"fields": {"url": url, "version": __version__}})
+    serve_until_signal(Fleet(settings.servers, settings.settings), sockets)
+
+
+def open_listener(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises ConfigError in words that name the address."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        if host and ":" not in host:
+            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        if not host and socket.has_dualstack_ipv6():
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG)
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        what = "is taken by another program" if error.errno == 98 else f"cannot be listened on ({error.strerror})"
+        raise ConfigError(f"{host or '*'}:{port} {what}; choose another with --web.listen-address HOST:PORT") from None
 
 
 def serve_until_signal(fleet: Fleet, sockets: list[socket.socket]) -> None:

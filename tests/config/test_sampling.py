@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from uwsgi_headroom.config import SETTINGS, Config, flags, yaml_file
+from uwsgi_headroom.config import flags, precedence, yaml_file
+from uwsgi_headroom.config.model import SETTINGS, Config
 from uwsgi_headroom.errors import ConfigError
 
 
 def resolve(*arguments: str, environment: dict[str, str] | None = None) -> Config:
     parser = argparse.ArgumentParser()
     flags.add_flags(parser)
-    return flags.resolve_config(parser.parse_args(arguments), environment or {})
+    return precedence.resolve_config(parser.parse_args(arguments), environment or {})
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from uwsgi_headroom.config import flags, variables
+from uwsgi_headroom.config import flags, precedence, variables
 from uwsgi_headroom.errors import ConfigError
 
 # What Kubernetes sets in each pod for services called uwsgi-headroom, -stats and -log-level.
@@ -42,7 +42,7 @@ SERVICES = [
 def test_a_misspelt_name_is_refused_with_the_right_one(name: str, meant: str) -> None:
     """The message has the name that is there, and the one that was probably meant."""
     with pytest.raises(ConfigError) as caught:
-        flags.resolve_config(_nothing_given(), {f"UWSGI_HEADROOM_{name}": "x"})
+        precedence.resolve_config(_nothing_given(), {f"UWSGI_HEADROOM_{name}": "x"})
     assert str(caught.value) == (
         f"unknown environment variable UWSGI_HEADROOM_{name}; did you mean UWSGI_HEADROOM_{meant}?"
     )
@@ -52,7 +52,7 @@ def test_a_misspelt_name_is_refused_with_the_right_one(name: str, meant: str) ->
 def test_names_of_orchestration_stop_nothing(name: str) -> None:
     """They change no setting, and are listed, for the log."""
     environment = {f"UWSGI_HEADROOM_{name}": "tcp://10.0.0.1:9238"}
-    assert flags.resolve_config(_nothing_given(), environment) == flags.resolve_config(_nothing_given(), {})
+    assert precedence.resolve_config(_nothing_given(), environment) == precedence.resolve_config(_nothing_given(), {})
     assert variables.unknown(environment) == [f"UWSGI_HEADROOM_{name}"]
 
 

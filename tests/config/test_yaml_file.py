@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from uwsgi_headroom import source
-from uwsgi_headroom.config import Config, yaml_file
+from uwsgi_headroom.config import yaml_file
+from uwsgi_headroom.config.defaults import SIZE_CAP, TIMEOUT_SECONDS
+from uwsgi_headroom.config.model import Config
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.source import Http, Unix
-from uwsgi_headroom.watch.reader import TIMEOUT_SECONDS
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ log:
         "api",
         Http("::1", 1717),
         TIMEOUT_SECONDS,
-        source.SIZE_CAP,
+        SIZE_CAP,
     )
     assert read.listen == (("127.0.0.1", 9238), ("::1", 9238), ("", 9239))
     assert (read.log_level, read.log_format) == ("debug", "json")

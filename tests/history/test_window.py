@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from tests.support.simulated_server import Server
+from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.history import window as module
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.totals import Totals, WorkerTotals
-from uwsgi_headroom.history.window import HISTORY_SECONDS, History
+from uwsgi_headroom.history.window import History
 
 
 class Watched:

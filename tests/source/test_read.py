@@ -18,6 +18,7 @@ from tests.support.captured_documents import document
 from tests.support.other_namespaces import as_nobody, as_root, over_ipv6
 from tests.support.real_uwsgi import bare, free_port, uwsgi, wait_until
 from uwsgi_headroom import source
+from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import Reason, SourceError
 from uwsgi_headroom.source import Answer, File, Http, Tcp, Unix, parse_address
 
@@ -35,18 +36,18 @@ def _nothing_stays_open() -> Iterator[None]:
     wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before, 5, "descriptors to be closed")
 
 
-def read(address: str | source.Address, timeout: float = 5.0, size_cap: int = source.SIZE_CAP) -> Answer:
+def read(address: str | source.Address, timeout: float = 5.0, size_cap: int = SIZE_CAP) -> Answer:
     where = parse_address(address) if isinstance(address, str) else address
     return asyncio.run(source.read_document(where, timeout=timeout, size_cap=size_cap))
 
 
-def failure(address: str | source.Address, timeout: float = 5.0, size_cap: int = source.SIZE_CAP) -> SourceError:
+def failure(address: str | source.Address, timeout: float = 5.0, size_cap: int = SIZE_CAP) -> SourceError:
     with pytest.raises(SourceError) as caught:
         read(address, timeout, size_cap)
     return caught.value
 
 
-def reason(address: str | source.Address, timeout: float = 5.0, size_cap: int = source.SIZE_CAP) -> Reason:
+def reason(address: str | source.Address, timeout: float = 5.0, size_cap: int = SIZE_CAP) -> Reason:
     return failure(address, timeout, size_cap).reason
 
 

@@ -21,16 +21,16 @@ from typing import Any
 
 import uvicorn
 
-from uwsgi_headroom import cli, source
-from uwsgi_headroom.config import flags
+from uwsgi_headroom import cli, serve, source
+from uwsgi_headroom.config import precedence
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web import app, event_stream
 from uwsgi_headroom.web.connection_limits import LimitedProtocol
 
 MOMENTS: dict[str, tuple[Any, str]] = {
-    "settings are resolved": (flags, "resolve_config"),
-    "a port is opened": (cli, "_open_listener"),
+    "settings are resolved": (precedence, "resolve_config"),
+    "a port is opened": (serve, "open_listener"),
     "there is no event loop yet": (asyncio, "run"),
     "the event loop is made": (asyncio.events, "new_event_loop"),
     "the main task begins": (suspend, "between_reads"),
@@ -117,5 +117,5 @@ def _main(folder: str, *arguments: str) -> int:
 
 
 if __name__ == "__main__":
-    listen, cli._open_listener = cli._open_listener, _listen
+    listen, serve.open_listener = serve.open_listener, _listen
     sys.exit(_main(*sys.argv[1:]))

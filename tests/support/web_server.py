@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import uvicorn
 
 from tests.support.real_uwsgi import wait_until
-from uwsgi_headroom import config
-from uwsgi_headroom.config import ServerConfig
+from uwsgi_headroom.config.model import ServerConfig
+from uwsgi_headroom.config.values import parse_server_argument
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web.app import create_application
 
@@ -23,7 +23,7 @@ def serving(*servers: str | ServerConfig, sampling: bool = False) -> Iterator[in
 
     They are read when something asks for them, and with `sampling` on a timer too, so that none becomes stale.
     """
-    fleet = Fleet([config.parse_server_argument(it, "test") if isinstance(it, str) else it for it in servers])
+    fleet = Fleet([parse_server_argument(it, "test") if isinstance(it, str) else it for it in servers])
     settings = uvicorn.Config(
         create_application(fleet), host="127.0.0.1", port=0, lifespan="off", log_config=None, ws="none"
     )

@@ -10,9 +10,9 @@ import pytest
 
 from tests.support.web_server import serving
 from tests.test_cli import ended
-from uwsgi_headroom import cli
 from uwsgi_headroom.documents.schema import State
 from uwsgi_headroom.top.once import exit_status
+from uwsgi_headroom.top.start import NEEDED_FOR_SCREEN
 
 FIXTURE = next(Path(__file__).parents[1].glob("fixtures/*_threads.json"))
 NOWHERE = "unix:///nowhere/stats"
@@ -73,4 +73,4 @@ def test_without_rich_it_names_the_command_that_installs_it(
     assert status == 1
     assert f"uwsgi-headroom: top needs rich: '{python}' -m pip install 'rich>=13.7' " in err
     setup = (Path(__file__).parents[2] / "setup.cfg").read_text()
-    assert f"top =\n    {cli._NEEDED_BY_TOP.replace('>=', ' >= ')}\n" in setup
+    assert f"top =\n    {NEEDED_FOR_SCREEN.replace('>=', ' >= ')}\n" in setup

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.support import bad_servers
 from tests.support.captured_documents import document
 from tests.support.clock import MovableClock
-from uwsgi_headroom import config
+from uwsgi_headroom.config.values import make_server, parse_server_argument
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch.fleet import FORGET_SECONDS, GLOB_SECONDS, Fleet
@@ -33,7 +33,7 @@ def names(fleet: Fleet) -> list[str]:
 
 
 def globbing(pattern: str, *more: str, hands: MovableClock | None = None) -> Fleet:
-    servers = [config.parse_server_argument(it, "test") for it in (pattern, *more)]
+    servers = [parse_server_argument(it, "test") for it in (pattern, *more)]
     return Fleet(servers, clock=(hands or MovableClock()).clock)
 
 
@@ -119,6 +119,15 @@ def test_a_name_that_the_configuration_gave_is_taken(tmp_path: Path) -> None:
         assert names(globbing(f"{tmp_path}/*.stats", "shop=tcp://localhost:1")) == ["shop", f"{tmp_path}/shop.stats"]
 
 
+def test_a_path_that_the_configuration_gave_as_a_name_is_taken(tmp_path: Path) -> None:
+    """Even a server whose configured name is the path of a socket found keeps that name to itself."""
+    path = f"{tmp_path}/shop.stats"
+    with listening(Path(path)):
+        named = [make_server("tcp://localhost:1", name=path), make_server("tcp://localhost:2", name="shop")]
+        fleet = Fleet([*named, make_server(f"{tmp_path}/*.stats")], clock=MovableClock().clock)
+        assert names(fleet) == [path, "shop", f"{path}#2"]
+
+
 def test_a_socket_that_was_told_of_is_not_found_again(tmp_path: Path) -> None:
     """A socket with a name of its own is one server, though a glob finds it as well: it is read once."""
     with listening(tmp_path / "shop.stats"), listening(tmp_path / "api.stats"):
@@ -145,8 +154,8 @@ def test_all_are_read_at_once() -> None:
     with contextlib.ExitStack() as stack:
         silent = [stack.enter_context(bad_servers.accepts_and_never_writes("unix")) for _ in range(5)]
         well = stack.enter_context(bad_servers.answers("unix", document("minified")))
-        servers = [config.make_server(it, name=f"silent{place}", timeout=0.5) for place, it in enumerate(silent)]
-        observations = asyncio.run(Fleet([*servers, config.make_server(well, name="well")]).read_all())
+        servers = [make_server(it, name=f"silent{place}", timeout=0.5) for place, it in enumerate(silent)]
+        observations = asyncio.run(Fleet([*servers, make_server(well, name="well")]).read_all())
     assert [observation.name for observation in observations] == [f"silent{place}" for place in range(5)] + ["well"]
     assert [isinstance(observation.outcome, Reading) for observation in observations] == [False] * 5 + [True]
 
@@ -155,7 +164,7 @@ def test_closing_ends_every_read() -> None:
     """Closing the fleet ends the reads in flight."""
 
     async def look(address: str) -> None:
-        fleet = Fleet([config.make_server(address, name="silent")])
+        fleet = Fleet([make_server(address, name="silent")])
         looking = asyncio.create_task(fleet.read_all())
         await asyncio.sleep(0.05)
         await fleet.close()
@@ -178,7 +187,7 @@ def test_askers_are_answered_in_turn() -> None:
     with bad_servers.answers("unix", document("minified")) as address:
 
         async def look() -> list[int]:
-            fleet = Fleet([config.make_server(address)])
+            fleet = Fleet([make_server(address)])
             turns = 0
 
             async def count() -> None:

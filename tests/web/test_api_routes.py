@@ -14,8 +14,8 @@ import pytest
 from tests.documents.test_openapi import validate
 from tests.support.web_server import get, serving
 from tests.web.test_app import replayed
-from uwsgi_headroom import config
-from uwsgi_headroom.config import ServerConfig
+from uwsgi_headroom.config.model import ServerConfig
+from uwsgi_headroom.config.values import make_server
 from uwsgi_headroom.documents import openapi
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -139,7 +139,7 @@ NAMES = ["/run/a/b.stats", "a/b/history", "a b", "quo\"te's", "ünï-✓", "x?y#
 def test_any_name(tmp_path: Path, name: str) -> None:
     """A name may be a path, and hold whatever a path may; a slash in it may stand as it is."""
     shutil.copy(FIXTURES / "minified.json", tmp_path / "stats")
-    address = config.make_server(f"file://{tmp_path}/stats").address
+    address = make_server(f"file://{tmp_path}/stats").address
     with serving(ServerConfig(name, address)) as port:
         (listed,) = json.loads(get(port, "/api/v1/servers")[2])["servers"]
         for path in (listed["path"], f"/api/v1/servers/{quote(name, safe='/')}"):
@@ -150,7 +150,7 @@ def test_any_name(tmp_path: Path, name: str) -> None:
 
 def test_a_path_that_no_string_can_hold() -> None:
     """A socket whose name is no UTF-8 has its document."""
-    with serving(config.make_server("/nowhere/\udcff")) as port:
+    with serving(make_server("/nowhere/\udcff")) as port:
         (listed,) = json.loads(get(port, "/api/v1/servers")[2])["servers"]
         status, _, body = get(port, listed["path"])
     assert status == 200

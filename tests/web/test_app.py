@@ -17,7 +17,7 @@ from tests.support import bad_servers
 from tests.support.captured_documents import NAMES, document
 from tests.support.monitoring import find
 from tests.support.web_server import get, serving
-from uwsgi_headroom import config
+from uwsgi_headroom.config.values import make_server
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -120,7 +120,7 @@ def test_a_scrape_ends_within_the_time_granted(granted: str) -> None:
     with (
         bad_servers.accepts_and_never_writes("unix") as silent,
         bad_servers.answers("unix", document("minified")) as well,
-        serving(config.make_server(silent, name="silent", timeout=0.8), f"well={well}") as port,
+        serving(make_server(silent, name="silent", timeout=0.8), f"well={well}") as port,
     ):
         status, _, body = get(port, headers={"X-Prometheus-Scrape-Timeout-Seconds": granted})
         page = get(port, "/")[2].decode()
@@ -196,7 +196,7 @@ def test_the_page_escapes_what_is_not_its_own() -> None:
     script = "<script>alert(1)</script>"
     evil = document("minified").replace(b"/run/uwsgi/app", script.encode()).replace(b"2.0.31", b"<img src=x>")
     with bad_servers.answers("unix", evil) as address:
-        servers = [config.make_server(address, name='x&"<b>=y'), config.make_server(f"/nowhere/{script}")]
+        servers = [make_server(address, name='x&"<b>=y'), make_server(f"/nowhere/{script}")]
         with serving(*servers) as port:
             _, headers, body = get(port, "/")
     page = body.decode()
@@ -214,7 +214,7 @@ def test_a_name_that_is_no_utf8(tmp_path: Path) -> None:
     """A socket whose name is no UTF-8 has its metrics and its row on the page."""
     path = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.json")
     Path(path).write_bytes(document("minified"))
-    with serving(config.make_server(f"file://{path}"), config.make_server("/nowhere/\udcff")) as port:
+    with serving(make_server(f"file://{path}"), make_server("/nowhere/\udcff")) as port:
         assert get(port, "/")[0] == 200
         assert rb'uwsgi_up{server="caf\\udce9"} 1.0' in get(port)[2]
         assert get(port, headers={"Accept": OPENMETRICS})[0] == 200

@@ -21,7 +21,7 @@ from tests.support.browser import Tab, browser, tab
 from tests.support.exporter import Exporter, exporter
 from tests.support.web_server import serving
 from tests.web.test_app import replayed
-from uwsgi_headroom import config
+from uwsgi_headroom.config.values import make_server
 
 pytestmark = pytest.mark.integration
 
@@ -208,7 +208,7 @@ def test_a_server_that_dies(chromium: Browser) -> None:
 
 def test_hostile_names(chromium: Browser) -> None:
     """Whatever a server is called, and whatever it says of itself, is text; its page has an address that works."""
-    hostile = config.make_server(f"file://{FIXTURES}/hostile_quotes_and_json.json", name=HOSTILE)
+    hostile = make_server(f"file://{FIXTURES}/hostile_quotes_and_json.json", name=HOSTILE)
     with serving(hostile, replayed("minified"), sampling=True) as port, tab(chromium, port) as shown:
         shown.open("/")
         shown.page.get_by_role("link", name=HOSTILE, exact=True).click()

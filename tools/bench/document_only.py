@@ -12,7 +12,9 @@ import socket
 import sys
 import time
 
-from uwsgi_headroom import config, source, stats
+from uwsgi_headroom import source, stats
+from uwsgi_headroom.config.model import ServerConfig
+from uwsgi_headroom.config.values import make_server
 from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.reading import Reading
@@ -25,7 +27,7 @@ from uwsgi_headroom.watch.pace import Pace
 class DocumentOnly(fleet.Fleet):
     """A fleet whose look at a server ends with its document, and which looks only when it is asked."""
 
-    def __init__(self, server: config.ServerConfig) -> None:
+    def __init__(self, server: ServerConfig) -> None:
         super().__init__(())
         self._server = server
         self._pace = Pace()
@@ -42,5 +44,5 @@ class DocumentOnly(fleet.Fleet):
 
 
 if __name__ == "__main__":
-    only = DocumentOnly(config.make_server(f"unix://{sys.argv[1]}"))
+    only = DocumentOnly(make_server(f"unix://{sys.argv[1]}"))
     serve_until_signal(only, [socket.create_server(("127.0.0.1", int(sys.argv[2])))])

@@ -26,12 +26,14 @@ from typing import NoReturn
 
 import yaml
 
-from uwsgi_headroom import config
-from uwsgi_headroom.config import ServerConfig, Settings
+from uwsgi_headroom.config import values
+from uwsgi_headroom.config.defaults import LOG_LEVELS, SAMPLES_PER_SECOND_RANGE
+from uwsgi_headroom.config.model import SETTINGS, Config, ServerConfig, Settings
 from uwsgi_headroom.errors import AddressError, ConfigError
+from uwsgi_headroom.number_range import parse_number
 
 
-def load_file(path: Path) -> config.Config:
+def load_file(path: Path) -> Config:
     """Read a configuration file. Raises ConfigError, whose message has the line and what would be right."""
     try:
         with path.open("rb") as file:
@@ -44,7 +46,7 @@ def load_file(path: Path) -> config.Config:
         raise ConfigError(f"{path}{line}: this is not YAML: {getattr(error, 'problem', None) or error}") from None
     except RecursionError:
         raise ConfigError(f"{path}: this is no configuration: it is nested too deeply") from None
-    return _File(str(path)).config(root) if root else config.Config()
+    return _File(str(path)).config(root) if root else Config()
 
 
 class _File:
@@ -53,48 +55,48 @@ class _File:
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def config(self, root: yaml.Node) -> config.Config:
+    def config(self, root: yaml.Node) -> Config:
         top = self._mapping(root, ("servers", "sampling", "web", "log"))
         sampling = self._sampling(top.get("sampling"))
         web = self._mapping(top.get("web"), ("listen_address",))
         log = self._mapping(top.get("log"), ("level", "format"))
-        defaults = config.Config()
+        defaults = Config()
         listen = [
-            config.parse_listen_address(self._text(it), self._where(it))
+            values.parse_listen_address(self._text(it), self._where(it))
             for it in self._one_or_more(web.get("listen_address"))
         ]
-        return config.Config(
+        return Config(
             servers=tuple(self._server(it) for it in self._list(top.get("servers"))),
             listen=tuple(listen) or defaults.listen,
             settings=sampling,
-            log_level=self._choice(log.get("level"), config.LOG_LEVELS, defaults.log_level),
+            log_level=self._choice(log.get("level"), LOG_LEVELS, defaults.log_level),
             log_format=self._choice(log.get("format"), ("logfmt", "json"), defaults.log_format),  # type: ignore[arg-type]
         )
 
     def _sampling(self, node: yaml.Node | None) -> Settings:
         keys = self._mapping(node, ("samples_per_second", "windows", "cpu_residency"))
-        defaults = config.SETTINGS
+        defaults = SETTINGS
         windows = keys.get("windows")
         residency = keys.get("cpu_residency")
         return Settings(
             samples_per_second=self._number(
-                keys.get("samples_per_second"), defaults.samples_per_second, *config.SAMPLES_PER_SECOND_RANGE
+                keys.get("samples_per_second"), defaults.samples_per_second, *SAMPLES_PER_SECOND_RANGE
             ),
-            windows=config.parse_windows([self._text(it) for it in self._one_or_more(windows)], self._where(windows))
+            windows=values.parse_windows([self._text(it) for it in self._one_or_more(windows)], self._where(windows))
             if windows
             else defaults.windows,
-            cpu_residency=config.parse_boolean(self._text(residency), self._where(residency)) if residency else False,
+            cpu_residency=values.parse_boolean(self._text(residency), self._where(residency)) if residency else False,
         )
 
     def _server(self, node: yaml.Node) -> ServerConfig:
         if isinstance(node, yaml.ScalarNode):
-            return config.parse_server_argument(self._text(node), self._where(node))
+            return values.parse_server_argument(self._text(node), self._where(node))
         keys = self._mapping(node, ("name", "stats", "timeout", "size_cap"))
         if "stats" not in keys:
             self._fail(node, "a server needs `stats`, the address of its stats server")
         defaults = ServerConfig("", None)
         try:
-            return config.make_server(
+            return values.make_server(
                 self._text(keys["stats"]),
                 name=self._text(keys["name"]) if "name" in keys else "",
                 timeout=self._number(keys.get("timeout"), defaults.timeout, 0.1, 60),
@@ -140,12 +142,9 @@ class _File:
         if node is None:
             return default
         try:
-            number = float(self._text(node))
+            return parse_number(self._text(node), least, most)
         except ValueError:
-            number = float("nan")
-        if not least <= number <= most:
             self._fail(node, f"a number from {least:g} to {most:g} is wanted here")
-        return number
 
     def _choice(self, node: yaml.Node | None, known: Iterable[str], default: str) -> str:
         if node is None:

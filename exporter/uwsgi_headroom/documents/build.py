@@ -10,7 +10,7 @@ from uwsgi_headroom.analysis.cpu_pinning import count_workers_sharing_one_cpu
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.analysis.findings.runbook_names import RUNBOOKS
-from uwsgi_headroom.config import printable_name
+from uwsgi_headroom.config.names import printable_name
 from uwsgi_headroom.documents import emperor_router, schema, sections, server_state
 from uwsgi_headroom.documents.workers import build_workers
 from uwsgi_headroom.reading import Reading

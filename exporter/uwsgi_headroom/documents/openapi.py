@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from uwsgi_headroom import documents
+from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.documents.history import MOST_POINTS, History
 from uwsgi_headroom.documents.schema import Findings, Problem, Server, Servers
-from uwsgi_headroom.history.window import HISTORY_SECONDS
 
 FILE = Path(__file__).with_name("openapi.json")
 VERSION = "1.0.0"

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, Totals, WorkerTotals
 
-HISTORY_SECONDS = 3600
 ROW_SECONDS = 1.0
 
 _TICKS = 10_000  # a second: a process may so use 119 CPUs for an hour

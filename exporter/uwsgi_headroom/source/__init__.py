@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import asyncio
 
+from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import SourceError
 from uwsgi_headroom.source import http, replay, stream
 from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix, parse_address
 from uwsgi_headroom.source.stream import Answer
-
-SIZE_CAP = 16 * 1024 * 1024
-"""The most bytes of one document that are read by default. 64 workers x 64 threads write 1 MB."""
 
 
 async def read_document(address: Address, *, timeout: float, size_cap: int = SIZE_CAP) -> Answer:
@@ -47,4 +45,4 @@ async def _read(address: Address, size_cap: int) -> Answer:
             return replay.replay_file(address, size_cap)
 
 
-__all__ = ["SIZE_CAP", "Address", "Answer", "File", "Http", "Tcp", "Unix", "parse_address", "read_document"]
+__all__ = ["Address", "Answer", "File", "Http", "Tcp", "Unix", "parse_address", "read_document"]

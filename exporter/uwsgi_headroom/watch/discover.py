@@ -7,6 +7,8 @@ tells what an epoll holds (`/proc/<pid>/fdinfo`, proc(5)). Only what the master 
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,7 +18,9 @@ from typing import Literal
 import psutil
 
 from uwsgi_headroom import source, stats
-from uwsgi_headroom.errors import AddressError, ReadError
+from uwsgi_headroom.config.model import ServerConfig
+from uwsgi_headroom.config.names import name_servers
+from uwsgi_headroom.errors import AddressError, HeadroomError, ReadError
 from uwsgi_headroom.kernel import sock_diag
 from uwsgi_headroom.source import Address, Http, Tcp
 
@@ -26,6 +30,8 @@ _NAME = re.compile(r"uwsgi(-core|_(?!exporter)\w+)?")
 """As pip and Debian install it (`uwsgi_python3`); not its exporters, this one (`uwsgi-headroom`) among them."""
 
 _EPOLL_SOCKET = re.compile(r"^tfd:.*\bino:([0-9a-f]+)", re.MULTILINE)
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,25 @@ class FoundMaster:
     address: Address | None = None
     trouble: str = ""
     what: str = ""
+
+
+def discover_servers() -> tuple[ServerConfig, ...]:
+    """The servers of this machine that can be read. Raises HeadroomError with advice where there is none."""
+    masters = asyncio.run(find_masters())
+    pids = {master.address: master.pid for master in masters if master.address and not master.trouble}
+    if not pids:
+        raise HeadroomError(f"no --stats given, and none found.\n{render_report(masters)}")
+    names = name_servers(pids)
+    for address, name in names.items():
+        _log.info("found", extra={"fields": {"server": name, "address": str(address)}})
+    return tuple(ServerConfig(name, address, where=f"uWSGI master {pids[address]}") for address, name in names.items())
+
+
+def run() -> int:
+    """Print what runs here, and return the exit status: 1 where there is no stats server."""
+    masters = asyncio.run(find_masters())
+    print(render_report(masters))
+    return 0 if any(master.address for master in masters) else 1
 
 
 async def find_masters() -> list[FoundMaster]:

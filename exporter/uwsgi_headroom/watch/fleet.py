@@ -9,7 +9,8 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from uwsgi_headroom.config import SETTINGS, ServerConfig, Settings, default_name, printable_name
+from uwsgi_headroom.config.model import SETTINGS, ServerConfig, Settings
+from uwsgi_headroom.config.names import free_name
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Address, Unix
 from uwsgi_headroom.watch.observation import Observation
@@ -128,9 +129,8 @@ class Fleet:
 
     def _name(self, path: str) -> str:
         """After its file, without the ending (`/run/uwsgi/shop.stats` is `shop`); after its path if that is taken."""
-        name = default_name(Unix(path))
         taken = {watch.name for watch in self._named} | {globbed.watch.name for globbed in self._globbed.values()}
-        return printable_name(path) if name in taken else name
+        return free_name(Unix(path), taken)
 
 
 def _is_socket(path: str) -> bool:

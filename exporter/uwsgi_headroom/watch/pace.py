@@ -15,11 +15,11 @@ from collections import deque
 from collections.abc import Callable
 from statistics import median
 
+from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch.reader import Reader
 
-DEFAULT_SAMPLES_PER_SECOND = 5.0
 JITTER = 0.2
 BUDGET = 0.01
 """The part of the time that reading one server may take."""

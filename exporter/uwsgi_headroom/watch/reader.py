@@ -10,16 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from uwsgi_headroom import source, stats
+from uwsgi_headroom.config.defaults import SIZE_CAP, TIMEOUT_SECONDS
 from uwsgi_headroom.errors import ReadError, Reason, SourceError
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.reading import Reading
 
 FRESH_SECONDS = 0.1
 """A reading younger than this answers whoever asks: twenty scrapers at once cost a server one read."""
-
-TIMEOUT_SECONDS = 5.0
-"""uWSGI's master is deaf for a second after it ends a worker, and for two in its fork bomb guard; a shorter wait
-would call that down."""
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +43,7 @@ class Reader:
         address: source.Address,
         *,
         timeout: float = TIMEOUT_SECONDS,
-        size_cap: int = source.SIZE_CAP,
+        size_cap: int = SIZE_CAP,
         clock: Clock | None = None,
         cpu_residency: bool = False,
         on_outcome: Callable[[float, Reading | ReadError], None] = lambda _at, _outcome: None,

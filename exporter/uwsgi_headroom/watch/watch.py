@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
+from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, SIZE_CAP, TIMEOUT_SECONDS
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.window import History
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.source import SIZE_CAP, Address
+from uwsgi_headroom.source import Address
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.watch.pace import DEFAULT_SAMPLES_PER_SECOND, Pace, sample
-from uwsgi_headroom.watch.reader import TIMEOUT_SECONDS, Clock, Reader
+from uwsgi_headroom.watch.pace import Pace, sample
+from uwsgi_headroom.watch.reader import Clock, Reader
 
 
 class Watch:

@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.documents import build, openapi, schema
 from uwsgi_headroom.documents.history import MOST_POINTS
-from uwsgi_headroom.history.window import HISTORY_SECONDS
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import query_parameters

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from starlette.requests import Request
+
+from uwsgi_headroom import number_range
 
 
 class RefusedError(Exception):
@@ -34,12 +35,9 @@ def parse_number(request: Request, name: str, default: float, least: float, most
     if not text:
         return default
     try:
-        value = float(text)
+        return number_range.parse_number(text, least, most)
     except ValueError:
-        value = math.nan
-    if not least <= value <= most:
-        raise RefusedError(400, f"{name}: a number from {least:g} to {most:g}, not {text!r}")
-    return value
+        raise RefusedError(400, f"{name}: a number from {least:g} to {most:g}, not {text!r}") from None
 
 
 def parse_whole_number(request: Request, name: str, default: int, least: int, most: int) -> int:

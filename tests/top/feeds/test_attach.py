@@ -10,8 +10,8 @@ from tests.support.bad_servers import answers, answers_http
 from tests.support.captured_documents import document
 from tests.support.real_uwsgi import free_port
 from tests.support.web_server import serving
-from uwsgi_headroom import config
-from uwsgi_headroom.config import ServerConfig
+from uwsgi_headroom.config import defaults
+from uwsgi_headroom.config.model import ServerConfig
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.top.feeds.attach import attach
@@ -63,7 +63,7 @@ def test_nobody_there() -> None:
 def test_without_arguments_the_exporter_of_this_machine_or_what_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has an hour of history, and reads uWSGI already."""
     with serving(SHOP) as port:
-        monkeypatch.setattr(config, "LISTEN_ADDRESS", f"127.0.0.1:{port}")
+        monkeypatch.setattr(defaults, "LISTEN_ADDRESS", f"127.0.0.1:{port}")
         assert kinds() == [RemoteFeed]
     with pytest.raises(HeadroomError, match="none found"):
         attach([], nothing)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from uwsgi_headroom import config
-from uwsgi_headroom.config import ServerConfig
+from uwsgi_headroom.config import defaults
+from uwsgi_headroom.config.model import ServerConfig
+from uwsgi_headroom.config.names import refuse_duplicate_names
+from uwsgi_headroom.config.values import parse_server_argument
 from uwsgi_headroom.errors import HeadroomError, SourceError
 from uwsgi_headroom.source import Http, Tcp, parse_address
 from uwsgi_headroom.top.feeds.feed import Feed
@@ -21,12 +23,12 @@ def attach(arguments: Sequence[str], discovered: Callable[[], tuple[ServerConfig
     servers that are `discovered`. Raises ConfigError, and HeadroomError where there is nothing to show.
     """
     if not arguments:
-        local = parse_address(f"http://{config.LISTEN_ADDRESS}")
+        local = parse_address(f"http://{defaults.LISTEN_ADDRESS}")
         assert isinstance(local, Http)
         if _exporter(local) is True:
             return [RemoteFeed(local)]
         return [LocalFeed(discovered())]
-    servers = config.refuse_duplicate_names(config.parse_server_argument(it, "top") for it in arguments)
+    servers = refuse_duplicate_names(parse_server_argument(it, "top") for it in arguments)
     exporters: list[Feed] = []
     watched: list[ServerConfig] = []
     for server in servers:

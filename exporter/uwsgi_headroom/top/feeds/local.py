@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from uwsgi_headroom.config import ServerConfig, Settings
+from uwsgi_headroom.config.model import ServerConfig, Settings
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.history import build_history
 from uwsgi_headroom.documents.schema import Server, Servers

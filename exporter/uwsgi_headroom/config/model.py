@@ -1,0 +1,51 @@
+"""The settings of the exporter as data. No parsing here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from uwsgi_headroom.config import defaults
+from uwsgi_headroom.logs import Format
+from uwsgi_headroom.source.address import Address
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """One server, or a glob of UNIX sockets (then `address` is None and every socket is named after its file).
+
+    timeout in seconds for one read, size_cap in bytes for one document; where: the line or flag it came from.
+    """
+
+    name: str
+    address: Address | None
+    pattern: str = ""
+    timeout: float = defaults.TIMEOUT_SECONDS
+    size_cap: int = defaults.SIZE_CAP
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How every server is watched.
+
+    windows: lengths in seconds, ascending; figures of single workers are for the last. cpu_residency: look at every
+    thread of the workers too, for workers x CPUs more series.
+    """
+
+    samples_per_second: float = defaults.DEFAULT_SAMPLES_PER_SECOND
+    windows: tuple[float, ...] = defaults.DEFAULT_WINDOWS
+    cpu_residency: bool = False
+
+
+SETTINGS = Settings()
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything `serve` needs to know."""
+
+    servers: tuple[ServerConfig, ...] = ()
+    listen: tuple[tuple[str, int], ...] = ((defaults.LISTEN_HOST, defaults.LISTEN_PORT),)
+    settings: Settings = SETTINGS
+    log_level: str = "info"
+    log_format: Format = "logfmt"

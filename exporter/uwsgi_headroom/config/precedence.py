@@ -1,0 +1,87 @@
+"""Which of several settings counts: a flag goes before its environment variable, that before the configuration file."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from uwsgi_headroom.config import defaults, values, variables, yaml_file
+from uwsgi_headroom.config.model import Config, Settings
+from uwsgi_headroom.config.names import refuse_duplicate_names
+from uwsgi_headroom.config.variables import PREFIX
+from uwsgi_headroom.errors import ConfigError
+from uwsgi_headroom.number_range import parse_number
+
+
+def resolve_config(flags: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Config:
+    """Flags over environment over file over defaults; servers add to those of the file. Raises ConfigError."""
+    variables.refuse_misspelt(environment)
+    path, where = _value(flags, environment, "config")
+    settings = yaml_file.load_file(Path(path)) if path else Config()
+    stats, where = _values(flags, environment, "stats")
+    servers = refuse_duplicate_names([*settings.servers, *(values.parse_server_argument(it, where) for it in stats)])
+    settings = replace(settings, servers=servers)
+    addresses, where = _values(flags, environment, "web_listen_address")
+    if addresses:
+        settings = replace(settings, listen=tuple(values.parse_listen_address(it, where) for it in addresses))
+    settings = replace(settings, settings=_watching(settings.settings, flags, environment))
+    level, where = _value(flags, environment, "log_level")
+    if level:
+        settings = replace(settings, log_level=_choice(level, defaults.LOG_LEVELS, where))
+    style, where = _value(flags, environment, "log_format")
+    if style:
+        settings = replace(settings, log_format=_choice(style, ("logfmt", "json"), where))  # type: ignore[arg-type]
+    return settings
+
+
+def _watching(watching: Settings, flags: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
+    rate, where = _value(flags, environment, "samples_per_second")
+    if rate:
+        watching = replace(watching, samples_per_second=_number(rate, *defaults.SAMPLES_PER_SECOND_RANGE, where))
+    lengths, where = _values(flags, environment, "window")
+    if lengths:
+        watching = replace(watching, windows=values.parse_windows(lengths, where))
+    residency, where = _value(flags, environment, "cpu_residency")
+    if residency:
+        watching = replace(watching, cpu_residency=values.parse_boolean(residency, where))
+    return watching
+
+
+def _value(flags: argparse.Namespace, environment: Mapping[str, str], name: str) -> tuple[str, str]:
+    """A setting and where it came from."""
+    given: str | None = getattr(flags, name)
+    if given:
+        return given, _flag(name)
+    variable = PREFIX + name.upper()
+    return environment.get(variable, ""), variable
+
+
+def _values(flags: argparse.Namespace, environment: Mapping[str, str], name: str) -> tuple[Sequence[str], str]:
+    """A repeatable setting and where it came from."""
+    given: list[str] | None = getattr(flags, name)
+    if given:
+        return given, _flag(name)
+    variable = PREFIX + name.upper()
+    return environment.get(variable, "").split(), variable
+
+
+def _flag(name: str) -> str:
+    """The flag of a setting: `--web.listen-address`, `--log.level`, `--samples-per-second`."""
+    group, _, rest = name.partition("_")
+    return f"--{group}.{rest.replace('_', '-')}" if group in ("web", "log") else f"--{name.replace('_', '-')}"
+
+
+def _number(text: str, least: float, most: float, where: str) -> float:
+    try:
+        return parse_number(text, least, most)
+    except ValueError:
+        raise ConfigError(f"{where}: {text!r} is no number from {least:g} to {most:g}") from None
+
+
+def _choice(text: str, known: Sequence[str], where: str) -> str:
+    if text not in known:
+        raise ConfigError(f"{where}: {text!r} is none of {', '.join(known)}")
+    return text

@@ -1,0 +1,72 @@
+"""Values of settings from the text of a flag, an environment variable or the configuration file.
+
+`where` says which of these it is, for the message of the ConfigError.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from uwsgi_headroom.config.defaults import HISTORY_SECONDS, LISTEN_ADDRESS, SIZE_CAP, TIMEOUT_SECONDS
+from uwsgi_headroom.config.model import ServerConfig
+from uwsgi_headroom.config.names import default_name
+from uwsgi_headroom.errors import AddressError, ConfigError
+from uwsgi_headroom.source.address import parse_address
+
+_GLOB = re.compile(r"[*?[]")
+_NAMED = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
+
+
+def make_server(
+    stats: str,
+    *,
+    name: str = "",
+    timeout: float = TIMEOUT_SECONDS,
+    size_cap: int = SIZE_CAP,
+    where: str = "",
+) -> ServerConfig:
+    """One server from its address, which may be a glob of UNIX sockets. Raises AddressError."""
+    pattern = stats.removeprefix("unix://").removeprefix("unix:")
+    if _GLOB.search(pattern) and pattern.startswith(("/", "./", "../")):
+        if name:
+            raise AddressError(f"{stats!r} is a glob: each of its sockets is named after its file, so it takes no name")
+        return ServerConfig("", None, pattern, timeout, size_cap, where)
+    address = parse_address(stats)
+    return ServerConfig(name or default_name(address), address, "", timeout, size_cap, where)
+
+
+def parse_server_argument(text: str, where: str) -> ServerConfig:
+    """One server from `ADDRESS` or `NAME=ADDRESS`. Raises ConfigError."""
+    named = _NAMED.fullmatch(text.strip())
+    try:
+        return make_server(named[2], name=named[1], where=where) if named else make_server(text, where=where)
+    except AddressError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def parse_listen_address(text: str, where: str = "--web.listen-address") -> tuple[str, int]:
+    """`host:port`, `:port` (every address of the host) or `[ipv6]:port`. Raises ConfigError."""
+    match = re.fullmatch(r"(\[[0-9A-Fa-f:.%\w]+\]|[^:\s]*):(\d{1,5})", text.strip())
+    if not match or int(match[2]) > 65535:
+        raise ConfigError(f"{where}: {text!r} is no address to listen on; write host:port, such as {LISTEN_ADDRESS}")
+    return match[1].strip("[]"), int(match[2])
+
+
+def parse_windows(texts: Iterable[str], where: str) -> tuple[float, ...]:
+    """Window lengths such as `90s`, `5m` or `1h`, in seconds, ascending. Raises ConfigError."""
+    lengths = set()
+    for text in texts:
+        match = re.fullmatch(r"(\d+)([smh])", text.strip())
+        seconds = int(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]] if match else 0
+        if not 10 <= seconds <= HISTORY_SECONDS:
+            raise ConfigError(f"{where}: {text!r} is no window; write one from 10s to 1h, such as 5m")
+        lengths.add(float(seconds))
+    return tuple(sorted(lengths))
+
+
+def parse_boolean(text: str, where: str) -> bool:
+    """`true` or `false`. Raises ConfigError."""
+    if text.lower() not in ("true", "false"):
+        raise ConfigError(f"{where}: {text!r} is neither true nor false")
+    return text.lower() == "true"

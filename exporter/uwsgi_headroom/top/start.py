@@ -1,0 +1,38 @@
+"""Starts `top`: attaches it to what its arguments mean, and prints a document or shows a screen."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import sys
+from collections.abc import Sequence
+
+from uwsgi_headroom import logs
+from uwsgi_headroom.errors import HeadroomError
+from uwsgi_headroom.top import json_dump
+from uwsgi_headroom.top.feeds.attach import attach
+from uwsgi_headroom.top.once import exit_status, read_documents
+from uwsgi_headroom.watch.discover import discover_servers
+
+NEEDED_FOR_SCREEN = "rich>=13.7"
+"""The extra `top` of setup.cfg. Not its name: the package is on no index."""
+
+
+def run(addresses: Sequence[str], interval: float, seconds: float, *, once: bool, as_json: bool) -> int:
+    """Run `top` and return its exit status. Raises HeadroomError where there is nothing to show or to show it with."""
+    logs.configure("critical", "logfmt")  # what goes wrong stands on the screen
+    feeds = attach(addresses, discover_servers)
+    if as_json:
+        documents = asyncio.run(read_documents(feeds, seconds))
+        print(json_dump.render_json(documents))
+        listed = documents if isinstance(documents, list) else [documents]
+        return exit_status(server.state for server in listed)
+    try:
+        from uwsgi_headroom.top import command  # noqa: PLC0415 - it needs rich, which --json does not
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "rich":
+            raise
+        # The Python that runs this: that of its own environment, whether pip, pipx or a person made it.
+        install = f"{shlex.quote(sys.executable)} -m pip install '{NEEDED_FOR_SCREEN}'"
+        raise HeadroomError(f"top needs rich: {install} (or --json, which needs nothing more)") from None
+    return command.main(feeds, interval, seconds, once=once)

@@ -1,0 +1,50 @@
+"""Values of settings: what each text means."""
+
+from __future__ import annotations
+
+import pytest
+
+from uwsgi_headroom.config.values import parse_listen_address, parse_server_argument
+from uwsgi_headroom.source import File, Tcp, Unix
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "address"),
+    [
+        ("shop=/run/a.stats", "shop", Unix("/run/a.stats")),
+        ("shop=tcp://a:1", "shop", Tcp("a", 1)),
+        ("a.b-c_1=:1", "a.b-c_1", Tcp("127.0.0.1", 1)),
+        ("/run/shop.stats", "shop", Unix("/run/shop.stats")),
+        ("/run/shop.v2.stats", "shop.v2", Unix("/run/shop.v2.stats")),
+        ("/run/.stats", ".stats", Unix("/run/.stats")),
+        ("/run/stats", "stats", Unix("/run/stats")),
+        ("/run/a=b.stats", "a=b", Unix("/run/a=b.stats")),
+        ("@shop", "shop", Unix("@shop")),
+        ("unix:@shop.stats", "shop", Unix("@shop.stats")),
+        ("file:///tmp/shop.json", "shop", File("/tmp/shop.json")),
+        ("localhost:1717", "localhost:1717", Tcp("localhost", 1717)),
+        ("[::1]:1717", "::1:1717", Tcp("::1", 1717)),
+    ],
+)
+def test_a_server_and_its_name(text: str, name: str, address: object) -> None:
+    """A server is named before an equals sign, or after its socket's file or its host and port."""
+    server = parse_server_argument(text, "--stats")
+    assert (server.name, server.address) == (name, address)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:9238", ("127.0.0.1", 9238)),
+        (":9238", ("", 9238)),
+        ("0.0.0.0:1", ("0.0.0.0", 1)),
+        ("[::]:9238", ("::", 9238)),
+        ("[::1]:9238", ("::1", 9238)),
+        ("[fe80::1%eth0]:1", ("fe80::1%eth0", 1)),
+        ("localhost:0", ("localhost", 0)),
+        (" host.internal:80 ", ("host.internal", 80)),
+    ],
+)
+def test_addresses_to_listen_on(text: str, address: tuple[str, int]) -> None:
+    """Each form of an address to listen on is understood."""
+    assert parse_listen_address(text) == address

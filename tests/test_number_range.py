@@ -1,0 +1,28 @@
+"""A number between two bounds: what is accepted, and what is refused everywhere that a number is given."""
+
+from __future__ import annotations
+
+import pytest
+
+from uwsgi_headroom.number_range import OutOfRangeError, parse_number
+
+
+@pytest.mark.parametrize(("text", "number"), [("0.5", 0.5), ("20", 20.0), ("1e1", 10.0), (" 7 ", 7.0)])
+def test_a_number_in_range(text: str, number: float) -> None:
+    """The bounds are in it."""
+    assert parse_number(text, 0.5, 20) == number
+
+
+@pytest.mark.parametrize("text", ["0.49", "20.1", "-5", "nan", "inf", "-inf"])
+def test_a_number_out_of_range(text: str) -> None:
+    """NaN is in no range."""
+    with pytest.raises(OutOfRangeError, match=r"is no number from 0\.5 to 20"):
+        parse_number(text, 0.5, 20)
+
+
+@pytest.mark.parametrize("text", ["", "often", "5s", "0x10"])
+def test_a_text_that_is_no_number(text: str) -> None:
+    """It is refused with ValueError, but not for its range."""
+    with pytest.raises(ValueError, match="could not convert") as caught:
+        parse_number(text, 0.5, 20)
+    assert not isinstance(caught.value, OutOfRangeError)
