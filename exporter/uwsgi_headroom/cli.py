@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from uwsgi_headroom import __version__, config, logs
-from uwsgi_headroom.check import UNREADABLE, Verdict, check, json_report, text_report
+from uwsgi_headroom.check import json_report, text_report
+from uwsgi_headroom.check.judge import UNREADABLE, Verdict, check
 from uwsgi_headroom.config import flags, variables
 from uwsgi_headroom.errors import ConfigError, HeadroomError, ReadError
 from uwsgi_headroom.history.window import HISTORY_SECONDS

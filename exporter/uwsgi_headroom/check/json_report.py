@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from uwsgi_headroom.check import Verdict
+from uwsgi_headroom.check.judge import Verdict
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.watch.reader import Clock
 

@@ -8,7 +8,7 @@ from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.analysis.formatting import duration, factor, percent
 from uwsgi_headroom.analysis.verdict import GIVES_OUT
-from uwsgi_headroom.check import Verdict
+from uwsgi_headroom.check.judge import Verdict
 from uwsgi_headroom.stats.server import Snapshot
 from uwsgi_headroom.terminal_text import bar, wrap
 
