@@ -17,7 +17,9 @@ def _imported(module: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.parametrize("module", ["watch.fleet", "analysis.findings", "documents.build", "top.feeds.local", "check.judge"])
+@pytest.mark.parametrize(
+    "module", ["watch.fleet", "analysis.findings", "documents.build", "top.feeds.local", "check.judge"]
+)
 def test_no_face_is_imported(module: str) -> None:
     """What reads, judges and describes servers works without Prometheus' client and the web server."""
     imported = _imported(f"uwsgi_headroom.{module}")

@@ -45,7 +45,7 @@ class BackgroundWriter:
         while True:
             text = self._texts.get()
             try:
-                # Not through sys.stdout or sys.stderr: at the program's end Python waits for a thread that writes there.
+                # Not through sys.stderr: at the program's end Python itself waits for a thread that writes there.
                 while text:
                     text = text[os.write(self._descriptor, text) :]
             except OSError:

@@ -37,9 +37,7 @@ async def connect_tcp(host: str, port: int) -> socket.socket:
         sock = socket.socket(family, kind, protocol)
         try:
             sock.setblocking(False)
-            sock.setsockopt(
-                socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER
-            )  # before connect: it sets the window
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)  # before connect: it sets the window
             await loop.sock_connect(sock, sockaddr)
             return sock
         except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import stat
@@ -36,10 +37,9 @@ async def _connect_to_first(sock: socket.socket, sockaddrs: tuple[str, ...]) -> 
     """Connect to the first of these that does not refuse: an abstract name has two forms, a path has one."""
     *others, last = sockaddrs
     for sockaddr in others:
-        try:
-            return await _connect(sock, sockaddr)
-        except ConnectionRefusedError:
-            continue
+        with contextlib.suppress(ConnectionRefusedError):
+            await _connect(sock, sockaddr)
+            return
     await _connect(sock, last)
 
 

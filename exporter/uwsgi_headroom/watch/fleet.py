@@ -9,11 +9,11 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config import SETTINGS, ServerConfig, Settings, default_name, printable_name
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Address, Unix
 from uwsgi_headroom.watch.observation import Observation
-from uwsgi_headroom.watch.reader import Clock
 from uwsgi_headroom.watch.watch import Watch
 
 GLOB_SECONDS = 5.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
+from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.window import History
@@ -12,7 +13,7 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import SIZE_CAP, Address
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.pace import DEFAULT_SAMPLES_PER_SECOND, Pace, sample
-from uwsgi_headroom.watch.reader import TIMEOUT_SECONDS, Clock, Reader
+from uwsgi_headroom.watch.reader import TIMEOUT_SECONDS, Reader
 
 
 class Watch:
