@@ -53,11 +53,7 @@ async def check(watch: Watch, seconds: float, progress: Callable[[float], None] 
     judges what it has seen. Raises ReadError where there is nothing to judge.
     """
     loop = asyncio.get_running_loop()
-    first = await watch.reader.read()
-    if isinstance(first, ReadError):
-        raise first
-    if not isinstance(first.snapshot, Snapshot):
-        raise StatsError("not_uwsgi", f"this is the stats server of a uWSGI {first.snapshot.kind}; give a server's own")
+    await _read(watch)
     sampling = asyncio.create_task(watch.sample())
     end = loop.time() + seconds
     with contextlib.suppress(asyncio.CancelledError):
@@ -67,11 +63,20 @@ async def check(watch: Watch, seconds: float, progress: Callable[[float], None] 
             if loop.time() > now + _STOPPED_SECONDS:
                 end = loop.time() + seconds
     sampling.cancel()
-    last = await watch.reader.read()
-    if isinstance(last, ReadError):
-        raise last
+    last, snapshot = await _read(watch)
     window = watch.history.window(seconds)
     if window is None:
         raise ReadError("timeout", "it was watched for too short a time: two readings, a second apart, are needed")
-    figures = compute_figures(window, last)
+    figures = compute_figures(window, snapshot, last.host.cpus)
     return Verdict(watch, last, figures, collect_findings(figures, last))
+
+
+async def _read(watch: Watch) -> tuple[Reading, Snapshot]:
+    """Read the server and return its document too. Raises ReadError where there is nothing to judge."""
+    outcome = await watch.reader.read()
+    if isinstance(outcome, ReadError):
+        raise outcome
+    snapshot = outcome.snapshot
+    if not isinstance(snapshot, Snapshot):
+        raise StatsError("not_uwsgi", f"this is the stats server of a uWSGI {snapshot.kind}; give a server's own")
+    return outcome, snapshot

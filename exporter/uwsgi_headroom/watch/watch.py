@@ -56,10 +56,11 @@ class Watch:
     def figures(self, reading: Reading, windows: Sequence[float]) -> list[Figures]:
         """The figures of the last so many seconds, for each window that the history has two rows of. An emperor or a
         router has none."""
-        if not isinstance(reading.snapshot, Snapshot):
+        snapshot = reading.snapshot
+        if not isinstance(snapshot, Snapshot):
             return []
         windows_known = (self.history.window(seconds) for seconds in windows)
-        return [compute_figures(window, reading) for window in windows_known if window]
+        return [compute_figures(window, snapshot, reading.host.cpus) for window in windows_known if window]
 
     def _record(self, at: float, outcome: Reading | ReadError) -> None:
         if isinstance(outcome, ReadError):
