@@ -21,7 +21,15 @@ def _imported(module: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "module",
-    ["watch.fleet", "analysis.findings", "documents.build", "top.feeds.local", "check", "check.command", "top.start"],
+    [
+        "watch.fleet",
+        "analysis.findings",
+        "documents.build",
+        "top.feeds.local",
+        "check.judge",
+        "check.command",
+        "top.start",
+    ],
 )
 def test_no_face_is_imported(module: str) -> None:
     """What reads, judges and describes servers works without Prometheus' client and the web server."""

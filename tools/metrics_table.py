@@ -51,7 +51,7 @@ def watched(observation: Observation) -> Observation:
         {},
         integrals.totals,
         observation.pace,
-        [compute_figures(window, now)],
+        [compute_figures(window, later, host.cpus)],
     )
 
 

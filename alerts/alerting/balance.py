@@ -22,6 +22,9 @@ EVEN_OUT = (
 )
 """What to do, processes x threads worked out for the server."""
 
+HOT_WORKER = "Worker {{ $id }}"
+"""The worker that `_worker` names, in a text behind it."""
+
 
 def groups(t: Thresholds) -> Sequence[Group]:
     """The group of `balance.yaml`."""
@@ -43,7 +46,7 @@ def _hot_worker_saturated(t: Thresholds) -> Alert:
         severity="critical",
         summary=f"{_worker(hot)}uWSGI {SERVER} on {INSTANCE}: "
         "worker {{ $id }} is saturated while others have room.",
-        description=f"{_worker(hot)}Worker {{{{ $id }}}} takes {part} % of the requests. Its interpreter is at "
+        description=f"{_worker(hot)}{HOT_WORKER} takes {part} % of the requests. Its interpreter is at "
         + answer(f"{load}{{$worker}}", HUNDREDTH)
         + f" of a CPU and its requests take {milliseconds(slow)}, against {milliseconds(calm)} on the calm workers; "
         + answer(_idle(t, "{$self}"), WHOLE)
@@ -66,9 +69,10 @@ def _workers_uneven(t: Thresholds) -> Alert:
         keep=t.load_keep,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: the hottest worker takes {value(TENTH)} times its fair share.",
-        description=f"{_worker(f'topk(1, {share}{{$self}})')}Worker {{{{ $id }}}} takes the most: the busiest take "
-        f"{{{{ range $place, $of := {asked(shares)} }}}}{{{{ if $place }}}}/{{{{ end }}}}"
-        '{{ printf "%.0f" $of.Value }}{{ end }} % of the requests. That is '
+        description=f"{_worker(f'topk(1, {share}{{$self}})')}{HOT_WORKER} takes the most: the busiest take "
+        "{{ range $place, $of := "
+        + asked(shares)
+        + ' }}{{ if $place }}/{{ end }}{{ printf "%.0f" $of.Value }}{{ end }} % of the requests. That is '
         f"{value(TENTH)} times an even share, where chance explains "
         + answer(f"server:uwsgi_hot_worker_ratio_noise_floor:ratio_rate{w}{{$self}}", TENTH)
         + ".\nIts requests take "
@@ -124,6 +128,8 @@ def _loaded(t: Thresholds) -> str:
 def _worker(query: str) -> str:
     """A template that puts the id of the worker that a query names into `$id`, and its labels into `$worker`."""
     return (
-        f'{{{{ $id := "?" }}}}{{{{ range {asked(query)} }}}}{{{{ $id = .Labels.worker_id }}}}{{{{ end }}}}'
-        '{{ $worker := printf "%sworker_id=%q" $self $id }}'
+        '{{ $id := "?" }}{{ range '
+        + asked(query)
+        + " }}{{ $id = .Labels.worker_id }}{{ end }}"
+        + '{{ $worker := printf "%sworker_id=%q" $self $id }}'
     )

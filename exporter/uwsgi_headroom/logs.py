@@ -7,14 +7,12 @@ master waits for. So a thread of its own writes, and what it cannot keep up with
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
-import os
-import queue
-import threading
 import time
 from typing import Literal
+
+from uwsgi_headroom.background_writer import BackgroundWriter
 
 Format = Literal["logfmt", "json"]
 
@@ -25,12 +23,12 @@ _LAST_WORDS_SECONDS = 1.0
 
 def configure(level: str, style: Format) -> None:
     """Send every logger's lines of `level` and above to standard error."""
-    handler = _Background(_STANDARD_ERROR)
+    handler = _BackgroundHandler(_STANDARD_ERROR)
     handler.setFormatter(_Formatter(style))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
-class _Background(logging.Handler):
+class _BackgroundHandler(logging.Handler):
     """Writes to a file descriptor from a thread. Never waits, except at the program's end, and then not for long.
 
     What was dropped is said in the next line that is not: `lines_dropped`.
@@ -38,37 +36,21 @@ class _Background(logging.Handler):
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()
-        self._descriptor = descriptor
-        self._lines: queue.Queue[bytes | threading.Event] = queue.Queue(_LINES_WAITING)
+        self._writer = BackgroundWriter(descriptor, "log", most_waiting=_LINES_WAITING)
         self._dropped = 0
-        threading.Thread(target=self._write, name="log", daemon=True).start()
 
     def emit(self, record: logging.LogRecord) -> None:
         if self._dropped:
             record.fields = {**getattr(record, "fields", {}), "lines_dropped": self._dropped}
         try:
-            self._lines.put_nowait(f"{self.format(record)}\n".encode(errors="backslashreplace"))
+            self._writer.put(f"{self.format(record)}\n".encode(errors="backslashreplace"))
             self._dropped = 0
         except Exception:  # noqa: BLE001 - the queue is full, or the line cannot be made: neither is the caller's trouble
             self._dropped += 1
 
     def flush(self) -> None:
         """Wait until the lines are out, for a second at most. `logging` itself calls this at the program's end."""
-        out = threading.Event()
-        with contextlib.suppress(queue.Full):
-            self._lines.put(out, timeout=_LAST_WORDS_SECONDS)
-            out.wait(_LAST_WORDS_SECONDS)
-
-    def _write(self) -> None:
-        while True:
-            line = self._lines.get()
-            if isinstance(line, threading.Event):
-                line.set()
-                continue
-            # Not through sys.stderr: at the program's end Python itself waits for whoever is writing there.
-            with contextlib.suppress(OSError):  # whoever read it is gone
-                while line:
-                    line = line[os.write(self._descriptor, line) :]
+        self._writer.finish(_LAST_WORDS_SECONDS)
 
 
 class _Formatter(logging.Formatter):

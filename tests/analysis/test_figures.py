@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from tests.support.scraped_series import series, watch_of
 from tests.support.simulated_server import Server, emperor, reading, router
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.figures import compute_figures
+from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.littles_law import total
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.history.totals import Totals
+from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.backlogs import Backlog
 from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.facts import HostFacts
@@ -34,17 +35,23 @@ BIG = 2**63 - 1
 # -- a few plain cases
 
 
+def figures(window_: Window, server: Server) -> Figures:
+    """The figures of a window that ends with a look at a server."""
+    reading_ = server.read(60.0)
+    return compute_figures(window_, reading_.snapshot, reading_.host.cpus)
+
+
 def test_capacity_is_of_the_reading() -> None:
     """Configured threads are of all slots, available ones of workers that accept."""
     server = Server(processes=4, threads=8, spawned=3)
     server.cheap(1)
-    result = compute_figures(window(60, worker(1, 0)), server.read(60.0))
+    result = figures(window(60, worker(1, 0)), server)
     assert (result.configured, result.available) == (32, 16)
 
 
 def test_capacity_without_cores_is_unknown() -> None:
     """None, and no headroom of threads."""
-    result = compute_figures(window(60, worker(1, 10, each=1.0)), Server(cores=False).read(60.0))
+    result = figures(window(60, worker(1, 10, each=1.0)), Server(cores=False))
     assert (result.configured, result.available) == (None, None)
     assert result.headroom.by_limit == {}
 
@@ -53,9 +60,9 @@ def test_usable_cpus_are_the_hosts_word() -> None:
     """With kernel facts there is a CPU limit, and without them none."""
     server = Server(cpus=1.5)
     busy = window(60, worker(1, 10, cpu=30.0))
-    assert compute_figures(busy, server.read(60.0)).headroom.by_limit["cpu"] == 3.0
+    assert figures(busy, server).headroom.by_limit["cpu"] == 3.0
     server.host = False
-    assert "cpu" not in compute_figures(busy, server.read(60.0)).headroom.by_limit
+    assert "cpu" not in figures(busy, server).headroom.by_limit
 
 
 @pytest.mark.parametrize(("values", "sum_"), [([], None), ([1, 2], 3), ([0, 0], 0), ([1, None], None), ([None], None)])

@@ -22,7 +22,8 @@ AT = 1000.0
 def findings_by_code(window_: Window, server: Server | None = None, **changes: object) -> dict[str, Finding]:
     """Findings by code of a window that ends with a look at a server."""
     reading = replace((server or Server()).read(AT), **changes)
-    return {finding.code: finding for finding in collect_findings(compute_figures(window_, reading), reading)}
+    figures = compute_figures(window_, reading.snapshot, reading.host.cpus)
+    return {finding.code: finding for finding in collect_findings(figures, reading)}
 
 
 def with_cpus(server: Server, cpus: UsableCpus) -> Reading:

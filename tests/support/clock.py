@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uwsgi_headroom.watch.reader import Clock
+from uwsgi_headroom.clock import Clock
 
 
 class MovableClock:

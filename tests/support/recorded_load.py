@@ -56,7 +56,7 @@ def tell_story(rng: random.Random, name: str, instance: str) -> Story:
     window = history.window(WINDOW)
     assert window
     assert reading
-    story.figures = compute_figures(window, reading)
+    story.figures = compute_figures(window, reading.snapshot, reading.host.cpus)
     story.cpus = reading.host.cpus.count if reading.host.cpus else None
     return story
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.simulated_server import EPOCH, Server
+from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents import build, schema
 from uwsgi_headroom.documents.history import History, build_history
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Address, Unix
 from uwsgi_headroom.source.address import File
-from uwsgi_headroom.watch.reader import Clock
 from uwsgi_headroom.watch.watch import Watch
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

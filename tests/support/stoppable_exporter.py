@@ -99,19 +99,19 @@ def stoppable_exporter(*stats: str, stderr: int = subprocess.DEVNULL) -> Iterato
 def _main() -> int:
     # Imported here: tests that only start the exporter need none of it.
     from uwsgi_headroom import cli  # noqa: PLC0415
-    from uwsgi_headroom.source import stream  # noqa: PLC0415
+    from uwsgi_headroom.source import tcp, unix  # noqa: PLC0415
 
     armed: list[int] = []
     signal.signal(signal.SIGUSR1, lambda *_: armed.append(signal.SIGSTOP))
     signal.signal(signal.SIGUSR2, lambda *_: armed.append(signal.SIGKILL))
-    receive = stream.receive
+    receive = unix.receive
 
-    async def stand_still(sock: socket.socket, size_cap: int, **more: object) -> bytes:
+    async def stand_still(sock: socket.socket, size_cap: int) -> bytes:
         if armed:
             os.kill(os.getpid(), armed.pop())
-        return await receive(sock, size_cap, **more)  # type: ignore[arg-type]
+        return await receive(sock, size_cap)
 
-    stream.receive = stand_still
+    unix.receive = tcp.receive = stand_still
     return cli.main()
 
 

@@ -20,7 +20,7 @@ import pytest
 
 from tests.support import bad_servers, real_uwsgi
 from tests.support.captured_documents import document
-from tests.support.driven_top import LEFT, driven
+from tests.support.driven_top import LEFT, Driven, driven
 from tests.support.exporter import COMMAND, clean_environment, exporter, run
 from tests.support.real_uwsgi import Uwsgi, accepts, uwsgi, wait_until
 from tests.test_end_to_end import ask, in_service
@@ -221,26 +221,73 @@ def test_it_leaves_the_terminal_as_it_was(how: str | signal.Signals) -> None:
         assert top.is_as_it_was()
 
 
-def test_an_error_of_its_own_is_told_on_a_terminal_as_it_was(tmp_path: Path) -> None:
-    """The traceback comes after the screen is given back, where it can be read."""
-    program = tmp_path / "broken.py"
-    program.write_text(
-        "import asyncio, os, sys\n"
+def program(directory: Path, body: str) -> tuple[str, str]:
+    """The command of a program that runs top over `feed`, with a body that may change what it does."""
+    path = directory / "program.py"
+    path.write_text(
+        "import asyncio, os\n"
+        "from uwsgi_headroom import logs\n"
         "from uwsgi_headroom.top import loop\n"
         "from uwsgi_headroom.top.navigation import Navigation\n"
-        "from uwsgi_headroom.top.terminal.terminal import detect_capabilities\n"
+        "from uwsgi_headroom.top.terminal.terminal import Terminal, detect_capabilities\n"
         "from uwsgi_headroom.top.feeds.local import LocalFeed\n"
-        "class Broken(LocalFeed):\n"
-        "    async def servers(self, window):\n"
-        "        raise RuntimeError('a fault of our own')\n"
-        "asyncio.run(loop.run([Broken(())], Navigation(), detect_capabilities(os.environ, 1)))\n"
+        "def broken(*_):\n"
+        "    raise RuntimeError('a fault of our own')\n"
+        f"{body}\n"
+        "logs.configure('critical', 'logfmt')\n"
+        "asyncio.run(loop.run([LocalFeed(())], Navigation(), detect_capabilities(os.environ, 1)))\n"
     )
-    with driven(command=(sys.executable, str(program))) as top:
-        assert top.ended() == 1
-        assert "a fault of our own" in top.text()
-        before, _, after = top.written.partition(LEFT)
-        assert b"RuntimeError" in after
-        assert b"RuntimeError" not in before
+    return sys.executable, str(path)
+
+
+def ends_with_a_traceback(top: Driven) -> None:
+    """It ends with status 1; the traceback comes after the screen is given back, where it can be read."""
+    assert top.ended() == 1
+    assert "a fault of our own" in top.text()
+    before, _, after = top.written.partition(LEFT)
+    assert b"RuntimeError" in after
+    assert b"RuntimeError" not in before
+
+
+def test_an_error_of_its_own_is_told_on_a_terminal_as_it_was(tmp_path: Path) -> None:
+    """A fault while it looks at servers ends it with a traceback."""
+    with driven(command=program(tmp_path, "LocalFeed.servers = broken")) as top:
+        ends_with_a_traceback(top)
+
+
+def test_a_fault_in_a_key_ends_it(tmp_path: Path) -> None:
+    """An exception that no task awaits, of a key, ends it with a traceback."""
+    with driven(command=program(tmp_path, "loop.handle_key = broken")) as top:
+        top.wait(lambda text: KEYS in text)
+        top.press("s")
+        ends_with_a_traceback(top)
+
+
+def test_a_fault_in_a_signal_ends_it(tmp_path: Path) -> None:
+    """An exception that no task awaits, of a signal, ends it with a traceback."""
+    with driven(command=program(tmp_path, "Terminal.clear = broken")) as top:
+        top.wait(lambda text: KEYS in text)
+        top.resize(100, 30)
+        ends_with_a_traceback(top)
+
+
+def test_a_stray_message_of_asyncio_ends_nothing(tmp_path: Path) -> None:
+    """A message without an exception leaves it running, and the screen as it is."""
+    body = (
+        "class Feed(LocalFeed):\n"
+        "    async def run(self):\n"
+        "        asyncio.get_running_loop().call_exception_handler({'message': 'Task was destroyed'})\n"
+        "        await super().run()\n"
+        "LocalFeed = Feed\n"
+    )
+    with driven(command=program(tmp_path, body)) as top:
+        top.wait(lambda text: KEYS in text)
+        top.press("p")
+        top.wait(lambda text: "PAUSED" in text)
+        top.press("q")
+        assert top.ended() == 0
+        assert top.is_as_it_was()
+        assert b"destroyed" not in top.written
 
 
 def test_a_terminal_that_goes_away_ends_it() -> None:

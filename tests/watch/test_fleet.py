@@ -9,12 +9,15 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.support import bad_servers
 from tests.support.captured_documents import document
 from tests.support.clock import MovableClock
 from uwsgi_headroom.config.values import make_server, parse_server_argument
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.watch import fleet as module
 from uwsgi_headroom.watch.fleet import FORGET_SECONDS, GLOB_SECONDS, Fleet
 
 
@@ -29,7 +32,9 @@ def listening(path: Path) -> Iterator[None]:
 
 
 def names(fleet: Fleet) -> list[str]:
-    return [reader.name for reader in fleet.watches()]
+    """The servers there are once the globs are looked up."""
+    fleet.refresh()
+    return [watch.name for watch in fleet.watches()]
 
 
 def globbing(pattern: str, *more: str, hands: MovableClock | None = None) -> Fleet:
@@ -53,19 +58,57 @@ def test_sockets_found_are_named_after_their_files(tmp_path: Path) -> None:
         assert names(globbing(f"{tmp_path}/*.stats")) == ["api.v2", "shop"]
 
 
-def test_sockets_are_looked_for_now_and_then(tmp_path: Path) -> None:
-    """A new socket is found at the next look, some seconds later, and the readers there are stay."""
-    hands = MovableClock()
-    fleet = globbing(f"{tmp_path}/*.stats", hands=hands)
+def test_a_refresh_finds_new_sockets(tmp_path: Path) -> None:
+    """A new socket is a server after the next refresh, not before, and the readers there are stay."""
+    fleet = globbing(f"{tmp_path}/*.stats")
     assert names(fleet) == []
     with listening(tmp_path / "shop.stats"):
-        hands.move(GLOB_SECONDS * 0.9)
-        assert names(fleet) == []
-        hands.move(GLOB_SECONDS * 0.2)
+        assert fleet.watches() == []
         assert names(fleet) == ["shop"]
-        first = fleet.watches()[0]
-        hands.move(GLOB_SECONDS * 2)
-        assert fleet.watches()[0] is first
+        (first,) = fleet.watches()
+        with listening(tmp_path / "api.stats"):
+            assert names(fleet) == ["api", "shop"]
+            assert fleet.watches()[1] is first
+
+
+def test_sampling_finds_new_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the fleet samples, a new socket becomes a server by itself."""
+    monkeypatch.setattr(module, "GLOB_SECONDS", 0.01)
+    fleet = globbing(f"{tmp_path}/*.stats")
+
+    async def found() -> list[str]:
+        while not fleet.watches():  # noqa: ASYNC110 - a fleet has no event for it
+            await asyncio.sleep(0)
+        return [watch.name for watch in fleet.watches()]
+
+    async def look() -> list[str]:
+        sampling = asyncio.create_task(fleet.run())
+        await asyncio.sleep(0)  # it has looked once
+        assert fleet.watches() == []
+        try:
+            with listening(tmp_path / "shop.stats"):
+                return await asyncio.wait_for(found(), 20)
+        finally:
+            sampling.cancel()
+            await fleet.close()
+
+    assert asyncio.run(look()) == ["shop"]
+
+
+@pytest.mark.parametrize("call", ["pause", "resume", "close"])
+def test_pausing_looks_nothing_up(tmp_path: Path, call: str) -> None:
+    """To pause, resume or close a fleet reads no folder."""
+    fleet = globbing(f"{tmp_path}/*.stats")
+
+    async def look() -> None:
+        done = getattr(fleet, call)()
+        if done is not None:
+            await done
+
+    with listening(tmp_path / "shop.stats"):
+        asyncio.run(look())
+        assert fleet.watches() == []
+        assert names(fleet) == ["shop"]
 
 
 def test_a_socket_that_is_gone_is_down_and_then_forgotten(tmp_path: Path) -> None:
@@ -90,14 +133,17 @@ def test_a_socket_that_returns_is_the_server_it_was(tmp_path: Path) -> None:
     hands = MovableClock()
     fleet = globbing(f"{tmp_path}/*.stats", hands=hands)
     with listening(tmp_path / "shop.stats"):
+        fleet.refresh()
         first = fleet.watches()
     hands.move(FORGET_SECONDS / 2)
+    fleet.refresh()
+    assert [watch.name for watch in first] == ["shop"]
     assert fleet.watches() == first
     with listening(tmp_path / "shop.stats"):
-        hands.move(FORGET_SECONDS * 0.9)
-        assert fleet.watches() == first
-        hands.move(FORGET_SECONDS * 0.9)
-        assert fleet.watches() == first
+        for _ in range(2):
+            hands.move(FORGET_SECONDS * 0.9)
+            fleet.refresh()
+            assert fleet.watches() == first
 
 
 def test_two_sockets_of_one_file_name(tmp_path: Path) -> None:
@@ -106,7 +152,9 @@ def test_two_sockets_of_one_file_name(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
     with listening(tmp_path / "b" / "stats"), listening(tmp_path / "a" / "stats"):
         for _ in range(3):
-            addresses = {watch.name: str(watch.address) for watch in globbing(f"{tmp_path}/*/stats").watches()}
+            fleet = globbing(f"{tmp_path}/*/stats")
+            fleet.refresh()
+            addresses = {watch.name: str(watch.address) for watch in fleet.watches()}
             assert addresses == {
                 "stats": f"unix://{tmp_path}/a/stats",
                 f"{tmp_path}/b/stats": f"unix://{tmp_path}/b/stats",

@@ -72,7 +72,7 @@ class TestBudget:
 
     @pytest.mark.parametrize("before", [1, 20])
     def test_slow_reads_now_and_then_do_not_stretch_it(self, before: int) -> None:
-        """A master that is deaf for a second does not stop the sampling."""
+        """A master that does not answer for a second does not stop the sampling."""
         pace = Pace(5, middle)
         for _ in range(before):
             pace.pause(read(0.001))

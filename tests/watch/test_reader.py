@@ -16,10 +16,11 @@ from tests.support import bad_servers
 from tests.support.captured_documents import document
 from tests.support.clock import MovableClock
 from tests.support.real_uwsgi import wait_until
+from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.errors import ReadError, SourceError
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Unix, parse_address
-from uwsgi_headroom.watch.reader import FRESH_SECONDS, Clock, Reader
+from uwsgi_headroom.watch.reader import FRESH_SECONDS, Reader
 
 DOCUMENT = document("minified")
 

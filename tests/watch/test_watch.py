@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.simulated_server import Server, emperor, router
+from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.source.address import File
-from uwsgi_headroom.watch.reader import Clock
 from uwsgi_headroom.watch.watch import Watch
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

@@ -8,15 +8,17 @@ from uwsgi_headroom.analysis.balance import Balance, compute_balance
 from uwsgi_headroom.analysis.capacity import Headroom, compute_headroom
 from uwsgi_headroom.analysis.littles_law import Flow, compute_flow, total
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.stats import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a window says. configured and available: threads, None where uWSGI names none."""
+    """What a window says. snapshot: the server's document at the window's end. configured and available: threads, None
+    where uWSGI names none."""
 
     window: Window
+    snapshot: Snapshot
     flow: Flow
     balance: Balance
     headroom: Headroom
@@ -24,15 +26,14 @@ class Figures:
     available: int | None
 
 
-def compute_figures(window: Window, reading: Reading) -> Figures:
-    """The figures of a window that ends with this reading of a server."""
-    assert isinstance(reading.snapshot, Snapshot)
-    workers = reading.snapshot.workers
+def compute_figures(window: Window, snapshot: Snapshot, cpus: UsableCpus | None) -> Figures:
+    """The figures of a window that ends with this document of a server, whose workers may use these CPUs."""
+    workers = snapshot.workers
     available = total([worker.available_threads for worker in workers])
     rates, shares = compute_flow(window), compute_balance(window)
-    cpus = reading.host.cpus
     return Figures(
         window=window,
+        snapshot=snapshot,
         flow=rates,
         balance=shares,
         headroom=compute_headroom(rates, shares, available, cpus.count if cpus else None),

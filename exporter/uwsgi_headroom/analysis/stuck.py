@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.server import Worker
 
 STUCK_SECONDS = 30.0
@@ -24,8 +25,7 @@ def request_ages_by_thread(reading: Reading, worker: Worker) -> dict[int, float 
     return {thread: start and max(0.0, reading.time - start) for thread, start in worker.serving.items()}
 
 
-def find_stuck_requests(reading: Reading) -> list[tuple[float, int]]:
-    """Age in seconds and worker id of each stuck request, the oldest first."""
-    assert isinstance(reading.snapshot, Snapshot)
-    requests = [(age, worker.worker_id) for worker in reading.snapshot.workers for age in request_ages(reading, worker)]
+def find_stuck_requests(reading: Reading, workers: Iterable[Worker]) -> list[tuple[float, int]]:
+    """Age in seconds and worker id of each stuck request in these workers of a reading, the oldest first."""
+    requests = [(age, worker.worker_id) for worker in workers for age in request_ages(reading, worker)]
     return sorted((it for it in requests if it[0] >= STUCK_SECONDS), reverse=True)

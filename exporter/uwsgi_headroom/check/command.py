@@ -7,7 +7,8 @@ import signal
 import sys
 
 from uwsgi_headroom import logs
-from uwsgi_headroom.check import UNREADABLE, Verdict, check, json_report, text_report
+from uwsgi_headroom.check import json_report, text_report
+from uwsgi_headroom.check.judge import UNREADABLE, Verdict, check
 from uwsgi_headroom.config.values import parse_server_argument
 from uwsgi_headroom.errors import ConfigError, ReadError
 from uwsgi_headroom.watch import suspend

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from uwsgi_headroom.check import Verdict
+from uwsgi_headroom.check.judge import Verdict
+from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents import build
-from uwsgi_headroom.watch.reader import Clock
 
 
 def render_json(verdict: Verdict) -> str:

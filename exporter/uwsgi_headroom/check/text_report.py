@@ -8,8 +8,7 @@ from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.analysis.formatting import duration, factor, percent
 from uwsgi_headroom.analysis.verdict import GIVES_OUT
-from uwsgi_headroom.check import Verdict
-from uwsgi_headroom.stats.server import Snapshot
+from uwsgi_headroom.check.judge import Verdict
 from uwsgi_headroom.terminal_text import bar, wrap
 
 _WIDTH = 80
@@ -21,10 +20,8 @@ def render_text(verdict: Verdict) -> str:
 
 
 def _lines(verdict: Verdict) -> Iterator[str]:
-    snapshot = verdict.reading.snapshot
-    assert isinstance(snapshot, Snapshot)
     yield f"{verdict.watch.name}  {verdict.watch.address}"
-    yield f"uWSGI {snapshot.version}, watched for {duration(verdict.figures.window.seconds)}"
+    yield f"uWSGI {verdict.figures.snapshot.version}, watched for {duration(verdict.figures.window.seconds)}"
     yield ""
     yield from _wrap(f"{verdict.status.upper()}  {verdict.sentence}")
     yield ""

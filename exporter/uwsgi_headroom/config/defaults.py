@@ -17,8 +17,8 @@ DEFAULT_WINDOWS = (60.0, 300.0)
 """Lengths in seconds."""
 
 TIMEOUT_SECONDS = 5.0
-"""For one read. uWSGI's master is deaf for a second after it ends a worker, and for two in its fork bomb guard; a
-shorter wait would call that down."""
+"""For one read. uWSGI's master does not answer for a second after it ends a worker, and for two in its fork bomb guard;
+a shorter wait would call that down."""
 
 SIZE_CAP = 16 * 1024 * 1024
 """The most bytes of one document that are read. 64 workers x 64 threads write 1 MB."""

@@ -10,12 +10,12 @@ from uwsgi_headroom.analysis.cpu_pinning import count_workers_sharing_one_cpu
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.analysis.findings.runbook_names import RUNBOOKS
+from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.names import printable_name
 from uwsgi_headroom.documents import emperor_router, schema, sections, server_state
 from uwsgi_headroom.documents.workers import build_workers
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot, Snapshot
-from uwsgi_headroom.watch.reader import Clock
 from uwsgi_headroom.watch.watch import Watch
 
 SERVERS_PATH = "/api/v1/servers"

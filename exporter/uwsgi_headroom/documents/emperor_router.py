@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from uwsgi_headroom.stats.emperor_router import EmperorSnapshot, RouterSnapshot
+from uwsgi_headroom.stats.emperor_router import EmperorSnapshot, RouterSnapshot, is_set
 from uwsgi_headroom.stats.emperor_router import Vassal as VassalStats
 
 
@@ -93,19 +93,14 @@ def _build_vassal(vassal: VassalStats, time: float) -> Vassal:
     return Vassal(
         name=vassal.name,
         pid=vassal.pid,
-        ready=_is_set(vassal.ready),
-        accepting=_is_set(vassal.accepting),
-        loyal=_is_set(vassal.loyal),
-        cursed=_is_set(vassal.cursed),
+        ready=is_set(vassal.ready),
+        accepting=is_set(vassal.accepting),
+        loyal=is_set(vassal.loyal),
+        cursed=is_set(vassal.cursed),
         respawns=vassal.respawns,
         age=_age(vassal.born, time),
         heartbeat_age=_age(vassal.last_heartbeat, time),
     )
-
-
-def _is_set(value: int | None) -> bool | None:
-    """uWSGI writes a flag as 1, or as the epoch second since when it holds."""
-    return None if value is None else value > 0
 
 
 def _age(since: int | None, time: float) -> float | None:
@@ -129,7 +124,7 @@ def build_router(snapshot: RouterSnapshot) -> Router:
                         load=it.load,
                         weight=it.weight,
                         failures=it.failures,
-                        dead=_is_set(it.death_mark),
+                        dead=is_set(it.death_mark),
                     )
                     for it in key.nodes
                 ),

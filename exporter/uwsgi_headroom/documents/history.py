@@ -11,9 +11,9 @@ from msgspec import Struct, field
 from uwsgi_headroom.analysis.balance import compute_balance
 from uwsgi_headroom.analysis.capacity import compute_headroom
 from uwsgi_headroom.analysis.littles_law import compute_flow, ratio
+from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
 from uwsgi_headroom.history.window import ROW_SECONDS, Window
-from uwsgi_headroom.watch.reader import Clock
 from uwsgi_headroom.watch.watch import Watch
 
 MOST_POINTS = 600

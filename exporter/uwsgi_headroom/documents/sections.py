@@ -81,7 +81,7 @@ def build_threads(reading: Reading) -> schema.Threads:
         configured=configured,
         available=littles_law.total([worker.available_threads for worker in workers]),
         busy=littles_law.total([reading.busy_threads(worker) for worker in workers]),
-        stuck=None if configured is None else len(find_stuck_requests(reading)),
+        stuck=None if configured is None else len(find_stuck_requests(reading, workers)),
     )
 
 

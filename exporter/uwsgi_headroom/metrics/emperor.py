@@ -8,6 +8,7 @@ from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.metrics.family import counter, gauge
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
+from uwsgi_headroom.stats.emperor_router import is_set
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
@@ -30,22 +31,22 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield gauge(
         "uwsgi_vassal_ready",
         "Whether the vassal has started.",
-        [(labels, _is_set(it.ready)) for labels, it in vassals],
+        [(labels, is_set(it.ready)) for labels, it in vassals],
     )
     yield gauge(
         "uwsgi_vassal_accepting",
         "Whether the vassal accepts requests.",
-        [(labels, _is_set(it.accepting)) for labels, it in vassals],
+        [(labels, is_set(it.accepting)) for labels, it in vassals],
     )
     yield gauge(
         "uwsgi_vassal_loyal",
         "Whether the vassal has told the emperor that it is up and loyal.",
-        [(labels, _is_set(it.loyal)) for labels, it in vassals],
+        [(labels, is_set(it.loyal)) for labels, it in vassals],
     )
     yield gauge(
         "uwsgi_vassal_cursed",
         "Whether the vassal is to be ended.",
-        [(labels, _is_set(it.cursed)) for labels, it in vassals],
+        [(labels, is_set(it.cursed)) for labels, it in vassals],
     )
     yield counter(
         "uwsgi_vassal_respawns_total",
@@ -57,8 +58,3 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "When the vassal's last heartbeat came, in epoch seconds; absent before the first.",
         [(labels, it.last_heartbeat or None) for labels, it in vassals],
     )
-
-
-def _is_set(value: int | None) -> bool | None:
-    """uWSGI writes a flag as 1, or as the epoch second since when it holds."""
-    return None if value is None else value > 0

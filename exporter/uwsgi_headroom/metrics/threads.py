@@ -40,7 +40,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "uwsgi_threads_stuck",
         f"Threads whose request has been in service for longer than {STUCK_SECONDS:.0f} s.",
         [
-            (server.labels, len(find_stuck_requests(server.reading)))
+            (server.labels, len(find_stuck_requests(server.reading, server.snapshot.workers)))
             for server in servers
             if total([worker.threads for worker in server.snapshot.workers]) is not None
         ],

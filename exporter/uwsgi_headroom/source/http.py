@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from functools import cache
 
@@ -10,7 +11,9 @@ import h11
 from uwsgi_headroom import __version__
 from uwsgi_headroom.errors import SourceError
 from uwsgi_headroom.source.address import Http
-from uwsgi_headroom.source.stream import Answer, TlsTarget, connect_tcp, receive
+from uwsgi_headroom.source.answer import Answer
+from uwsgi_headroom.source.receive import exchange_over_tls, receive
+from uwsgi_headroom.source.tcp import connect_tcp
 
 _HEAD_ROOM = 64 * 1024  # beside the document: a status line and headers, for which h11 has a smaller cap of its own
 
@@ -30,18 +33,22 @@ async def read_http(address: Http, size_cap: int) -> Answer:
     )
     # One small write: uWSGI answers after a single read of at most 4 kB and resets whoever sends more.
     wire = (connection.send(request) or b"") + (connection.send(h11.EndOfMessage()) or b"")
-    tls = TlsTarget(_tls(), address.host) if address.tls else None
+    context = _tls_context() if address.tls else None
     sock = await connect_tcp(address.host, address.port)
     try:
         peer = sock.getpeername()[:2]
-        received = await receive(sock, size_cap + _HEAD_ROOM, send=wire, tls=tls)
+        if context:
+            received = await exchange_over_tls(sock, context, address.host, wire, size_cap + _HEAD_ROOM)
+        else:
+            await asyncio.get_running_loop().sock_sendall(sock, wire)
+            received = await receive(sock, size_cap + _HEAD_ROOM)
     finally:
         sock.close()
     return Answer(_body(connection, received), peer=peer)
 
 
 @cache
-def _tls() -> ssl.SSLContext:
+def _tls_context() -> ssl.SSLContext:
     """Made once: it reads every certificate that this host trusts, which takes 30 ms."""
     return ssl.create_default_context()
 

@@ -8,7 +8,7 @@ import stat
 
 from uwsgi_headroom.errors import SourceError
 from uwsgi_headroom.source.address import File
-from uwsgi_headroom.source.stream import Answer
+from uwsgi_headroom.source.answer import Answer
 
 
 def replay_file(address: File, size_cap: int) -> Answer:

@@ -80,3 +80,8 @@ class RouterSnapshot(Struct, frozen=True):
     active_sessions: Whole
     subscriptions: tuple[Subscription, ...]
     static_nodes: tuple[StaticNode, ...]
+
+
+def is_set(flag: int | None) -> bool | None:
+    """Whether a flag is set: uWSGI writes it as 1, or as the epoch second since when it holds. None stays None."""
+    return None if flag is None else flag > 0

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from uwsgi_headroom.check import UNREADABLE
+from uwsgi_headroom.check.judge import UNREADABLE
 from uwsgi_headroom.top import loop
 from uwsgi_headroom.top.feeds.feed import Feed
 from uwsgi_headroom.top.navigation import Navigation

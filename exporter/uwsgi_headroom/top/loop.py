@@ -72,9 +72,14 @@ class _Loop:
         if self._fault:
             raise self._fault
 
-    def _on_exception(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An exception that nobody waits for, of a key perhaps."""
-        self._fault = self._fault or context.get("exception") or RuntimeError(context["message"])
+    def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """End with an exception that nobody awaits, of a key or a signal perhaps. Other messages of asyncio, such as
+        "Task was destroyed", go to its log."""
+        exception = context.get("exception")
+        if exception is None:
+            loop.default_exception_handler(context)
+            return
+        self._fault = self._fault or exception
         self._ended.set()
 
     async def _poll_repeatedly(self) -> None:

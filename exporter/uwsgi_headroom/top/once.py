@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
 
-from uwsgi_headroom.check import UNREADABLE
+from uwsgi_headroom.check.judge import UNREADABLE
 from uwsgi_headroom.documents.schema import Server, State
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.top.feeds.feed import Feed, close_all, pause_all, resume_all

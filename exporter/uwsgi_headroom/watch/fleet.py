@@ -9,16 +9,16 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.model import SETTINGS, ServerConfig, Settings
 from uwsgi_headroom.config.names import free_name
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Address, Unix
 from uwsgi_headroom.watch.observation import Observation
-from uwsgi_headroom.watch.reader import Clock
 from uwsgi_headroom.watch.watch import Watch
 
 GLOB_SECONDS = 5.0
-"""How often globs are looked up again, at most."""
+"""How often globs are looked up again."""
 
 FORGET_SECONDS = 600.0
 """How long a globbed server is still reported as down after its socket is gone: long enough to be paged about."""
@@ -41,16 +41,25 @@ class Fleet:
         self._named = [self._watch(it.name, it.address, it) for it in servers if it.address]
         self._globs = [it for it in servers if it.address is None]
         self._globbed: dict[str, _GlobbedServer] = {}
-        self._globs_expanded_at = float("-inf")
         self._answer_lock = asyncio.Lock()
 
     def watches(self) -> list[Watch]:
-        """Every server, in the order of the configuration; globs are looked up again now and then."""
-        now = self.clock.monotonic()
-        if self._globs and now - self._globs_expanded_at >= GLOB_SECONDS:
-            self._globs_expanded_at = now
-            self._expand_globs(now)
+        """Every server: those named, in the order of the configuration, then those that the last `refresh` left."""
         return self._named + [globbed.watch for _, globbed in sorted(self._globbed.items())]
+
+    def refresh(self) -> None:
+        """Look the globs up: add the sockets that are new, and forget those gone for FORGET_SECONDS."""
+        now = self.clock.monotonic()
+        named_addresses = {watch.address for watch in self._named}
+        for entry in self._globs:
+            for path in sorted(glob.glob(entry.pattern)):
+                if Unix(path) in named_addresses:
+                    continue  # it has a name, and a reader, already
+                if path in self._globbed:
+                    self._globbed[path].last_seen_at = now
+                elif _is_socket(path):
+                    self._globbed[path] = _GlobbedServer(self._watch(self._name(path), Unix(path), entry), now)
+        self._globbed = {path: it for path, it in self._globbed.items() if now - it.last_seen_at < FORGET_SECONDS}
 
     async def read_all(self, timeout: float | None = None) -> list[Observation]:
         """Read every server, all at once, each within `timeout` seconds.
@@ -76,10 +85,11 @@ class Fleet:
         ]
 
     async def run(self) -> None:
-        """Sample every server on its own timer until cancelled, those that globs find later included."""
+        """Look the globs up now and every GLOB_SECONDS, and sample every server on its own timer, until cancelled."""
         tasks: dict[Watch, asyncio.Task[None]] = {}
         try:
             while True:
+                self.refresh()
                 watches = self.watches()
                 for watch in watches:
                     if watch not in tasks or tasks[watch].done():
@@ -114,18 +124,6 @@ class Fleet:
             cpu_residency=self.settings.cpu_residency,
             clock=self.clock,
         )
-
-    def _expand_globs(self, now: float) -> None:
-        named_addresses = {watch.address for watch in self._named}
-        for entry in self._globs:
-            for path in sorted(glob.glob(entry.pattern)):
-                if Unix(path) in named_addresses:
-                    continue  # it has a name, and a reader, already
-                if path in self._globbed:
-                    self._globbed[path].last_seen_at = now
-                elif _is_socket(path):
-                    self._globbed[path] = _GlobbedServer(self._watch(self._name(path), Unix(path), entry), now)
-        self._globbed = {path: it for path, it in self._globbed.items() if now - it.last_seen_at < FORGET_SECONDS}
 
     def _name(self, path: str) -> str:
         """After its file, without the ending (`/run/uwsgi/shop.stats` is `shop`); after its path if that is taken."""

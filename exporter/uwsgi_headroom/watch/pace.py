@@ -2,8 +2,8 @@
 
 * The pause between samples is jittered by a fifth either way, so that no periodic load can hide between them.
 * Reading may take at most 1 % of the time: where a read is slow (a large document), the interval stretches. The median
-  of the last reads counts, so that one second of a deaf master does not stop the sampling. Whatever it says, a server
-  is left alone for as long as its last read took.
+  of the last reads counts, so that one second in which the master does not answer leaves the interval as it is.
+  Whatever it says, a server is left alone for as long as its last read took.
 * A server that cannot be read is tried once a second, and ever more seldom, down to once in fifteen.
 """
 

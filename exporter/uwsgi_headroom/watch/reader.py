@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from uwsgi_headroom import source, stats
+from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import SIZE_CAP, TIMEOUT_SECONDS
 from uwsgi_headroom.errors import ReadError, Reason, SourceError
 from uwsgi_headroom.kernel.host import Host
@@ -19,14 +18,6 @@ FRESH_SECONDS = 0.1
 """A reading younger than this answers whoever asks: twenty scrapers at once cost a server one read."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """Where the time comes from; tests move their own."""
-
-    monotonic: Callable[[], float] = time.monotonic
-    epoch: Callable[[], float] = time.time
 
 
 class Reader:

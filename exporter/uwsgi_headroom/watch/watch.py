@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
+from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, SIZE_CAP, TIMEOUT_SECONDS
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.history.integrals import Integrals
@@ -13,7 +14,7 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Address
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.pace import Pace, sample
-from uwsgi_headroom.watch.reader import Clock, Reader
+from uwsgi_headroom.watch.reader import Reader
 
 
 class Watch:
@@ -56,10 +57,11 @@ class Watch:
     def figures(self, reading: Reading, windows: Sequence[float]) -> list[Figures]:
         """The figures of the last so many seconds, for each window that the history has two rows of. An emperor or a
         router has none."""
-        if not isinstance(reading.snapshot, Snapshot):
+        snapshot = reading.snapshot
+        if not isinstance(snapshot, Snapshot):
             return []
         windows_known = (self.history.window(seconds) for seconds in windows)
-        return [compute_figures(window, reading) for window in windows_known if window]
+        return [compute_figures(window, snapshot, reading.host.cpus) for window in windows_known if window]
 
     def _record(self, at: float, outcome: Reading | ReadError) -> None:
         if isinstance(outcome, ReadError):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents.history import build_history, slice_seconds
-from uwsgi_headroom.watch.reader import Clock
 from uwsgi_headroom.watch.watch import Watch
 
 GZIP_LEVEL = 1

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.formatting import counted, duration, joined, megabytes, percent
 from uwsgi_headroom.analysis.stuck import STUCK_SECONDS, find_stuck_requests
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.stats.server import Snapshot
+from uwsgi_headroom.stats.server import Worker
 
 RESPAWN_LOOP = 3
 """Respawns of one worker slot within one window; cheaper mode and a reload spawn each slot once."""
@@ -23,13 +23,13 @@ GROWTH = (0.10, 16e6)
 
 def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
     """Findings of this module."""
-    assert isinstance(reading.snapshot, Snapshot)
+    workers = figures.snapshot.workers
     yield from _killed(figures)
-    yield from _stuck(reading)
+    yield from _stuck(reading, workers)
     yield from _exceptions(figures)
     yield from _growing(figures)
-    ended = [worker.worker_id for worker in reading.snapshot.workers if reading.process_is_missing(worker)]
-    missing = [worker.worker_id for worker in reading.snapshot.workers if worker.state in ("gone", "starting")]
+    ended = [worker.worker_id for worker in workers if reading.process_is_missing(worker)]
+    missing = [worker.worker_id for worker in workers if worker.state in ("gone", "starting")]
     if ended or missing:
         yield Finding(
             code="workers_missing",
@@ -65,16 +65,16 @@ def _killed(figures: Figures) -> Iterator[Finding]:
         )
 
 
-def _stuck(reading: Reading) -> Iterator[Finding]:
-    requests = find_stuck_requests(reading)
+def _stuck(reading: Reading, workers: Sequence[Worker]) -> Iterator[Finding]:
+    requests = find_stuck_requests(reading, workers)
     if requests:
         oldest, _ = requests[0]
-        workers = sorted({worker_id for _, worker_id in requests})
+        affected = sorted({worker_id for _, worker_id in requests})
         yield Finding(
             code="request_stuck",
             severity="warning",
             title=f"{counted(len(requests), 'request')} in service for longer than {duration(STUCK_SECONDS)}.",
-            evidence=f"The oldest for {duration(oldest)}; in worker {joined(workers)}.",
+            evidence=f"The oldest for {duration(oldest)}; in worker {joined(affected)}.",
             meaning="Each keeps a thread from the others. Little's law does not see them until they end.",
             change="See what it waits for (py-spy dump --pid PID of that worker); set timeouts on what the application "
             "calls, and `harakiri` as the last resort.",

@@ -17,8 +17,7 @@ UNIX_SOCKET_ROOM = 219_264
 
 def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
     """Findings of this module."""
-    snapshot = reading.snapshot
-    assert isinstance(snapshot, Snapshot)
+    snapshot = figures.snapshot
     sharing = count_workers_sharing_one_cpu(reading.host)
     if sharing:
         yield Finding(

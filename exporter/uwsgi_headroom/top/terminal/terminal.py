@@ -10,13 +10,12 @@ import asyncio
 import contextlib
 import curses
 import os
-import queue
 import termios
-import threading
 import tty
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from uwsgi_headroom.background_writer import BackgroundWriter
 from uwsgi_headroom.top.terminal import keys
 
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J"  # the other screen (where there is one), no cursor, cleared
@@ -54,7 +53,8 @@ class Terminal:
         self._source, self._target, self._on_hangup = source, target, on_hangup
         self._before: list[int | list[bytes | int]] | None = None
         self._shown: list[str] = []
-        self._writer = _Writer(target, asyncio.get_running_loop(), on_hangup)
+        self._loop = asyncio.get_running_loop()
+        self._writer = BackgroundWriter(target, "terminal", on_failure=self._hang_up)
         self._unfinished = ""
 
     @property
@@ -75,12 +75,12 @@ class Terminal:
             quiet[tty.IFLAG] &= ~termios.IXON
             termios.tcsetattr(self._source, termios.TCSANOW, quiet)
         self._shown = []
-        self._writer.put(_ENTER)
+        self._write(_ENTER)
 
     def leave(self) -> None:
         """Give it back as it was."""
-        self._writer.put(_LEAVE)
-        self._writer.finish()
+        self._write(_LEAVE)
+        self._writer.finish(_LAST_WORDS_SECONDS)
         if self._before is not None:
             with contextlib.suppress(termios.error):  # it is gone
                 termios.tcsetattr(self._source, termios.TCSANOW, self._before)
@@ -89,7 +89,7 @@ class Terminal:
     def clear(self) -> None:
         """Draw everything anew: its size has changed."""
         self._shown = []
-        self._writer.put("\x1b[H\x1b[2J")
+        self._write("\x1b[H\x1b[2J")
 
     @property
     def busy(self) -> bool:
@@ -105,12 +105,20 @@ class Terminal:
         ]
         self._shown = list(lines)
         if changed:
-            self._writer.put("".join(changed))
+            self._write("".join(changed))
 
     def listen(self, pressed: Callable[[str], None]) -> None:
         """Call `pressed` with every key, from now on."""
         if os.isatty(self._source):
             asyncio.get_running_loop().add_reader(self._source, self._read, pressed)
+
+    def _write(self, text: str) -> None:
+        self._writer.put(text.encode("utf-8", "replace"))
+
+    def _hang_up(self) -> None:
+        """Say in the event loop that the terminal is gone; this is called in the writer's thread."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+            self._loop.call_soon_threadsafe(self._on_hangup)
 
     def _read(self, pressed: Callable[[str], None]) -> None:
         try:
@@ -132,39 +140,3 @@ class Terminal:
         if self._unfinished == waited_for:
             self._unfinished = ""
             pressed("escape")
-
-
-class _Writer:
-    """Writes to a file descriptor from a thread that ends with the program, whether or not it is out."""
-
-    def __init__(self, descriptor: int, loop: asyncio.AbstractEventLoop, on_hangup: Callable[[], None]) -> None:
-        self._descriptor, self._loop, self._on_hangup = descriptor, loop, on_hangup
-        self._texts: queue.Queue[bytes | threading.Event] = queue.Queue()
-        threading.Thread(target=self._write, name="terminal", daemon=True).start()
-
-    @property
-    def busy(self) -> bool:
-        return self._texts.unfinished_tasks > 0
-
-    def put(self, text: str) -> None:
-        self._texts.put(text.encode("utf-8", "replace"))
-
-    def finish(self) -> None:
-        """Wait until it is out, for a second at most."""
-        out = threading.Event()
-        self._texts.put(out)
-        out.wait(_LAST_WORDS_SECONDS)
-
-    def _write(self) -> None:
-        while True:
-            text = self._texts.get()
-            if isinstance(text, threading.Event):
-                text.set()
-            else:
-                try:
-                    while text:
-                        text = text[os.write(self._descriptor, text) :]
-                except OSError:
-                    with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-                        self._loop.call_soon_threadsafe(self._on_hangup)
-            self._texts.task_done()

@@ -12,7 +12,7 @@ export class Stream {
   #last = performance.now();
   #opened = 0;
 
-  /** Listen at the url, with `heard` called for every document. It is given to `open` first, and to `move` later. */
+  /** Make a stream that calls `heard` with every document. It listens once `open` gives it an address. */
   constructor(heard) {
     this.#heard = heard;
     this.trouble = null;

@@ -1,0 +1,64 @@
+"""Receives from a connected stream socket to its end, with or without TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+
+from uwsgi_headroom.errors import SourceError
+
+_CHUNK = 256 * 1024  # a UNIX socket holds 219,264 bytes: one call empties it
+
+
+def close_sending_side(sock: socket.socket) -> None:
+    """Say at once that no request will come.
+
+    A raw server ignores it. One with stats-http, which is read with http://, would wait for a request with all of its
+    master for four seconds.
+    """
+    with contextlib.suppress(OSError):  # it has hung up already
+        sock.shutdown(socket.SHUT_WR)
+
+
+async def receive(sock: socket.socket, size_cap: int) -> bytes:
+    """Receive to the end of the stream. Raises OSError, or SourceError past `size_cap` bytes."""
+    loop = asyncio.get_running_loop()
+    return await _receive_all(lambda: loop.sock_recv(sock, _CHUNK), size_cap)
+
+
+async def exchange_over_tls(
+    sock: socket.socket, context: ssl.SSLContext, host: str, request: bytes, size_cap: int
+) -> bytes:
+    """Send a request to the server that has a certificate for `host`, and receive to the end of the stream.
+
+    Raises OSError, or SourceError past `size_cap` bytes.
+    """
+    reader, writer = await asyncio.open_connection(sock=sock, ssl=context, server_hostname=host)
+    try:
+        writer.write(request)
+        return await _receive_all(lambda: reader.read(_CHUNK), size_cap)
+    finally:
+        writer.transport.abort()  # close() would wait for a peer that may never answer
+
+
+async def _receive_all(read: Callable[[], Awaitable[bytes]], size_cap: int) -> bytes:
+    chunks: list[bytes] = []
+    room = size_cap
+    try:
+        while chunk := await read():
+            chunks.append(chunk)
+            room -= len(chunk)
+            if room < 0:
+                raise SourceError(
+                    "too_large",
+                    "the answer is larger than the cap: raise `size_cap`, or run uWSGI with stats-no-cores",
+                )
+    except ConnectionResetError:
+        # A reset behind a whole document is how uWSGI ends an answer to a client that sent it bytes it did not read;
+        # whether the document is whole, its decoder knows.
+        if not chunks:
+            raise
+    return b"".join(chunks)

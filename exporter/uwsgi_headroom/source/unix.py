@@ -1,0 +1,52 @@
+"""Reading a raw stats server on a UNIX socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import stat
+import struct
+
+from uwsgi_headroom.errors import SourceError
+from uwsgi_headroom.source.address import Unix
+from uwsgi_headroom.source.answer import Answer
+from uwsgi_headroom.source.receive import close_sending_side, receive
+
+# A UNIX listener whose backlog is full refuses at once instead of queueing the connection (connect(2), EAGAIN).
+_BACKLOG_FULL_RETRY_SECONDS = 0.02
+
+
+async def read_unix(address: Unix, size_cap: int) -> Answer:
+    """Read a UNIX stats server to the end. Raises OSError or SourceError."""
+    if not address.path.startswith("@") and not stat.S_ISSOCK(os.stat(address.path).st_mode):
+        raise SourceError("not_found", f"{address.path} is not a socket: give the path of uWSGI's `stats` option")
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        await _connect_to_first(sock, address.sockaddrs)
+        peer_pid, _uid, _gid = struct.unpack("iII", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        close_sending_side(sock)
+        return Answer(await receive(sock, size_cap), peer_pid=peer_pid)
+    finally:
+        sock.close()
+
+
+async def _connect_to_first(sock: socket.socket, sockaddrs: tuple[str, ...]) -> None:
+    """Connect to the first of these that does not refuse: an abstract name has two forms, a path has one."""
+    *others, last = sockaddrs
+    for sockaddr in others:
+        with contextlib.suppress(ConnectionRefusedError):
+            await _connect(sock, sockaddr)
+            return
+    await _connect(sock, last)
+
+
+async def _connect(sock: socket.socket, sockaddr: str) -> None:
+    # asyncio takes the EAGAIN of a full backlog for a connection under way, and would read from nothing.
+    while True:
+        try:
+            return sock.connect(sockaddr)
+        except BlockingIOError:
+            await asyncio.sleep(_BACKLOG_FULL_RETRY_SECONDS)

@@ -1,0 +1,112 @@
+"""What is given to a background writer is written in order, and no caller waits for the reader."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from uwsgi_headroom.background_writer import BackgroundWriter
+
+MORE_THAN_A_PIPE_HOLDS = b"x" * 1_000_000
+PATIENCE = 20.0
+
+
+@contextlib.contextmanager
+def pipe() -> Iterator[tuple[BinaryIO, int]]:
+    """The end to read from, as a file, and the descriptor to write to."""
+    reader, writer = os.pipe()
+    try:
+        with open(reader, "rb") as file:
+            yield file, writer
+    finally:
+        os.close(writer)
+
+
+def fits(writer: BackgroundWriter, text: bytes) -> bool:
+    try:
+        writer.put(text)
+    except queue.Full:
+        return False
+    return True
+
+
+def test_texts_are_written_in_order() -> None:
+    """Once `finish` has returned, everything is in the pipe, and the writer is not busy."""
+    with pipe() as (reader, descriptor):
+        writer = BackgroundWriter(descriptor, "test")
+        for text in (b"one ", b"two ", b"three"):
+            writer.put(text)
+        writer.finish(PATIENCE)
+        assert not writer.busy
+        assert reader.read(len(b"one two three")) == b"one two three"
+
+
+def test_a_text_larger_than_the_pipe_is_written_whole() -> None:
+    """What the pipe does not take at once follows as the reader makes room."""
+    with pipe() as (reader, descriptor):
+        writer = BackgroundWriter(descriptor, "test")
+        writer.put(MORE_THAN_A_PIPE_HOLDS)
+        writer.put(b"end")
+        assert reader.read(len(MORE_THAN_A_PIPE_HOLDS) + 3) == MORE_THAN_A_PIPE_HOLDS + b"end"
+
+
+def test_it_is_busy_while_nobody_reads() -> None:
+    """`finish` gives up after its time; when the reader goes on, the text comes after all."""
+    with pipe() as (reader, descriptor):
+        writer = BackgroundWriter(descriptor, "test")
+        writer.put(MORE_THAN_A_PIPE_HOLDS)
+        writer.finish(0.01)
+        assert writer.busy
+        assert reader.read(len(MORE_THAN_A_PIPE_HOLDS)) == MORE_THAN_A_PIPE_HOLDS
+        writer.finish(PATIENCE)
+        assert not writer.busy
+
+
+def test_a_bounded_writer_refuses_what_does_not_fit() -> None:
+    """Two may wait beside the one under way; those accepted are written, and then there is room again."""
+    with pipe() as (reader, descriptor):
+        writer = BackgroundWriter(descriptor, "test", most_waiting=2)
+        writer.put(MORE_THAN_A_PIPE_HOLDS)
+        accepted = sum(fits(writer, b"y") for _ in range(3))
+        assert 1 <= accepted <= 2
+        expected = MORE_THAN_A_PIPE_HOLDS + b"y" * accepted
+        assert reader.read(len(expected)) == expected
+        writer.finish(PATIENCE)
+        writer.put(b"z")
+        assert reader.read(1) == b"z"
+
+
+def test_an_unbounded_writer_refuses_nothing() -> None:
+    """Texts wait for as long as nobody reads."""
+    with pipe() as (reader, descriptor):
+        writer = BackgroundWriter(descriptor, "test")
+        writer.put(MORE_THAN_A_PIPE_HOLDS)
+        for _ in range(5000):
+            writer.put(b"y")
+        assert reader.read(len(MORE_THAN_A_PIPE_HOLDS) + 5000) == MORE_THAN_A_PIPE_HOLDS + b"y" * 5000
+
+
+def test_a_reader_that_is_gone_is_reported() -> None:
+    """Each write that fails is reported once, those that wait meanwhile too, and the writer goes on."""
+    failures: list[str] = []
+    with pipe() as (reader, descriptor):
+        writer = BackgroundWriter(descriptor, "test", on_failure=lambda: failures.append("gone"))
+        reader.close()
+        writer.put(b"one")
+        writer.put(b"two")
+        writer.finish(PATIENCE)
+    assert failures == ["gone", "gone"]
+    assert not writer.busy
+
+
+def test_a_failed_write_is_ignored_by_default() -> None:
+    """Without a callback the text is dropped, and the next is tried."""
+    with pipe() as (reader, descriptor):
+        writer = BackgroundWriter(descriptor, "test")
+        reader.close()
+        writer.put(b"one")
+        writer.finish(PATIENCE)
+        assert not writer.busy
