@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from uwsgi_headroom.analysis.balance import Balance, compute_balance
 from uwsgi_headroom.analysis.capacity import Headroom, compute_headroom
-from uwsgi_headroom.analysis.littles_law import Flow, compute_flow, total
+from uwsgi_headroom.analysis.littles_law import Flow, compute_flow
+from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import Snapshot
@@ -28,7 +29,7 @@ def compute_figures(window: Window, reading: Reading) -> Figures:
     """The figures of a window that ends with this reading of a server."""
     assert isinstance(reading.snapshot, Snapshot)
     workers = reading.snapshot.workers
-    available = total([worker.available_threads for worker in workers])
+    available = sum_if_all_known([worker.available_threads for worker in workers])
     rates, shares = compute_flow(window), compute_balance(window)
     cpus = reading.host.cpus
     return Figures(
@@ -36,6 +37,6 @@ def compute_figures(window: Window, reading: Reading) -> Figures:
         flow=rates,
         balance=shares,
         headroom=compute_headroom(rates, shares, available, cpus.count if cpus else None),
-        configured=total([worker.threads for worker in workers]),
+        configured=sum_if_all_known([worker.threads for worker in workers]),
         available=available,
     )
