@@ -51,9 +51,11 @@ Table = Sequence[tuple[str, str, Callable[[Subject], float | None]]]
 
 def tabulate_families(table: Table[Subject], subjects: Sequence[tuple[LabelSet, Subject]]) -> Iterator[Metric]:
     """The families of a table, with a sample for each subject. Those whose name ends in `_total` are counters."""
+    labels = [labels for labels, _ in subjects]
+    described = [subject for _, subject in subjects]
     for name, documentation, value in table:
         make = counter if name.endswith("_total") else gauge
-        yield make(name, documentation, [(labels, value(subject)) for labels, subject in subjects])
+        yield make(name, documentation, zip(labels, map(value, described), strict=True))
 
 
 def summed(samples: Samples) -> Samples:
