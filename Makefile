@@ -39,11 +39,7 @@ lint:  ## check style, formatting and types
 
 generate:  ## write all generated files: rules, dashboards, the API's description, tables in README files
 	@$(PYTHON) -m tools.prepare lint
-	.venv/bin/python -m alerts
-	.venv/bin/python -m dashboards
-	.venv/bin/python -m uwsgi_headroom.documents
-	.venv/bin/python -m tools.metrics_table
-	.venv/bin/python -m tools.alert_tables
+	.venv/bin/python -m tools.generate
 
 bench:  ## measure what a scrape costs (PEER="NAME=COMMAND" measures another exporter too, ARGS="--write FILE")
 	@$(PYTHON) -m tools.prepare bench

@@ -1,4 +1,4 @@
-"""The tables of alerts and knobs, as they stand in alerts/README.md: `python3 -m tools.alert_tables` writes them."""
+"""The tables of alerts and knobs, as they stand in alerts/README.md."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from alerts.files import FILES
 from alerts.rule import Alert
 from alerts.thresholds import Thresholds
 from tests.support.real_uwsgi import ROOT
+from tools.generated_files import replace_section
 
 README = ROOT / "alerts" / "README.md"
 RUNBOOKS = ROOT / "alerts" / "runbooks"
@@ -46,12 +47,6 @@ def knobs() -> str:
     return "\n".join(lines) + "\n"
 
 
-def sentence_of(name: str) -> str:
-    """What stands in the README between the marks of this name."""
-    return README.read_text().partition(f"<!-- {name} -->\n")[2].partition(f"<!-- /{name} -->")[0]
-
-
-if __name__ == "__main__":
-    for name, table in (("alerts", alerts()), ("knobs", knobs())):
-        before, mark, rest = README.read_text().partition(f"<!-- {name} -->\n")
-        README.write_text(f"{before}{mark}{table}<!-- /{name} -->{rest.partition(f'<!-- /{name} -->')[2]}")
+def readme() -> str:
+    """The README with these tables."""
+    return replace_section(replace_section(README.read_text(), "alerts", alerts()), "knobs", knobs())

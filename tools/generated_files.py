@@ -43,5 +43,15 @@ def write_or_check(
     return 0
 
 
+def replace_section(text: str, name: str, section: str) -> str:
+    """The text with another section between its marks `<!-- NAME -->` and `<!-- /NAME -->`. Raises ValueError if it has
+    no such marks."""
+    before, begin, rest = text.partition(f"<!-- {name} -->\n")
+    _, end, after = rest.partition(f"<!-- /{name} -->")
+    if not end:
+        raise ValueError(f"there are no marks named {name!r}")
+    return f"{before}{begin}{section}{end}{after}"
+
+
 def _read(path: Path) -> str | None:
     return path.read_text() if path.is_file() else None

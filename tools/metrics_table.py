@@ -1,4 +1,4 @@
-"""The table of every metric, as it stands in the README: `python3 -m tools.metrics_table` prints it."""
+"""The table of every metric, as it stands in the README."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from prometheus_client.metrics_core import Metric
 
 from tests.support.captured_documents import NAMES
 from tests.support.observations import down, proven, up
+from tools.generated_files import replace_section
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.window import History
@@ -21,7 +22,6 @@ from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.observation import Observation
 
 README = Path(__file__).resolve().parents[1] / "README.md"
-BEGIN, END = "<!-- metrics -->\n", "<!-- /metrics -->"
 
 
 def watched(observation: Observation) -> Observation:
@@ -83,6 +83,6 @@ def table() -> str:
     return "\n".join(lines)
 
 
-if __name__ == "__main__":
-    before, _, rest = README.read_text().partition(BEGIN)
-    README.write_text(f"{before}{BEGIN}{table()}{END}{rest.partition(END)[2]}")
+def readme() -> str:
+    """The README with this table."""
+    return replace_section(README.read_text(), "metrics", table())

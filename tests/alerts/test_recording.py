@@ -15,7 +15,8 @@ from tests.support import promtool, recorded_load
 from tests.support.recorded_load import Story
 from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.littles_law import ratio, total
+from uwsgi_headroom.analysis.littles_law import ratio
+from uwsgi_headroom.history.totals import sum_if_all_known
 
 SERVICES, INSTANCES = 20, 3
 TOLERANCE = 1e-9
@@ -176,4 +177,4 @@ def _utilization(story: Story) -> float | None:
 def _load(story: Story) -> float | None:
     """CPU seconds a second, of all active workers."""
     assert story.figures
-    return total([it.interpreter_load for it in story.figures.balance.workers if it.active])
+    return sum_if_all_known([it.interpreter_load for it in story.figures.balance.workers if it.active])

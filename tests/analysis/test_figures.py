@@ -15,9 +15,8 @@ from tests.support.scraped_series import series, watch_of
 from tests.support.simulated_server import Server, emperor, reading, router
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
-from uwsgi_headroom.analysis.littles_law import total
 from uwsgi_headroom.errors import ReadError
-from uwsgi_headroom.history.totals import Totals
+from uwsgi_headroom.history.totals import Totals, sum_if_all_known
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.backlogs import Backlog
 from uwsgi_headroom.kernel.cpus import UsableCpus
@@ -68,7 +67,7 @@ def test_usable_cpus_are_the_hosts_word() -> None:
 @pytest.mark.parametrize(("values", "sum_"), [([], None), ([1, 2], 3), ([0, 0], 0), ([1, None], None), ([None], None)])
 def test_total_of_what_is_known(values: list[int | None], sum_: int | None) -> None:
     """A sum with an unknown part is unknown, and of nothing there is none."""
-    assert total(values) == sum_
+    assert sum_if_all_known(values) == sum_
 
 
 # -- whatever comes

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.simulated_server import Server
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
-from uwsgi_headroom.history import window as module
+from uwsgi_headroom.history import rows
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.totals import Totals, WorkerTotals
 from uwsgi_headroom.history.window import History
@@ -366,7 +366,7 @@ def test_rows_cost_what_the_module_says() -> None:
     pairs = zip(history._rows[0], without._rows[0], strict=True)
     each = sum((len(columns) - len(empty)) * columns.itemsize for columns, empty in pairs) / 64
     said = re.search(
-        r"takes (\d+) bytes a worker: (\d+) kB a worker for the hour", " ".join((module.__doc__ or "").split())
+        r"takes (\d+) bytes a worker: (\d+) kB a worker for the hour", " ".join((rows.__doc__ or "").split())
     )
     assert said is not None
     assert each == int(said[1])

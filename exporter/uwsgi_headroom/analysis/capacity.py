@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from uwsgi_headroom.analysis.balance import Balance
-from uwsgi_headroom.analysis.littles_law import Flow, ratio, total
+from uwsgi_headroom.analysis.littles_law import Flow, ratio
+from uwsgi_headroom.history.totals import sum_if_all_known
 
 Limit = Literal["hottest_interpreter", "interpreters", "threads", "cpu"]
 LIMITS: tuple[Limit, ...] = get_args(Limit)
@@ -47,7 +48,7 @@ def compute_headroom(
 ) -> Headroom:
     """The headroom of a server at the load of a window. Limits whose use is not known are left out."""
     loads = [it.interpreter_load for it in balance.workers if it.active]
-    hottest, used = max((load for load in loads if load is not None), default=None), total(loads)
+    hottest, used = max((load for load in loads if load is not None), default=None), sum_if_all_known(loads)
     concurrency = flow.observed if flow.observed is not None else flow.littles_law
     factors: dict[Limit, float | None] = {
         "hottest_interpreter": _factor(ONE_INTERPRETER, hottest),

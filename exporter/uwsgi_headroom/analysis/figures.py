@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from uwsgi_headroom.analysis.balance import Balance, compute_balance
 from uwsgi_headroom.analysis.capacity import Headroom, compute_headroom
-from uwsgi_headroom.analysis.littles_law import Flow, compute_flow, total
+from uwsgi_headroom.analysis.littles_law import Flow, compute_flow
+from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.stats import Snapshot
@@ -29,7 +30,7 @@ class Figures:
 def compute_figures(window: Window, snapshot: Snapshot, cpus: UsableCpus | None) -> Figures:
     """The figures of a window that ends with this document of a server, whose workers may use these CPUs."""
     workers = snapshot.workers
-    available = total([worker.available_threads for worker in workers])
+    available = sum_if_all_known([worker.available_threads for worker in workers])
     rates, shares = compute_flow(window), compute_balance(window)
     return Figures(
         window=window,
@@ -37,6 +38,6 @@ def compute_figures(window: Window, snapshot: Snapshot, cpus: UsableCpus | None)
         flow=rates,
         balance=shares,
         headroom=compute_headroom(rates, shares, available, cpus.count if cpus else None),
-        configured=total([worker.threads for worker in workers]),
+        configured=sum_if_all_known([worker.threads for worker in workers]),
         available=available,
     )

@@ -29,9 +29,9 @@ def megabytes(count: float) -> str:
     return f"{count / 1e6:.0f} MB"
 
 
-def counted(count: float, noun: str) -> str:
+def counted(count: int, noun: str) -> str:
     """1 worker, 2 workers."""
-    return f"{count:g} {noun}{'' if count == 1 else 's'}"
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def joined(numbers: list[int]) -> str:

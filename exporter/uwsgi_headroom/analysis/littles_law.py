@@ -8,13 +8,11 @@ sampling sees both, so the difference of the two is work in flight, or stuck.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeVar
 
+from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.history.window import Window, WorkerWindow
-
-Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +32,8 @@ class Flow:
 def compute_flow(window: Window) -> Flow:
     """The flow of requests through a server in a window."""
     requests = sum(worker.requests for worker in window.workers)
-    running = total([worker.running_time for worker in window.workers])
-    busy = total([worker.busy_seconds for worker in window.workers])
+    running = sum_if_all_known([worker.running_time for worker in window.workers])
+    busy = sum_if_all_known([worker.busy_seconds for worker in window.workers])
     return Flow(
         requests=requests,
         throughput=ratio(requests, window.seconds),
@@ -65,12 +63,6 @@ def queue_wait(window: Window, requests: int) -> float | None:
         return None
     length = sum(window.queue_seconds.values()) / window.observed_seconds
     return ratio(length, requests / window.seconds)
-
-
-def total(values: Sequence[Number | None]) -> Number | None:
-    """The sum, or None if there is nothing to sum or a part of it is unknown."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None
 
 
 def ratio(part: float, whole: float) -> float | None:

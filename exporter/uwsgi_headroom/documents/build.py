@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import quote
+
+import msgspec
 
 from uwsgi_headroom import __version__
 from uwsgi_headroom.analysis.cpu_pinning import count_workers_sharing_one_cpu
@@ -64,25 +67,29 @@ def build_server(watch: Watch, clock: Clock, window: float, windows: Sequence[fl
     )
 
 
+async def build_servers(
+    watches: Iterable[Watch], clock: Clock, window: float, windows: Sequence[float]
+) -> list[schema.Server]:
+    """The documents of several servers, as `build_server` makes them. Other tasks run in between."""
+    servers = []
+    for watch in watches:
+        servers.append(build_server(watch, clock, window, windows))
+        await asyncio.sleep(0)  # reads in flight have a deadline
+    return servers
+
+
 def build_server_list(all_of_them: Iterable[schema.Server], clock: Clock) -> schema.Servers:
     """The list of these."""
     return schema.Servers(
         time=clock.epoch(),
         version=__version__,
-        servers=tuple(sorted(map(_build_summary, all_of_them), key=_urgency)),
+        servers=tuple(sorted(map(_build_summary, all_of_them), key=urgency)),
     )
 
 
-def extract_findings(it: schema.Server) -> schema.Findings:
+def extract_findings(server: schema.Server) -> schema.Findings:
     """What is worth knowing of a server, alone."""
-    return schema.Findings(
-        name=it.name,
-        time=it.time,
-        state=it.state,
-        status=it.status,
-        verdict=it.verdict,
-        findings=it.findings,
-    )
+    return msgspec.convert(server, schema.Findings, from_attributes=True)
 
 
 def server_path(name: str) -> str:
@@ -90,8 +97,9 @@ def server_path(name: str) -> str:
     return f"{SERVERS_PATH}/{quote(name, safe='')}"
 
 
-def _urgency(it: schema.Summary) -> tuple[bool, float, str]:
-    return it.state != "down", float("inf") if it.headroom is None else it.headroom, it.name
+def urgency(server: schema.Summary) -> tuple[bool, float, str]:
+    """The key that lists are sorted by: down first, then the least headroom."""
+    return server.state != "down", float("inf") if server.headroom is None else server.headroom, server.name
 
 
 def _build_summary(it: schema.Server) -> schema.Summary:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from msgspec import Struct
 
 from uwsgi_headroom.stats.emperor_router import EmperorSnapshot, RouterSnapshot, is_set
@@ -131,5 +132,5 @@ def build_router(snapshot: RouterSnapshot) -> Router:
             )
             for key in snapshot.subscriptions
         ),
-        static_nodes=tuple(StaticNode(name=it.name, hits=it.hits) for it in snapshot.static_nodes),
+        static_nodes=msgspec.convert(snapshot.static_nodes, tuple[StaticNode, ...], from_attributes=True),
     )

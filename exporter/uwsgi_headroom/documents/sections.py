@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from uwsgi_headroom.analysis import balance as evenness
 from uwsgi_headroom.analysis import capacity, littles_law
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.stuck import find_stuck_requests
 from uwsgi_headroom.documents import schema
-from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
+from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, sum_if_all_known
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Snapshot
@@ -17,44 +19,22 @@ from uwsgi_headroom.stats.server import Snapshot
 
 def build_window(of: Window) -> schema.Window:
     """What the figures are over."""
-    return schema.Window(
-        asked=of.asked,
-        seconds=of.seconds,
-        observed_seconds=of.observed_seconds,
-        gap_seconds=of.gap_seconds,
-        reloads=of.reloads,
-        respawns=of.respawns,
-        exceptions=of.exceptions,
-        harakiris=of.harakiris,
-    )
+    return msgspec.convert(of, schema.Window, from_attributes=True)
 
 
 def build_headroom(of: capacity.Headroom) -> schema.Headroom:
     """What gives out first, and by how much load can grow until then."""
-    factors = of.by_limit
     return schema.Headroom(
         factor=of.factor,
         first=of.first,
         ceiling=of.ceiling,
-        by_limit=schema.Limits(
-            hottest_interpreter=factors.get("hottest_interpreter"),
-            interpreters=factors.get("interpreters"),
-            threads=factors.get("threads"),
-            cpu=factors.get("cpu"),
-        ),
+        by_limit=schema.Limits(**{limit: of.by_limit.get(limit) for limit in capacity.LIMITS}),
     )
 
 
 def build_flow(of: littles_law.Flow) -> schema.Flow:
     """Requests through the server."""
-    return schema.Flow(
-        requests=of.requests,
-        throughput=of.throughput,
-        response_time=of.response_time,
-        littles_law=of.littles_law,
-        observed=of.observed,
-        queue_wait=of.queue_wait,
-    )
+    return msgspec.convert(of, schema.Flow, from_attributes=True)
 
 
 def build_balance(of: evenness.Balance) -> schema.Balance:
@@ -76,11 +56,11 @@ def build_threads(reading: Reading) -> schema.Threads:
     """Capacity, and what is in use of it now."""
     assert isinstance(reading.snapshot, Snapshot)
     workers = reading.snapshot.workers
-    configured = littles_law.total([worker.threads for worker in workers])
+    configured = sum_if_all_known([worker.threads for worker in workers])
     return schema.Threads(
         configured=configured,
-        available=littles_law.total([worker.available_threads for worker in workers]),
-        busy=littles_law.total([reading.busy_threads(worker) for worker in workers]),
+        available=sum_if_all_known([worker.available_threads for worker in workers]),
+        busy=sum_if_all_known([reading.busy_threads(worker) for worker in workers]),
         stuck=None if configured is None else len(find_stuck_requests(reading, workers)),
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import Finding
+from uwsgi_headroom.analysis.formatting import counted
 from uwsgi_headroom.analysis.verdict import Status, verdict_sentence, worst_status
 from uwsgi_headroom.config.names import printable_name
 from uwsgi_headroom.documents.schema import Error, State
@@ -45,7 +46,7 @@ def judge(watch: Watch, now: float, figures: Figures | None, judged: Sequence[Fi
         case EmperorSnapshot() as emperor:
             return _emperor(emperor)
         case RouterSnapshot() as router:
-            return "ok", f"A router that is serving {_number(router.active_sessions, 'connection')}."
+            return "ok", f"A router that is serving {counted(router.active_sessions, 'connection')}."
     return "unknown", "It has been watched for too short a time: figures come after two readings, a second apart."
 
 
@@ -60,11 +61,7 @@ def _trouble(watch: Watch, now: float) -> str | None:
 
 
 def _emperor(emperor: EmperorSnapshot) -> tuple[Status, str]:
-    runs = f"An emperor that runs {_number(len(emperor.vassals), 'vassal')}"
+    runs = f"An emperor that runs {counted(len(emperor.vassals), 'vassal')}"
     if emperor.blacklist:
         return "warning", f"{runs} and throttles {len(emperor.blacklist)} that failed to start."
     return "ok", f"{runs}."
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, Totals, WorkerTotals
+from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, Totals, WorkerTotals, sum_if_all_known
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Snapshot, Worker
@@ -71,8 +71,8 @@ class Integrals:
             self._gap_to(reading.at)
         self._add_queues(before, reading, step)
         self._add_occupancy(reading)
-        totals.configured = _sum_if_all_known([worker.threads for worker in snapshot.workers])
-        totals.available = _sum_if_all_known([worker.available_threads for worker in snapshot.workers])
+        totals.configured = sum_if_all_known([worker.threads for worker in snapshot.workers])
+        totals.available = sum_if_all_known([worker.available_threads for worker in snapshot.workers])
         totals.samples += 1
         self._before, self._broken = reading, False
 
@@ -217,12 +217,6 @@ def _count_threads(reading: Reading) -> tuple[int, int]:
     assert isinstance(reading.snapshot, Snapshot)
     workers = reading.snapshot.workers
     return sum(reading.busy_threads(it) or 0 for it in workers), sum(it.available_threads or 0 for it in workers)
-
-
-def _sum_if_all_known(threads: list[int | None]) -> int | None:
-    """Their sum; None where uWSGI does not name the threads of every worker."""
-    known = [it for it in threads if it is not None]
-    return sum(known) if known and len(known) == len(threads) else None
 
 
 def _is_full(reading: Reading) -> bool:

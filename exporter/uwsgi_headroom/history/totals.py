@@ -1,8 +1,12 @@
-"""What has been counted of a server and its workers: totals that only grow. Data alone; `integrals` makes them grow."""
+"""What has been counted of a server and its workers: totals that only grow. `integrals` makes them grow."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+Number = TypeVar("Number", int, float)
 
 OCCUPANCY_BOUNDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1.0)
 """Upper bounds of the histogram of busy / available threads; 0.99 sets "all of them" apart from "nearly all"."""
@@ -54,3 +58,9 @@ class Totals:
     workers: list[WorkerTotals] = field(default_factory=list)
     queue_seconds: dict[str, float] = field(default_factory=dict)
     queue_since: dict[str, float] = field(default_factory=dict)
+
+
+def sum_if_all_known(values: Sequence[Number | None]) -> Number | None:
+    """The sum, or None if there is nothing to sum or a part of it is unknown."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None

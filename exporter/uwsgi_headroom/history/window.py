@@ -1,9 +1,6 @@
 """Totals to windows: what happened in the last N seconds, whoever asks and whenever.
 
-A history keeps one row a second for an hour, so a window costs two rows however long it is. What can grow without
-bound within an hour (thread time, queue time) is kept as doubles; counts, and times that one process cannot outrun, as
-numbers modulo 2**32 (of 0.1 ms), whose differences are exact. A row takes 40 bytes a worker: 144 kB a worker for the
-hour, and some 300 kB a server.
+A history keeps one row a second for an hour, so a window costs two rows however long it is.
 
 A window ends with the latest sample, not with the latest row: it is then over the same data as the totals that are
 exported beside it, and the two agree.
@@ -11,7 +8,6 @@ exported beside it, and the two agree.
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator
@@ -19,19 +15,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
-from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, Totals, WorkerTotals
+from uwsgi_headroom.history.rows import Row, WorkerGrowth, compare_rows, pack_row
+from uwsgi_headroom.history.totals import Totals, WorkerTotals
 
 ROW_SECONDS = 1.0
-
-_TICKS = 10_000  # a second: a process may so use 119 CPUs for an hour
-_MODULO = 2**32
-_PAGE = 1024  # bytes: resident memory up to 4 TiB
-_LEVELS = len(OCCUPANCY_BOUNDS) + 1
-_SERVER_COUNTS, _WORKER_COUNTS = 4 + _LEVELS + 2, 6
-_SERVER_TIMES, _WORKER_TIMES = 3, 2  # and one a socket, between the server's and the workers'
-
-_Row = tuple["array[int]", "array[float]"]
-"""Counts and times: first the server's, then each worker's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +73,7 @@ class History:
 
     def __init__(self) -> None:
         self._times: deque[float] = deque(maxlen=HISTORY_SECONDS)
-        self._rows: deque[_Row] = deque(maxlen=HISTORY_SECONDS)
+        self._rows: deque[Row] = deque(maxlen=HISTORY_SECONDS)
         self._shape: tuple[object, ...] = ()
         self._began = 0.0
         self._latest_at = 0.0
@@ -104,7 +91,7 @@ class History:
             self._began = at
         if not self._times or at - self._times[-1] >= ROW_SECONDS:
             self._times.append(at)
-            self._rows.append(_pack_row(totals))
+            self._rows.append(pack_row(totals))
 
     def window(self, seconds: float, until: float | None = None) -> Window | None:
         """The last `seconds` before the latest totals, or before the row at `until`. It begins with the row nearest to
@@ -119,7 +106,7 @@ class History:
         first = after if after == 0 or self._times[after] - start < start - self._times[after - 1] else after - 1
         if end - self._times[first] < ROW_SECONDS:
             return None
-        last = _pack_row(self._latest) if until is None else self._rows[rows - 1]
+        last = pack_row(self._latest) if until is None else self._rows[rows - 1]
         return _window_between(self._latest, (self._times[first], self._rows[first]), (end, last), seconds)
 
     def slices(self, step: float, start: float, until: float) -> Iterator[Window]:
@@ -129,7 +116,7 @@ class History:
         They end with the last row of each whole multiple of `step`, so that asked again they are the same and only
         new ones are added. The history may go on while they are taken.
         """
-        marks: list[tuple[float, _Row]] = []
+        marks: list[tuple[float, Row]] = []
         for index in range(bisect_left(self._times, start), bisect_right(self._times, until)):
             at = self._times[index]
             if at // step >= self._latest_at // step:
@@ -164,68 +151,32 @@ def _copy_totals(totals: Totals) -> Totals:
     )
 
 
-def _window_between(latest: Totals, first: tuple[float, _Row], last: tuple[float, _Row], asked: float) -> Window:
+def _window_between(latest: Totals, first: tuple[float, Row], last: tuple[float, Row], asked: float) -> Window:
     """`latest` tells of the same workers and sockets, and since when their times are known."""
     (at, start), (until, end) = first, last
-    counts = [(late - early) % _MODULO for early, late in zip(start[0], end[0], strict=True)]
-    times = [late - early for early, late in zip(start[1], end[1], strict=True)]
-    reloads, exceptions, harakiris, respawns, *occupancy = counts[: _SERVER_COUNTS - 2]
-    configured, available = end[0][_SERVER_COUNTS - 2 : _SERVER_COUNTS]
-    observed, full, gap = times[:_SERVER_TIMES]
-    sockets = latest.queue_seconds
-    workers = []
-    for index, totals in enumerate(latest.workers):
-        count = _SERVER_COUNTS + index * _WORKER_COUNTS
-        time = _SERVER_TIMES + len(sockets) + index * _WORKER_TIMES
-        grown = counts[count : count + _WORKER_COUNTS]
-        memory = start[0][count + _WORKER_COUNTS - 1], end[0][count + _WORKER_COUNTS - 1]
-        workers.append(_worker_window(index + 1, at, totals, grown, times[time : time + _WORKER_TIMES], memory))
+    growth = compare_rows(start, end, len(latest.queue_seconds))
+    workers = zip(latest.workers, growth.workers, strict=True)
     return Window(
         asked=asked,
         seconds=until - at,
         until=until,
-        observed_seconds=observed,
-        full_seconds=full,
-        gap_seconds=gap,
-        reloads=reloads,
-        exceptions=exceptions,
-        harakiris=harakiris,
-        respawns=respawns,
-        workers=tuple(workers),
+        observed_seconds=growth.observed_seconds,
+        full_seconds=growth.full_seconds,
+        gap_seconds=growth.gap_seconds,
+        reloads=growth.reloads,
+        exceptions=growth.exceptions,
+        harakiris=growth.harakiris,
+        respawns=growth.respawns,
+        workers=tuple(_worker_window(place, at, totals, grown) for place, (totals, grown) in enumerate(workers, 1)),
         queue_seconds={
             name: area
-            for name, area in zip(sockets, times[_SERVER_TIMES:], strict=False)
+            for name, area in zip(latest.queue_seconds, growth.queue_seconds, strict=True)
             if _covers(latest.queue_since.get(name), at)
         },
-        occupancy=tuple(occupancy),
-        configured=configured or None,
-        available=available if configured else None,
+        occupancy=growth.occupancy,
+        configured=growth.configured or None,
+        available=growth.available if growth.configured else None,
     )
-
-
-def _pack_row(totals: Totals) -> _Row:
-    workers = totals.workers
-    counts = [
-        totals.reloads,
-        sum(worker.exceptions for worker in workers),
-        sum(worker.harakiris for worker in workers),
-        sum(worker.respawns for worker in workers),
-        *totals.occupancy,
-        totals.configured or 0,  # 0 for not known: no server is without threads
-        totals.available or 0,
-    ]
-    times = [totals.observed_seconds, totals.full_seconds, totals.gap_seconds, *totals.queue_seconds.values()]
-    for worker in workers:
-        counts += (
-            worker.requests,
-            worker.static_requests,
-            worker.respawns,
-            round(worker.up_seconds * _TICKS),
-            round((worker.cpu_seconds or 0.0) * _TICKS),
-            (worker.resident_bytes or 0) // _PAGE,
-        )
-        times += (worker.running_time or 0.0, worker.busy_seconds or 0.0)
-    return array("I", (count % _MODULO for count in counts)), array("d", times)
 
 
 def _covers(since: float | None, start: float) -> bool:
@@ -233,26 +184,17 @@ def _covers(since: float | None, start: float) -> bool:
     return since is not None and since <= start
 
 
-def _worker_window(
-    worker_id: int,
-    start: float,
-    totals: WorkerTotals,
-    counts: list[int],
-    times: list[float],
-    memory: tuple[int, int],
-) -> WorkerWindow:
-    requests, static_requests, respawns, up, cpu, _ = counts
-    running, busy = times
-    early, late = memory
+def _worker_window(worker_id: int, start: float, totals: WorkerTotals, grown: WorkerGrowth) -> WorkerWindow:
+    requests, static_requests, respawns, up, cpu, running, busy, early, late = grown
     return WorkerWindow(
         worker_id=worker_id,
         requests=requests,
         static_requests=static_requests,
         running_time=running if _covers(totals.running_time_since, start) else None,
         busy_seconds=None if totals.busy_seconds is None else busy,
-        up_seconds=up / _TICKS,
-        cpu_seconds=None if totals.cpu_seconds is None or not _covers(totals.cpu_since, start) else cpu / _TICKS,
+        up_seconds=up,
+        cpu_seconds=None if totals.cpu_seconds is None or not _covers(totals.cpu_since, start) else cpu,
         respawns=respawns,
-        resident_bytes=late * _PAGE or None,
-        resident_growth=(late - early) * _PAGE if early and late else None,
+        resident_bytes=late or None,
+        resident_growth=late - early if early and late else None,
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, TypeVar
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
@@ -29,6 +29,8 @@ def label_set(**labels: str) -> LabelSet:
     return LabelSet(**labels)
 
 
+Subject = TypeVar("Subject")
+
 Samples = Iterable[tuple[LabelSet, float | None]]
 """Labels and values of one family; a value of None is absent from the output."""
 
@@ -41,6 +43,19 @@ def gauge(name: str, documentation: str, samples: Samples) -> Metric:
 def counter(name: str, documentation: str, samples: Samples) -> Metric:
     """A value that only grows, until a reset. `name` ends in `_total`."""
     return _metric(name, name.removesuffix("_total"), documentation, "counter", samples)
+
+
+Table = Sequence[tuple[str, str, Callable[[Subject], float | None]]]
+"""Families by name and documentation, with their value of a subject."""
+
+
+def tabulate_families(table: Table[Subject], subjects: Sequence[tuple[LabelSet, Subject]]) -> Iterator[Metric]:
+    """The families of a table, with a sample for each subject. Those whose name ends in `_total` are counters."""
+    labels = [labels for labels, _ in subjects]
+    described = [subject for _, subject in subjects]
+    for name, documentation, value in table:
+        make = counter if name.endswith("_total") else gauge
+        yield make(name, documentation, zip(labels, map(value, described), strict=True))
 
 
 def summed(samples: Samples) -> Samples:

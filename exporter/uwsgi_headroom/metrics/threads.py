@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.analysis.littles_law import total
 from uwsgi_headroom.analysis.stuck import STUCK_SECONDS, find_stuck_requests
+from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.metrics.family import gauge
 from uwsgi_headroom.metrics.scrape import Scrape
 
@@ -18,13 +18,16 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield gauge(
         "uwsgi_threads_configured",
         "Configured capacity: threads over all worker slots, never spawned ones of cheaper mode included.",
-        [(server.labels, total([worker.threads for worker in server.snapshot.workers])) for server in servers],
+        [
+            (server.labels, sum_if_all_known([worker.threads for worker in server.snapshot.workers]))
+            for server in servers
+        ],
     )
     yield gauge(
         "uwsgi_threads_available",
         "Available capacity: threads of workers that are up and accepting.",
         [
-            (server.labels, total([worker.available_threads for worker in server.snapshot.workers]))
+            (server.labels, sum_if_all_known([worker.available_threads for worker in server.snapshot.workers]))
             for server in servers
         ],
     )
@@ -32,7 +35,10 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "uwsgi_threads_busy",
         "Threads serving a request at the moment of the read.",
         [
-            (server.labels, total([server.reading.busy_threads(worker) for worker in server.snapshot.workers]))
+            (
+                server.labels,
+                sum_if_all_known([server.reading.busy_threads(worker) for worker in server.snapshot.workers]),
+            )
             for server in servers
         ],
     )
@@ -42,6 +48,6 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         [
             (server.labels, len(find_stuck_requests(server.reading, server.snapshot.workers)))
             for server in servers
-            if total([worker.threads for worker in server.snapshot.workers]) is not None
+            if sum_if_all_known([worker.threads for worker in server.snapshot.workers]) is not None
         ],
     )

@@ -9,34 +9,73 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
+from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.metrics.family import LabelSet, gauge
+from uwsgi_headroom.metrics.family import LabelSet, Table, gauge, tabulate_families
 from uwsgi_headroom.metrics.scrape import ObservedServer, Scrape, labels_of
+
+_FLOW: Table[Figures] = (
+    (
+        "uwsgi_window_seconds",
+        "Seconds that the figures of this window are over: less than the window while the exporter is younger.",
+        lambda figures: figures.window.seconds,
+    ),
+    ("uwsgi_throughput_requests_per_second", "Requests completed a second.", lambda figures: figures.flow.throughput),
+    (
+        "uwsgi_response_time_seconds",
+        "Mean time in service of a request, listen queue excluded, static files left out.",
+        lambda figures: figures.flow.response_time,
+    ),
+    (
+        "uwsgi_queue_wait_seconds",
+        "Mean time a request waited in a listen queue before uWSGI saw it, by Little's law on the queue.",
+        lambda figures: figures.flow.queue_wait,
+    ),
+)
+
+_BALANCE: Table[Figures] = (
+    (
+        "uwsgi_hot_worker_ratio",
+        "Active workers x largest request share: 1 is even.",
+        lambda figures: figures.balance.hot_ratio,
+    ),
+    (
+        "uwsgi_hot_worker_ratio_noise_floor",
+        "The hot ratio that chance alone explains at this many requests.",
+        lambda figures: figures.balance.noise_floor,
+    ),
+    (
+        "uwsgi_request_share_fairness",
+        "Jain's fairness of the request shares: 1 is even.",
+        lambda figures: figures.balance.fairness,
+    ),
+    (
+        "uwsgi_unevenness_cost_ratio",
+        "Part of the response time that evening out the workers could remove: 1 - W of the calm half / W.",
+        lambda figures: figures.balance.cost,
+    ),
+)
+
+_WORKER: Table[WorkerFigures] = (
+    ("uwsgi_worker_request_share", "The worker's part of the requests completed.", lambda worker: worker.share),
+    (
+        "uwsgi_worker_response_time_seconds",
+        "Mean time in service of the worker's requests; longer than elsewhere where its threads wait for its "
+        "interpreter.",
+        lambda worker: worker.response_time,
+    ),
+    (
+        "uwsgi_worker_interpreter_load",
+        "CPU seconds the worker used a second. Near 1 its one interpreter is saturated and its threads queue for it.",
+        lambda worker: worker.interpreter_load,
+    ),
+)
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every server of the scrape whose history has begun."""
     windows = [(_labels(server, it), it) for server in scrape.servers for it in server.observation.figures]
-    yield gauge(
-        "uwsgi_window_seconds",
-        "Seconds that the figures of this window are over: less than the window while the exporter is younger.",
-        [(labels, it.window.seconds) for labels, it in windows],
-    )
-    yield gauge(
-        "uwsgi_throughput_requests_per_second",
-        "Requests completed a second.",
-        [(labels, it.flow.throughput) for labels, it in windows],
-    )
-    yield gauge(
-        "uwsgi_response_time_seconds",
-        "Mean time in service of a request, listen queue excluded, static files left out.",
-        [(labels, it.flow.response_time) for labels, it in windows],
-    )
-    yield gauge(
-        "uwsgi_queue_wait_seconds",
-        "Mean time a request waited in a listen queue before uWSGI saw it, by Little's law on the queue.",
-        [(labels, it.flow.queue_wait) for labels, it in windows],
-    )
+    yield from tabulate_families(_FLOW, windows)
     yield gauge(
         "uwsgi_concurrency",
         "Mean requests in service: by Little's law from completed requests, and as observed by sampling. "
@@ -59,53 +98,18 @@ def families(scrape: Scrape) -> Iterator[Metric]:
             for limit, factor in it.headroom.by_limit.items()
         ],
     )
-    yield gauge(
-        "uwsgi_hot_worker_ratio",
-        "Active workers x largest request share: 1 is even.",
-        [(labels, it.balance.hot_ratio) for labels, it in windows],
-    )
-    yield gauge(
-        "uwsgi_hot_worker_ratio_noise_floor",
-        "The hot ratio that chance alone explains at this many requests.",
-        [(labels, it.balance.noise_floor) for labels, it in windows],
-    )
-    yield gauge(
-        "uwsgi_request_share_fairness",
-        "Jain's fairness of the request shares: 1 is even.",
-        [(labels, it.balance.fairness) for labels, it in windows],
-    )
-    yield gauge(
-        "uwsgi_unevenness_cost_ratio",
-        "Part of the response time that evening out the workers could remove: 1 - W of the calm half / W.",
-        [(labels, it.balance.cost) for labels, it in windows],
-    )
-    yield from _workers(scrape)
+    yield from tabulate_families(_BALANCE, windows)
+    yield from tabulate_families(_WORKER, _list_workers(scrape))
 
 
-def _workers(scrape: Scrape) -> Iterator[Metric]:
-    """Figures of single workers, for the longest window only: a series each is what they cost."""
-    workers = [
+def _list_workers(scrape: Scrape) -> list[tuple[LabelSet, WorkerFigures]]:
+    """Labels and figures of single workers, for the longest window only: a series each is what they cost."""
+    return [
         (_labels(server, longest, worker_id=str(worker.worker_id)), worker)
         for server in scrape.servers
         for longest in server.observation.figures[-1:]
         for worker in longest.balance.workers
     ]
-    yield gauge(
-        "uwsgi_worker_request_share",
-        "The worker's part of the requests completed.",
-        [(labels, it.share) for labels, it in workers],
-    )
-    yield gauge(
-        "uwsgi_worker_response_time_seconds",
-        "Mean time in service of the worker's requests; longer than elsewhere where its threads wait for its "
-        "interpreter.",
-        [(labels, it.response_time) for labels, it in workers],
-    )
-    yield gauge(
-        "uwsgi_worker_interpreter_load",
-        "CPU seconds the worker used a second. Near 1 its one interpreter is saturated and its threads queue for it.",
-        [(labels, it.interpreter_load) for labels, it in workers],
-    )
 
 
 def _labels(server: ObservedServer, figures: Figures, **more: str) -> LabelSet:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from uwsgi_headroom.documents.build import urgency
 from uwsgi_headroom.documents.schema import Server, Summary
 from uwsgi_headroom.top.feeds.feed import NO_TREND, Feed, FeedError, Trend
 from uwsgi_headroom.top.model import ScreenModel, ServerEntry
@@ -76,12 +77,7 @@ class Poller:
 def _sort_entries(listed: dict[int, tuple[Summary, ...]]) -> tuple[ServerEntry, ...]:
     """All of them, in the order that each list has by itself."""
     entries = [ServerEntry((place, it.name), it) for place, summaries in listed.items() for it in summaries]
-
-    def urgency(entry: ServerEntry) -> tuple[bool, float, str]:
-        it = entry.summary
-        return it.state != "down", float("inf") if it.headroom is None else it.headroom, it.name
-
-    return tuple(sorted(entries, key=urgency))
+    return tuple(sorted(entries, key=lambda entry: urgency(entry.summary)))
 
 
 def select_server(navigation: Navigation, entries: Sequence[ServerEntry]) -> Navigation:

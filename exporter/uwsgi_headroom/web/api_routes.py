@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
@@ -18,13 +17,13 @@ from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import query_parameters
 from uwsgi_headroom.web.event_stream import RETRY_SECONDS, EventStreams
-from uwsgi_headroom.web.history_cache import GZIP_LEVEL, HistoryCache
-from uwsgi_headroom.web.negotiation import accepts_gzip
+from uwsgi_headroom.web.history_cache import HistoryCache
+from uwsgi_headroom.web.negotiation import compressible_response
 from uwsgi_headroom.web.query_parameters import RefusedError
 
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Vary": "Accept-Encoding"}
 
-FIRST_READ_SECONDS = 5.0
+API_FIRST_READ_SECONDS = 5.0
 """How long to wait for a server that was never read; every other is described as it was last seen."""
 
 _LEAST_BYTES_TO_COMPRESS = 8192  # bytes
@@ -45,13 +44,13 @@ def routes(fleet: Fleet, streams: EventStreams) -> list[Route]:
     async def one(request: Request) -> Response:
         watch, what = _find_watch(fleet, request.path_params["rest"], answers)
         if watch.reader.outcome is None:
-            await watch.reader.read(timeout=FIRST_READ_SECONDS)
+            await watch.reader.read(timeout=API_FIRST_READ_SECONDS)
         return await answers[what](request, watch)
 
     async def all_of_them(request: Request) -> Response:
         window = _window(fleet, request)
         unread = [watch for watch in fleet.watches() if watch.reader.outcome is None]
-        await asyncio.gather(*(watch.reader.read(timeout=FIRST_READ_SECONDS) for watch in unread))
+        await asyncio.gather(*(watch.reader.read(timeout=API_FIRST_READ_SECONDS) for watch in unread))
         return _json(request, msgspec.json.encode(await _servers(fleet, window)))
 
     async def events(request: Request) -> Response:
@@ -106,7 +105,7 @@ async def _history(histories: HistoryCache, request: Request, watch: Watch) -> R
     points = query_parameters.parse_whole_number(request, "points", _POINTS, 1, MOST_POINTS)
     until = query_parameters.parse_number(request, "until", 0, 0, 1e12) if "until" in request.query_params else None
     body = await histories.get(watch, seconds, points, until)
-    return _json(request, body.plain, packed=body.compressed)
+    return _json(request, body.plain, compressed=body.compressed)
 
 
 async def _events(fleet: Fleet, streams: EventStreams, request: Request, watch: Watch) -> Response:
@@ -136,10 +135,7 @@ def _stream(
 
 
 async def _servers(fleet: Fleet, window: float) -> schema.Servers:
-    described = []
-    for watch in fleet.watches():
-        described.append(_describe(fleet, watch, window))
-        await asyncio.sleep(0)  # reads in flight have a deadline
+    described = await build.build_servers(fleet.watches(), fleet.clock, window, fleet.settings.windows)
     return build.build_server_list(described, fleet.clock)
 
 
@@ -161,9 +157,13 @@ def _window(fleet: Fleet, request: Request) -> float:
     return query_parameters.parse_window(request, fleet.settings.windows)
 
 
-def _json(request: Request, body: bytes, status: int = 200, packed: bytes | None = None) -> Response:
-    answer = Response(body, status, HEADERS, "application/json")
-    if len(body) >= _LEAST_BYTES_TO_COMPRESS and accepts_gzip(request.headers.get("accept-encoding", "")):
-        packed = packed or gzip.compress(body, GZIP_LEVEL, mtime=0)
-        answer = Response(packed, status, {**HEADERS, "Content-Encoding": "gzip"}, "application/json")
-    return answer
+def _json(request: Request, body: bytes, status: int = 200, compressed: bytes | None = None) -> Response:
+    return compressible_response(
+        request,
+        body,
+        HEADERS,
+        "application/json",
+        status=status,
+        compressed=compressed,
+        least_bytes=_LEAST_BYTES_TO_COMPRESS,
+    )

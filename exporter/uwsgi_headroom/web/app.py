@@ -3,8 +3,6 @@ anything."""
 
 from __future__ import annotations
 
-import gzip
-
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -15,8 +13,7 @@ from uwsgi_headroom.metrics.exposition import OPENMETRICS, TEXT, render_families
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web import api_routes, page_routes, runbook_routes
 from uwsgi_headroom.web.event_stream import EventStreams
-from uwsgi_headroom.web.history_cache import GZIP_LEVEL
-from uwsgi_headroom.web.negotiation import accepts_gzip, accepts_openmetrics
+from uwsgi_headroom.web.negotiation import accepts_openmetrics, compressible_response
 
 SCRAPE_TIMEOUT_SECONDS = 10.0
 """Prometheus' own default, for whoever does not say how long it waits."""
@@ -32,10 +29,7 @@ def create_application(fleet: Fleet, streams: EventStreams | None = None) -> Sta
         openmetrics = accepts_openmetrics(request.headers.get("accept", ""))
         body = render_families(families(observations), openmetrics=openmetrics)
         headers = {"Content-Type": OPENMETRICS if openmetrics else TEXT, "Vary": "Accept, Accept-Encoding"}
-        if accepts_gzip(request.headers.get("accept-encoding", "")):
-            body = gzip.compress(body, GZIP_LEVEL, mtime=0)
-            headers["Content-Encoding"] = "gzip"
-        return Response(body, headers=headers)
+        return compressible_response(request, body, headers)
 
     async def alive(_request: Request) -> Response:
         return PlainTextResponse("uwsgi-headroom is up\n")

@@ -11,7 +11,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from uwsgi_headroom.web.negotiation import accepts_gzip
+from uwsgi_headroom.web.negotiation import compressible_response
 
 FOLDER = Path(__file__).with_name("static")
 PATH = "/static/{version}/{name:path}"
@@ -74,6 +74,4 @@ async def serve_asset(request: Request) -> Response:
     }
     if f'"{version()}"' in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    if accepts_gzip(request.headers.get("accept-encoding", "")):
-        return Response(asset.compressed, headers={**headers, "Content-Encoding": "gzip"}, media_type=asset.media_type)
-    return Response(asset.plain, headers=headers, media_type=asset.media_type)
+    return compressible_response(request, asset.plain, headers, asset.media_type, compressed=asset.compressed)

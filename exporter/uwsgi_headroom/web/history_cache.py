@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 from dataclasses import dataclass
 
 import msgspec
@@ -11,9 +10,7 @@ import msgspec
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents.history import build_history, slice_seconds
 from uwsgi_headroom.watch.watch import Watch
-
-GZIP_LEVEL = 1
-"""Level 6 makes an answer a fifth smaller and costs three times the CPU: the wrong trade beside a busy server."""
+from uwsgi_headroom.web.negotiation import compress
 
 _KEPT = 8
 
@@ -50,4 +47,4 @@ class HistoryCache:
         async with self._build_lock:
             document = await build_history(watch, self._clock, seconds, points, until)
         plain = msgspec.json.encode(document)
-        return HistoryBody(plain, await asyncio.to_thread(gzip.compress, plain, GZIP_LEVEL, mtime=0))
+        return HistoryBody(plain, await asyncio.to_thread(compress, plain))

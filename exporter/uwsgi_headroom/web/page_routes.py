@@ -13,7 +13,7 @@ from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import assets, page_html
 
-FIRST_READ_SECONDS = 1.0
+PAGE_FIRST_READ_SECONDS = 1.0
 """How long a page waits for servers that were never read; after that it says so."""
 
 
@@ -36,13 +36,9 @@ def routes(fleet: Fleet) -> list[Route]:
 
 async def _describe(fleet: Fleet, watches: list[Watch]) -> list[schema.Server]:
     unread = [watch for watch in watches if watch.reader.outcome is None]
-    await asyncio.gather(*(watch.reader.read(timeout=FIRST_READ_SECONDS) for watch in unread))
-    described = []
-    for watch in watches:
-        windows = fleet.settings.windows
-        described.append(build.build_server(watch, fleet.clock, windows[0], windows))
-        await asyncio.sleep(0)  # reads in flight have a deadline
-    return described
+    await asyncio.gather(*(watch.reader.read(timeout=PAGE_FIRST_READ_SECONDS) for watch in unread))
+    windows = fleet.settings.windows
+    return await build.build_servers(watches, fleet.clock, windows[0], windows)
 
 
 def _html(text: str, status: int = 200) -> Response:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 import msgspec
@@ -27,10 +26,7 @@ class LocalFeed:
 
     async def servers(self, window: float | None) -> Servers:
         """The list."""
-        documents = []
-        for watch in self._fleet.watches():
-            documents.append(self._described(watch, window))
-            await asyncio.sleep(0)  # reads in flight have a deadline
+        documents = await build.build_servers(self._fleet.watches(), self._fleet.clock, window or WINDOWS[0], WINDOWS)
         return build.build_server_list(documents, self._fleet.clock)
 
     async def server(self, name: str, window: float | None) -> Server:

@@ -1,0 +1,117 @@
+"""Rows of a history: the totals of one instant, packed, and what two of them say of the time in between.
+
+What can grow without bound within an hour (thread time, queue time) is kept as doubles; counts, and times that one
+process cannot outrun, as numbers modulo 2**32 (of 0.1 ms), whose differences are exact. A row takes 40 bytes a worker:
+144 kB a worker for the hour, and some 300 kB a server.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, Number, Totals
+
+_TICKS = 10_000  # a second: a process may so use 119 CPUs for an hour
+_MODULO = 2**32
+_PAGE = 1024  # bytes: resident memory up to 4 TiB
+_LEVELS = len(OCCUPANCY_BOUNDS) + 1
+_SERVER_COUNTS, _WORKER_COUNTS = 4 + _LEVELS + 2, 6
+_SERVER_TIMES, _WORKER_TIMES = 3, 2  # and one a socket, between the server's and the workers'
+
+Row = tuple["array[int]", "array[float]"]
+"""Counts and times: first the server's, then each worker's."""
+
+
+WorkerGrowth = tuple[int, int, int, float, float, float, float, int, int]
+"""How much a worker's totals grew, where they were unknown as if from 0: requests, static requests, respawns, seconds
+up, CPU seconds, running time, busy seconds; and its memory in bytes at the start and at the end, 0 for unknown."""
+
+
+class Growth(NamedTuple):
+    """How much a server's totals grew; its threads at the end, 0 for unknown."""
+
+    reloads: int
+    exceptions: int
+    harakiris: int
+    respawns: int
+    occupancy: tuple[int, ...]
+    configured: int
+    available: int
+    observed_seconds: float
+    full_seconds: float
+    gap_seconds: float
+    queue_seconds: list[float]
+    workers: Iterator[WorkerGrowth]
+
+
+def pack_row(totals: Totals) -> Row:
+    """The totals as they are now."""
+    workers = totals.workers
+    counts = [
+        totals.reloads,
+        sum(worker.exceptions for worker in workers),
+        sum(worker.harakiris for worker in workers),
+        sum(worker.respawns for worker in workers),
+        *totals.occupancy,
+        totals.configured or 0,  # 0 for not known: no server is without threads
+        totals.available or 0,
+    ]
+    times = [totals.observed_seconds, totals.full_seconds, totals.gap_seconds, *totals.queue_seconds.values()]
+    for worker in workers:
+        counts += (
+            worker.requests,
+            worker.static_requests,
+            worker.respawns,
+            round(worker.up_seconds * _TICKS),
+            round((worker.cpu_seconds or 0.0) * _TICKS),
+            (worker.resident_bytes or 0) // _PAGE,
+        )
+        times += (worker.running_time or 0.0, worker.busy_seconds or 0.0)
+    return array("I", (count % _MODULO for count in counts)), array("d", times)
+
+
+def compare_rows(first: Row, last: Row, sockets: int) -> Growth:
+    """The growth between two rows of the same workers and of the same sockets, of which there are so many."""
+    (early, times_before), (late, times_after) = first, last
+    counts = [(after - before) % _MODULO for before, after in zip(early, late, strict=True)]
+    times = [after - before for before, after in zip(times_before, times_after, strict=True)]
+    reloads, exceptions, harakiris, respawns, *occupancy = counts[: _SERVER_COUNTS - 2]
+    configured, available = late[_SERVER_COUNTS - 2 : _SERVER_COUNTS]
+    observed, full, gap, *queues = times[: _SERVER_TIMES + sockets]
+    requests, static_requests, respawns_of_workers, up, cpu, _ = _columns(counts[_SERVER_COUNTS:], _WORKER_COUNTS)
+    running, busy = _columns(times[_SERVER_TIMES + sockets :], _WORKER_TIMES)
+    *_, memory_before = _columns(early[_SERVER_COUNTS:], _WORKER_COUNTS)
+    *_, memory_after = _columns(late[_SERVER_COUNTS:], _WORKER_COUNTS)
+    workers = zip(
+        requests,
+        static_requests,
+        respawns_of_workers,
+        [ticks / _TICKS for ticks in up],
+        [ticks / _TICKS for ticks in cpu],
+        running,
+        busy,
+        [pages * _PAGE for pages in memory_before],
+        [pages * _PAGE for pages in memory_after],
+        strict=True,
+    )
+    return Growth(
+        reloads=reloads,
+        exceptions=exceptions,
+        harakiris=harakiris,
+        respawns=respawns,
+        occupancy=tuple(occupancy),
+        configured=configured,
+        available=available,
+        observed_seconds=observed,
+        full_seconds=full,
+        gap_seconds=gap,
+        queue_seconds=queues,
+        workers=workers,
+    )
+
+
+def _columns(workers: Sequence[Number], width: int) -> list[Sequence[Number]]:
+    """The values of all workers, one column after the other."""
+    return [workers[place::width] for place in range(width)]

@@ -1,0 +1,40 @@
+"""Files that are made from Python and committed are what `make generate` makes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.real_uwsgi import ROOT
+from tools.generate import CAN_MAKE_DASHBOARDS, generated_files
+from tools.generated_files import replace_section
+
+
+def test_every_generated_file_is_as_it_is_made() -> None:
+    """A change of a threshold, a signal, a document or a metric that was not written out is seen."""
+    differing = [
+        str(path.relative_to(ROOT))
+        for path, text in generated_files()
+        if not path.is_file() or path.read_text() != text
+    ]
+    assert not differing, f"{', '.join(differing)}: run make generate"
+
+
+def test_each_kind_of_file_is_among_them() -> None:
+    """Rules, dashboards where this Python can make them, the API's description, and the tables of both READMEs."""
+    names = {str(path.relative_to(ROOT)) for path, _ in generated_files()}
+    assert names >= {"README.md", "alerts/README.md", "alerts/rules/recording.yaml"}
+    assert "exporter/uwsgi_headroom/documents/openapi.json" in names
+    assert ("dashboards/out/fleet.json" in names) == CAN_MAKE_DASHBOARDS
+
+
+def test_a_section_is_replaced_between_its_marks() -> None:
+    """The text around it stays."""
+    text = "a\n<!-- t -->\nold\n<!-- /t -->\nb\n"
+    assert replace_section(text, "t", "new\n") == "a\n<!-- t -->\nnew\n<!-- /t -->\nb\n"
+
+
+@pytest.mark.parametrize("text", ["", "<!-- t -->\n", "<!-- /t -->"])
+def test_missing_marks_are_an_error(text: str) -> None:
+    """A table is not lost because a mark was."""
+    with pytest.raises(ValueError, match="'t'"):
+        replace_section(text, "t", "new")

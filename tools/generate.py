@@ -1,0 +1,42 @@
+"""`python3 -m tools.generate`: write every generated file of the repository, as `make generate` does."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from alerts import __main__ as rules
+from alerts.files import render as render_rules
+from alerts.thresholds import Thresholds
+from tools import alert_tables, metrics_table
+from uwsgi_headroom.documents import openapi
+
+CAN_MAKE_DASHBOARDS = sys.version_info >= (3, 11)
+"""grafana-foundation-sdk needs that Python."""
+
+
+def generated_files() -> Iterator[tuple[Path, str]]:
+    """The path and the text of each file, with the thresholds that are shipped; dashboards if this Python can."""
+    for name, text in render_rules(Thresholds()).items():
+        yield rules.RULES / name, text
+    if sys.version_info >= (3, 11):
+        from dashboards import __main__ as dashboards  # noqa: PLC0415  (cannot be imported by Python 3.10)
+        from dashboards.files import render as render_dashboards  # noqa: PLC0415
+
+        for name, text in render_dashboards(Thresholds()).items():
+            yield dashboards.OUT / name, text
+    yield openapi.FILE, openapi.render()
+    yield metrics_table.README, metrics_table.readme()
+    yield alert_tables.README, alert_tables.readme()
+
+
+def main() -> str | None:
+    """Write them. Returns what could not be written."""
+    for path, text in generated_files():
+        path.write_text(text)
+    return None if CAN_MAKE_DASHBOARDS else "the dashboards are as they were: they need Python 3.11"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
