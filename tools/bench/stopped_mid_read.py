@@ -132,13 +132,14 @@ def report(results: list[Result]) -> str:
         "| uWSGI | stats over | document | reads a second | stops | in a read | master held | odds, 95 % interval |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
-    for it in results:
-        workers, threads = it.case.size
-        options = "".join(f" `{option.removeprefix('--')}`" for option in it.case.options)
-        low, high = (100 * bound for bound in wilson(it.held, it.stops))
+    for result in results:
+        workers, threads = result.case.size
+        options = "".join(f" `{option.removeprefix('--')}`" for option in result.case.options)
+        low, high = (100 * bound for bound in wilson(result.held, result.stops))
         lines.append(
-            f"| {workers}x{threads}{options} | {it.case.over} | {it.document_bytes / 1000:.1f} kB "
-            f"| {it.reads_a_second:.1f} | {it.stops} | {it.in_a_read} | {it.held} | {low:.1f}-{high:.1f} % |"
+            f"| {workers}x{threads}{options} | {result.case.over} | {result.document_bytes / 1000:.1f} kB "
+            f"| {result.reads_a_second:.1f} | {result.stops} | {result.in_a_read} | {result.held} "
+            f"| {low:.1f}-{high:.1f} % |"
         )
     return "\n".join(lines)
 
