@@ -112,7 +112,7 @@ def _swapped(server: Server) -> Server:
 
 
 OTHER = {"job": "uwsgi-canary", "instance": "web1:9239", "server": "api"}
-NORTH, SOUTH = ({**TARGET, "cluster": it} for it in ("north", "south"))
+NORTH, SOUTH = ({**TARGET, "cluster": cluster} for cluster in ("north", "south"))
 
 CASES = [
     Case(f"{HOT}: silent: the same load shared evenly is no page", steady(EVEN), {"40m": []}, nothing_fires=["40m"]),
