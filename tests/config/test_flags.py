@@ -36,14 +36,14 @@ def test_nothing_said() -> None:
 
 
 SAMPLES = {
-    "stats": ("/a", lambda it: [server.address for server in it.servers], [Unix("/a")]),
-    "config": ("{file}", lambda it: it.log_level, "error"),
-    "web_listen_address": ("[::1]:1", lambda it: it.listen, (("::1", 1),)),
-    "samples_per_second": ("2", lambda it: it.settings.samples_per_second, 2.0),
-    "window": ("10m", lambda it: len(it.settings.windows), 1),
-    "cpu_residency": ("true", lambda it: it.settings.cpu_residency, True),
-    "log_level": ("warning", lambda it: it.log_level, "warning"),
-    "log_format": ("json", lambda it: it.log_format, "json"),
+    "stats": ("/a", lambda result: [server.address for server in result.servers], [Unix("/a")]),
+    "config": ("{file}", lambda result: result.log_level, "error"),
+    "web_listen_address": ("[::1]:1", lambda result: result.listen, (("::1", 1),)),
+    "samples_per_second": ("2", lambda result: result.settings.samples_per_second, 2.0),
+    "window": ("10m", lambda result: len(result.settings.windows), 1),
+    "cpu_residency": ("true", lambda result: result.settings.cpu_residency, True),
+    "log_level": ("warning", lambda result: result.log_level, "warning"),
+    "log_format": ("json", lambda result: result.log_format, "json"),
 }
 
 
@@ -78,9 +78,9 @@ def test_servers_of_the_file_and_of_flags_add_up(tmp_path: Path) -> None:
     path = tmp_path / "headroom.yml"
     path.write_text("servers: [a=/a]\n")
     given = resolved("--config", str(path), "--stats", "b=/b", "--stats", "/run/*.stats", STATS="c=/c")
-    assert [it.name or it.pattern for it in given.servers] == ["a", "b", "/run/*.stats"]
+    assert [server.name or server.pattern for server in given.servers] == ["a", "b", "/run/*.stats"]
     given = resolved("--config", str(path), STATS="b=/b  c=/c")
-    assert [it.name for it in given.servers] == ["a", "b", "c"]
+    assert [server.name for server in given.servers] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(
