@@ -53,7 +53,7 @@ def test_the_example_of_the_design() -> None:
         assert values[f"uwsgi_unevenness_cost_ratio{{{of}}}"] == pytest.approx(0.25, abs=0.01)
         assert values[f"uwsgi_queue_wait_seconds{{{of}}}"] == 0
         limits = [values[f'uwsgi_headroom_ratio{{limit="{limit}",{of}}}'] for limit in LIMITS]
-        assert limits == [pytest.approx(it, abs=0.02) for it in (1.0, 1.73, 2.29, 3.45)]
+        assert limits == [pytest.approx(factor, abs=0.02) for factor in (1.0, 1.73, 2.29, 3.45)]
     workers = {key for key in values if key.startswith("uwsgi_worker_")}
     assert len(workers) == 3 * 4
     assert all('window="5m"' in key for key in workers)
@@ -119,10 +119,10 @@ class Load:
     """Requests of one worker for an hour: arrivals, and what was held and done by any instant."""
 
     def __init__(self, arrivals: list[float], held: list[float], cpu: float) -> None:
-        pairs = sorted((at + it, it) for at, it in zip(arrivals, held, strict=True))
+        pairs = sorted((at + seconds, seconds) for at, seconds in zip(arrivals, held, strict=True))
         self._starts = arrivals
         self._ends = [end for end, _ in pairs]
-        self._time = list(accumulate((it for _, it in pairs), initial=0.0))
+        self._time = list(accumulate((seconds for _, seconds in pairs), initial=0.0))
         self._cpu = cpu
 
     def put(self, server: Server, worker_id: int, at: float) -> None:
@@ -165,7 +165,7 @@ class Prometheus:
         matchers = [f'{label}="{value}"' for label, value in labels.items()]
         by: dict[str, float] = {}
         for key in self.scrapes[-1]:
-            if key.startswith(name + "{") and all(it in key for it in matchers):
+            if key.startswith(name + "{") and all(matcher in key for matcher in matchers):
                 worker_id = key.partition('worker_id="')[2].partition('"')[0]
                 by[worker_id] = by.get(worker_id, 0.0) + self.rate(key, seconds)
         return by
