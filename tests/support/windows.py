@@ -59,10 +59,10 @@ def the_example() -> Window:
     return window(
         60.0,
         *(
-            worker(it, cold, each=2 * 60 / cold, cpu=cold * 0.0833, busy=2 * 60.0)
-            if it != 2
-            else worker(it, hot, each=8 * 60 / hot, cpu=hot * 0.0833, busy=8 * 60.0)
-            for it in (1, 2, 3, 4)
+            worker(worker_id, cold, each=2 * 60 / cold, cpu=cold * 0.0833, busy=2 * 60.0)
+            if worker_id != 2
+            else worker(worker_id, hot, each=8 * 60 / hot, cpu=hot * 0.0833, busy=8 * 60.0)
+            for worker_id in (1, 2, 3, 4)
         ),
     )
 
@@ -73,7 +73,7 @@ def the_harmless_one() -> Window:
     return window(
         60.0,
         *(
-            worker(it, requests, each=each, cpu=60 * load, busy=requests * each)
-            for it, (requests, each, load) in enumerate(rows, 1)
+            worker(worker_id, requests, each=each, cpu=60 * load, busy=requests * each)
+            for worker_id, (requests, each, load) in enumerate(rows, 1)
         ),
     )
