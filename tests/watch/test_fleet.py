@@ -33,7 +33,7 @@ def names(fleet: Fleet) -> list[str]:
 
 
 def globbing(pattern: str, *more: str, hands: MovableClock | None = None) -> Fleet:
-    servers = [config.parse_server_argument(it, "test") for it in (pattern, *more)]
+    servers = [config.parse_server_argument(argument, "test") for argument in (pattern, *more)]
     return Fleet(servers, clock=(hands or MovableClock()).clock)
 
 
@@ -145,7 +145,9 @@ def test_all_are_read_at_once() -> None:
     with contextlib.ExitStack() as stack:
         silent = [stack.enter_context(bad_servers.accepts_and_never_writes("unix")) for _ in range(5)]
         well = stack.enter_context(bad_servers.answers("unix", document("minified")))
-        servers = [config.make_server(it, name=f"silent{place}", timeout=0.5) for place, it in enumerate(silent)]
+        servers = [
+            config.make_server(address, name=f"silent{place}", timeout=0.5) for place, address in enumerate(silent)
+        ]
         observations = asyncio.run(Fleet([*servers, config.make_server(well, name="well")]).read_all())
     assert [observation.name for observation in observations] == [f"silent{place}" for place in range(5)] + ["well"]
     assert [isinstance(observation.outcome, Reading) for observation in observations] == [False] * 5 + [True]

@@ -44,7 +44,7 @@ def test_windows_begin_with_the_second_row() -> None:
     server = Server()
     first, second = server.read(10.0), server.read(11.0)
     assert watch_of(first).figures(first, (60, 300)) == []
-    assert [it.window.asked for it in watch_of(first, second).figures(second, (60, 300))] == [60, 300]
+    assert [figures.window.asked for figures in watch_of(first, second).figures(second, (60, 300))] == [60, 300]
 
 
 def test_failure_is_a_gap() -> None:
