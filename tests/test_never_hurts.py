@@ -84,7 +84,9 @@ def order_reload(server: real_uwsgi.Uwsgi) -> Callable[[], bool]:
 
     def is_done() -> bool:
         now = workers(server)
-        return bool(now) and all(it["pid"] and it["accepting"] and it["pid"] not in before for it in now)
+        return bool(now) and all(
+            worker["pid"] and worker["accepting"] and worker["pid"] not in before for worker in now
+        )
 
     return is_done
 
