@@ -100,8 +100,9 @@ def test_a_socket_that_returns_is_the_server_it_was(tmp_path: Path) -> None:
         assert fleet.watches() == first
 
 
-def test_two_sockets_of_one_file_name(tmp_path: Path) -> None:
-    """Of two sockets of one file name the first in the alphabet has the name, the other its path: always the same."""
+def test_two_sockets_of_one_file_name_found_at_once(tmp_path: Path) -> None:
+    """Of two sockets of one file name that one search finds, the one whose path sorts first is named after the file,
+    and the other after its path."""
     for folder in ("b", "a"):
         (tmp_path / folder).mkdir()
     with listening(tmp_path / "b" / "stats"), listening(tmp_path / "a" / "stats"):

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.support.clock import MovableClock
 from tests.support.simulated_server import Server, emperor, router
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.source.address import File
-from uwsgi_headroom.watch.reader import Clock
 from uwsgi_headroom.watch.watch import Watch
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -27,16 +26,6 @@ def watch_of(*outcomes: Reading | tuple[float, ReadError]) -> Watch:
         else:
             watch._record(*outcome)
     return watch
-
-
-@dataclass
-class Moving:
-    """A clock that the test moves."""
-
-    now: float = 100.0
-
-    def clock(self) -> Clock:
-        return Clock(lambda: self.now, lambda: 1_700_000_000 + self.now)
 
 
 def test_windows_begin_with_the_second_row() -> None:
@@ -91,18 +80,18 @@ def test_reader_feeds_it() -> None:
     """Whoever reads, a scrape or the timer, what is read goes into the totals once; a failure does too."""
 
     async def run() -> None:
-        moving = Moving()
-        watch = Watch("shop", File(str(FIXTURES / "threads_4x8_busy.json")), clock=moving.clock())
+        hands = MovableClock()
+        watch = Watch("shop", File(str(FIXTURES / "threads_4x8_busy.json")), clock=hands.clock)
         for _ in range(3):
             first = await watch.reader.read()
             assert await watch.reader.read() is first
-            moving.now += 0.5
+            hands.move(0.5)
         assert watch.integrals.totals.samples == 3
         assert watch.integrals.totals.observed_seconds == 1.0
         assert isinstance(first, Reading)
         assert len(watch.figures(first, (60,))) == 1
         watch.reader.address = File(str(FIXTURES / "there_is_none.json"))
-        moving.now += 2.0
+        hands.move(2.0)
         assert isinstance(await watch.reader.read(), ReadError)
         assert watch.integrals.totals.gap_seconds == 2.5
 
