@@ -42,8 +42,7 @@ QUIET = (
 """Little load; two of the servers share it as an idle uWSGI may."""
 
 UNEVEN = (Site("api", workers=4, threads=8, peak=2.0, cpu=0.25, wait=0.5, preference=(10, 70, 10, 10)),)
-"""Like the story of EXPERIMENTS.md E4, with requests three times as long: in its busy hours one of four workers has
-nearly half of them, and is saturated."""
+"""Requests are uneven and long: in the busy hours one of four workers has nearly half of them, and is saturated."""
 
 
 @pytest.mark.parametrize("sites", [QUIET, pytest.param([quiet(LARGE)], marks=pytest.mark.slow)], ids=["small", "large"])

@@ -13,7 +13,7 @@ from tests.support.windows import the_example, the_harmless_one, window, worker
 from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS, compute_balance, fairness, noise_floor
 
 
-def test_the_example_of_the_design() -> None:
+def test_one_hot_worker_of_four() -> None:
     """One worker takes 43 %, its interpreter is saturated, its requests take 0.67 s against 0.38 s, and evening out
     would take a quarter off the mean."""
     result = compute_balance(the_example())

@@ -15,7 +15,7 @@ def headroom_of(window_: Window, threads: int | None = 32, cpus: float | None = 
     return compute_headroom(compute_flow(window_), compute_balance(window_), threads, cpus)
 
 
-def test_the_example_of_the_design() -> None:
+def test_one_hot_worker_of_four() -> None:
     """Nothing is left of the hottest interpreter while threads and CPUs could take double: it is first, and the
     ceiling is the interpreters."""
     result = headroom_of(the_example())
@@ -29,7 +29,7 @@ def test_the_example_of_the_design() -> None:
 
 
 def test_evening_out_multiplies_the_first_limit() -> None:
-    """As the design says: by N max u / Σu, up to the interpreters' own headroom."""
+    """By N max u / Σu, up to the interpreters' own headroom."""
     result = compute_balance(the_example())
     loads = [worker.interpreter_load or 0 for worker in result.workers]
     by_limit = headroom_of(the_example()).by_limit

@@ -21,7 +21,7 @@ def series_of(watch: Watch, outcome: Reading) -> dict[str, float]:
 
 
 def example() -> list[Reading]:
-    """DESIGN's example for two minutes: a reading a second of 4x8 at 27.8 requests a second, 43 % in worker 2."""
+    """Two minutes of an uneven server: a reading a second of 4x8 at 27.8 requests a second, 43 % in worker 2."""
     server, readings = Server(cpus=8.0), []
     server.busy(2, 8, 2, 2)
     for second in range(121):
@@ -35,7 +35,7 @@ def example() -> list[Reading]:
     return readings
 
 
-def test_the_example_of_the_design() -> None:
+def test_one_hot_worker_of_four() -> None:
     """All of its numbers, for both windows; those of single workers for the longer one only."""
     readings = example()
     values = series_of(watch_of(*readings), readings[-1])

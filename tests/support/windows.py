@@ -53,7 +53,7 @@ def window(seconds: float, *workers: WorkerWindow, observed: float | None = None
 
 
 def the_example() -> Window:
-    """A minute of one of DESIGN's six machines, 4x8: 27.8 requests a second at 83 ms of interpreter time, 43 % of them
+    """A minute of one uneven server, 4x8: 27.8 requests a second at 83 ms of interpreter time, 43 % of them
     in one worker whose 8 threads are full, and two in service in each of the others."""
     hot, cold = 717, 317
     return window(
