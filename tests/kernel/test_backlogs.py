@@ -23,8 +23,7 @@ from tests.support.other_namespaces import (
     knows_socket_call,
     wrapped,
 )
-from tests.support.real_uwsgi import Uwsgi, free_port, uwsgi, uwsgi_binary, wait_until
-from tests.support.signalled_uwsgi import accepting
+from tests.support.real_uwsgi import Uwsgi, accepting, free_port, uwsgi, uwsgi_binary, wait_until
 from uwsgi_headroom.kernel.backlogs import Backlog, Backlogs
 
 SOMAXCONN = int(Path("/proc/sys/net/core/somaxconn").read_text())
