@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.support import real_uwsgi
-from tests.support.stoppable_exporter import StoppableExporter, stoppable_exporter
+from tests.support.exporter import Exporter, stoppable_exporter
 
 PATIENCE_SECONDS = 1.0
 SETTLE_SECONDS = 6.0
@@ -86,7 +86,7 @@ def measure(case: Case, stops: int) -> Result:
         return Result(case, size, reads, stops, sum(count > idle for count in sockets), sum(held))
 
 
-def stop_once(running: StoppableExporter, address: Address) -> tuple[int, bool]:
+def stop_once(running: Exporter, address: Address) -> tuple[int, bool]:
     """How many sockets the exporter had open when it was stopped, and whether the master was held then."""
     time.sleep(random.uniform(0.2, 0.8))  # longer than from one sample to the next
     running.stop()
