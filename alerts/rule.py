@@ -81,7 +81,9 @@ def render(groups: Sequence[Group], thresholds: Thresholds) -> str:
             {
                 "name": group.name,
                 **({"interval": group.interval} if group.interval else {}),
-                "rules": [it.document(thresholds) if isinstance(it, Alert) else it.document() for it in group.rules],
+                "rules": [
+                    rule.document(thresholds) if isinstance(rule, Alert) else rule.document() for rule in group.rules
+                ],
             }
             for group in groups
         ]

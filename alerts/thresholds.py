@@ -220,7 +220,7 @@ class Thresholds:
 
 def changed(thresholds: Thresholds, assignments: Sequence[str]) -> Thresholds:
     """With `NAME=VALUE` applied. Raises ValueError with a sentence about what is wrong."""
-    known = {it.name: type(getattr(thresholds, it.name)) for it in fields(thresholds)}
+    known = {threshold.name: type(getattr(thresholds, threshold.name)) for threshold in fields(thresholds)}
     values = {}
     for assignment in assignments:
         name, equals, value = assignment.partition("=")

@@ -30,13 +30,13 @@ class DemoMonitoring:
 
     def addresses(self, running: Collection[str]) -> dict[str, dict[str, str]]:
         """What to look at, and what it shows, of those that run."""
-        found = {}
+        pages = {}
         if "prometheus" in running:
-            found["Prometheus"] = monitoring.pages(self.ports["prometheus"])
+            pages["Prometheus"] = monitoring.pages(self.ports["prometheus"])
         if "alertmanager" in running:
             place = f"http://{address(self.ports['alertmanager'])}/api/v2/alerts"
-            found["Alertmanager"] = {place: "alerts received (JSON)"}
-        return found
+            pages["Alertmanager"] = {place: "alerts received (JSON)"}
+        return pages
 
 
 def prepare_monitoring(exporter: int, directory: Path, unpacked: Path) -> DemoMonitoring:

@@ -76,7 +76,7 @@ def clear(directory: Path) -> None:
 
 def carriers(directory: Path) -> list[int]:
     """The processes, other than this one, whose TMPDIR is the directory or in it."""
-    found = []
+    pids = []
     for entry in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):  # ended meanwhile, or another user's
             variables = entry.read_bytes().split(b"\0")
@@ -86,8 +86,8 @@ def carriers(directory: Path) -> list[int]:
                 if each.startswith(b"TMPDIR=")
             )
             if here and int(entry.parent.name) != os.getpid():
-                found.append(int(entry.parent.name))
-    return found
+                pids.append(int(entry.parent.name))
+    return pids
 
 
 def _kill(pid: int) -> bool:

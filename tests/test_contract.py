@@ -52,7 +52,7 @@ def names_in_query(expression: str) -> set[str]:
     """The metrics of a PromQL expression: what is neither a function, a label, a string nor a word of the language."""
     # Strings first: a brace within one ends no matcher.
     without = _LEFT_OUT.sub(" ", re.sub(r'"(?:\\.|[^"\\])*"', '""', expression))
-    return {it for it in _IDENTIFIER.findall(without) if it.lower() not in _WORDS}
+    return {name for name in _IDENTIFIER.findall(without) if name.lower() not in _WORDS}
 
 
 def names_in_text(text: str) -> set[str]:
@@ -85,7 +85,9 @@ def _expressions(node: Any) -> Iterator[str]:
 def exported() -> set[str]:
     """Every series name of the exporter over all captured documents, and the names of histograms."""
     metrics = list(families(everything()))
-    return {sample.name for it in metrics for sample in it.samples} | {it.name for it in metrics if it.samples}
+    return {sample.name for metric in metrics for sample in metric.samples} | {
+        metric.name for metric in metrics if metric.samples
+    }
 
 
 def recorded() -> set[str]:
@@ -99,7 +101,7 @@ def known() -> set[str]:
     return exported() | recorded() | OF_PROMETHEUS
 
 
-@pytest.mark.parametrize("path", QUERIES, ids=lambda it: it.name)
+@pytest.mark.parametrize("path", QUERIES, ids=lambda path: path.name)
 def test_queries(path: Path, known: set[str]) -> None:
     """Rules, the queries within their texts, and dashboards."""
     if path.suffix == ".json":
@@ -111,14 +113,16 @@ def test_queries(path: Path, known: set[str]) -> None:
     assert names <= known, f"not exported, not recorded: {sorted(names - known)}"
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=lambda it: str(it.relative_to(ROOT)))
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_texts(path: Path, known: set[str]) -> None:
     """Names in prose may leave the end open (`uwsgi_worker_`). The migration table names theirs, and has tests of its
     own."""
     names = names_in_text(path.read_text())
     if path.name == "MIGRATION.md":
         names -= set(rows())
-    unknown = {it for it in names - known if not (it.endswith("_") and any(name.startswith(it) for name in known))}
+    unknown = {
+        name for name in names - known if not (name.endswith("_") and any(series.startswith(name) for series in known))
+    }
     assert not unknown, f"not exported, not recorded: {sorted(unknown)}"
 
 

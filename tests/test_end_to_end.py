@@ -50,7 +50,7 @@ def in_service(server: Uwsgi, path: str = "/?io_ms=3600000") -> Iterator[None]:
         yield
 
 
-def found(running: Exporter, server: Uwsgi) -> list[str]:
+def found_lines(running: Exporter, server: Uwsgi) -> list[str]:
     """Log lines that say this server was found. A thread writes the log: once a later line is there, so are these."""
     wait_until(lambda: running.lines("msg=listening"), what="the log")
     return running.lines("msg=found", f"unix://{server.stats}")
@@ -145,7 +145,7 @@ def bad_inputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Expor
         # Only a server that never answers has a short deadline: the others must not meet it on a busy machine.
         more = dict.fromkeys(["silent", "silent_tcp", "never_accepts", "drips", "no_such_host"], ", timeout: 0.7")
         more["huge"] = ", size_cap: 65536"
-        lines = [f"  - {{name: {name}, stats: '{it}'{more.get(name, '')}}}" for name, it in addresses.items()]
+        lines = [f"  - {{name: {name}, stats: '{address}'{more.get(name, '')}}}" for name, address in addresses.items()]
         (folder / "config.yml").write_text("\n".join(["servers:", *lines]))
         running = stack.enter_context(exporter("--config", str(folder / "config.yml")))
         scrapes = [running.scrape() for _ in range(3)]
@@ -379,7 +379,7 @@ def test_several_addresses_to_listen_on() -> None:
 def test_without_an_address_it_finds_uwsgi() -> None:
     """Told of no server it finds the local ones, and exports them."""
     with uwsgi("--processes", "2") as server, exporter() as running:
-        (line,) = found(running, server)
+        (line,) = found_lines(running, server)
         name = re.findall(r"server=(\S+)", line)[0]
         assert running.scrape()[f'uwsgi_threads_configured{{server="{name}"}}'] == 2
 
@@ -388,7 +388,7 @@ def test_two_found_servers_of_one_file_name() -> None:
     """Two servers whose sockets have one name, each in its own folder, are both exported."""
     with uwsgi() as one, uwsgi() as two, exporter() as running:
         for server in (one, two):
-            assert len(found(running, server)) == 1
+            assert len(found_lines(running, server)) == 1
             assert running.scrape()[f'uwsgi_up{{server="{server.stats}"}}'] == 1
 
 
@@ -423,7 +423,7 @@ def test_discover_touches_no_application_socket() -> None:
         wait_until(lambda: b'"status":"busy"' in server.document())
         assert run("discover").returncode == 0
         with exporter() as running:
-            name = re.findall(r"server=(\S+)", found(running, server)[0])[0]
+            name = re.findall(r"server=(\S+)", found_lines(running, server)[0])[0]
             series = running.scrape()
             queues = {
                 key: v for key, v in series.items() if key.startswith(f'uwsgi_socket_queue_length{{server="{name}"')

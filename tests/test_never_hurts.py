@@ -30,7 +30,7 @@ from typing import Any
 import pytest
 
 from tests.support import bad_servers, real_uwsgi
-from tests.support.stoppable_exporter import StoppableExporter, stoppable_exporter
+from tests.support.exporter import Exporter, stoppable_exporter
 from uwsgi_headroom.config.defaults import TIMEOUT_SECONDS
 
 pytestmark = pytest.mark.integration
@@ -84,7 +84,9 @@ def order_reload(server: real_uwsgi.Uwsgi) -> Callable[[], bool]:
 
     def is_done() -> bool:
         now = workers(server)
-        return bool(now) and all(it["pid"] and it["accepting"] and it["pid"] not in before for it in now)
+        return bool(now) and all(
+            worker["pid"] and worker["accepting"] and worker["pid"] not in before for worker in now
+        )
 
     return is_done
 
@@ -145,22 +147,22 @@ def in_background(count: int, work: Callable[[], object], pause: float = 0.0) ->
 
 
 # What is done with or to the exporter while uWSGI has to go on.
-Situation = Callable[[StoppableExporter], contextlib.AbstractContextManager[None]]
+Situation = Callable[[Exporter], contextlib.AbstractContextManager[None]]
 
 
 @contextlib.contextmanager
-def it_samples(_running: StoppableExporter) -> Iterator[None]:
+def it_samples(_running: Exporter) -> Iterator[None]:
     """Nothing but the sampling."""
     yield
 
 
-def twenty_scrape(running: StoppableExporter) -> contextlib.AbstractContextManager[None]:
+def twenty_scrape(running: Exporter) -> contextlib.AbstractContextManager[None]:
     """Twenty scrapers at once, each without a pause."""
-    return in_background(20, lambda: running.get(timeout=OUTCOME_SECONDS))
+    return in_background(20, lambda: running.metrics(timeout=OUTCOME_SECONDS))
 
 
 @contextlib.contextmanager
-def pages_stay_open(running: StoppableExporter) -> Iterator[None]:
+def pages_stay_open(running: Exporter) -> Iterator[None]:
     """Clients that ask and ask and read no answer, and a hundred connections that say nothing."""
     with contextlib.ExitStack() as stack:
         for index in range(120):
@@ -172,7 +174,7 @@ def pages_stay_open(running: StoppableExporter) -> Iterator[None]:
         yield
 
 
-def it_stops_and_goes_on(running: StoppableExporter) -> contextlib.AbstractContextManager[None]:
+def it_stops_and_goes_on(running: Exporter) -> contextlib.AbstractContextManager[None]:
     """SIGSTOP and SIGCONT, at many moments."""
 
     def stop_and_go_on() -> None:
@@ -185,7 +187,7 @@ def it_stops_and_goes_on(running: StoppableExporter) -> contextlib.AbstractConte
 
 
 @contextlib.contextmanager
-def it_is_killed(running: StoppableExporter) -> Iterator[None]:
+def it_is_killed(running: Exporter) -> Iterator[None]:
     """SIGKILL, at any moment."""
     time.sleep(_CHANCE.uniform(0, 0.3))
     running.kill()
@@ -193,7 +195,7 @@ def it_is_killed(running: StoppableExporter) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def it_is_killed_in_a_read(running: StoppableExporter) -> Iterator[None]:
+def it_is_killed_in_a_read(running: Exporter) -> Iterator[None]:
     """SIGKILL with a connection that it has read nothing of."""
     running.die_in_next_read()
     yield
@@ -286,7 +288,7 @@ def test_one_connection_at_a_time(server: real_uwsgi.Uwsgi) -> None:
 
 
 @contextlib.contextmanager
-def held(server: real_uwsgi.Uwsgi) -> Iterator[StoppableExporter]:
+def held(server: real_uwsgi.Uwsgi) -> Iterator[Exporter]:
     """An exporter that was stopped in the worst moment and so holds the master. Nothing keeps a stopped process from
     that; the tests below are what uWSGI does even then, and what to do about it."""
     if int(Path("/proc/sys/net/core/wmem_default").read_text()) > len(server.document()):
@@ -316,12 +318,8 @@ def test_a_signal_frees_a_held_master(server: real_uwsgi.Uwsgi) -> None:
         assert running.is_stopped()
 
 
-@pytest.mark.parametrize(
-    "let_go", [StoppableExporter.kill, StoppableExporter.resume], ids=lambda let_go: let_go.__name__
-)
-def test_a_held_master_respawns_when_it_is_let_go(
-    server: real_uwsgi.Uwsgi, let_go: Callable[[StoppableExporter], None]
-) -> None:
+@pytest.mark.parametrize("let_go", [Exporter.kill, Exporter.resume], ids=lambda let_go: let_go.__name__)
+def test_a_held_master_respawns_when_it_is_let_go(server: real_uwsgi.Uwsgi, let_go: Callable[[Exporter], None]) -> None:
     """A worker that died meanwhile is back within 2 s of the stopped exporter's end, or of its going on."""
     worker = _CHANCE.choice(workers(server))
     with held(server) as running:
@@ -335,7 +333,7 @@ def test_more_connections_than_descriptors(server: real_uwsgi.Uwsgi) -> None:
     nothing is logged without end."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
-    with tempfile.TemporaryFile() as log, stoppable_exporter(server.stats, stderr=log.fileno()) as running:
+    with stoppable_exporter(server.stats) as running:
         resource.prlimit(running.pid, resource.RLIMIT_NOFILE, (1024, 1024))
         with contextlib.ExitStack() as stack:
             for _ in range(1500):
@@ -345,17 +343,17 @@ def test_more_connections_than_descriptors(server: real_uwsgi.Uwsgi) -> None:
                     client.connect(("127.0.0.1", running.port))
             time.sleep(1)
         real_uwsgi.wait_until(lambda: not is_refused(running), OUTCOME_SECONDS, "the exporter to answer again")
-        failures = re.findall(r"^uwsgi_exporter_read_errors_total{.*} (.+)$", running.get(), re.MULTILINE)
+        failures = re.findall(r"^uwsgi_exporter_read_errors_total{.*} (.+)$", running.metrics(), re.MULTILINE)
         assert set(failures) == {"0.0"}
-        assert os.fstat(log.fileno()).st_size < 4096
+        assert running.log.stat().st_size < 4096
 
 
-def is_refused(running: StoppableExporter) -> bool:
+def is_refused(running: Exporter) -> bool:
     try:
-        running.get("/-/healthy", timeout=2)
+        status, _ = running.get("/-/healthy", timeout=2)
     except OSError:
         return True
-    return False
+    return status != 200
 
 
 def test_a_log_that_nobody_reads(server: real_uwsgi.Uwsgi) -> None:
@@ -369,7 +367,7 @@ def test_a_log_that_nobody_reads(server: real_uwsgi.Uwsgi) -> None:
         running = stack.enter_context(stoppable_exporter(server.stats, f"gone={gone}", stderr=writer))
         fill(writer)
         other.close()  # which is worth a line in the log
-        real_uwsgi.wait_until(lambda: 'uwsgi_up{server="gone"} 0.0' in running.get(), what="the exporter to notice")
+        real_uwsgi.wait_until(lambda: 'uwsgi_up{server="gone"} 0.0' in running.metrics(), what="the exporter to notice")
         real_uwsgi.wait_until(order_reload(server), OUTCOME_SECONDS, "uWSGI to reload")
 
 

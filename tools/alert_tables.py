@@ -31,11 +31,11 @@ def condition_of(alert: str) -> str:
 def alerts() -> str:
     """Markdown; the worst first."""
     order = ("critical", "warning", "info")
-    rows = sorted(shipped(), key=lambda it: order.index(it.severity))
+    rows = sorted(shipped(), key=lambda rule: order.index(rule.severity))
     lines = ["| alert | severity | when | for |", "|---|---|---|---|"]
     lines += [
-        f"| [{it.alert}](runbooks/{it.alert}.md) | {it.severity} | {condition_of(it.alert)} | {it.hold} |"
-        for it in rows
+        f"| [{rule.alert}](runbooks/{rule.alert}.md) | {rule.severity} | {condition_of(rule.alert)} | {rule.hold} |"
+        for rule in rows
     ]
     return "\n".join(lines) + "\n"
 
@@ -43,7 +43,7 @@ def alerts() -> str:
 def knobs() -> str:
     """Markdown, in the order of thresholds.py."""
     lines = ["| knob | value | what it does, and why to change it |", "|---|---|---|"]
-    lines += [f"| `{it.name}` | `{it.default}` | {it.metadata['why']} |" for it in fields(Thresholds)]
+    lines += [f"| `{field.name}` | `{field.default}` | {field.metadata['why']} |" for field in fields(Thresholds)]
     return "\n".join(lines) + "\n"
 
 

@@ -65,9 +65,9 @@ _APT = (
 def find_program(program: str, directory: Path) -> Path | None:
     """Where the program is: on PATH, or else in `directory`, where only what `ensure_programs` has put there counts."""
     for folder in [*os.environ.get("PATH", os.defpath).split(os.pathsep), str(directory)]:
-        found = _find(program, folder)
-        if found and (found.parent.resolve() != directory.resolve() or _is_wrapper(found)):
-            return found
+        path = _find(program, folder)
+        if path and (path.parent.resolve() != directory.resolve() or _is_wrapper(path)):
+            return path
     return None
 
 
@@ -89,7 +89,7 @@ def ensure_programs(directory: Path, programs: Iterable[str] = tuple(PACKAGES)) 
     lacking = missing_programs(directory, programs)
     try:
         for package in dict.fromkeys(package for program in lacking for package in PACKAGES[program]):
-            wanted = [it for it in missing_programs(directory, lacking) if package in PACKAGES[it]]
+            wanted = [program for program in missing_programs(directory, lacking) if package in PACKAGES[program]]
             if wanted:
                 with show_step(f"unpacking Debian's {package}"):
                     _unpack(package, wanted, directory)

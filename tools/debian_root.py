@@ -152,5 +152,5 @@ def _connect(copy: Path) -> None:
 
 
 def _values(os_release: str, *names: str) -> list[str]:
-    found = re.findall(rf'^(?:{"|".join(names)})="?([^"\n]*)"?$', os_release, re.MULTILINE)
-    return " ".join(found).split()
+    values = re.findall(rf'^(?:{"|".join(names)})="?([^"\n]*)"?$', os_release, re.MULTILINE)
+    return " ".join(values).split()

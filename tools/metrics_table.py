@@ -30,8 +30,10 @@ def watched(observation: Observation) -> Observation:
     assert isinstance(reading, Reading)
     assert isinstance(reading.snapshot, Snapshot)
     workers = tuple(
-        msgspec.structs.replace(it, requests=(it.requests or 0) + 1000, running_time=(it.running_time or 0.0) + 100.0)
-        for it in reading.snapshot.workers
+        msgspec.structs.replace(
+            worker, requests=(worker.requests or 0) + 1000, running_time=(worker.running_time or 0.0) + 100.0
+        )
+        for worker in reading.snapshot.workers
     )
     # With CPU residency, which is opt-in: each worker with a thread that stays on CPU 0.
     host = replace(reading.host, threads={pid: {pid: (0, 1.0)} for pid in reading.host.processes})

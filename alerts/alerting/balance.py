@@ -36,7 +36,7 @@ def _hot_worker_saturated(t: Thresholds) -> Alert:
     share, load = f"worker:uwsgi_request_share:ratio_rate{w}", f"worker:uwsgi_interpreter_load:rate{w}"
     hot = f"topk(1, {share}{{$self}} and {load}{{$self}} >= {t.interpreter_full})"
     slow = f"worker:uwsgi_response_time_seconds:ratio_rate{w}{{$worker}}"
-    calm, mean = (f"server:uwsgi_{it}response_time_seconds:ratio_rate{w}{{$self}}" for it in ("calm_", ""))
+    calm, mean = (f"server:uwsgi_{prefix}response_time_seconds:ratio_rate{w}{{$self}}" for prefix in ("calm_", ""))
     part = answer(f"100 * {share}{{$worker}}", WHOLE)
     return Alert(
         alert="UwsgiHotWorkerSaturated",
@@ -60,7 +60,7 @@ def _hot_worker_saturated(t: Thresholds) -> Alert:
 def _workers_uneven(t: Thresholds) -> Alert:
     w = t.window
     ratio, share = f"server:uwsgi_hot_worker_ratio:ratio_rate{w}", f"worker:uwsgi_request_share:ratio_rate{w}"
-    calm, mean = (f"server:uwsgi_{it}response_time_seconds:ratio_rate{w}{{$self}}" for it in ("calm_", ""))
+    calm, mean = (f"server:uwsgi_{prefix}response_time_seconds:ratio_rate{w}{{$self}}" for prefix in ("calm_", ""))
     shares = f"sort_desc(topk(8, 100 * {share}{{$self}}))"
     return Alert(
         alert="UwsgiWorkersUneven",

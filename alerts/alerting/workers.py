@@ -127,7 +127,7 @@ def _memory_growing(t: Thresholds) -> Alert:
     """
     resident, hours = "uwsgi_worker_resident_memory_bytes", t.memory_growth_hours
     now = f"min_over_time({resident}[30m])"
-    middle, middle_most = (f"{it}_over_time({resident}[30m] offset {hours}h)" for it in ("min", "max"))
+    middle, middle_most = (f"{extreme}_over_time({resident}[30m] offset {hours}h)" for extreme in ("min", "max"))
     start = f"max_over_time({resident}[30m] offset {2 * hours}h)"
     age = f"(time() - uwsgi_worker_last_spawn_time_seconds) >= {2 * hours + 1.5:g} * 3600"
     growth = f"{resident}{{$self}} - {resident}{{$self}} offset {2 * hours}h"

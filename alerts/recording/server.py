@@ -20,7 +20,7 @@ def _flow(t: Thresholds) -> Sequence[Recording]:
     w = t.window
     observed = f"(rate(uwsgi_exporter_observed_seconds_total[{w}]) > 0)"
     requests, timed = f"server:uwsgi_requests:rate{w}", f"server:uwsgi_timed_requests:rate{w}"
-    littles_law, seen = (
+    littles_law, concurrency = (
         f"server:uwsgi_concurrency_littles_law:rate{w}",
         f"server:uwsgi_concurrency_observed:ratio_rate{w}",
     )
@@ -30,7 +30,9 @@ def _flow(t: Thresholds) -> Sequence[Recording]:
         Recording(timed, by_server("sum", f"worker:uwsgi_timed_requests:rate{w}")),
         Recording(littles_law, by_server("sum", f"rate(uwsgi_worker_running_time_seconds_total[{w}])")),
         Recording(f"server:uwsgi_response_time_seconds:ratio_rate{w}", f"{littles_law} / ({timed} > 0)"),
-        Recording(seen, f"{by_server('sum', f'rate(uwsgi_worker_busy_thread_seconds_total[{w}])')} / {observed}"),
+        Recording(
+            concurrency, f"{by_server('sum', f'rate(uwsgi_worker_busy_thread_seconds_total[{w}])')} / {observed}"
+        ),
         Recording(queue, f"sum without (socket) (rate(uwsgi_socket_queue_seconds_total[{w}])) / {observed}"),
         # `rate` is of the whole window, also of one that has just begun: requests are then too few for the queue.
         Recording(
@@ -38,7 +40,8 @@ def _flow(t: Thresholds) -> Sequence[Recording]:
             f"{queue} / ({requests} > 0) and uwsgi_exporter_observed_seconds_total offset {w}",
         ),
         Recording(
-            f"server:uwsgi_utilization:ratio_rate{w}", f"({seen} or {littles_law}) / (uwsgi_threads_available > 0)"
+            f"server:uwsgi_utilization:ratio_rate{w}",
+            f"({concurrency} or {littles_law}) / (uwsgi_threads_available > 0)",
         ),
     ]
 

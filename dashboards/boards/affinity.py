@@ -12,8 +12,7 @@ from dashboards.panels.graphs import by_worker, lines, states
 from dashboards.panels.stats import figure
 from dashboards.panels.tables import Column, matrix, table
 from dashboards.selector import ONE
-from dashboards.signals import affinity as it
-from dashboards.signals import balance
+from dashboards.signals import affinity, balance
 from dashboards.variables import variables
 
 
@@ -29,17 +28,17 @@ def dashboard(t: Thresholds) -> Dashboard:
             Row(
                 "",
                 [
-                    figure(it.USABLE, 6, threshold_colours.none()),
-                    figure(it.USED, 6, threshold_colours.cpu(t), decimals=0),
-                    figure(it.PINNED, 6, threshold_colours.none()),
-                    figure(it.SHARING, 6, threshold_colours.any_is("red")),
+                    figure(affinity.USABLE, 6, threshold_colours.none()),
+                    figure(affinity.USED, 6, threshold_colours.cpu(t), decimals=0),
+                    figure(affinity.PINNED, 6, threshold_colours.none()),
+                    figure(affinity.SHARING, 6, threshold_colours.any_is("red")),
                 ],
             ),
             Row(
                 "Where may they run, and where do they?",
                 [
                     table(
-                        it.WORKERS,
+                        affinity.WORKERS,
                         (14, 10),
                         {"worker_id": Column()},
                         {
@@ -54,16 +53,16 @@ def dashboard(t: Thresholds) -> Dashboard:
                         called={"worker_id": "worker"},
                         numbered="worker_id",
                     ),
-                    matrix(it.RESIDENCY, (10, 10), rows="worker_id", columns="cpu", most=1),
-                    states(it.LAST_CPU, 12),
-                    lines(it.CPUS, 12, at_least=1),
+                    matrix(affinity.RESIDENCY, (10, 10), rows="worker_id", columns="cpu", most=1),
+                    states(affinity.LAST_CPU, 12),
+                    lines(affinity.CPUS, 12, at_least=1),
                 ],
             ),
             Row(
                 "Are they put off?",
                 [
-                    by_worker(it.SWITCHES, 8),
-                    by_worker(it.WAITS, 8),
+                    by_worker(affinity.SWITCHES, 8),
+                    by_worker(affinity.WAITS, 8),
                     by_worker(balance.INTERPRETERS, 8, at_least=1, threshold=threshold_colours.interpreter_full(t)),
                 ],
             ),

@@ -16,7 +16,7 @@ from dashboards.panels.graphs import lines, matching
 from dashboards.panels.stats import bars, figure
 from dashboards.panels.tables import Column, matrix, table
 from dashboards.selector import FLEET
-from dashboards.signals import history as it
+from dashboards.signals import history
 from dashboards.variables import utc_offset, variables
 
 MONTHS = Times("now-90d", "")
@@ -35,21 +35,25 @@ def dashboard(t: Thresholds) -> Dashboard:
             Row(
                 "",
                 [
-                    figure(it.HEADROOM, 6, threshold_colours.headroom(t), named=True, decimals=2),
-                    figure(it.USED, 5, threshold_colours.utilization(t), decimals=0),
-                    figure(it.USUAL, 5, threshold_colours.utilization(t), decimals=0),
-                    figure(it.GROWTH, 5, threshold_colours.none(), decimals=1),
-                    figure(it.DAYS, 3, threshold_colours.none(), empty="no rules?"),
+                    figure(history.HEADROOM, 6, threshold_colours.headroom(t), named=True, decimals=2),
+                    figure(history.USED, 5, threshold_colours.utilization(t), decimals=0),
+                    figure(history.USUAL, 5, threshold_colours.utilization(t), decimals=0),
+                    figure(history.GROWTH, 5, threshold_colours.none(), decimals=1),
+                    figure(history.DAYS, 3, threshold_colours.none(), empty="no rules?"),
                 ],
             ),
             Row("Where does it lead?", _trend(t)),
             Row(
                 "How often is it close, and when?",
                 [
-                    bars(it.days_by_headroom(t), (8, 9), threshold_colours.none(), decimals=0, overrides=_bands(t)),
-                    lines(it.HEADROOMS, 16, logarithmic=True, threshold=threshold_colours.headroom_low(t), step="1d"),
+                    bars(
+                        history.days_by_headroom(t), (8, 9), threshold_colours.none(), decimals=0, overrides=_bands(t)
+                    ),
+                    lines(
+                        history.HEADROOMS, 16, logarithmic=True, threshold=threshold_colours.headroom_low(t), step="1d"
+                    ),
                     matrix(
-                        it.week(t),
+                        history.week(t),
                         (24, 10),
                         rows="weekday",
                         columns="hour",
@@ -78,13 +82,13 @@ def _trend(t: Thresholds) -> Panels:
     )
     near = threshold_colours.near_capacity(t)
     return [
-        lines(it.DAILY, 12, overrides=[peaks], at_least=1, threshold=near, step="1d"),
-        lines(it.trend(t), 12, overrides=[trends], at_least=1, threshold=near, step="1d"),
+        lines(history.DAILY, 12, overrides=[peaks], at_least=1, threshold=near, step="1d"),
+        lines(history.trend(t), 12, overrides=[trends], at_least=1, threshold=near, step="1d"),
     ]
 
 
 def _bands(t: Thresholds) -> Sequence[Override]:
-    names = [series.legend for series in it.days_by_headroom(t).series]
+    names = [series.legend for series in history.days_by_headroom(t).series]
     colours = ("red", "orange", "yellow", "green", "blue")
     return [
         named(name, ("color", {"mode": "fixed", "fixedColor": colour}))
@@ -95,7 +99,7 @@ def _bands(t: Thresholds) -> Sequence[Override]:
 def _minutes(t: Thresholds) -> tables.Panel:
     busy = Column("percentunit", 0, threshold_colours.utilization(t), 1.0, 150)
     return table(
-        it.minutes(t),
+        history.minutes(t),
         (24, 10),
         {
             "server": Column(more=[("links", links.to_server(now=True))]),

@@ -12,7 +12,7 @@ from dashboards.panels.graphs import lines
 from dashboards.panels.stats import figure
 from dashboards.panels.tables import Column, table
 from dashboards.selector import FLEET
-from dashboards.signals import fleet as it
+from dashboards.signals import fleet
 from dashboards.variables import variables, window
 
 FULL_BAR = 5.0
@@ -37,20 +37,20 @@ def dashboard(t: Thresholds) -> Dashboard:
             Row(
                 "",
                 [
-                    figure(it.LEAST, 6, threshold_colours.headroom(t), named=True, decimals=1, empty="-"),
-                    figure(it.UNREADABLE, 3, threshold_colours.any_is("red")),
-                    figure(it.FIRING, 3, threshold_colours.any_is("red"), empty="none"),
-                    figure(it.THREADS, 3, threshold_colours.utilization(t), decimals=0),
-                    figure(it.REQUESTS, 3, threshold_colours.none()),
-                    figure(it.COST, 3, threshold_colours.costly(), named=True, decimals=0),
-                    figure(it.QUEUE_WAIT, 3, threshold_colours.none(), named=True),
+                    figure(fleet.LEAST, 6, threshold_colours.headroom(t), named=True, decimals=1, empty="-"),
+                    figure(fleet.UNREADABLE, 3, threshold_colours.any_is("red")),
+                    figure(fleet.FIRING, 3, threshold_colours.any_is("red"), empty="none"),
+                    figure(fleet.THREADS, 3, threshold_colours.utilization(t), decimals=0),
+                    figure(fleet.REQUESTS, 3, threshold_colours.none()),
+                    figure(fleet.COST, 3, threshold_colours.costly(), named=True, decimals=0),
+                    figure(fleet.QUEUE_WAIT, 3, threshold_colours.none(), named=True),
                 ],
             ),
             Row(
                 "Who has least left?",
                 [
                     table(
-                        it.SERVICES,
+                        fleet.SERVICES,
                         (24, 7),
                         {"service": Column(), "limit": Column()},
                         {
@@ -66,7 +66,7 @@ def dashboard(t: Thresholds) -> Dashboard:
                         called=called,
                     ),
                     table(
-                        it.SERVERS,
+                        fleet.SERVERS,
                         (24, 10),
                         {
                             "server": Column(more=[("links", links.to_server())]),
@@ -91,10 +91,12 @@ def dashboard(t: Thresholds) -> Dashboard:
             Row(
                 "Since when?",
                 [
-                    lines(it.HEADROOM, 12, logarithmic=True, beside=True, threshold=threshold_colours.headroom_low(t)),
-                    lines(it.UTILIZATION, 12, most=1, beside=True),
-                    lines(it.REQUESTS_BY_SERVICE, 12, stacked=True),
-                    lines(it.RESPONSE_TIME_BY_SERVICE, 12),
+                    lines(
+                        fleet.HEADROOM, 12, logarithmic=True, beside=True, threshold=threshold_colours.headroom_low(t)
+                    ),
+                    lines(fleet.UTILIZATION, 12, most=1, beside=True),
+                    lines(fleet.REQUESTS_BY_SERVICE, 12, stacked=True),
+                    lines(fleet.RESPONSE_TIME_BY_SERVICE, 12),
                 ],
             ),
         ],

@@ -16,7 +16,7 @@ from dashboards.panels.stats import bars, figure
 from dashboards.panels.tables import Column, table
 from dashboards.selector import ONE
 from dashboards.signals import balance, processes, users
-from dashboards.signals import limits as it
+from dashboards.signals import limits as limit_signals
 from dashboards.variables import variables, window
 
 TOP = 6
@@ -41,14 +41,14 @@ def _verdict(t: Thresholds) -> Panels:
     coloured_severity = {name: {"text": name, "color": colour} for name, colour in severities.items()}
     mapped = ("mappings", [{"type": "value", "options": coloured_severity}])
     return [
-        figure(it.HEADROOM, 3, threshold_colours.headroom(t), named=True, decimals=1, empty="-", height=TOP),
-        bars(it.LIMITS, (5, TOP), threshold_colours.headroom(t), most=PLENTY, decimals=1),
-        figure(it.UTILIZATION, 3, threshold_colours.utilization(t), decimals=0, height=TOP),
+        figure(limit_signals.HEADROOM, 3, threshold_colours.headroom(t), named=True, decimals=1, empty="-", height=TOP),
+        bars(limit_signals.LIMITS, (5, TOP), threshold_colours.headroom(t), most=PLENTY, decimals=1),
+        figure(limit_signals.UTILIZATION, 3, threshold_colours.utilization(t), decimals=0, height=TOP),
         figure(balance.COST_NOW, 3, threshold_colours.costly(), decimals=0, height=TOP),
         figure(users.RESPONSE_TIME_NOW, 3, threshold_colours.none(), height=TOP),
         figure(users.QUEUE_WAIT_NOW, 3, threshold_colours.none(), decimals=0, height=TOP),
         table(
-            it.ALERTS,
+            limit_signals.ALERTS,
             (4, TOP),
             {
                 "alertname": Column(),
@@ -72,10 +72,10 @@ def _questions(t: Thresholds) -> Sequence[Row]:
         Row(
             "How full is it?",
             [
-                lines(it.CONCURRENCY, 9, overrides=[*capacity, *load]),
-                occupancy(it.OCCUPANCY, 8),
+                lines(limit_signals.CONCURRENCY, 9, overrides=[*capacity, *load]),
+                occupancy(limit_signals.OCCUPANCY, 8),
                 lines(
-                    it.HEADROOM_OVER_TIME,
+                    limit_signals.HEADROOM_OVER_TIME,
                     7,
                     logarithmic=True,
                     overrides=limits(),

@@ -45,7 +45,7 @@ class Column:
             values.append(("thresholds", self.verdict.build()))
             values.append(("custom.displayMode", "color-text"))
         if self.most is not None:
-            values = [it for it in values if it[0] != "custom.displayMode"]
+            values = [value for value in values if value[0] != "custom.displayMode"]
             values += [("min", 0), ("max", self.most), ("custom.displayMode", "basic"), ("mappings", [_NOTHING])]
         if self.width is not None:
             values.append(("custom.width", self.width))
@@ -68,7 +68,7 @@ def table(
     """
     panel = apply_panel_options(tables.Panel(), signal, size, PromQueryFormat.TABLE)
     queries = [f"Value #{letter}" for letter in ascii_uppercase[: len(signal.series)]]
-    renamed = dict(zip(queries, (it.legend for it in signal.series), strict=True))
+    renamed = dict(zip(queries, (series.legend for series in signal.series), strict=True))
     if len(renamed) == 1:
         renamed = {"Value": signal.series[0].legend}
     order = [*labels, *renamed]

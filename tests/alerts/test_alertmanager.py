@@ -79,14 +79,16 @@ class Running:
             answer = connection.getresponse()
             assert answer.status == 200, answer.read()
 
-    def seen(self, words: str, *paths: str) -> list[dict[str, Any]]:
+    def find_bodies(self, words: str, *paths: str) -> list[dict[str, Any]]:
         """What came to these paths and has the words somewhere in it."""
-        bodies = [it.body for it in self.receiver.notifications if it.path in paths]
+        bodies = [notification.body for notification in self.receiver.notifications if notification.path in paths]
         return [body for body in bodies if words in json.dumps(body, ensure_ascii=False)]
 
     def wait(self, words: str, *paths: str, count: int = 1) -> list[dict[str, Any]]:
         """The same, once so many have come."""
-        return eventually(lambda: self.seen(words, *paths), lambda it: len(it) >= count, f"{words!r} at {paths}")
+        return eventually(
+            lambda: self.find_bodies(words, *paths), lambda bodies: len(bodies) >= count, f"{words!r} at {paths}"
+        )
 
     def slack(self, words: str, count: int = 1) -> dict[str, Any]:
         """The attachment of the last of so many Slack messages, which have one each."""
@@ -257,7 +259,7 @@ OVERFLOWING, FILLING, WAIT = (
         (NEAR, [LOW, FORECAST]),
         (OVERFLOWING, [FILLING, WAIT]),
     ],
-    ids=lambda it: it[0] if isinstance(it, tuple) else "",
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
 def test_what_explains_holds_back_the_rest(
     running: Running, source: tuple[str, str], held_back: list[tuple[str, str]]
@@ -268,21 +270,21 @@ def test_what_explains_holds_back_the_rest(
     explained = "" if source == EXPORTER else here
     running.post(
         alert(*source, server=explained, instance=machine),
-        *(alert(*it, server=here, instance=machine) for it in held_back),
-        *(alert(*it, server=f"{there}-{it[0]}") for it in held_back),
+        *(alert(alertname, severity, server=here, instance=machine) for alertname, severity in held_back),
+        *(alert(alertname, severity, server=f"{there}-{alertname}") for alertname, severity in held_back),
     )
     for alertname, _ in held_back:
         running.wait(f"{alertname} of {there}-{alertname} on", "/slack", "/webhook")
     running.wait(f"{name} of {explained} on {machine}", "/slack", "/webhook")
     for alertname, _ in held_back:
-        assert not running.seen(f"{alertname} of {here} on", "/slack", "/webhook", "/pagerduty")
+        assert not running.find_bodies(f"{alertname} of {here} on", "/slack", "/webhook", "/pagerduty")
 
 
 @pytest.mark.integration
 def test_what_is_over_meanwhile_is_told_beside_what_is_not(running: Running) -> None:
     """A group that still fires says which of its alerts have ended."""
     ended, stays = (
-        alert("UwsgiConcurrencyNearCapacity", "critical", "half", instance=f"10.0.0.{it}:9238") for it in (1, 2)
+        alert("UwsgiConcurrencyNearCapacity", "critical", "half", instance=f"10.0.0.{host}:9238") for host in (1, 2)
     )
     running.post(ended, stays)
     running.slack("of half")

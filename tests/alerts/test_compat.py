@@ -70,7 +70,7 @@ def test_recorded_names_say_what_theirs_say(tmp_path: Path) -> None:
     assert promtool.nothing(tmp_path, ["compat-uwsgi-exporter.yaml"], given, "1m", "0m", queries) == ""
 
 
-@pytest.mark.parametrize("path", CAPTURED, ids=lambda it: it.stem)
+@pytest.mark.parametrize("path", CAPTURED, ids=lambda path: path.stem)
 def test_shared_names_say_what_theirs_say(path: Path) -> None:
     """Same name, labels and value, for every row of the table that says `same`."""
     same = {name for name, row in rows().items() if row[3].startswith("same") and not row[3].startswith("same name")}
@@ -92,7 +92,7 @@ def rows() -> dict[str, tuple[str, str, str, str]]:
 
 
 def _types(metrics: Iterator[Metric]) -> dict[str, str]:
-    return {it.name + ("_total" if it.type == "counter" else ""): it.type for it in metrics}
+    return {metric.name + ("_total" if metric.type == "counter" else ""): metric.type for metric in metrics}
 
 
 def test_the_table_has_all_of_theirs() -> None:
@@ -150,8 +150,8 @@ def test_the_autoscalers_question_on_a_real_uwsgi(tmp_path: Path) -> None:
 
 def _busy(server: Uwsgi) -> tuple[int, int]:
     """Workers that uWSGI calls busy, and those that were ever spawned: what theirs counts."""
-    workers = [it for it in json.loads(server.document())["workers"] if it["id"]]
-    return sum(it["status"] == "busy" for it in workers), len(workers)
+    workers = [worker for worker in json.loads(server.document())["workers"] if worker["id"]]
+    return sum(worker["status"] == "busy" for worker in workers), len(workers)
 
 
 @contextlib.contextmanager

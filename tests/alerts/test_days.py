@@ -42,8 +42,7 @@ QUIET = (
 """Little load; two of the servers share it as an idle uWSGI may."""
 
 UNEVEN = (Site("api", workers=4, threads=8, peak=2.0, cpu=0.25, wait=0.5, preference=(10, 70, 10, 10)),)
-"""Like the story of EXPERIMENTS.md E4, with requests three times as long: in its busy hours one of four workers has
-nearly half of them, and is saturated."""
+"""Requests are uneven and long: in the busy hours one of four workers has nearly half of them, and is saturated."""
 
 
 @pytest.mark.parametrize("sites", [QUIET, pytest.param([quiet(LARGE)], marks=pytest.mark.slow)], ids=["small", "large"])
@@ -88,7 +87,7 @@ def _promtool(directory: Path, sites: Sequence[Site], seed: int, expected: Mappi
         "tests": [
             {
                 "interval": f"{SCRAPE}s",
-                "input_series": [it for site in sites for it in _series(site, seed)],
+                "input_series": [series for site in sites for series in _series(site, seed)],
                 "promql_expr_test": [
                     {"expr": expression, "eval_time": f"{MINUTES}m", "exp_samples": list(samples)}
                     for expression, samples in expected.items()
@@ -141,8 +140,8 @@ def _series(site: Site, seed: int) -> Iterator[Mapping[str, str]]:
         yield one("uwsgi_worker_static_requests_total", 0, worker_id=worker)
         yield one("uwsgi_worker_running_time_seconds_total", values[f"running {worker}"], worker_id=worker)
         yield one("uwsgi_worker_busy_thread_seconds_total", values[f"busy {worker}"], worker_id=worker)
-        yield one("uwsgi_worker_cpu_seconds_total", [0.9 * it for it in cpu], worker_id=worker, mode="user")
-        yield one("uwsgi_worker_cpu_seconds_total", [0.1 * it for it in cpu], worker_id=worker, mode="system")
+        yield one("uwsgi_worker_cpu_seconds_total", [0.9 * seconds for seconds in cpu], worker_id=worker, mode="user")
+        yield one("uwsgi_worker_cpu_seconds_total", [0.1 * seconds for seconds in cpu], worker_id=worker, mode="system")
         yield one("uwsgi_worker_exceptions_total", 0, worker_id=worker)
         yield one("uwsgi_worker_harakiri_total", 0, worker_id=worker)
         yield one("uwsgi_worker_respawns_total", 1, worker_id=worker)

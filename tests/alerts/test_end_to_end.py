@@ -36,14 +36,16 @@ class Watched:
     receiver: Receiver
     instance: str
 
-    def told(self, name: str, status: str, to: str = "page", seconds: float = 180) -> dict[str, Any]:
+    def wait_for_alert(self, name: str, status: str, to: str = "page", seconds: float = 180) -> dict[str, Any]:
         """The alert of this name and status (firing or resolved), once it has come to this receiver."""
 
         def prometheus() -> tuple[list[dict[str, Any]], object, object]:
-            alerts = [(it["labels"]["alertname"], it["state"], it["value"]) for it in self.prometheus.alerts()]
+            alerts = [
+                (alert["labels"]["alertname"], alert["state"], alert["value"]) for alert in self.prometheus.alerts()
+            ]
             return self.receiver.alerts(name, status, f"/{to}"), alerts, self.prometheus.unwell()
 
-        return eventually(prometheus, lambda it: it[0], f"{name} {status} to come to {to}", seconds)[0][0]
+        return eventually(prometheus, lambda answer: answer[0], f"{name} {status} to come to {to}", seconds)[0][0]
 
     def held_back(self, name: str, by: str) -> None:
         """Returns once Alertmanager has this alert, and keeps it from everybody because of the other one. It may have
@@ -51,21 +53,27 @@ class Watched:
         """
 
         def sources() -> set[str]:
-            names = {it["fingerprint"]: it["labels"]["alertname"] for it in self.alertmanager.alerts()}
+            names = {alert["fingerprint"]: alert["labels"]["alertname"] for alert in self.alertmanager.alerts()}
             alerts = self.alertmanager.alerts(name)
-            return {names.get(source, "") for it in alerts for source in it["status"]["inhibitedBy"]}
+            return {names.get(source, "") for alert in alerts for source in alert["status"]["inhibitedBy"]}
 
-        eventually(sources, lambda it: by in it, f"{name} to be held back by {by}", 60)
+        eventually(sources, lambda names: by in names, f"{name} to be held back by {by}", 60)
 
     def names(self) -> set[str]:
         """Every alert that anybody was told of."""
         return {
-            alert["labels"]["alertname"] for it in self.receiver.notifications for alert in it.body.get("alerts", ())
+            alert["labels"]["alertname"]
+            for notification in self.receiver.notifications
+            for alert in notification.body.get("alerts", ())
         }
 
     def servers(self) -> set[str]:
         """Every server that anybody was told of."""
-        return {alert["labels"]["server"] for it in self.receiver.notifications for alert in it.body.get("alerts", ())}
+        return {
+            alert["labels"]["server"]
+            for notification in self.receiver.notifications
+            for alert in notification.body.get("alerts", ())
+        }
 
     def labels(self, name: str, severity: str, server: str) -> dict[str, str]:
         return {"alertname": name, "severity": severity, "job": "uwsgi", "instance": self.instance, "server": server}
@@ -74,7 +82,9 @@ class Watched:
         """The text of the page about this, as PagerDuty has it."""
 
         def texts() -> list[str]:
-            bodies = [it.body for it in self.receiver.notifications if it.path == "/pagerduty"]
+            bodies = [
+                notification.body for notification in self.receiver.notifications if notification.path == "/pagerduty"
+            ]
             details = [
                 body["payload"]["custom_details"]["what"] for body in bodies if body["event_action"] == "trigger"
             ]
@@ -102,7 +112,7 @@ def watched(stats: dict[str, str], directory: Path, rules: Sequence[Path]) -> It
 
 def read(alert: dict[str, Any]) -> str:
     """What a person reads of an alert; nothing in it may have stayed unsaid."""
-    summary, description = (alert["annotations"][it] for it in ("summary", "description"))
+    summary, description = (alert["annotations"][name] for name in ("summary", "description"))
     for text in (summary, *description.splitlines()):
         assert not UNRENDERED.search(text), text
     return f"{summary}\n{description}"
@@ -129,9 +139,9 @@ def test_killed_uwsgi_pages_and_its_return_resolves(tmp_path: Path) -> None:
         for _ in range(20):
             with contextlib.suppress(ValueError):  # the answer to an exception is none
                 ask(server.http, "/error")
-        assert read(prometheus.told("UwsgiExceptionsHigh", "firing", to="ticket"))
+        assert read(prometheus.wait_for_alert("UwsgiExceptionsHigh", "firing", to="ticket"))
         server.kill()
-        page = prometheus.told("UwsgiDown", "firing")
+        page = prometheus.wait_for_alert("UwsgiDown", "firing")
         assert page["labels"] == prometheus.labels("UwsgiDown", "critical", "shop")
         text = read(page)
         assert f"uWSGI shop on {prometheus.instance} is down" in text
@@ -141,7 +151,7 @@ def test_killed_uwsgi_pages_and_its_return_resolves(tmp_path: Path) -> None:
         shown("UwsgiDown", prometheus.pagerduty("UwsgiDown"))
         prometheus.held_back("UwsgiExceptionsHigh", by="UwsgiDown")
         server.start()
-        assert prometheus.told("UwsgiDown", "resolved")["labels"] == page["labels"]
+        assert prometheus.wait_for_alert("UwsgiDown", "resolved")["labels"] == page["labels"]
         assert prometheus.names() == {"UwsgiDown", "UwsgiExceptionsHigh"}
         assert prometheus.servers() == {"shop"}
 
@@ -153,13 +163,13 @@ def test_full_unix_queue_pages_and_resolves_when_clients_go(tmp_path: Path) -> N
         watched({"shop": server.stats}, tmp_path, shipped_alerts.rules(tmp_path)) as prometheus,
     ):
         with server.overloaded():
-            page = prometheus.told("UwsgiListenQueueOverflowing", "firing")
+            page = prometheus.wait_for_alert("UwsgiListenQueueOverflowing", "firing")
             labels = prometheus.labels("UwsgiListenQueueOverflowing", "critical", "shop")
             assert page["labels"] == labels | {"socket": server.web}
             assert "connections wait where 20 fit" in read(page)
             shown("UwsgiListenQueueOverflowing", prometheus.pagerduty("UwsgiListenQueueOverflowing"))
             prometheus.held_back("UwsgiListenQueueFilling", by="UwsgiListenQueueOverflowing")
-        prometheus.told("UwsgiListenQueueOverflowing", "resolved")
+        prometheus.wait_for_alert("UwsgiListenQueueOverflowing", "resolved")
 
 
 def test_uneven_load_pages_and_resolves_when_it_is_evened(tmp_path: Path) -> None:
@@ -176,7 +186,7 @@ def test_uneven_load_pages_and_resolves_when_it_is_evened(tmp_path: Path) -> Non
             prometheus.prometheus.wait_for("server:uwsgi_requests:rate20s > 5")
             assert prometheus.names() == set()
         with server.loaded(hot=8, calm=1):
-            page = prometheus.told("UwsgiHotWorkerSaturated", "firing")
+            page = prometheus.wait_for_alert("UwsgiHotWorkerSaturated", "firing")
             assert page["labels"] == prometheus.labels("UwsgiHotWorkerSaturated", "critical", "shop")
             text = read(page)
             assert f"uWSGI shop on {prometheus.instance}: worker 1 is saturated while others have room." in text
@@ -188,5 +198,5 @@ def test_uneven_load_pages_and_resolves_when_it_is_evened(tmp_path: Path) -> Non
             shown("UwsgiHotWorkerSaturated", prometheus.pagerduty("UwsgiHotWorkerSaturated"))
             prometheus.held_back("UwsgiWorkersUneven", by="UwsgiHotWorkerSaturated")
         with server.loaded(hot=1, calm=1):
-            prometheus.told("UwsgiHotWorkerSaturated", "resolved")
+            prometheus.wait_for_alert("UwsgiHotWorkerSaturated", "resolved")
         assert prometheus.names() <= {"UwsgiHotWorkerSaturated", "UwsgiWorkersUneven"}

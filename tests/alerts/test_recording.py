@@ -25,11 +25,11 @@ TOLERANCE = 1e-9
 Expected = Iterator[tuple[str, dict[str, str], float | None]]
 """Recorded name, labels, value or that there is none."""
 
-RULES = [it for group in recording.groups(Thresholds()) for it in group.rules if isinstance(it, Recording)]
+RULES = [rule for group in recording.groups(Thresholds()) for rule in group.rules if isinstance(rule, Recording)]
 
 
 @pytest.fixture(scope="module")
-def told() -> list[Story]:
+def stories() -> list[Story]:
     """Twenty services on three instances each, always the same."""
     rng = random.Random(20)
     return [
@@ -39,23 +39,23 @@ def told() -> list[Story]:
     ]
 
 
-def test_the_rules_say_what_the_exporter_says(told: list[Story], tmp_path: Path) -> None:
+def test_the_rules_say_what_the_exporter_says(stories: list[Story], tmp_path: Path) -> None:
     """Each figure of each worker, server and service, of servers of all kinds: there and equal, or absent in both."""
     text = (promtool.RULES / "recording.yaml").read_text()
     series: dict[str, Sequence[float | None]] = {
-        key: it for story in told for key, it in story.scrapes.items() if key.partition("{")[0] in text
+        key: values for story in stories for key, values in story.scrapes.items() if key.partition("{")[0] in text
     }
     names = set()
-    services = [told[place : place + INSTANCES] for place in range(0, len(told), INSTANCES)]
-    expected = [it for story in told for it in [*_workers(story), *_server(story)]]
-    expected += [it for service in services for it in _service(service)]
+    services = [stories[place : place + INSTANCES] for place in range(0, len(stories), INSTANCES)]
+    expected = [figure for story in stories for figure in [*_workers(story), *_server(story)]]
+    expected += [figure for service in services for figure in _service(service)]
     for name, labels, value in expected:
         names.add(name)
         if value is not None:
             written = ",".join(f'{label}="{text}"' for label, text in labels.items())
             series[f"expected:{name}{{{written}}}"] = [value] * (recorded_load.LENGTH // recorded_load.SCRAPE_EVERY + 1)
     assert len([key for key in series if key.startswith("expected:")]) > 2000
-    assert names == {it.record for it in RULES} - NOT_OF_THE_EXPORTER
+    assert names == {rule.record for rule in RULES} - NOT_OF_THE_EXPORTER
     asked = [
         f"({name} unless expected:{name}) or (expected:{name} unless {name})"
         f" or abs({name} - expected:{name}) > {TOLERANCE} * (1 + abs(expected:{name}))"
@@ -72,9 +72,9 @@ NOT_OF_THE_EXPORTER = {
 
 
 def _workers(story: Story) -> Expected:
-    its = story.figures
-    assert its
-    for worker, counted in zip(its.balance.workers, its.window.workers, strict=True):
+    figures = story.figures
+    assert figures
+    for worker, counted in zip(figures.balance.workers, figures.window.workers, strict=True):
         labels = {**story.labels, "worker_id": str(worker.worker_id)}
         rate = worker.requests / recorded_load.WINDOW
         yield "worker:uwsgi_requests:rate5m", labels, rate
@@ -87,78 +87,87 @@ def _workers(story: Story) -> Expected:
 
 
 def _server(story: Story) -> Expected:
-    its, labels = story.figures, story.labels
-    assert its
-    active = [it for it in its.balance.workers if it.active]
-    yield "server:uwsgi_requests:rate5m", labels, its.flow.throughput
+    figures, labels = story.figures, story.labels
+    assert figures
+    active = [worker for worker in figures.balance.workers if worker.active]
+    yield "server:uwsgi_requests:rate5m", labels, figures.flow.throughput
     yield "server:uwsgi_timed_requests:rate5m", labels, _timed(story) / recorded_load.WINDOW
-    yield "server:uwsgi_concurrency_littles_law:rate5m", labels, its.flow.littles_law
-    yield "server:uwsgi_response_time_seconds:ratio_rate5m", labels, its.flow.response_time
-    yield "server:uwsgi_concurrency_observed:ratio_rate5m", labels, its.flow.observed
+    yield "server:uwsgi_concurrency_littles_law:rate5m", labels, figures.flow.littles_law
+    yield "server:uwsgi_response_time_seconds:ratio_rate5m", labels, figures.flow.response_time
+    yield "server:uwsgi_concurrency_observed:ratio_rate5m", labels, figures.flow.observed
     yield "server:uwsgi_queue_length:ratio_rate5m", labels, _queue(story)
-    yield "server:uwsgi_queue_wait_seconds:ratio_rate5m", labels, its.flow.queue_wait
+    yield "server:uwsgi_queue_wait_seconds:ratio_rate5m", labels, figures.flow.queue_wait
     yield "server:uwsgi_utilization:ratio_rate5m", labels, _utilization(story)
     yield "server:uwsgi_active_workers:count5m", labels, len(active) or None
-    yield "server:uwsgi_active_requests:rate5m", labels, sum(it.requests for it in active) / recorded_load.WINDOW
-    yield "server:uwsgi_hot_worker_ratio:ratio_rate5m", labels, its.balance.hot_ratio
-    yield "server:uwsgi_hot_worker_ratio_noise_floor:ratio_rate5m", labels, its.balance.noise_floor
-    yield "server:uwsgi_calm_response_time_seconds:ratio_rate5m", labels, its.balance.calm_response_time
-    yield "server:uwsgi_unevenness_cost:ratio_rate5m", labels, its.balance.cost
+    yield "server:uwsgi_active_requests:rate5m", labels, _active_requests(figures) / recorded_load.WINDOW
+    yield "server:uwsgi_hot_worker_ratio:ratio_rate5m", labels, figures.balance.hot_ratio
+    yield "server:uwsgi_hot_worker_ratio_noise_floor:ratio_rate5m", labels, figures.balance.noise_floor
+    yield "server:uwsgi_calm_response_time_seconds:ratio_rate5m", labels, figures.balance.calm_response_time
+    yield "server:uwsgi_unevenness_cost:ratio_rate5m", labels, figures.balance.cost
     yield "server:uwsgi_interpreter_load:rate5m", labels, _load(story)
-    for limit, factor in its.headroom.by_limit.items():
+    for limit, factor in figures.headroom.by_limit.items():
         yield "server:uwsgi_headroom:ratio_rate5m", {**labels, "limit": limit}, factor
 
 
 def _service(servers: list[Story]) -> Expected:
     """From all that its servers did, not from the rules' own steps."""
     labels = {"job": "uwsgi", "server": servers[0].server}
-    every = [it.figures for it in servers if it.figures]
-    littles_law = sum(it.flow.littles_law or 0.0 for it in every)
-    yield "service:uwsgi_requests:rate5m", labels, sum(it.flow.throughput or 0.0 for it in every)
+    every = [story.figures for story in servers if story.figures]
+    littles_law = sum(figures.flow.littles_law or 0.0 for figures in every)
+    yield "service:uwsgi_requests:rate5m", labels, sum(figures.flow.throughput or 0.0 for figures in every)
     yield "service:uwsgi_concurrency_littles_law:rate5m", labels, littles_law
-    timed = sum(_timed(it) for it in servers) / recorded_load.WINDOW
+    timed = sum(_timed(story) for story in servers) / recorded_load.WINDOW
     yield "service:uwsgi_response_time_seconds:ratio_rate5m", labels, ratio(littles_law, timed)
-    observed = [it.flow.observed for it in every if it.flow.observed is not None]
+    observed = [figures.flow.observed for figures in every if figures.flow.observed is not None]
     yield "service:uwsgi_concurrency_observed:ratio_rate5m", labels, sum(observed) if observed else None
-    measured = [it for it in servers if _queue(it) is not None]
-    waiting = sum(_queue(it) or 0.0 for it in measured)
-    left = sum(it.figures.flow.throughput or 0.0 for it in measured if it.figures)
+    measured = [story for story in servers if _queue(story) is not None]
+    waiting = sum(_queue(story) or 0.0 for story in measured)
+    left = sum(story.figures.flow.throughput or 0.0 for story in measured if story.figures)
     yield "service:uwsgi_queue_wait_seconds:ratio_rate5m", labels, ratio(waiting, left)
     for name, threads in (
-        ("available", [it.available for it in every]),
-        ("configured", [it.configured for it in every]),
+        ("available", [figures.available for figures in every]),
+        ("configured", [figures.configured for figures in every]),
     ):
-        known = [it for it in threads if it is not None]
+        known = [count for count in threads if count is not None]
         yield f"service:uwsgi_threads_{name}:sum", labels, sum(known) if known else None
-    with_threads = [it for it in every if it.available and it.flow.observed is not None]
-    used = ratio(sum(it.flow.observed or 0.0 for it in with_threads), sum(it.available or 0 for it in with_threads))
+    with_threads = [figures for figures in every if figures.available and figures.flow.observed is not None]
+    used = ratio(
+        sum(figures.flow.observed or 0.0 for figures in with_threads),
+        sum(figures.available or 0 for figures in with_threads),
+    )
     yield "service:uwsgi_utilization:ratio_rate5m", labels, used
-    ratios = [it.balance.hot_ratio for it in every if _active_requests(it) >= ENOUGH_REQUESTS]
-    yield "service:uwsgi_hot_worker_ratio:max_ratio_rate5m", labels, max((it for it in ratios if it), default=None)
-    costly = [it for it in every if it.balance.cost is not None]
-    removable = sum((it.balance.cost or 0.0) * (it.flow.littles_law or 0.0) for it in costly)
-    cost = ratio(removable, sum(it.flow.littles_law or 0.0 for it in costly))
+    ratios = [figures.balance.hot_ratio for figures in every if _active_requests(figures) >= ENOUGH_REQUESTS]
+    yield (
+        "service:uwsgi_hot_worker_ratio:max_ratio_rate5m",
+        labels,
+        max((hot_ratio for hot_ratio in ratios if hot_ratio), default=None),
+    )
+    costly = [figures for figures in every if figures.balance.cost is not None]
+    removable = sum((figures.balance.cost or 0.0) * (figures.flow.littles_law or 0.0) for figures in costly)
+    cost = ratio(removable, sum(figures.flow.littles_law or 0.0 for figures in costly))
     yield "service:uwsgi_unevenness_cost:ratio_rate5m", labels, cost
-    proven = [it for it in every if it.balance.workers[0].interpreter_load is not None]
-    loads = [it.interpreter_load or 0.0 for figures in proven for it in figures.balance.workers if it.active]
+    proven = [figures for figures in every if figures.balance.workers[0].interpreter_load is not None]
+    loads = [
+        worker.interpreter_load or 0.0 for figures in proven for worker in figures.balance.workers if worker.active
+    ]
     used_by = {
         "hottest_interpreter": max(loads, default=None),
         "interpreters": ratio(sum(loads), len(loads)),
         "threads": used,
-        "cpu": ratio(sum(loads), sum(it.cpus or 0.0 for it in servers)),
+        "cpu": ratio(sum(loads), sum(story.cpus or 0.0 for story in servers)),
     }
     for limit, part in used_by.items():
         factor = None if part is None or part < 0.01 else 1 / part
         yield "service:uwsgi_headroom:ratio_rate5m", {**labels, "limit": limit}, factor
 
 
-def _active_requests(its: Figures) -> int:
-    return sum(it.requests for it in its.balance.workers if it.active)
+def _active_requests(figures: Figures) -> int:
+    return sum(worker.requests for worker in figures.balance.workers if worker.active)
 
 
 def _timed(story: Story) -> int:
     assert story.figures
-    return sum(it.requests - it.static_requests for it in story.figures.window.workers)
+    return sum(worker.requests - worker.static_requests for worker in story.figures.window.workers)
 
 
 def _queue(story: Story) -> float | None:
@@ -177,4 +186,4 @@ def _utilization(story: Story) -> float | None:
 def _load(story: Story) -> float | None:
     """CPU seconds a second, of all active workers."""
     assert story.figures
-    return sum_if_all_known([it.interpreter_load for it in story.figures.balance.workers if it.active])
+    return sum_if_all_known([worker.interpreter_load for worker in story.figures.balance.workers if worker.active])

@@ -69,6 +69,6 @@ def test_recorded_figures_of_a_loaded_server(tmp_path: Path) -> None:
 def _values(prometheus: Prometheus, expression: str, at: float) -> dict[Labels, float]:
     """Values by the labels that gauges and recorded series share."""
     return {
-        frozenset(it for it in labels if it[0] not in ("__name__", "window", "method")): value
+        frozenset(label for label in labels if label[0] not in ("__name__", "window", "method")): value
         for labels, value in prometheus.query(expression, at).items()
     }

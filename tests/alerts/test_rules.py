@@ -48,7 +48,7 @@ def test_promtool(name: str, tmp_path: Path) -> None:
     assert promtool.complaints("test", "rules", write(name, tmp_path)) == ""
 
 
-@pytest.mark.parametrize("path", RULES, ids=lambda it: it.name)
+@pytest.mark.parametrize("path", RULES, ids=lambda path: path.name)
 def test_prometheus_accepts_the_file(path: Path) -> None:
     """Expressions, templates and names are right, and no rule is there twice."""
     assert promtool.complaints("check", "rules", "--lint-fatal", path) == ""
@@ -57,7 +57,7 @@ def test_prometheus_accepts_the_file(path: Path) -> None:
 @pytest.mark.parametrize("alert", ALERTS, ids=named)
 def test_an_alert_has_its_cases(alert: Alert) -> None:
     """Of each of the six kinds there is one at least; what must stay silent matters as much as what fires."""
-    names = [it["name"].split(": ", 2) for document in TESTS for it in cases(document)]
+    names = [case["name"].split(": ", 2) for document in TESTS for case in cases(document)]
     missing = [kind for kind in KINDS if not any(name[:2] == [alert.alert, kind] for name in names)]
     assert not missing, f"add cases to tests/alerts/cases, named '{alert.alert}: {missing[0]}: what it shows'"
 
@@ -65,7 +65,7 @@ def test_an_alert_has_its_cases(alert: Alert) -> None:
 @pytest.mark.parametrize("name", TESTS)
 def test_a_case_is_of_something(name: str) -> None:
     """A case of an alert says which alert there is, of which kind the case is, and what it shows."""
-    alerts = [it.alert for it in ALERTS]
+    alerts = [rule.alert for rule in ALERTS]
     for case in cases(name):
         alert, kind, shows, *_ = *case["name"].split(": ", 2), "", ""
         right = (alert in alerts and kind in KINDS and shows) or not alert.startswith("Uwsgi")
@@ -100,15 +100,15 @@ def test_the_text_of_a_firing_alert_is_tested(alert: Alert) -> None:
 
 def test_alerts_have_names_of_their_own() -> None:
     """Two of one name could not be told apart by a route, an inhibition or a runbook."""
-    names = [it.alert for it in ALERTS]
+    names = [alert.alert for alert in ALERTS]
     assert len(set(names)) == len(names)
     assert all(name.startswith("Uwsgi") for name in names)
 
 
 def test_pages_are_few() -> None:
     """Somebody gets up for a page; all else waits until morning."""
-    assert {it.severity for it in ALERTS} <= {"critical", "warning", "info"}
-    pages = [it.alert for it in ALERTS if it.severity == "critical"]
+    assert {alert.severity for alert in ALERTS} <= {"critical", "warning", "info"}
+    pages = [alert.alert for alert in ALERTS if alert.severity == "critical"]
     assert len(pages) <= PAGES, f"make one of them a ticket (warning): {', '.join(pages)}"
 
 
@@ -135,7 +135,7 @@ def test_an_alert_waits_for_more_than_one_scrape(alert: Alert) -> None:
     assert hold >= LEAST_HOLD, f"hold {alert.alert} for {LEAST_HOLD:g} s at least, not for {alert.hold or 'nothing'}"
 
 
-@pytest.mark.parametrize("knob", dataclasses.fields(Thresholds), ids=lambda it: it.name)
+@pytest.mark.parametrize("knob", dataclasses.fields(Thresholds), ids=lambda field: field.name)
 def test_a_knob_turns_something(knob: dataclasses.Field[Any]) -> None:
     """Another value makes other rules, and there is a reason to want them."""
     value = getattr(Thresholds(), knob.name)

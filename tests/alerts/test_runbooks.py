@@ -25,7 +25,7 @@ SAY_IT_ALL = {"too_few_requests", "no_process_facts", "no_threads", "large_docum
 
 
 def blocks(text: str, language: str) -> list[str]:
-    return [dedent(it) for it in re.findall(rf"^ *```{language}\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE)]
+    return [dedent(block) for block in re.findall(rf"^ *```{language}\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE)]
 
 
 @pytest.mark.parametrize("alert", ALERTS)
@@ -34,7 +34,7 @@ def test_an_alert_has_a_runbook(alert: str) -> None:
     assert (FOLDER / f"{alert}.md").is_file(), f"write alerts/runbooks/{alert}.md"
 
 
-@pytest.mark.parametrize("book", BOOKS, ids=lambda it: it.stem)
+@pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
 def test_a_runbook_has_its_parts(book: Path) -> None:
     """The alert's name, one sentence with what is wrong, and the four sections, each with something in it."""
     title, sentence, *_ = book.read_text().split("\n\n")
@@ -45,7 +45,7 @@ def test_a_runbook_has_its_parts(book: Path) -> None:
     assert all(part.strip() for part in re.split(r"^## .*$", book.read_text(), flags=re.MULTILINE))
 
 
-@pytest.mark.parametrize("book", BOOKS, ids=lambda it: it.stem)
+@pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
 def test_queries_parse(book: Path, tmp_path: Path) -> None:
     """Every PromQL block is one expression that Prometheus understands."""
     queries = blocks(book.read_text(), "promql")
@@ -58,7 +58,7 @@ def test_queries_parse(book: Path, tmp_path: Path) -> None:
     assert f"{len(queries)} rules found" in checked.stdout
 
 
-@pytest.mark.parametrize("book", BOOKS, ids=lambda it: it.stem)
+@pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
 def test_commands_are_shell(book: Path) -> None:
     """Every command can at least be read by a shell."""
     for command in blocks(book.read_text(), "sh"):
@@ -66,11 +66,11 @@ def test_commands_are_shell(book: Path) -> None:
         assert checked.returncode == 0, f"{command}: {checked.stderr}"
 
 
-@pytest.mark.parametrize("book", BOOKS, ids=lambda it: it.stem)
+@pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
 def test_what_a_runbook_refers_to_is_there(book: Path) -> None:
     """Another runbook that it names exists."""
     named = set(re.findall(r"\bUwsgi[A-Z]\w+", book.read_text()))
-    assert named <= {it.stem for it in BOOKS}
+    assert named <= {runbook.stem for runbook in BOOKS}
 
 
 def test_findings_lead_to_runbooks() -> None:
@@ -78,4 +78,4 @@ def test_findings_lead_to_runbooks() -> None:
     sources = Path(findings.__file__).parent.glob("*.py")
     codes = {code for file in sources for code in re.findall(r'code="(\w+)"', file.read_text())}
     assert codes == RUNBOOKS.keys() | SAY_IT_ALL
-    assert set(RUNBOOKS.values()) <= {it.stem for it in BOOKS}
+    assert set(RUNBOOKS.values()) <= {book.stem for book in BOOKS}

@@ -13,7 +13,7 @@ from tests.support.windows import the_example, the_harmless_one, window, worker
 from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS, compute_balance, fairness, noise_floor
 
 
-def test_the_example_of_the_design() -> None:
+def test_one_hot_worker_of_four() -> None:
     """One worker takes 43 %, its interpreter is saturated, its requests take 0.67 s against 0.38 s, and evening out
     would take a quarter off the mean."""
     result = compute_balance(the_example())
@@ -26,7 +26,7 @@ def test_the_example_of_the_design() -> None:
     assert hot.interpreter_load == pytest.approx(1.0, abs=0.01)
     assert hot.concurrency == pytest.approx(8)
     assert hot.response_time == pytest.approx(0.67, abs=0.005)
-    assert {round(it.response_time or 0, 2) for it in result.workers if it is not hot} == {0.38}
+    assert {round(worker.response_time or 0, 2) for worker in result.workers if worker is not hot} == {0.38}
     assert result.calm_response_time == pytest.approx(0.38, abs=0.005)
     assert result.cost == pytest.approx(1 - 0.38 / 0.5, abs=0.02)
 
@@ -34,7 +34,7 @@ def test_the_example_of_the_design() -> None:
 def test_the_harmless_case() -> None:
     """Shares of 33/26/23/18 % beyond any chance, at interpreters with room: the cost is near nothing."""
     result = compute_balance(the_harmless_one())
-    assert [round(it.share or 0, 2) for it in result.workers] == [0.33, 0.26, 0.23, 0.18]
+    assert [round(worker.share or 0, 2) for worker in result.workers] == [0.33, 0.26, 0.23, 0.18]
     assert result.hot_ratio == pytest.approx(1.32)
     assert result.noise_floor is not None
     assert result.hot_ratio > result.noise_floor
@@ -46,7 +46,9 @@ def test_eight_single_threads() -> None:
     """After 8x1 the shares are 10 to 17 %: 1.36, which some hundred requests explain and thousands do not."""
     shares = (17, 15, 13, 12, 12, 11, 10, 10)
     for scale, chance in ((3, True), (20, False)):
-        result = compute_balance(window(60, *(worker(it, scale * share) for it, share in enumerate(shares, 1))))
+        result = compute_balance(
+            window(60, *(worker(worker_id, scale * share) for worker_id, share in enumerate(shares, 1)))
+        )
         assert result.hot_ratio == pytest.approx(1.36)
         assert result.noise_floor is not None
         assert (result.hot_ratio < result.noise_floor) == chance
@@ -110,7 +112,7 @@ class TestActive:
     def test_nothing_served(self) -> None:
         """No shares, no ratio, no hottest worker."""
         result = compute_balance(window(60, worker(1, 0), worker(2, 0)))
-        assert [it.share for it in result.workers] == [None, None]
+        assert [worker.share for worker in result.workers] == [None, None]
         assert (result.hot_ratio, result.noise_floor, result.fairness, result.hottest, result.cost) == (None,) * 5
 
     def test_one_worker_is_even(self) -> None:
@@ -128,7 +130,7 @@ class TestActive:
         result = compute_balance(
             window(60, worker(1, 100), worker(2, 100), worker(3, 20, up=10.0), worker(4, 20, up=10.0))
         )
-        assert [it.active for it in result.workers] == [True, True, False, False]
+        assert [worker.active for worker in result.workers] == [True, True, False, False]
         assert result.hot_ratio == 1
         assert result.fairness == 1
 
@@ -144,13 +146,13 @@ class TestActive:
     def test_only_absent_workers_served(self) -> None:
         """Those that are there served nothing: shares there are, but nobody is hot."""
         result = compute_balance(window(60, worker(1, 0), worker(2, 50, up=1.0)))
-        assert [it.share for it in result.workers] == [0, 1]
+        assert [worker.share for worker in result.workers] == [0, 1]
         assert (result.hot_ratio, result.hottest, result.noise_floor) == (None, None, None)
 
     def test_window_that_is_all_gap(self) -> None:
         """Nobody was seen, so nobody is active; shares are uWSGI's own counters and stay."""
         result = compute_balance(window(60, worker(1, 75, up=0.0), worker(2, 25, up=0.0), observed=0))
-        assert [it.share for it in result.workers] == [0.75, 0.25]
+        assert [worker.share for worker in result.workers] == [0.75, 0.25]
         assert result.hot_ratio is None
 
 

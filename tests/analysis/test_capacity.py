@@ -15,7 +15,7 @@ def headroom_of(window_: Window, threads: int | None = 32, cpus: float | None = 
     return compute_headroom(compute_flow(window_), compute_balance(window_), threads, cpus)
 
 
-def test_the_example_of_the_design() -> None:
+def test_one_hot_worker_of_four() -> None:
     """Nothing is left of the hottest interpreter while threads and CPUs could take double: it is first, and the
     ceiling is the interpreters."""
     result = headroom_of(the_example())
@@ -29,9 +29,9 @@ def test_the_example_of_the_design() -> None:
 
 
 def test_evening_out_multiplies_the_first_limit() -> None:
-    """As the design says: by N max u / Σu, up to the interpreters' own headroom."""
+    """By N max u / Σu, up to the interpreters' own headroom."""
     result = compute_balance(the_example())
-    loads = [it.interpreter_load or 0 for it in result.workers]
+    loads = [worker.interpreter_load or 0 for worker in result.workers]
     by_limit = headroom_of(the_example()).by_limit
     gain = 4 * max(loads) / sum(loads)
     assert by_limit["hottest_interpreter"] * gain == pytest.approx(by_limit["interpreters"])
@@ -49,7 +49,7 @@ def test_evening_out_multiplies_the_first_limit() -> None:
 )
 def test_least_is_first(loads: tuple[float, float], threads: int, cpus: float, first: str, ceiling: str) -> None:
     """The limit with the least factor gives out first; the ceiling is the least of those that end throughput."""
-    rows = (worker(it, 300, cpu=60 * load, busy=120.0) for it, load in enumerate(loads, 1))
+    rows = (worker(worker_id, 300, cpu=60 * load, busy=120.0) for worker_id, load in enumerate(loads, 1))
     result = headroom_of(window(60, *rows), threads, cpus)
     assert set(result.by_limit) == set(LIMITS)
     assert (result.first, result.ceiling) == (first, ceiling)
@@ -80,7 +80,7 @@ def test_law_stands_in_for_what_is_not_observed() -> None:
 
 def test_only_the_hottest_is_no_ceiling() -> None:
     """One saturated interpreter among idle ones ends no throughput: the ceiling is elsewhere."""
-    rows = [worker(1, 100, cpu=60.0, busy=6.0), *(worker(it, 100, cpu=0.0, busy=6.0) for it in (2, 3, 4))]
+    rows = [worker(1, 100, cpu=60.0, busy=6.0), *(worker(worker_id, 100, cpu=0.0, busy=6.0) for worker_id in (2, 3, 4))]
     result = headroom_of(window(60, *rows))
     assert result.first == "hottest_interpreter"
     assert result.ceiling == "interpreters"

@@ -131,7 +131,9 @@ def outcomes(draw: st.DrawFn, at: float) -> Reading | ReadError:
     assert isinstance(base, Snapshot)
     snapshot = msgspec.structs.replace(
         base,
-        workers=tuple(draw(workers(it, cores)) for it in range(1, draw(st.sampled_from([0, 1, 2, 2, 2, 3])) + 1)),
+        workers=tuple(
+            draw(workers(worker_id, cores)) for worker_id in range(1, draw(st.sampled_from([0, 1, 2, 2, 2, 3])) + 1)
+        ),
         sockets=tuple(Socket(name, draw(st.none() | small), None) for name in sockets),
     )
     return reading(at, snapshot, draw(hosts(sockets)), read_seconds=draw(st.sampled_from([0.0, 0.001, 0.05, 3.0])))
@@ -147,7 +149,7 @@ def stories(draw: st.DrawFn) -> list[tuple[float, Reading | ReadError]]:
     return story
 
 
-def told(story: list[tuple[float, Reading | ReadError]]) -> Watch:
+def watch_story(story: list[tuple[float, Reading | ReadError]]) -> Watch:
     watch = watch_of()
     for at, outcome in story:
         watch._record(at, outcome)
@@ -158,7 +160,7 @@ def snapshot_of(totals: Totals) -> Totals:
     return replace(
         totals,
         occupancy=list(totals.occupancy),
-        workers=[replace(it, residency=dict(it.residency)) for it in totals.workers],
+        workers=[replace(worker, residency=dict(worker.residency)) for worker in totals.workers],
         queue_seconds=dict(totals.queue_seconds),
     )
 
@@ -170,11 +172,11 @@ def numbers(value: object) -> list[float]:
     if isinstance(value, (int, float)):
         return [value]
     if isinstance(value, dict):
-        return [number for it in value.values() for number in numbers(it)]
+        return [number for part in value.values() for number in numbers(part)]
     if isinstance(value, (tuple, list)):
-        return [number for it in value for number in numbers(it)]
+        return [number for part in value for number in numbers(part)]
     if dataclasses.is_dataclass(value):
-        named = (it.name for it in dataclasses.fields(value) if it.name != "resident_growth")
+        named = (field.name for field in dataclasses.fields(value) if field.name != "resident_growth")
         return [number for name in named for number in numbers(getattr(value, name))]
     return []
 
@@ -232,10 +234,10 @@ def test_figures_are_numbers(story: list[tuple[float, Reading | ReadError]]) -> 
         for result in watch.figures(outcome, (1.0, 60.0, 300.0)):
             assert all(math.isfinite(number) and number >= 0 for number in numbers(result))
             balance, headroom = result.balance, result.headroom
-            active = sum(it.active for it in balance.workers)
+            active = sum(worker.active for worker in balance.workers)
             assert result.window.seconds > 0
             assert result.window.observed_seconds <= result.window.seconds + 1e-3
-            assert all(it.share is None or it.share <= 1 for it in balance.workers)
+            assert all(worker.share is None or worker.share <= 1 for worker in balance.workers)
             assert balance.hot_ratio is None or 1 - 1e-9 <= balance.hot_ratio <= active + 1e-9
             assert balance.fairness is None or 1 / active - 1e-9 <= balance.fairness <= 1 + 1e-9
             assert balance.noise_floor is None or balance.noise_floor >= 1

@@ -32,7 +32,9 @@ def with_cpus(server: Server, cpus: UsableCpus) -> Reading:
 
 
 def idle(seconds: float = 60.0, workers: int = 4) -> Window:
-    return window(seconds, *(worker(it, 500, each=0.01, cpu=0.5, busy=5.0) for it in range(1, workers + 1)))
+    return window(
+        seconds, *(worker(worker_id, 500, each=0.01, cpu=0.5, busy=5.0) for worker_id in range(1, workers + 1))
+    )
 
 
 def test_a_quiet_server_has_nothing_to_say() -> None:
@@ -66,14 +68,14 @@ def test_harmless_unevenness_is_called_harmless() -> None:
 def test_unevenness_below_the_noise_is_not_mentioned() -> None:
     """What chance explains is no finding: 8x1 at 10 to 17 % with few requests."""
     shares = (17, 10, 12, 13, 12, 13, 12, 11)
-    rows = [worker(it, 5 * share, each=0.05, cpu=3.0, busy=10.0) for it, share in enumerate(shares, 1)]
+    rows = [worker(worker_id, 5 * share, each=0.05, cpu=3.0, busy=10.0) for worker_id, share in enumerate(shares, 1)]
     codes = findings_by_code(window(60, *rows), Server(processes=8, threads=1))
     assert not {"uneven", "unevenness_hurts", "unevenness_harmless"} & set(codes)
 
 
 def test_too_few_requests_say_how_many_more() -> None:
     """No judgement of shares without requests to support it."""
-    rows = [worker(1, 40), *(worker(it, 0) for it in (2, 3, 4))]
+    rows = [worker(1, 40), *(worker(worker_id, 0) for worker_id in (2, 3, 4))]
     by_code = findings_by_code(window(30, *rows))
     assert "160 more are needed" in by_code["too_few_requests"].evidence
     assert "unevenness_hurts" not in by_code
@@ -81,7 +83,7 @@ def test_too_few_requests_say_how_many_more() -> None:
 
 def test_without_process_facts_unevenness_is_no_verdict() -> None:
     """Whether uneven shares cost anything cannot be told without interpreter load: said so, and why it is lacking."""
-    rows = [worker(it, n, cpu=None) for it, n in enumerate((2000, 300, 300, 300), 1)]
+    rows = [worker(worker_id, n, cpu=None) for worker_id, n in enumerate((2000, 300, 300, 300), 1)]
     by_code = findings_by_code(window(60, *rows), Server(host=False))
     assert by_code["uneven"].severity == "info"
     assert "another host" in by_code["no_process_facts"].evidence
@@ -89,7 +91,7 @@ def test_without_process_facts_unevenness_is_no_verdict() -> None:
 
 def test_saturation_by_the_time_with_every_thread_busy() -> None:
     """A tenth of the time without a free thread is critical; a hundredth is a warning; less is not mentioned."""
-    base = window(60, *(worker(it, 600, busy=300.0, cpu=1.0) for it in (1, 2, 3, 4)))
+    base = window(60, *(worker(worker_id, 600, busy=300.0, cpu=1.0) for worker_id in (1, 2, 3, 4)))
     assert findings_by_code(replace(base, full_seconds=6.0))["saturation"].severity == "critical"
     assert findings_by_code(replace(base, full_seconds=1.0))["saturation"].severity == "warning"
     assert "saturation" not in findings_by_code(replace(base, full_seconds=0.3))
@@ -97,7 +99,7 @@ def test_saturation_by_the_time_with_every_thread_busy() -> None:
 
 def test_all_interpreters_saturated() -> None:
     """Every interpreter at its limit ends throughput: critical, and more processes is the way."""
-    rows = [worker(it, 600, each=0.2, cpu=57.0, busy=120.0) for it in (1, 2)]
+    rows = [worker(worker_id, 600, each=0.2, cpu=57.0, busy=120.0) for worker_id in (1, 2)]
     finding = findings_by_code(window(60, *rows), Server(processes=2, cpus=8.0))["interpreter_bound"]
     assert finding.severity == "critical"
     assert "all 2 workers" in finding.title
@@ -111,7 +113,7 @@ def test_cpu_bound_names_what_binds(limited_by: str, word: str) -> None:
     """The advice is for the limit that is the least: mask, quota or host."""
     server = Server(cpus=2.0)
     reading = with_cpus(server, UsableCpus(2.0, limited_by, 8, 8, None))  # type: ignore[arg-type]
-    rows = [worker(it, 600, cpu=28.0, busy=60.0) for it in (1, 2, 3, 4)]
+    rows = [worker(worker_id, 600, cpu=28.0, busy=60.0) for worker_id in (1, 2, 3, 4)]
     by_code = findings_by_code(window(60, *rows), server, host=reading.host)
     assert word in by_code["cpu_bound"].change
     assert "(4) than CPUs (2)" in by_code["more_workers_than_cpus"].title
@@ -140,7 +142,7 @@ def test_harakiri_and_respawns() -> None:
     assert findings_by_code(loop)["respawn_loop"].severity == "critical"
     assert findings_by_code(loop)["respawn_loop"].title == "Worker 3 is respawned again and again."
     assert findings_by_code(replace(loop, reloads=1)) == {}
-    scaled_up = replace(idle(), respawns=4, workers=tuple(replace(it, respawns=1) for it in idle().workers))
+    scaled_up = replace(idle(), respawns=4, workers=tuple(replace(worker, respawns=1) for worker in idle().workers))
     assert findings_by_code(scaled_up) == {}
 
 

@@ -12,7 +12,7 @@ from tests.support.windows import the_example, window, worker
 from uwsgi_headroom.analysis.littles_law import compute_flow, queue_wait, ratio
 
 
-def test_the_example_of_the_design() -> None:
+def test_one_hot_worker_of_four() -> None:
     """27.8 requests a second of half a second each are 14 in service, by the law and as observed."""
     result = compute_flow(the_example())
     assert result.throughput == pytest.approx(27.8, abs=0.05)

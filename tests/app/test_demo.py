@@ -267,10 +267,10 @@ class Demo:
             "prometheus": "prometheus.yml",
             "alertmanager": "alertmanager.yml",
         }[name]
-        found = [psutil.Process(pid) for pid in _processes_with(self.temporary)]
-        matching = [it for it in found if any(word in part for part in it.cmdline()[1:])]
+        processes = [psutil.Process(pid) for pid in _processes_with(self.temporary)]
+        matching = [process for process in processes if any(word in part for part in process.cmdline()[1:])]
         # The master of uWSGI, and the demo itself under its make, come before what they have started.
-        return min(matching, key=lambda it: it.create_time())
+        return min(matching, key=lambda process: process.create_time())
 
     def kill(self, victim: str) -> None:
         """End `make`, its whole process group, or a process by SIGKILL."""

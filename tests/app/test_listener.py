@@ -23,10 +23,10 @@ with socket.create_server(("127.0.0.1", int(sys.argv[1]))):
 
 def test_own_listener_is_found():
     with socket.create_server(("127.0.0.1", 0)) as server:
-        found = listener(server.getsockname()[1])
-        assert found
-        assert found.pid == os.getpid()
-        assert str(found).endswith(f" (process {os.getpid()})")
+        owner = listener(server.getsockname()[1])
+        assert owner
+        assert owner.pid == os.getpid()
+        assert str(owner).endswith(f" (process {os.getpid()})")
 
 
 @pytest.mark.parametrize(("directory", "demo"), [(f"/tmp/{PREFIX}1234", True), ("/tmp/else", False)])
@@ -41,10 +41,10 @@ def test_program_of_a_demo_is_told_from_others(directory, demo):
     ) as process:
         assert process.stdout
         assert process.stdout.readline() == b"listens\n"
-        found = listener(port)
-        assert found
-        assert found.pid == process.pid
-        assert (str(found) == f"another demo (process {os.getpid()})") is demo
+        owner = listener(port)
+        assert owner
+        assert owner.pid == process.pid
+        assert (str(owner) == f"another demo (process {os.getpid()})") is demo
         process.communicate()
 
 

@@ -79,16 +79,18 @@ def test_wrong_rule_ends_prometheus_with_its_complaint(tmp_path):
 def test_page_of_the_alerts_is_one_that_is_there(pages, shown):
     """Upstream's, Debian's, or the API where there are none, which is called JSON."""
     with _serving(pages) as port:
-        found = monitoring.pages(port)
-        assert list(found) == [f"http://127.0.0.1:{port}{path}" for path in shown]
-        assert [words.endswith("(JSON)") for words in found.values()] == [not pages] * len(shown)
+        addresses = monitoring.pages(port)
+        assert list(addresses) == [f"http://127.0.0.1:{port}{path}" for path in shown]
+        assert [words.endswith("(JSON)") for words in addresses.values()] == [not pages] * len(shown)
 
 
 def _listening() -> set[tuple[str, int]]:
     """Where the programs that this process has started listen, for TCP and UDP."""
     started = {child.pid for child in psutil.Process().children()}
-    ours = [it for it in psutil.net_connections("inet") if it.pid in started]
-    return {tuple(it.laddr) for it in ours if it.status in (psutil.CONN_LISTEN, psutil.CONN_NONE)}
+    ours = [connection for connection in psutil.net_connections("inet") if connection.pid in started]
+    return {
+        tuple(connection.laddr) for connection in ours if connection.status in (psutil.CONN_LISTEN, psutil.CONN_NONE)
+    }
 
 
 @contextlib.contextmanager

@@ -17,14 +17,14 @@ def parser() -> argparse.ArgumentParser:
 
 
 SAMPLES = {
-    "stats": ("/a", lambda it: [server.address for server in it.servers], [Unix("/a")]),
-    "config": ("{file}", lambda it: it.log_level, "error"),
-    "web_listen_address": ("[::1]:1", lambda it: it.listen, (("::1", 1),)),
-    "samples_per_second": ("2", lambda it: it.settings.samples_per_second, 2.0),
-    "window": ("10m", lambda it: len(it.settings.windows), 1),
-    "cpu_residency": ("true", lambda it: it.settings.cpu_residency, True),
-    "log_level": ("warning", lambda it: it.log_level, "warning"),
-    "log_format": ("json", lambda it: it.log_format, "json"),
+    "stats": ("/a", lambda result: [server.address for server in result.servers], [Unix("/a")]),
+    "config": ("{file}", lambda result: result.log_level, "error"),
+    "web_listen_address": ("[::1]:1", lambda result: result.listen, (("::1", 1),)),
+    "samples_per_second": ("2", lambda result: result.settings.samples_per_second, 2.0),
+    "window": ("10m", lambda result: len(result.settings.windows), 1),
+    "cpu_residency": ("true", lambda result: result.settings.cpu_residency, True),
+    "log_level": ("warning", lambda result: result.log_level, "warning"),
+    "log_format": ("json", lambda result: result.log_format, "json"),
 }
 
 

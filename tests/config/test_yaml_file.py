@@ -164,7 +164,7 @@ def test_values_are_texts_as_they_stand(path: Path) -> None:
     read = loaded(
         path, "servers:\n  - {name: 007, stats: /a}\n  - {name: yes, stats: /b}\n  - {name: 1e3, stats: /c}\n"
     )
-    assert [it.name for it in read.servers] == ["007", "yes", "1e3"]
+    assert [server.name for server in read.servers] == ["007", "yes", "1e3"]
 
 
 def test_a_path_may_hold_what_a_flag_may_not(path: Path) -> None:
@@ -178,9 +178,9 @@ _YAML = st.recursive(
         ["servers", "stats", "name", "/a", "web", "x", "1", "~", "''", "*a", "&a b", "!!python/name:os.system"]
     ),
     lambda inner: (
-        st.lists(inner, max_size=3).map(lambda it: f"[{', '.join(it)}]")
+        st.lists(inner, max_size=3).map(lambda texts: f"[{', '.join(texts)}]")
         | st.dictionaries(inner, inner, max_size=3).map(
-            lambda it: "{" + ", ".join(f"{key}: {value}" for key, value in it.items()) + "}"
+            lambda mapping: "{" + ", ".join(f"{key}: {value}" for key, value in mapping.items()) + "}"
         )
     ),
     max_leaves=8,
@@ -198,5 +198,5 @@ def test_anything(path: Path, text: str) -> None:
 def test_nothing_is_run(path: Path) -> None:
     """A tag that would build an object builds none: values are the texts that stand there."""
     read = loaded(path, f"servers: !!python/object/apply:os.mkdir ['{path}.made']\n")
-    assert [str(it.address) for it in read.servers] == [f"unix://{path}.made"]
+    assert [str(server.address) for server in read.servers] == [f"unix://{path}.made"]
     assert not os.path.exists(f"{path}.made")

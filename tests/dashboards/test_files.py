@@ -44,7 +44,7 @@ def test_thresholds_are_those_of_the_rules(
 ) -> None:
     """A knob that moves an alert moves the colours."""
     assert run("--out", str(tmp_path), "--set", assignment) == 0
-    (panel,) = [it for it in panels(json.loads((tmp_path / file).read_text())) if it["title"] == title]
+    (panel,) = [panel for panel in panels(json.loads((tmp_path / file).read_text())) if panel["title"] == title]
     assert [step["value"] for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]] == steps
 
 

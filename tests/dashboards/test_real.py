@@ -61,14 +61,14 @@ class GrafanaQueries:
 
     def query(self, where: str) -> Query:
         """The one at this place."""
-        (found,) = [it for it in self.queries(where.partition(":")[0]) if it.where == where]
-        return found
+        (query,) = [query for query in self.queries(where.partition(":")[0]) if query.where == where]
+        return query
 
     def series(self, query: Query) -> Mapping[Labels, object]:
         """What a query answers. Fails if Prometheus cannot parse it, or takes too long."""
         if query.kind == "values":
-            found = self.prometheus.values(query.label, query.expression)
-            return {frozenset({(query.label, it)}): 1.0 for it in found}
+            values = self.prometheus.values(query.label, query.expression)
+            return {frozenset({(query.label, value)}): 1.0 for value in values}
         if query.kind == "instant":
             return self.prometheus.query(query.expression, self.now)
         seconds = recorded_months.DAYS * recorded_months.DAY if query.where.startswith("capacity") else 3600
@@ -91,21 +91,21 @@ def grafana() -> Iterator[GrafanaQueries]:
             alert_scenes.loaded(server.hot, clients=6, io_ms=20, cpu_ms=4),
             alert_scenes.loaded(server.calm, clients=3, io_ms=20, cpu_ms=4),
         ):
-            seen = 'count_over_time(uwsgi_unevenness_cost_ratio{window="5m"}[1m]) > 15'
-            prometheus.wait_for(seen, seconds=120)
+            enough_samples = 'count_over_time(uwsgi_unevenness_cost_ratio{window="5m"}[1m]) > 15'
+            prometheus.wait_for(enough_samples, seconds=120)
             yield GrafanaQueries(replace(prometheus, limit=LIMIT), time.time(), f"127.0.0.1:{running.port}")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_query_has_an_answer(grafana: GrafanaQueries, name: str) -> None:
     """It parses, returns data within a second, or stands in the list of those that may be empty."""
-    empty = [it.where for it in grafana.queries(name) if not grafana.series(it)]
+    empty = [query.where for query in grafana.queries(name) if not grafana.series(query)]
     assert set(empty) <= set(MAY_BE_EMPTY)
 
 
 def test_the_list_of_empty_ones_is_true(grafana: GrafanaQueries) -> None:
     """It names queries that there are."""
-    assert set(MAY_BE_EMPTY) <= {it.where for name in NAMES for it in grafana.queries(name)}
+    assert set(MAY_BE_EMPTY) <= {query.where for name in NAMES for query in grafana.queries(name)}
 
 
 def test_the_hot_worker_is_seen(grafana: GrafanaQueries) -> None:
@@ -133,7 +133,7 @@ def test_ninety_days_are_read(grafana: GrafanaQueries) -> None:
     growth = grafana.series(grafana.query("capacity: Growth in 30 days A"))
     assert recorded_months.DAYS - 1 <= _one(days) <= recorded_months.DAYS + 1
     assert 0.86 < _one(peak) < 1.1
-    assert {dict(it)["instance"] for it in rows} == {it.instance for it in recorded_months.SERVERS}
+    assert {dict(labels)["instance"] for labels in rows} == {server.instance for server in recorded_months.SERVERS}
     busiest = recorded_months.SERVERS[0]
     assert 0.6 < _one(growth) / (busiest.busiest * busiest.growth / 3) < 1.1
 
@@ -151,16 +151,16 @@ def test_the_week_has_every_hour(grafana: GrafanaQueries) -> None:
     """The fullest is in the middle of a weekday, and no hour is missing."""
     week = grafana.series(grafana.query("capacity: When it is busy: weekday and hour A"))
     assert len(week) == 7 * 24
-    labels = dict(max(week, key=lambda it: float(str(week[it]))))
+    labels = dict(max(week, key=lambda hour: float(str(week[hour]))))
     assert int(labels["weekday"]) < 5
     assert labels["hour"] in ("13", "14")
 
 
 def test_server_days_are_all_counted(grafana: GrafanaQueries) -> None:
     """Every day of every server is in one band."""
-    bands = [it for it in grafana.queries("capacity") if it.where.startswith("capacity: Headroom, day by day")]
+    bands = [query for query in grafana.queries("capacity") if query.where.startswith("capacity: Headroom, day by day")]
     assert abs(
-        sum(_one(grafana.series(it)) for it in bands) - len(recorded_months.SERVERS) * recorded_months.DAYS
+        sum(_one(grafana.series(band)) for band in bands) - len(recorded_months.SERVERS) * recorded_months.DAYS
     ) <= len(recorded_months.SERVERS)
 
 

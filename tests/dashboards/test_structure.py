@@ -36,7 +36,7 @@ def below(value: Any) -> Iterator[Any]:
 
 
 def variables(name: str) -> dict[str, dict[str, Any]]:
-    return {it["name"]: it for it in board(name)["templating"]["list"]}
+    return {variable["name"]: variable for variable in board(name)["templating"]["list"]}
 
 
 def test_there_is_no_other_file() -> None:
@@ -80,9 +80,9 @@ def test_panels_do_not_overlap(name: str) -> None:
 def test_no_data_source_is_written_in(name: str) -> None:
     """Every query goes where the variable says; the variable itself is of the kind Prometheus."""
     document = board(name)
-    datasources = [it["datasource"] for it in below(document) if isinstance(it, dict) and "datasource" in it]
+    datasources = [node["datasource"] for node in below(document) if isinstance(node, dict) and "datasource" in node]
     assert datasources
-    assert all(it == {"type": "prometheus", "uid": "${datasource}"} for it in datasources)
+    assert all(datasource == {"type": "prometheus", "uid": "${datasource}"} for datasource in datasources)
     assert variables(name)["datasource"] == {
         **variables(name)["datasource"],
         "type": "datasource",
@@ -102,9 +102,9 @@ def test_variables_are_the_same_everywhere(name: str) -> None:
 
 def test_every_query_knows_its_variables(name: str) -> None:
     """None is used that Grafana or the dashboard does not define, and every one that the dashboard has is used."""
-    own = {it: f"the_{it}" for it in variables(name)}
-    text = " ".join(it.expression for it in queries(name, {**own, "__from": "0"}, 3600))
-    assert [it for it in own if it != "datasource" and f"the_{it}" not in text] == []
+    own = {variable: f"the_{variable}" for variable in variables(name)}
+    text = " ".join(query.expression for query in queries(name, {**own, "__from": "0"}, 3600))
+    assert [variable for variable in own if variable != "datasource" and f"the_{variable}" not in text] == []
 
 
 def test_every_metric_exists(name: str) -> None:
@@ -126,7 +126,7 @@ def test_every_metric_exists(name: str) -> None:
 def test_only_the_capacity_review_needs_rules(name: str) -> None:
     """The others work with an exporter and a Prometheus that know nothing of this project's rules."""
     own = dict.fromkeys(variables(name), "x") | {"__from": "0"}
-    recorded = [it.where for it in queries(name, own, 3600) if ":uwsgi_" in it.expression]
+    recorded = [query.where for query in queries(name, own, 3600) if ":uwsgi_" in query.expression]
     assert bool(recorded) is (name == "capacity")
 
 
@@ -140,7 +140,7 @@ def test_tables_keep_their_columns(name: str) -> None:
 
 
 def _links(document: dict[str, Any]) -> list[str]:
-    return [it["url"] for it in below(document) if isinstance(it, dict) and "/d/" in str(it.get("url", ""))]
+    return [node["url"] for node in below(document) if isinstance(node, dict) and "/d/" in str(node.get("url", ""))]
 
 
 def test_links_lead_somewhere(name: str) -> None:
@@ -181,9 +181,9 @@ def test_alerts_lead_to_dashboards_that_there_are() -> None:
 
 def test_marks_are_at_their_own_time(name: str) -> None:
     """Alerts are marked on every dashboard; a mark is one, however long the time that is shown."""
-    marks = {it["name"]: it for it in board(name)["annotations"]["list"]}
+    marks = {mark["name"]: mark for mark in board(name)["annotations"]["list"]}
     assert "Alerts" in marks
-    assert all(it["useValueForTime"] and " * 1000" in it["expr"] for it in marks.values())
+    assert all(mark["useValueForTime"] and " * 1000" in mark["expr"] for mark in marks.values())
     if name == "server":
         assert set(marks) == {"Alerts", "Spawns", "Reloads"}
 

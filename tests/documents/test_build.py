@@ -28,136 +28,141 @@ def loaded(server: Server, seconds: int = 70) -> ScriptedWatch:
 
 def test_a_server_under_load() -> None:
     """Every figure is that of the window, every level that of the last reading."""
-    it = loaded(Server()).document()
-    assert (it.state, it.kind, it.version, it.status, it.error) == ("up", "server", "2.0.31", "ok", None)
-    assert it.verdict == "Load can grow to 2.5x of today's before the hottest worker's interpreter gives out."
-    assert it.flow is not None
-    assert it.flow.requests == 1500
-    assert (it.flow.throughput, it.flow.response_time) == (pytest.approx(25), pytest.approx(0.1))
-    assert (it.flow.littles_law, it.flow.observed) == (pytest.approx(2.5), pytest.approx(4))
-    assert it.headroom is not None
-    assert (it.headroom.factor, it.headroom.first) == (pytest.approx(2.5), "hottest_interpreter")
-    assert (it.headroom.by_limit.threads, it.headroom.ceiling) == (pytest.approx(8), "cpu")
-    assert it.threads == schema.Threads(configured=32, available=32, busy=4, stuck=0)
-    assert it.balance is not None
-    assert (it.balance.active, it.balance.even_share, it.balance.hottest) == (4, 0.25, 1)
-    assert it.balance.hot_ratio == pytest.approx(3.2)
-    first, second, *_ = it.workers
+    document = loaded(Server()).document()
+    assert (document.state, document.status, document.error) == ("up", "ok", None)
+    assert (document.kind, document.version) == ("server", "2.0.31")
+    assert document.verdict == "Load can grow to 2.5x of today's before the hottest worker's interpreter gives out."
+    assert document.flow is not None
+    assert document.flow.requests == 1500
+    assert (document.flow.throughput, document.flow.response_time) == (pytest.approx(25), pytest.approx(0.1))
+    assert (document.flow.littles_law, document.flow.observed) == (pytest.approx(2.5), pytest.approx(4))
+    assert document.headroom is not None
+    assert (document.headroom.factor, document.headroom.first) == (pytest.approx(2.5), "hottest_interpreter")
+    assert (document.headroom.by_limit.threads, document.headroom.ceiling) == (pytest.approx(8), "cpu")
+    assert document.threads == schema.Threads(configured=32, available=32, busy=4, stuck=0)
+    assert document.balance is not None
+    assert (document.balance.active, document.balance.even_share, document.balance.hottest) == (4, 0.25, 1)
+    assert document.balance.hot_ratio == pytest.approx(3.2)
+    first, second, *_ = document.workers
     assert (first.share, second.share) == (pytest.approx(0.8), pytest.approx(0.2))
     assert (first.requests, first.window_requests, first.lifetime_share) == (1400, 1200, pytest.approx(0.8))
     assert (first.interpreter_load, first.concurrency) == (pytest.approx(0.4), pytest.approx(3))
     assert (first.state, first.busy_threads, first.threads, first.pid) == ("busy", 3, 8, 101)
     assert (first.age, first.affinity, first.last_cpu) == (70, (0, 1, 2, 3), 0)
-    assert it.host is not None
-    assert (it.host.cpus, it.host.limited_by) == (4, "host")
-    assert [finding.code for finding in it.findings] == ["unevenness_harmless"]
+    assert document.host is not None
+    assert (document.host.cpus, document.host.limited_by) == (4, "host")
+    assert [finding.code for finding in document.findings] == ["unevenness_harmless"]
 
 
 def test_the_window_asked_for_and_what_there_was_of_it() -> None:
     """Figures say what they are over; the windows to choose from say how much there has been of each."""
-    it = loaded(Server()).document(300.0)
-    assert it.window is not None
-    assert (it.window.asked, it.window.seconds) == (300, 70)
-    assert [(covered.asked, covered.seconds) for covered in it.windows] == [(60, 60), (300, 70)]
-    assert it.sampling.history_seconds == 70
+    document = loaded(Server()).document(300.0)
+    assert document.window is not None
+    assert (document.window.asked, document.window.seconds) == (300, 70)
+    assert [(covered.asked, covered.seconds) for covered in document.windows] == [(60, 60), (300, 70)]
+    assert document.sampling.history_seconds == 70
 
 
 def test_occupancy_is_a_share_of_the_time_at_each_level() -> None:
     """A quarter of the window with every thread busy, the rest with one of eight."""
     server = Server(2, 4)
-    told = ScriptedWatch().seconds(
+    watch = ScriptedWatch().seconds(
         server, 61, lambda second: server.busy(4, 4) if second % 4 == 0 else server.busy(1, 0)
     )
-    it = told.document().occupancy
-    assert it is not None
-    assert sum(it.shares) == pytest.approx(1)
-    assert it.shares[-1] == pytest.approx(0.25, abs=0.02)
-    assert it.shares[it.up_to.index(0.2)] == pytest.approx(0.75, abs=0.02)
-    assert it.full == pytest.approx(0.25, abs=0.02)
+    occupancy = watch.document().occupancy
+    assert occupancy is not None
+    assert sum(occupancy.shares) == pytest.approx(1)
+    assert occupancy.shares[-1] == pytest.approx(0.25, abs=0.02)
+    assert occupancy.shares[occupancy.up_to.index(0.2)] == pytest.approx(0.75, abs=0.02)
+    assert occupancy.full == pytest.approx(0.25, abs=0.02)
 
 
 def test_before_there_are_figures() -> None:
     """After one reading there are levels and no figures, and it is said why."""
-    it = ScriptedWatch().read(Server().read(5.0)).document()
-    assert (it.state, it.status) == ("up", "unknown")
-    assert "too short a time" in it.verdict
-    assert (it.window, it.flow, it.headroom, it.balance, it.occupancy, it.findings) == (None,) * 5 + ((),)
-    assert it.threads is not None
-    assert it.threads.configured == 32
-    assert {worker.share for worker in it.workers} == {None}
-    assert "figures" in {unknown.what for unknown in it.unknown}
+    document = ScriptedWatch().read(Server().read(5.0)).document()
+    assert (document.state, document.status) == ("up", "unknown")
+    assert "too short a time" in document.verdict
+    assert (document.window, document.flow, document.headroom) == (None, None, None)
+    assert (document.balance, document.occupancy, document.findings) == (None, None, ())
+    assert document.threads is not None
+    assert document.threads.configured == 32
+    assert {worker.share for worker in document.workers} == {None}
+    assert "figures" in {unknown.what for unknown in document.unknown}
 
 
 def test_before_the_first_reading() -> None:
     """It is no failure yet."""
-    it = ScriptedWatch().document()
-    assert (it.state, it.status, it.kind, it.age, it.error) == ("stale", "unknown", None, None, None)
-    assert it.verdict == "It is being read for the first time."
+    document = ScriptedWatch().document()
+    assert (document.state, document.status) == ("stale", "unknown")
+    assert (document.kind, document.age, document.error) == (None, None, None)
+    assert document.verdict == "It is being read for the first time."
 
 
 def test_down_from_the_start() -> None:
     """Nothing is known but the reason."""
-    it = ScriptedWatch().read(REFUSED, 1.0).document()
-    assert (it.state, it.status, it.kind, it.read_at) == ("down", "unknown", None, None)
-    assert it.error == schema.Error(reason="refused", message="nobody listens at /run/shop.stats")
-    assert it.verdict == "It cannot be read: nobody listens at /run/shop.stats."
-    assert (it.threads, it.host, it.workers, it.sockets) == (None, None, (), ())
+    document = ScriptedWatch().read(REFUSED, 1.0).document()
+    assert (document.state, document.status, document.kind, document.read_at) == ("down", "unknown", None, None)
+    assert document.error == schema.Error(reason="refused", message="nobody listens at /run/shop.stats")
+    assert document.verdict == "It cannot be read: nobody listens at /run/shop.stats."
+    assert (document.threads, document.host, document.workers, document.sockets) == (None, None, (), ())
 
 
 def test_a_server_that_went_down_keeps_its_last_figures() -> None:
     """With their age, and a verdict that is about now."""
-    told = loaded(Server())
-    before = told.document()
-    it = told.read(REFUSED, told.now + 40).document()
-    assert (it.state, it.status, it.age) == ("down", "unknown", 40)
-    assert (it.flow, it.headroom, it.workers) == (before.flow, before.headroom, before.workers)
-    assert it.read_at == before.read_at
-    up = told.read(Server(born=told.now + 1).read(told.now + 1)).document()
+    watch = loaded(Server())
+    before = watch.document()
+    document = watch.read(REFUSED, watch.now + 40).document()
+    assert (document.state, document.status, document.age) == ("down", "unknown", 40)
+    assert (document.flow, document.headroom, document.workers) == (before.flow, before.headroom, before.workers)
+    assert document.read_at == before.read_at
+    up = watch.read(Server(born=watch.now + 1).read(watch.now + 1)).document()
     assert (up.state, up.error, up.age) == ("up", None, 0)
 
 
 def test_a_reading_that_grows_old_is_stale() -> None:
     """Three seconds, or three intervals of slow sampling, and it is said."""
-    told = loaded(Server())
-    told.now += 2.9
-    assert told.document().state == "up"
-    told.now += 0.2
-    it = told.document()
-    assert (it.state, it.status) == ("stale", "unknown")
-    assert it.flow is not None
+    watch = loaded(Server())
+    watch.now += 2.9
+    assert watch.document().state == "up"
+    watch.now += 0.2
+    document = watch.document()
+    assert (document.state, document.status) == ("stale", "unknown")
+    assert document.flow is not None
     for _ in range(20):
-        told.watch.pace.pause(Server().read(0.0, read_seconds=0.05))
-    assert told.document().state == "up"
+        watch.watch.pace.pause(Server().read(0.0, read_seconds=0.05))
+    assert watch.document().state == "up"
 
 
 def test_no_cores_and_no_host_facts() -> None:
     """What is not known is null and not 0, with the reason."""
     server = Server(cores=False, host=False, queue=None)
-    it = ScriptedWatch().seconds(server, 5, lambda _: server.serve(1, 10)).document()
-    assert it.threads == schema.Threads(configured=None, available=None, busy=None, stuck=None)
-    assert it.occupancy is None
-    assert {(worker.threads, worker.busy_threads, worker.concurrency) for worker in it.workers} == {(None,) * 3}
-    assert {(worker.interpreter_load, worker.affinity, worker.last_cpu) for worker in it.workers} == {(None,) * 3}
-    assert it.flow is not None
-    assert it.flow.throughput is not None
-    assert it.flow.observed is None
-    (socket,) = it.sockets
+    document = ScriptedWatch().seconds(server, 5, lambda _: server.serve(1, 10)).document()
+    assert document.threads == schema.Threads(configured=None, available=None, busy=None, stuck=None)
+    assert document.occupancy is None
+    assert {(worker.threads, worker.busy_threads, worker.concurrency) for worker in document.workers} == {(None,) * 3}
+    assert {(worker.interpreter_load, worker.affinity, worker.last_cpu) for worker in document.workers} == {(None,) * 3}
+    assert document.flow is not None
+    assert document.flow.throughput is not None
+    assert document.flow.observed is None
+    (socket,) = document.sockets
     assert (socket.queue, socket.measurable, socket.reason, socket.mean_queue) == (None, False, "hidden", None)
-    assert {(it.what, it.why, it.socket) for it in it.unknown if it.what != "threads"} == {
+    assert {
+        (unknown.what, unknown.why, unknown.socket) for unknown in document.unknown if unknown.what != "threads"
+    } == {
         ("processes", "another host", None),
         ("queue", "hidden", "app.sock"),
     }
-    assert "stats-no-cores" in next(it.why for it in it.unknown if it.what == "threads")
+    assert "stats-no-cores" in next(unknown.why for unknown in document.unknown if unknown.what == "threads")
 
 
 def test_a_queue_that_fills() -> None:
     """Its length now and over the window; with one socket, the wait there is the server's."""
     server = Server(queue=7)
-    it = ScriptedWatch().seconds(server, 10, lambda _: server.serve(1, 14)).document()
-    (socket,) = it.sockets
+    document = ScriptedWatch().seconds(server, 10, lambda _: server.serve(1, 14)).document()
+    (socket,) = document.sockets
     assert (socket.queue, socket.limit, socket.mean_queue) == (7, 100, pytest.approx(7))
-    assert it.flow is not None
-    assert socket.queue_wait == it.flow.queue_wait == pytest.approx(0.5, rel=0.1)
+    assert document.flow is not None
+    assert socket.queue_wait == document.flow.queue_wait == pytest.approx(0.5, rel=0.1)
 
 
 def test_requests_in_service_have_ages() -> None:
@@ -167,65 +172,67 @@ def test_requests_in_service_have_ages() -> None:
     server[1].request_starts = (EPOCH + 90, EPOCH + 50)
     server[2].request_starts = (EPOCH + 10,)
     server.kill(2)
-    it = ScriptedWatch().read(server.read(100.0)).document()
-    assert (it.workers[0].oldest_request_age, it.workers[0].request_ages) == (50, (50, 10))
-    assert (it.workers[1].oldest_request_age, it.workers[1].request_ages, it.workers[1].busy_threads) == (None, (), 0)
-    assert it.threads is not None
-    assert it.threads.stuck == 1
+    document = ScriptedWatch().read(server.read(100.0)).document()
+    assert (document.workers[0].oldest_request_age, document.workers[0].request_ages) == (50, (50, 10))
+    killed = document.workers[1]
+    assert (killed.oldest_request_age, killed.request_ages, killed.busy_threads) == (None, (), 0)
+    assert document.threads is not None
+    assert document.threads.stuck == 1
 
 
 def test_workers_that_were_never_spawned_or_left() -> None:
     """They have no process and no age, count as capacity, and are not compared."""
     server = Server(spawned=2)
-    told = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 5))
+    watch = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 5))
     server.cheap(2)
-    it = told.seconds(server, 20, lambda _: server.serve(1, 5)).document()
-    assert [worker.state for worker in it.workers] == ["idle", "cheap", "never_spawned", "never_spawned"]
-    assert [worker.active for worker in it.workers] == [True, False, False, False]
-    assert {(worker.pid, worker.age) for worker in it.workers[1:]} == {(None, None)}
-    assert it.threads is not None
-    assert (it.threads.configured, it.threads.available) == (32, 8)
+    document = watch.seconds(server, 20, lambda _: server.serve(1, 5)).document()
+    assert [worker.state for worker in document.workers] == ["idle", "cheap", "never_spawned", "never_spawned"]
+    assert [worker.active for worker in document.workers] == [True, False, False, False]
+    assert {(worker.pid, worker.age) for worker in document.workers[1:]} == {(None, None)}
+    assert document.threads is not None
+    assert (document.threads.configured, document.threads.available) == (32, 8)
 
 
 def test_an_emperor_and_a_router() -> None:
     """Each has its own part, and none of a server's."""
-    told = replayed("emperor").document()
-    assert (told.kind, told.router, told.threads, told.workers, told.host) == ("emperor", None, None, (), None)
-    assert told.emperor is not None
-    assert len(told.emperor.vassals) == 2
-    assert all(vassal.pid > 1 and vassal.age is not None for vassal in told.emperor.vassals)
-    assert told.verdict.startswith("An emperor that runs 2 vassals")
-    told = replayed("router_http_subscriptions").document()
-    assert told.router is not None
-    assert (told.kind, told.emperor, told.status) == ("router", None, "ok")
-    assert [len(key.nodes) for key in told.router.subscriptions]
+    document = replayed("emperor").document()
+    assert (document.kind, document.router) == ("emperor", None)
+    assert (document.threads, document.workers, document.host) == (None, (), None)
+    assert document.emperor is not None
+    assert len(document.emperor.vassals) == 2
+    assert all(vassal.pid > 1 and vassal.age is not None for vassal in document.emperor.vassals)
+    assert document.verdict.startswith("An emperor that runs 2 vassals")
+    document = replayed("router_http_subscriptions").document()
+    assert document.router is not None
+    assert (document.kind, document.emperor, document.status) == ("router", None, "ok")
+    assert [len(key.nodes) for key in document.router.subscriptions]
 
 
 @pytest.mark.parametrize("other", [emperor, router])
 def test_an_address_that_changes_its_kind(other) -> None:
     """An emperor or a router where a server was: its figures are not shown for it."""
-    it = loaded(Server()).read(other(200.0)).document()
-    assert (it.flow, it.workers, it.threads) == (None, (), None)
-    assert it.status == "ok"
+    document = loaded(Server()).read(other(200.0)).document()
+    assert (document.flow, document.workers, document.threads) == (None, (), None)
+    assert document.status == "ok"
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_captured_document(name: str) -> None:
     """Each is encoded, and decoded as what it was: nothing in it is of another type than it says."""
-    it = replayed(name).document()
-    assert it.state == "up"
-    assert it.kind == kind(name)
-    assert msgspec.json.decode(msgspec.json.encode(it), type=schema.Server) == it
+    document = replayed(name).document()
+    assert document.state == "up"
+    assert document.kind == kind(name)
+    assert msgspec.json.decode(msgspec.json.encode(document), type=schema.Server) == document
 
 
 def test_names_that_are_paths_or_worse() -> None:
     """A path in the API is for any name; what no JSON string can hold is spelled out."""
     assert build.server_path("/run/a b/ü?.stats") == "/api/v1/servers/%2Frun%2Fa%20b%2F%C3%BC%3F.stats"
-    told = ScriptedWatch('a/"b"', Unix("/run/caf\udce9")).read(
+    watch = ScriptedWatch('a/"b"', Unix("/run/caf\udce9")).read(
         ReadError("not_found", "no such file: /run/caf\udce9"), 1.0
     )
-    assert b'"a/\\"b\\""' in msgspec.json.encode(told.document())
-    assert b"no such file: /run/caf\\\\udce9" in msgspec.json.encode(told.document())
+    assert b'"a/\\"b\\""' in msgspec.json.encode(watch.document())
+    assert b"no such file: /run/caf\\\\udce9" in msgspec.json.encode(watch.document())
 
 
 def test_the_list_begins_with_what_needs_attention() -> None:
@@ -235,14 +242,14 @@ def test_the_list_begins_with_what_needs_attention() -> None:
     def load(server: Server, requests: int) -> ScriptedWatch:
         return ScriptedWatch().seconds(server, 10, lambda _: server.serve(1, requests, cpu=0.02))
 
-    told = {
+    watches = {
         "idle-b": ScriptedWatch().read(Server().read(1.0)),
         "busy": load(busy, 10),
         "down": ScriptedWatch().read(REFUSED, 1.0),
     }
-    told |= {"busier": load(busier, 20), "idle-a": ScriptedWatch().read(Server().read(1.0))}
-    for name, it in told.items():
-        it.watch.name = name
-    listed = build.build_server_list([it.document() for it in told.values()], told["busy"].clock)
-    assert [it.name for it in listed.servers] == ["down", "busier", "busy", "idle-a", "idle-b"]
-    assert [it.headroom for it in listed.servers][1:3] == [pytest.approx(2.5), pytest.approx(5)]
+    watches |= {"busier": load(busier, 20), "idle-a": ScriptedWatch().read(Server().read(1.0))}
+    for name, watch in watches.items():
+        watch.watch.name = name
+    listed = build.build_server_list([watch.document() for watch in watches.values()], watches["busy"].clock)
+    assert [server.name for server in listed.servers] == ["down", "busier", "busy", "idle-a", "idle-b"]
+    assert [server.headroom for server in listed.servers][1:3] == [pytest.approx(2.5), pytest.approx(5)]

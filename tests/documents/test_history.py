@@ -19,12 +19,12 @@ def columns(value: object) -> Iterator[list[object]]:
     if isinstance(value, list) and not (value and isinstance(value[0], (dict, list))):
         yield value
     elif isinstance(value, list):
-        for it in value:
-            yield from columns(it)
+        for part in value:
+            yield from columns(part)
     elif isinstance(value, dict):
-        for key, it in value.items():
+        for key, part in value.items():
             if key != "up_to":
-                yield from columns(it)
+                yield from columns(part)
 
 
 def busy(server: Server, *threads: int) -> None:
@@ -40,18 +40,18 @@ def steady(seconds: int, server: Server | None = None) -> ScriptedWatch:
 
 def test_every_column_is_as_long_as_the_time() -> None:
     """And holds what each slice of it was like."""
-    it = steady(120).history(120, 12)
-    assert it.step == 10
-    assert len(it.time) == 11
-    assert {len(column) for column in columns(msgspec.to_builtins(it))} == {len(it.time)}
-    assert set(it.throughput) == {3}
-    assert set(it.concurrency.observed) == set(it.concurrency.littles_law) == {3}
-    assert set(it.threads.configured) == set(it.threads.available) == {8}
-    assert set(it.workers[0].share) == {0.66667}
-    assert set(it.workers[1].busy_threads) == {1}
-    assert set(it.workers[0].interpreter_load) == {0.02}
-    assert set(it.headroom.factor) == {2.66667}
-    assert set(it.occupancy.shares[it.occupancy.up_to.index(0.4)]) == {1}
+    history = steady(120).history(120, 12)
+    assert history.step == 10
+    assert len(history.time) == 11
+    assert {len(column) for column in columns(msgspec.to_builtins(history))} == {len(history.time)}
+    assert set(history.throughput) == {3}
+    assert set(history.concurrency.observed) == set(history.concurrency.littles_law) == {3}
+    assert set(history.threads.configured) == set(history.threads.available) == {8}
+    assert set(history.workers[0].share) == {0.66667}
+    assert set(history.workers[1].busy_threads) == {1}
+    assert set(history.workers[0].interpreter_load) == {0.02}
+    assert set(history.headroom.factor) == {2.66667}
+    assert set(history.occupancy.shares[history.occupancy.up_to.index(0.4)]) == {1}
 
 
 def test_no_history_yet() -> None:
@@ -61,9 +61,9 @@ def test_no_history_yet() -> None:
         ScriptedWatch().read(ReadError("refused", "nobody")),
         ScriptedWatch().read(Server().read(1.0)),
     ):
-        it = watch.history()
-        assert it.time == it.throughput == []
-        assert msgspec.json.decode(msgspec.json.encode(it), type=History) == it
+        history = watch.history()
+        assert history.time == history.throughput == []
+        assert msgspec.json.decode(msgspec.json.encode(history), type=History) == history
 
 
 def test_asked_again_it_has_the_same_slices_and_new_ones() -> None:
@@ -89,12 +89,16 @@ def test_an_outage_is_a_gap() -> None:
         watch.read(ReadError("timeout", "no answer"), watch.now + 1)
     server.serve(1, 500)
     watch.seconds(server, 20, lambda _: busy(server, 2, 1))
-    it = watch.history(80, 80)
-    places = [place for place, value in enumerate(it.throughput) if value is None]
+    history = watch.history(80, 80)
+    places = [place for place, value in enumerate(history.throughput) if value is None]
     assert len(places) == 1
-    assert it.time[places[0]] - it.time[places[0] - 1] == pytest.approx(30.5, abs=1)
-    assert {it.workers[0].share[places[0]], it.threads.available[places[0]], it.headroom.factor[places[0]]} == {None}
-    assert set(it.throughput) == {3, None}
+    assert history.time[places[0]] - history.time[places[0] - 1] == pytest.approx(30.5, abs=1)
+    assert {
+        history.workers[0].share[places[0]],
+        history.threads.available[places[0]],
+        history.headroom.factor[places[0]],
+    } == {None}
+    assert set(history.throughput) == {3, None}
 
 
 def test_a_full_reload_in_the_middle() -> None:
@@ -102,9 +106,9 @@ def test_a_full_reload_in_the_middle() -> None:
     server = Server(2, 4)
     watch = steady(30, server)
     server.reload(watch.now)
-    it = watch.seconds(server, 30, lambda _: busy(server, 2, 1)).history(60, 60)
-    assert sum(count or 0 for count in it.events.reloads) == 1
-    assert {value for value in it.throughput if value is not None} == {3}
+    history = watch.seconds(server, 30, lambda _: busy(server, 2, 1)).history(60, 60)
+    assert sum(count or 0 for count in history.events.reloads) == 1
+    assert {value for value in history.throughput if value is not None} == {3}
 
 
 def test_a_reload_into_other_threads() -> None:
@@ -113,8 +117,8 @@ def test_a_reload_into_other_threads() -> None:
     watch = steady(30, server)
     server.threads = 2
     server.reload(watch.now)
-    it = watch.seconds(server, 30, lambda _: busy(server, 2, 1)).history(60, 60)
-    assert [count for count in it.threads.configured if count][::57] == [8, 4]
+    history = watch.seconds(server, 30, lambda _: busy(server, 2, 1)).history(60, 60)
+    assert [count for count in history.threads.configured if count][::57] == [8, 4]
 
 
 def test_a_reload_into_other_workers_begins_anew() -> None:
@@ -122,9 +126,9 @@ def test_a_reload_into_other_workers_begins_anew() -> None:
     server = Server(2, 4)
     watch = steady(30, server)
     server.reload(watch.now, processes=3)
-    it = watch.seconds(server, 10, lambda _: busy(server, 2, 1, 1)).history(60, 60)
-    assert len(it.workers) == 3
-    assert len(it.time) < 11
+    history = watch.seconds(server, 10, lambda _: busy(server, 2, 1, 1)).history(60, 60)
+    assert len(history.workers) == 3
+    assert len(history.time) < 11
 
 
 def test_cheaper_adds_a_worker() -> None:
@@ -132,39 +136,44 @@ def test_cheaper_adds_a_worker() -> None:
     server = Server(2, 4, spawned=1)
     watch = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 3))
     server.respawn(2, watch.now)
-    it = watch.seconds(server, 20, lambda _: (server.serve(1, 3), server.serve(2, 3))[0]).history(40, 40)
-    assert set(it.threads.configured) == {8}
-    assert (it.threads.available[0], it.threads.available[-1]) == (4, 8)
-    assert (it.workers[1].share[0], it.workers[1].share[-1]) == (0, 0.5)
-    assert (it.workers[1].accepting[0], it.workers[1].accepting[-1]) == (0, 1)
-    assert sum(count or 0 for count in it.events.respawns) == 1
+    history = watch.seconds(server, 20, lambda _: (server.serve(1, 3), server.serve(2, 3))[0]).history(40, 40)
+    assert set(history.threads.configured) == {8}
+    assert (history.threads.available[0], history.threads.available[-1]) == (4, 8)
+    assert (history.workers[1].share[0], history.workers[1].share[-1]) == (0, 0.5)
+    assert (history.workers[1].accepting[0], history.workers[1].accepting[-1]) == (0, 1)
+    assert sum(count or 0 for count in history.events.respawns) == 1
 
 
 def test_what_is_not_known_is_null() -> None:
     """No cores, no host, no queue: columns of null, the others as ever."""
     server = Server(2, 4, cores=False, host=False, queue=None)
-    it = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 3)).history(20, 20)
-    unknown = it.concurrency.observed + it.threads.configured + it.workers[0].interpreter_load
-    unknown += it.workers[0].busy_threads + it.sockets[0].mean_queue + it.occupancy.shares[0] + it.headroom.cpu
+    history = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 3)).history(20, 20)
+    unknown = history.concurrency.observed + history.threads.configured + history.workers[0].interpreter_load
+    unknown += (
+        history.workers[0].busy_threads
+        + history.sockets[0].mean_queue
+        + history.occupancy.shares[0]
+        + history.headroom.cpu
+    )
     assert set(unknown) == {None}
-    assert set(it.throughput) == {3}
+    assert set(history.throughput) == {3}
 
 
 def test_queues() -> None:
     """The mean length of each, and the wait there of a single one."""
     server = Server(2, 4, queue=6)
-    it = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 3)).history(20, 20)
-    assert set(it.sockets[0].mean_queue) == {6}
-    assert set(it.sockets[0].queue_wait) == set(it.queue_wait) == {2}
+    history = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 3)).history(20, 20)
+    assert set(history.sockets[0].mean_queue) == {6}
+    assert set(history.sockets[0].queue_wait) == set(history.queue_wait) == {2}
 
 
 def test_until() -> None:
     """A stretch of the past, for whoever has paused."""
     watch = steady(100)
-    it = watch.history(20, 20, until=EPOCH + 50)
-    assert (it.since, it.until) == (EPOCH + 30, EPOCH + 50)
-    assert it.time
-    assert EPOCH + 29 <= it.time[0] <= it.time[-1] <= EPOCH + 50
+    history = watch.history(20, 20, until=EPOCH + 50)
+    assert (history.since, history.until) == (EPOCH + 30, EPOCH + 50)
+    assert history.time
+    assert EPOCH + 29 <= history.time[0] <= history.time[-1] <= EPOCH + 50
     assert watch.history(20, 20, until=EPOCH - 5000).time == []
 
 
@@ -193,10 +202,10 @@ def test_others_have_their_turn_while_a_large_one_is_made() -> None:
                 await asyncio.sleep(0)
 
         task = asyncio.create_task(other())
-        it = await build_history(watch.watch, watch.clock, 60, 60)
+        history = await build_history(watch.watch, watch.clock, 60, 60)
         task.cancel()
-        assert len(it.workers) == 64
-        assert {len(column) for column in columns(msgspec.to_builtins(it))} == {len(it.time)}
+        assert len(history.workers) == 64
+        assert {len(column) for column in columns(msgspec.to_builtins(history))} == {len(history.time)}
         return turns
 
     assert asyncio.run(run()) > 3
@@ -217,10 +226,10 @@ def test_a_reload_while_it_is_made() -> None:
             watch.read(server.read(watch.now + 0.5))
 
         task = asyncio.create_task(reload())
-        it = await build_history(watch.watch, watch.clock, 60, 60)
+        history = await build_history(watch.watch, watch.clock, 60, 60)
         await task
-        return it
+        return history
 
-    it = asyncio.run(run())
-    assert len(it.workers) == 64
+    history = asyncio.run(run())
+    assert len(history.workers) == 64
     assert len(watch.watch.integrals.totals.workers) == 2

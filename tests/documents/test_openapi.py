@@ -42,16 +42,16 @@ def test_every_schema_is_a_schema() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_captured_documents_are_what_it_says(name: str) -> None:
     """The document of every server there is."""
-    it = replayed(name).document()
-    validate(sent(it), "Server")
-    validate(sent(build.build_server_list([it], replayed(name).clock)), "Servers")
-    validate(sent(build.extract_findings(it)), "Findings")
+    document = replayed(name).document()
+    validate(sent(document), "Server")
+    validate(sent(build.build_server_list([document], replayed(name).clock)), "Servers")
+    validate(sent(build.extract_findings(document)), "Findings")
 
 
 def test_documents_with_figures_and_without_are_what_it_says() -> None:
     """Under load, idle, without cores and host facts, down from the start, down later."""
     for server in (Server(), Server(cores=False, host=False, queue=None), Server(spawned=1)):
-        watch = ScriptedWatch().seconds(server, 20, lambda _, it=server: it.serve(1, 50, cpu=0.01))
+        watch = ScriptedWatch().seconds(server, 20, lambda _, server=server: server.serve(1, 50, cpu=0.01))
         validate(sent(watch.document()), "Server")
         validate(sent(watch.history()), "History")
         validate(sent(watch.read(ReadError("refused", "nobody"), 99.0).document()), "Server")
@@ -61,7 +61,12 @@ def test_documents_with_figures_and_without_are_what_it_says() -> None:
 
 def test_a_wrong_document_is_found_out() -> None:
     """A key that is missing, null where it may not be, or of another type."""
-    it = sent(ScriptedWatch().seconds(Server(), 5).document())
-    for wrong in ({**it, "state": "fine"}, {**it, "verdict": None}, {**it, "threads": {}}, {**it, "windows": [{}]}):
+    document = sent(ScriptedWatch().seconds(Server(), 5).document())
+    for wrong in (
+        {**document, "state": "fine"},
+        {**document, "verdict": None},
+        {**document, "threads": {}},
+        {**document, "windows": [{}]},
+    ):
         with pytest.raises(jsonschema.ValidationError):
             validate(wrong, "Server")

@@ -467,7 +467,7 @@ class TestLevels:
         while instants[-1] < 100:
             instants.append(min(100.0, instants[-1] + rng.uniform(0.1, 0.9)))
         integrals = Integrals()
-        for at in (round(it, 3) for it in instants):
+        for at in (round(instant, 3) for instant in instants):
             server[1].busy = server.queue = round(10 * at * 100)  # in hundredths of a thread
             integrals.add(server.read(at), STEP)
         totals = integrals.totals

@@ -23,8 +23,7 @@ from tests.support.other_namespaces import (
     knows_socket_call,
     wrapped,
 )
-from tests.support.real_uwsgi import Uwsgi, free_port, uwsgi, uwsgi_binary, wait_until
-from tests.support.signalled_uwsgi import accepting
+from tests.support.real_uwsgi import Uwsgi, accepting, free_port, uwsgi, uwsgi_binary, wait_until
 from uwsgi_headroom.kernel.backlogs import Backlog, Backlogs
 
 SOMAXCONN = int(Path("/proc/sys/net/core/somaxconn").read_text())
@@ -122,11 +121,11 @@ def test_every_kind_of_name() -> None:
 
 
 def check_names(server: Uwsgi, backlogs: Backlogs, options: list[str]) -> None:
-    found = names(server)
-    assert len(set(found)) == len(options) + 2
-    assert {*options} - {"127.0.0.1:0"} < {*found}
+    socket_names = names(server)
+    assert len(set(socket_names)) == len(options) + 2
+    assert {*options} - {"127.0.0.1:0"} < {*socket_names}
     for knowing in (backlogs, Backlogs()):
-        assert set(knowing.read(server.pid, found).values()) == {Backlog(0, 17, None)}
+        assert set(knowing.read(server.pid, socket_names).values()) == {Backlog(0, 17, None)}
 
 
 def worker_pids(server: Uwsgi) -> set[int]:

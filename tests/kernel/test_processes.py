@@ -12,8 +12,7 @@ import msgspec
 import pytest
 
 from tests.support.other_namespaces import as_nobody, as_root
-from tests.support.real_uwsgi import wait_until
-from tests.support.signalled_uwsgi import accepting
+from tests.support.real_uwsgi import accepting, wait_until
 from uwsgi_headroom.kernel.processes import Processes
 
 LAST_PID = Path("/proc/sys/kernel/ns_last_pid")

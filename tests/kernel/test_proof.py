@@ -11,8 +11,7 @@ import msgspec
 import pytest
 
 from tests.support.other_namespaces import as_nobody, as_root, over_ipv6, python_in, wrapped
-from tests.support.real_uwsgi import free_port, uwsgi, uwsgi_binary, wait_until
-from tests.support.signalled_uwsgi import accepting
+from tests.support.real_uwsgi import accepting, free_port, uwsgi, uwsgi_binary, wait_until
 from uwsgi_headroom.kernel.namespaces import read_pid_numbers, shares_network_namespace
 from uwsgi_headroom.kernel.proof import Proof, prove_master_pid
 

@@ -114,8 +114,8 @@ def test_only_what_listens_to_streams(tmp_path: Path) -> None:
         idle.bind(str(tmp_path / "idle"))
         packets.bind(str(tmp_path / "packets"))
         packets.listen()
-        found = {listener.inode for listener in sock_diag.list_listeners("unix")}
-        assert found.isdisjoint({inode(idle), inode(packets)})
+        inodes = {listener.inode for listener in sock_diag.list_listeners("unix")}
+        assert inodes.isdisjoint({inode(idle), inode(packets)})
 
 
 def test_answer_in_many_parts() -> None:
@@ -126,8 +126,8 @@ def test_answer_in_many_parts() -> None:
             one.bind(f"\0headroom-{os.getpid()}-{number}-{'x' * 60}")
             one.listen(number)
         expected = {inode(one): number for number, one in enumerate(listening)}
-        found = {listener.inode: listener.limit for listener in sock_diag.list_listeners("unix")}
-        assert expected.items() <= found.items()
+        limits = {listener.inode: listener.limit for listener in sock_diag.list_listeners("unix")}
+        assert expected.items() <= limits.items()
         chosen = [inode(listening[7]), inode(listening[399])]
         assert [listener.inode for listener in sock_diag.list_listeners("unix", chosen)] in (chosen, chosen[::-1])
     finally:

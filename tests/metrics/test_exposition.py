@@ -61,14 +61,14 @@ def test_everything_ever_captured(openmetrics: bool) -> None:
 @both
 def test_nasty_label_values(openmetrics: bool) -> None:
     """Quotes, backslashes, line ends and every other character in a label's value are written as the library does."""
-    collected = [gauge("g", "h", [(LabelSet(a=it, b="x"), 1.0) for it in NASTY])]
+    collected = [gauge("g", "h", [(LabelSet(a=value, b="x"), 1.0) for value in NASTY])]
     assert render_families(collected, openmetrics=openmetrics) == by_the_library(collected, openmetrics)
 
 
 @both
 def test_nasty_documentation(openmetrics: bool) -> None:
     """So is a help text."""
-    collected = [gauge(f"g{place}", it, [(LabelSet(), 1.0)]) for place, it in enumerate(NASTY)]
+    collected = [gauge(f"g{place}", help_text, [(LabelSet(), 1.0)]) for place, help_text in enumerate(NASTY)]
     collected += [counter("c_total", 'a "b" \\ \n', [(LabelSet(), 1.0)])]
     assert render_families(collected, openmetrics=openmetrics) == by_the_library(collected, openmetrics)
 
@@ -102,15 +102,15 @@ def test_both_formats_parse() -> None:
     text = list(parse_text(render_families(collected).decode()))
     openmetrics = list(parse_openmetrics(render_families(collected, openmetrics=True).decode()))
 
-    def told(parsed: list[Metric]) -> set[tuple[str, frozenset[tuple[str, str]], str]]:
+    def samples_of(parsed: list[Metric]) -> set[tuple[str, frozenset[tuple[str, str]], str]]:
         return {
             (sample.name, frozenset(sample.labels.items()), str(sample.value))
             for family in parsed
             for sample in family.samples
         }
 
-    assert told(text) == told(openmetrics)
-    assert len(told(text)) == sum(len(family.samples) for family in collected)
+    assert samples_of(text) == samples_of(openmetrics)
+    assert len(samples_of(text)) == sum(len(family.samples) for family in collected)
 
 
 @pytest.mark.parametrize("openmetrics", [False, True])

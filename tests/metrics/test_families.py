@@ -69,7 +69,7 @@ def test_no_series_twice() -> None:
     counts = Counter(
         (s.name, tuple(sorted(s.labels.items()))) for family in families(everything) for s in family.samples
     )
-    assert [it for it, times in counts.items() if times > 1] == []
+    assert [sample for sample, times in counts.items() if times > 1] == []
 
 
 def test_a_server_that_is_down_has_no_figures() -> None:
@@ -231,7 +231,7 @@ def test_workers_sharing_one_cpu() -> None:
 def test_series_of_a_worker(name: str) -> None:
     """A worker costs at most 25 series, with everything the kernel knows, however many threads it has."""
     values = series(proven(name))
-    each = Counter(match[1] for it in values if (match := re.search(r'worker_id="(\d+)"', it)))
+    each = Counter(match[1] for key in values if (match := re.search(r'worker_id="(\d+)"', key)))
     assert max(each.values()) <= 25
     assert len(values) <= 25 * len(each) + 60
 
@@ -269,5 +269,5 @@ def test_promtool_finds_nothing_wrong() -> None:
 
 
 def _family(collected: list[Metric], name: str) -> Metric:
-    (found,) = [family for family in collected if family.name == name]
-    return found
+    (family,) = [family for family in collected if family.name == name]
+    return family

@@ -21,7 +21,7 @@ def series_of(watch: Watch, outcome: Reading) -> dict[str, float]:
 
 
 def example() -> list[Reading]:
-    """DESIGN's example for two minutes: a reading a second of 4x8 at 27.8 requests a second, 43 % in worker 2."""
+    """Two minutes of an uneven server: a reading a second of 4x8 at 27.8 requests a second, 43 % in worker 2."""
     server, readings = Server(cpus=8.0), []
     server.busy(2, 8, 2, 2)
     for second in range(121):
@@ -35,7 +35,7 @@ def example() -> list[Reading]:
     return readings
 
 
-def test_the_example_of_the_design() -> None:
+def test_one_hot_worker_of_four() -> None:
     """All of its numbers, for both windows; those of single workers for the longer one only."""
     readings = example()
     values = series_of(watch_of(*readings), readings[-1])
@@ -53,7 +53,7 @@ def test_the_example_of_the_design() -> None:
         assert values[f"uwsgi_unevenness_cost_ratio{{{of}}}"] == pytest.approx(0.25, abs=0.01)
         assert values[f"uwsgi_queue_wait_seconds{{{of}}}"] == 0
         limits = [values[f'uwsgi_headroom_ratio{{limit="{limit}",{of}}}'] for limit in LIMITS]
-        assert limits == [pytest.approx(it, abs=0.02) for it in (1.0, 1.73, 2.29, 3.45)]
+        assert limits == [pytest.approx(factor, abs=0.02) for factor in (1.0, 1.73, 2.29, 3.45)]
     workers = {key for key in values if key.startswith("uwsgi_worker_")}
     assert len(workers) == 3 * 4
     assert all('window="5m"' in key for key in workers)
@@ -119,10 +119,10 @@ class Load:
     """Requests of one worker for an hour: arrivals, and what was held and done by any instant."""
 
     def __init__(self, arrivals: list[float], held: list[float], cpu: float) -> None:
-        pairs = sorted((at + it, it) for at, it in zip(arrivals, held, strict=True))
+        pairs = sorted((at + seconds, seconds) for at, seconds in zip(arrivals, held, strict=True))
         self._starts = arrivals
         self._ends = [end for end, _ in pairs]
-        self._time = list(accumulate((it for _, it in pairs), initial=0.0))
+        self._time = list(accumulate((seconds for _, seconds in pairs), initial=0.0))
         self._cpu = cpu
 
     def put(self, server: Server, worker_id: int, at: float) -> None:
@@ -165,7 +165,7 @@ class Prometheus:
         matchers = [f'{label}="{value}"' for label, value in labels.items()]
         by: dict[str, float] = {}
         for key in self.scrapes[-1]:
-            if key.startswith(name + "{") and all(it in key for it in matchers):
+            if key.startswith(name + "{") and all(matcher in key for matcher in matchers):
                 worker_id = key.partition('worker_id="')[2].partition('"')[0]
                 by[worker_id] = by.get(worker_id, 0.0) + self.rate(key, seconds)
         return by

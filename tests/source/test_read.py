@@ -576,4 +576,5 @@ def test_real_router() -> None:
 
 def test_types_of_address_are_told_apart() -> None:
     """An address of each kind goes to its own reader."""
-    assert {type(parse_address(it)) for it in ("/a", "a:1", "http://a", "file:///a")} == {Unix, Tcp, Http, File}
+    addresses = ("/a", "a:1", "http://a", "file:///a")
+    assert {type(parse_address(address)) for address in addresses} == {Unix, Tcp, Http, File}

@@ -127,10 +127,25 @@ def test_what_is_missing_is_unknown() -> None:
     """A worker of which uWSGI wrote nothing has nothing that is 0."""
     snapshot = stats.decode(b'{"workers":[{}]}')
     assert isinstance(snapshot, Snapshot)
-    (it,) = snapshot.workers
-    unknown = (it.pid, it.threads, it.busy_threads, it.requests, it.static_requests, it.running_time, it.exceptions)
+    (worker,) = snapshot.workers
+    unknown = (
+        worker.pid,
+        worker.threads,
+        worker.busy_threads,
+        worker.requests,
+        worker.static_requests,
+        worker.running_time,
+        worker.exceptions,
+    )
     assert set(unknown) == {None}
-    assert {it.harakiris, it.respawns, it.signals, it.transmitted_bytes, it.resident_bytes, it.last_spawn} == {None}
+    assert {
+        worker.harakiris,
+        worker.respawns,
+        worker.signals,
+        worker.transmitted_bytes,
+        worker.resident_bytes,
+        worker.last_spawn,
+    } == {None}
     assert (snapshot.listen_queue, snapshot.signal_queue, snapshot.locks, snapshot.thunder_lock) == (None,) * 4
 
 

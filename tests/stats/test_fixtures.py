@@ -32,13 +32,13 @@ def everything_in(value: object) -> set[str]:
     keys: set[str] = set()
     rest: list[Any] = [msgspec.to_builtins(value)]
     while rest:
-        it = rest.pop()
-        if isinstance(it, dict):
-            rest += [*it, *it.values()]
-        elif isinstance(it, (list, tuple)):
-            rest += it
+        node = rest.pop()
+        if isinstance(node, dict):
+            rest += [*node, *node.values()]
+        elif isinstance(node, (list, tuple)):
+            rest += node
         else:
-            keys.add(str(it))
+            keys.add(str(node))
     return keys
 
 
@@ -76,10 +76,10 @@ def test_threads_add_up(name: str) -> None:
 def test_requests_are_those_of_the_cores(name: str) -> None:
     """Requests are the sum over the worker's cores, and the worker's own field only where cores are left out."""
     text = document(name).decode("utf-8", "replace")
-    raw = json.loads("".join(it if it >= " " else " " for it in text), strict=False)["workers"]
-    for worker, it in zip(server(name).workers, raw, strict=True):
-        cores = it.get("cores")
-        assert worker.requests == (sum(core["requests"] for core in cores) if cores else it["requests"])
+    raw = json.loads("".join(character if character >= " " else " " for character in text), strict=False)["workers"]
+    for worker, written in zip(server(name).workers, raw, strict=True):
+        cores = written.get("cores")
+        assert worker.requests == (sum(core["requests"] for core in cores) if cores else written["requests"])
 
 
 def test_a_killed_worker_that_uwsgi_has_not_missed_counts_as_uwsgi_says() -> None:
@@ -209,7 +209,7 @@ def test_caches() -> None:
 
 def test_spoolers() -> None:
     """Spoolers are known by their folder; one of these is running a task."""
-    assert [(it.directory, it.running) for it in server("spoolers").spoolers] == [
+    assert [(spooler.directory, spooler.running) for spooler in server("spoolers").spoolers] == [
         ("/srv/demo/mail", 1),
         ("/srv/demo/reports", 0),
     ]
@@ -261,7 +261,7 @@ def test_threads_busy() -> None:
 def test_queues() -> None:
     """A TCP socket's queue and limit are told; a UNIX socket's 0 of 0, which means nothing, is absent."""
     snapshot = server("queue_filled")
-    assert [(it.name, it.queue, it.limit) for it in snapshot.sockets] == [
+    assert [(socket.name, socket.queue, socket.limit) for socket in snapshot.sockets] == [
         ("/run/uwsgi/app", None, None),
         ("127.0.0.1:58737", 4, 5),
     ]
@@ -271,7 +271,7 @@ def test_queues() -> None:
 def test_a_socket_given_twice_is_one() -> None:
     """Two sockets of one name are one."""
     assert document("sockets_twice").count(b'"name":"twice.sock"') == 2
-    assert [it.name for it in server("sockets_twice").sockets].count("twice.sock") == 1
+    assert [socket.name for socket in server("sockets_twice").sockets].count("twice.sock") == 1
 
 
 def test_minified_is_the_same_document() -> None:
@@ -285,8 +285,8 @@ def test_emperor() -> None:
     """An emperor names its vassals and those it throttles."""
     snapshot = stats.decode(document("emperor"))
     assert isinstance(snapshot, EmperorSnapshot)
-    assert [(it.name, it.accepting) for it in snapshot.vassals] == [("good.ini", 1), ("broken.ini", 0)]
-    assert [it.name for it in snapshot.blacklist] == ["broken.ini"]
+    assert [(vassal.name, vassal.accepting) for vassal in snapshot.vassals] == [("good.ini", 1), ("broken.ini", 0)]
+    assert [vassal.name for vassal in snapshot.blacklist] == ["broken.ini"]
 
 
 def test_router() -> None:

@@ -88,10 +88,12 @@ def tab(running: Browser, port: int, width: int = 1280, height: int = 800, **opt
     context.set_default_timeout(30_000)
     context.add_init_script(_WATCH)
     opened = Tab(context.new_page(), port)
-    opened.page.on("console", lambda it: it.type == "error" and opened.problems.append(it.text))
-    opened.page.on("pageerror", lambda it: opened.problems.append(str(it)))
-    opened.page.on("dialog", lambda it: opened.problems.append(f"dialog: {it.message}"))
-    opened.page.on("request", lambda it: _elsewhere(it.url) and opened.problems.append(f"asked {it.url}"))
+    opened.page.on("console", lambda message: message.type == "error" and opened.problems.append(message.text))
+    opened.page.on("pageerror", lambda error: opened.problems.append(str(error)))
+    opened.page.on("dialog", lambda dialog: opened.problems.append(f"dialog: {dialog.message}"))
+    opened.page.on(
+        "request", lambda request: _elsewhere(request.url) and opened.problems.append(f"asked {request.url}")
+    )
     try:
         yield opened
     finally:

@@ -43,10 +43,10 @@ _OTHERS = [1.5, 1e308, True, None, "", "\ud800", "x", [], {}, [[]], [{}]]
 def _places(value: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Every place of a document once, entries of one list counted as one: its path, its container, its key."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, it in items:
+    for key, inner in items:
         name = f"{path}.{key if isinstance(value, dict) else '*'}"
         yield name, value, key
-        yield from _places(it, name)
+        yield from _places(inner, name)
 
 
 def with_a_wrong_value() -> Iterator[bytes]:

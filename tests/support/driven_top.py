@@ -117,12 +117,12 @@ def driven(
         preexec_fn=_take,  # noqa: PLW1509 - nothing else runs in a test that has a terminal
     )
     os.close(terminal)
-    it = Driven(process, keyboard, pyte.Screen(columns, lines), modes=modes, path=path)
+    top = Driven(process, keyboard, pyte.Screen(columns, lines), modes=modes, path=path)
     try:
-        yield it
+        yield top
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, 9)
         process.wait(10)
-        if it.keyboard >= 0:
-            os.close(it.keyboard)
+        if top.keyboard >= 0:
+            os.close(top.keyboard)

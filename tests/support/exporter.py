@@ -5,67 +5,126 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.real_uwsgi import accepts, free_port, wait_until
+from tests.support.real_uwsgi import ROOT, accepts, free_port, wait_until
 
 COMMAND = (sys.executable, "-m", "uwsgi_headroom")
+STOPPABLE_COMMAND = (sys.executable, "-m", "tests.support.stoppable_exporter")
+"""The exporter with an addition: signals stop or kill it in the middle of a read."""
 
 
 @dataclass(frozen=True)
 class Exporter:
-    """A running exporter. `log` is the file of its standard error."""
+    """A running exporter that serves on a port of 127.0.0.1. `log` is the file of its output and standard error."""
 
     process: subprocess.Popen[bytes]
     port: int
     log: Path
 
-    def get(self, path: str = "/metrics") -> tuple[int, str]:
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def get(self, path: str = "/metrics", timeout: float = 30) -> tuple[int, str]:
         """One request: its status and body."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         with contextlib.closing(connection):
             connection.request("GET", path)
             response = connection.getresponse()
             return response.status, response.read().decode()
 
+    def metrics(self, timeout: float = 30) -> str:
+        """The text of one scrape."""
+        status, body = self.get(timeout=timeout)
+        assert status == 200, body
+        return body
+
     def scrape(self) -> dict[str, float]:
         """Every series of one scrape, as it stands in the text, with its value."""
-        status, body = self.get()
-        assert status == 200
-        pairs = [line.rpartition(" ") for line in body.splitlines() if not line.startswith("#")]
+        pairs = [line.rpartition(" ") for line in self.metrics().splitlines() if not line.startswith("#")]
         return {name: float(value) for name, _, value in pairs}
+
+    def value(self, name: str) -> float:
+        """The one sample of a metric, labels left aside."""
+        (value,) = [value for series, value in self.scrape().items() if series.partition("{")[0] == name]
+        return value
 
     def lines(self, *words: str) -> list[str]:
         """Lines of the log that hold all these words."""
         return [line for line in self.log.read_text().splitlines() if all(word in line for word in words)]
 
+    def stop(self) -> None:
+        """SIGSTOP, and wait until it has stopped."""
+        os.kill(self.pid, signal.SIGSTOP)
+        wait_until(self.is_stopped, what="the exporter to stop")
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def is_stopped(self) -> bool:
+        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+    def stop_in_next_read(self) -> None:
+        """Return when it stands still with a connection that it has read nothing of. Of a `stoppable_exporter`."""
+        os.kill(self.pid, signal.SIGUSR1)
+        wait_until(self.is_stopped, what="the exporter to stop in a read")
+
+    def die_in_next_read(self) -> None:
+        """Return when it was killed with a connection that it has read nothing of. Of a `stoppable_exporter`."""
+        os.kill(self.pid, signal.SIGUSR2)
+        assert self.process.wait(20) == -signal.SIGKILL
+
+    def kill(self) -> None:
+        """SIGKILL, which ends a stopped process too."""
+        self.process.kill()
+        self.process.wait(20)
+
 
 @contextlib.contextmanager
-def exporter(*arguments: str, port: int = 0) -> Iterator[Exporter]:
-    """Run the exporter with these arguments until the block ends, on a port or any."""
+def exporter(
+    *arguments: str, port: int = 0, command: Sequence[str] = COMMAND, stderr: int | None = None
+) -> Iterator[Exporter]:
+    """Run the exporter with these arguments until the block ends, on a port or any. stderr: a descriptor that takes
+    the place of the log.
+    """
     port = port or free_port()
     with tempfile.TemporaryDirectory(prefix="exporter-") as folder:
         log = Path(folder) / "log"
-        with log.open("wb") as stderr:
+        with log.open("wb") as output:
             process = subprocess.Popen(
-                [*COMMAND, *arguments, "--web.listen-address", f"127.0.0.1:{port}"],
+                [*command, *arguments, "--web.listen-address", f"127.0.0.1:{port}"],
+                cwd=ROOT,
                 stdin=subprocess.DEVNULL,
-                stdout=stderr,
-                stderr=stderr,
+                stdout=output,
+                stderr=output if stderr is None else stderr,
                 env=clean_environment(),
+                start_new_session=True,
             )
+        running = Exporter(process, port, log)
         try:
             wait_until(lambda: process.poll() is not None or accepts(("127.0.0.1", port)), what="the exporter")
-            assert process.poll() is None, log.read_text()
-            yield Exporter(process, port, log)
+            assert process.poll() is None, f"the exporter ended with {process.returncode}: {log.read_text()}"
+            yield running
         finally:
-            process.kill()
-            process.wait(10)
+            running.kill()
+
+
+@contextlib.contextmanager
+def stoppable_exporter(*stats: str, stderr: int | None = None) -> Iterator[Exporter]:
+    """Run an exporter of these stats servers that can be stopped and killed in a read, until the block ends, which
+    begins when it has read them all.
+    """
+    arguments = [part for address in stats for part in ("--stats", address)]
+    with exporter(*arguments, command=STOPPABLE_COMMAND, stderr=stderr) as running:
+        running.metrics()
+        yield running
 
 
 def run(*arguments: str, timeout: float = 30) -> subprocess.CompletedProcess[str]:

@@ -53,7 +53,7 @@ class Prometheus:
         data = self._ask("query", query=expression, time=time.time() if at is None else at, timeout=self.limit)
         if data["resultType"] == "scalar":
             return {frozenset(): float(data["result"][1])}
-        return {frozenset(it["metric"].items()): float(it["value"][1]) for it in data["result"]}
+        return {frozenset(sample["metric"].items()): float(sample["value"][1]) for sample in data["result"]}
 
     def query_range(
         self, expression: str, start: float, end: float, step: float
@@ -61,7 +61,8 @@ class Prometheus:
         """Pairs of time (UNIX seconds) and value, by their labels."""
         data = self._ask("query_range", query=expression, start=start, end=end, step=step, timeout=self.limit)
         return {
-            frozenset(it["metric"].items()): [(at, float(value)) for at, value in it["values"]] for it in data["result"]
+            frozenset(series["metric"].items()): [(at, float(value)) for at, value in series["values"]]
+            for series in data["result"]
         }
 
     def values(self, label: str, series: str) -> list[str]:
@@ -72,7 +73,7 @@ class Prometheus:
     def alerts(self, name: str | None = None) -> list[dict[str, Any]]:
         """Alerts that are pending or firing (`state`), with their labels and annotations; of this name, or all."""
         alerts: list[dict[str, Any]] = self._ask("alerts")["alerts"]
-        return [it for it in alerts if name in (None, it["labels"]["alertname"])]
+        return [alert for alert in alerts if name in (None, alert["labels"]["alertname"])]
 
     def unwell(self) -> dict[str, str]:
         """What is wrong with each rule that cannot be evaluated, by its name."""
@@ -101,7 +102,7 @@ class Alertmanager:
     def alerts(self, name: str | None = None) -> list[dict[str, Any]]:
         """Alerts that it holds, silenced and inhibited ones too (`status`); of this name, or all."""
         alerts: list[dict[str, Any]] = _get(self.port, "/api/v2/alerts")
-        return [it for it in alerts if name in (None, it["labels"]["alertname"])]
+        return [alert for alert in alerts if name in (None, alert["labels"]["alertname"])]
 
 
 @contextlib.contextmanager

@@ -32,8 +32,13 @@ class Receiver:
 
     def alerts(self, name: str, status: str, path: str = "/") -> list[dict[str, Any]]:
         """Alerts of this name in webhooks to `path`; status: firing or resolved."""
-        received = [alert for it in self.notifications if it.path == path for alert in it.body["alerts"]]
-        return [it for it in received if (it["labels"]["alertname"], it["status"]) == (name, status)]
+        received = [
+            alert
+            for notification in self.notifications
+            if notification.path == path
+            for alert in notification.body["alerts"]
+        ]
+        return [alert for alert in received if (alert["labels"]["alertname"], alert["status"]) == (name, status)]
 
 
 @contextlib.contextmanager

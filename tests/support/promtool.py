@@ -43,10 +43,10 @@ def nothing(
     series: values an interval apart from time 0 on, None where there is none.
     """
     written = [
-        {"series": name, "values": " ".join("_" if it is None else repr(float(it)) for it in values)}
+        {"series": name, "values": " ".join("_" if value is None else repr(float(value)) for value in values)}
         for name, values in series.items()
     ]
-    queries = [{"expr": it, "eval_time": at, "exp_samples": []} for it in expressions]
+    queries = [{"expr": expression, "eval_time": at, "exp_samples": []} for expression in expressions]
     document = {
         "rule_files": [str(RULES / name) for name in rules],
         "evaluation_interval": at,

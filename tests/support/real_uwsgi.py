@@ -110,6 +110,18 @@ def uwsgi(*options: str, app: Path = APP, stats: bool = True, binary: str | None
 
 
 @contextlib.contextmanager
+def accepting(*options: str, binary: str | None = None) -> Iterator[Uwsgi]:
+    """Run uWSGI and wait for all its workers to accept.
+
+    A worker that is signalled earlier misses it, and the master waits for it in vain: a reload then hangs,
+    and the server has to be killed at the end.
+    """
+    with uwsgi(*options, binary=binary) as server:
+        wait_until(lambda: b'"accepting":0' not in server.document(), what="the workers to accept")
+        yield server
+
+
+@contextlib.contextmanager
 def bare(*options: str, files: Mapping[str, str] | None = None, binary: str | None = None) -> Iterator[Uwsgi]:
     """Run uWSGI with `options` and nothing else until the block ends: an emperor, a router.
 

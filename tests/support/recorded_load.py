@@ -115,7 +115,7 @@ def _loads(rng: random.Random, processes: int, threads: int) -> list[_Load]:
     rate = rng.choice([0, 3, 30, 30, 100])
     while True:
         loads = [_load(rng, rate, threads) for _ in range(processes)]
-        if not rate or len({sum(it.served + it.static) for it in loads}) == processes:
+        if not rate or len({sum(load.served + load.static) for load in loads}) == processes:
             return loads
 
 

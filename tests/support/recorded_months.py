@@ -85,5 +85,5 @@ def _openmetrics(end: float) -> Iterator[str]:
 
 def _sample(lines: dict[str, list[str]], name: str, server: Server, value: float, at: float, limit: str = "") -> None:
     labels = {**server.labels(), **({"limit": limit} if limit else {})}
-    text = ",".join(f'{key}="{it}"' for key, it in labels.items())
+    text = ",".join(f'{key}="{label}"' for key, label in labels.items())
     lines.setdefault(name, []).append(f"{name}{{{text}}} {value:.4f} {at}\n")

@@ -47,7 +47,9 @@ def series(
 ) -> dict[str, float]:
     """Every series as it stands in the text, less its label `server`: of these modules, or of all."""
     of = observe(watch, outcome, windows)
-    made: Iterable[Metric] = (it for module in modules for it in module(sort([of]))) if modules else families([of])
+    made: Iterable[Metric] = (
+        (family for module in modules for family in module(sort([of]))) if modules else families([of])
+    )
     values: dict[str, float] = {}
     for metric in made:
         for sample in metric.samples:

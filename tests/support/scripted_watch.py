@@ -53,7 +53,7 @@ class ScriptedWatch:
 
 def replayed(name: str) -> ScriptedWatch:
     """One reading of a captured document."""
-    told = ScriptedWatch(name, File(str(FIXTURES / f"{name}.json")))
-    outcome = asyncio.run(told.watch.reader.read())
-    told.now = outcome.at if isinstance(outcome, Reading) else 0.0
-    return told
+    watch = ScriptedWatch(name, File(str(FIXTURES / f"{name}.json")))
+    outcome = asyncio.run(watch.watch.reader.read())
+    watch.now = outcome.at if isinstance(outcome, Reading) else 0.0
+    return watch

@@ -59,11 +59,11 @@ def counters(site: Site, seed: int, minutes: int = 24 * 60) -> Mapping[str, Sequ
     for now, full, queued in _scrapes(site, workers, random, minutes):
         values.setdefault("full", []).append(round(full, 3))
         values.setdefault("queue", []).append(round(queued, 3))
-        for place, it in enumerate(workers, start=1):
-            values.setdefault(f"requests {place}", []).append(it.requests)
-            values.setdefault(f"running {place}", []).append(round(it.running, 6))
-            values.setdefault(f"busy {place}", []).append(round(it.running + it.busy * now - it.started, 3))
-            values.setdefault(f"cpu {place}", []).append(round(it.cpu - max(0.0, it.free - now), 2))
+        for place, worker in enumerate(workers, start=1):
+            values.setdefault(f"requests {place}", []).append(worker.requests)
+            values.setdefault(f"running {place}", []).append(round(worker.running, 6))
+            values.setdefault(f"busy {place}", []).append(round(worker.running + worker.busy * now - worker.started, 3))
+            values.setdefault(f"cpu {place}", []).append(round(worker.cpu - max(0.0, worker.free - now), 2))
     return values
 
 
@@ -78,14 +78,14 @@ def _scrapes(site: Site, workers: list[_Worker], random: Random, minutes: int) -
 
     def take(now: float) -> None:
         """A free thread begins a request: first its work, then its waiting, which makes what ends it known at once."""
-        worker = _chosen(site, workers, random)
-        it = workers[worker]
+        place = _choose(site, workers, random)
+        worker = workers[place]
         work = random.gammavariate(1.5, site.cpu / 1.5)
-        it.free = max(it.free, now) + work
-        it.cpu += work
-        it.busy += 1
-        it.started += now
-        heappush(endings, (it.free + random.expovariate(1 / site.wait), worker, now))
+        worker.free = max(worker.free, now) + work
+        worker.cpu += work
+        worker.busy += 1
+        worker.started += now
+        heappush(endings, (worker.free + random.expovariate(1 / site.wait), place, now))
 
     while True:
         then = min(arrival, endings[0][0] if endings else arrival)
@@ -108,12 +108,12 @@ def _scrapes(site: Site, workers: list[_Worker], random: Random, minutes: int) -
                     waiting.append(then)
             arrival = then + random.expovariate(peak)
             continue
-        _, worker, began = heappop(endings)
-        it = workers[worker]
-        it.busy -= 1
-        it.started -= began
-        it.requests += 1
-        it.running += then - began
+        _, place, began = heappop(endings)
+        worker = workers[place]
+        worker.busy -= 1
+        worker.started -= began
+        worker.requests += 1
+        worker.running += then - began
         if waiting:
             waiting.popleft()
             take(then)
@@ -121,12 +121,12 @@ def _scrapes(site: Site, workers: list[_Worker], random: Random, minutes: int) -
             busy -= 1
 
 
-def _chosen(site: Site, workers: list[_Worker], random: Random) -> int:
+def _choose(site: Site, workers: list[_Worker], random: Random) -> int:
     """A worker that has a thread free: any, or by preference."""
     while True:
         if site.preference:
-            worker = random.choices(range(site.workers), site.preference)[0]
+            place = random.choices(range(site.workers), site.preference)[0]
         else:
-            worker = int(random.random() * site.workers)
-        if workers[worker].busy < site.threads:
-            return worker
+            place = int(random.random() * site.workers)
+        if workers[place].busy < site.threads:
+            return place

@@ -114,7 +114,7 @@ class Server:
         """What a reading at this instant brings."""
         backlog = Backlog(self.queue, None if self.queue is None else 100, None if self.queue is not None else "hidden")
         if self.host:
-            processes = {it.pid: _process(it) for it in self.slots if it.pid is not None and it.alive}
+            processes = {slot.pid: _process(slot) for slot in self.slots if slot.pid is not None and slot.alive}
             cpus = UsableCpus(self.cpus, "host", int(self.cpus), int(self.cpus), None)
             host = HostFacts(processes=processes, backlogs={self.socket: backlog}, cpus=cpus)
         else:

@@ -45,7 +45,7 @@ def _drawn(written: str) -> list[str]:  # noqa: PLR0912 - one branch for each th
     cells = [[" "] * _COLUMNS for _ in range(_ROWS)]
     row = column = 0
     for arguments, letter, control, text in _PART.findall(written):
-        numbers = [int(it) if it.isdecimal() else 0 for it in arguments.split(";")]
+        numbers = [int(argument) if argument.isdecimal() else 0 for argument in arguments.split(";")]
         count = max(1, numbers[0])
         if text:
             for character in text:

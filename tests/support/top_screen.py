@@ -31,7 +31,7 @@ def screen_model(*servers: schema.Server) -> ScreenModel:
     """These, as listed; the first is looked at."""
     listed = build.build_server_list(servers, ScriptedWatch().clock).servers
     return ScreenModel(
-        entries=tuple(ServerEntry((0, it.name), it) for it in listed),
+        entries=tuple(ServerEntry((0, server.name), server) for server in listed),
         server=servers[0] if servers else None,
         trend=TREND,
         where="http://127.0.0.1:9238",
@@ -40,4 +40,4 @@ def screen_model(*servers: schema.Server) -> ScreenModel:
 
 def lines(what: ScreenModel, navigation: Navigation, width: int = 80, height: int = 24) -> list[str]:
     """The screen, as text."""
-    return [it.plain for it in draw(what, navigation, width, height, EPOCH + 75.0)]
+    return [line.plain for line in draw(what, navigation, width, height, EPOCH + 75.0)]

@@ -23,7 +23,7 @@ def serving(*servers: str | ServerConfig, sampling: bool = False) -> Iterator[in
 
     They are read when something asks for them, and with `sampling` on a timer too, so that none becomes stale.
     """
-    fleet = Fleet([parse_server_argument(it, "test") if isinstance(it, str) else it for it in servers])
+    fleet = Fleet([parse_server_argument(given, "test") if isinstance(given, str) else given for given in servers])
     settings = uvicorn.Config(
         create_application(fleet), host="127.0.0.1", port=0, lifespan="off", log_config=None, ws="none"
     )

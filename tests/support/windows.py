@@ -53,16 +53,16 @@ def window(seconds: float, *workers: WorkerWindow, observed: float | None = None
 
 
 def the_example() -> Window:
-    """A minute of one of DESIGN's six machines, 4x8: 27.8 requests a second at 83 ms of interpreter time, 43 % of them
+    """A minute of one uneven server, 4x8: 27.8 requests a second at 83 ms of interpreter time, 43 % of them
     in one worker whose 8 threads are full, and two in service in each of the others."""
     hot, cold = 717, 317
     return window(
         60.0,
         *(
-            worker(it, cold, each=2 * 60 / cold, cpu=cold * 0.0833, busy=2 * 60.0)
-            if it != 2
-            else worker(it, hot, each=8 * 60 / hot, cpu=hot * 0.0833, busy=8 * 60.0)
-            for it in (1, 2, 3, 4)
+            worker(worker_id, cold, each=2 * 60 / cold, cpu=cold * 0.0833, busy=2 * 60.0)
+            if worker_id != 2
+            else worker(worker_id, hot, each=8 * 60 / hot, cpu=hot * 0.0833, busy=8 * 60.0)
+            for worker_id in (1, 2, 3, 4)
         ),
     )
 
@@ -73,7 +73,7 @@ def the_harmless_one() -> Window:
     return window(
         60.0,
         *(
-            worker(it, requests, each=each, cpu=60 * load, busy=requests * each)
-            for it, (requests, each, load) in enumerate(rows, 1)
+            worker(worker_id, requests, each=each, cpu=60 * load, busy=requests * each)
+            for worker_id, (requests, each, load) in enumerate(rows, 1)
         ),
     )

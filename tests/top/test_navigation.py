@@ -12,17 +12,17 @@ WINDOWS = (60.0, 300.0)
 
 
 def after(keys: str | list[str], navigation: Navigation | None = None) -> Navigation:
-    it: Navigation | Command = navigation or Navigation(view="workers", server=SERVERS[0])
+    outcome: Navigation | Command = navigation or Navigation(view="workers", server=SERVERS[0])
     for key in keys:
-        assert isinstance(it, Navigation)
-        it = handle_key(key, it, SERVERS, WINDOWS)
-    assert isinstance(it, Navigation)
-    return it
+        assert isinstance(outcome, Navigation)
+        outcome = handle_key(key, outcome, SERVERS, WINDOWS)
+    assert isinstance(outcome, Navigation)
+    return outcome
 
 
 def test_every_sort_is_a_column() -> None:
     """And no key for one does something else before."""
-    assert set(SORTS.values()) <= {it.name for it in COLUMNS}
+    assert set(SORTS.values()) <= {column.name for column in COLUMNS}
     for key, name in SORTS.items():
         assert after([key]).sort == name
 

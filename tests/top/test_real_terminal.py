@@ -47,8 +47,8 @@ def column(screen: str, title: str) -> list[str]:
 
 
 def workers(server: Uwsgi) -> list[dict[str, int]]:
-    found: list[dict[str, int]] = json.loads(server.document())["workers"]
-    return found
+    listed: list[dict[str, int]] = json.loads(server.document())["workers"]
+    return listed
 
 
 def state(pid: int) -> str:
@@ -67,8 +67,8 @@ def test_the_figures_are_those_of_the_stats() -> None:
             top.press("n")
             screen = top.wait(lambda text: column(text, "W") == ["1", "2", "3"])
             stats = workers(server)
-            assert column(screen, "PID") == [str(it["pid"]) for it in stats]
-            assert column(screen, "REQ") == [str(it["requests"]) for it in stats]
+            assert column(screen, "PID") == [str(worker["pid"]) for worker in stats]
+            assert column(screen, "REQ") == [str(worker["requests"]) for worker in stats]
             assert sum(map(int, column(screen, "REQ"))) == 60
             assert "in service" in screen
             assert "1 now" in screen
@@ -76,11 +76,11 @@ def test_the_figures_are_those_of_the_stats() -> None:
 
 def test_from_an_exporter_it_shows_what_its_api_says() -> None:
     """The verdict, word for word, and the figures; uWSGI itself is not asked."""
-    with uwsgi("--processes", "2") as server, exporter("--stats", f"shop={server.stats}") as it:
+    with uwsgi("--processes", "2") as server, exporter("--stats", f"shop={server.stats}") as running:
         ask(server, "/?io_ms=10", times=200)
-        with driven(f"127.0.0.1:{it.port}", columns=160) as top:
+        with driven(f"127.0.0.1:{running.port}", columns=160) as top:
             screen = top.wait(lambda text: "headroom" in text)
-            document = json.loads(it.get("/api/v1/servers/shop")[1])
+            document = json.loads(running.get("/api/v1/servers/shop")[1])
             assert document["verdict"] in screen
             assert " shop   up   uWSGI" in screen
             served = {worker["worker_id"]: worker["requests"] for worker in document["workers"]}
@@ -124,12 +124,12 @@ def test_keys_sort_and_turn_pages(tmp_path: Path) -> None:
         with driven(server.stats, columns=170, directory=str(tmp_path)) as top:
             top.wait(rows)
             top.press("r")
-            most = sorted((it["requests"] for it in workers(server)), reverse=True)
+            most = sorted((worker["requests"] for worker in workers(server)), reverse=True)
             top.wait(lambda text: list(map(int, column(text, "REQ"))) == most)
             top.press("R")
             top.wait(lambda text: list(map(int, column(text, "REQ"))) == most[::-1])
             top.press("t")
-            cells = [f"{core['id']}: {core['requests']}" for it in workers(server) for core in it["cores"]]  # type: ignore[attr-defined]
+            cells = [f"{core['id']}: {core['requests']}" for worker in workers(server) for core in worker["cores"]]  # type: ignore[attr-defined]
             top.wait(lambda text: all(f"{cell} " in f"{' '.join(text.split())} " for cell in cells))
             top.press("e")
             top.wait(lambda text: "thunder-lock is off" in text)
@@ -144,7 +144,7 @@ def test_keys_sort_and_turn_pages(tmp_path: Path) -> None:
             top.press("J")
             top.wait(lambda text: "written to" in text)
     (written,) = tmp_path.glob("uwsgi-headroom-stats-*.json")
-    assert [it["worker_id"] for it in json.loads(written.read_text())["workers"]] == [1, 2, 3]
+    assert [worker["worker_id"] for worker in json.loads(written.read_text())["workers"]] == [1, 2, 3]
 
 
 def test_the_size_of_the_terminal_changes() -> None:
@@ -168,7 +168,7 @@ def test_without_colour_or_utf8() -> None:
                 if environment is ascii_only:
                     top.written.decode("ascii")
                 else:
-                    styles = {int(it) for them in _STYLES.findall(top.written) for it in them.split(b";") if it}
+                    styles = {int(code) for codes in _STYLES.findall(top.written) for code in codes.split(b";") if code}
                     assert styles <= {0, 1, 2, 4, 7}  # bold, dim, underlined, reverse: none is a colour
                     assert 7 in styles
 
@@ -192,11 +192,11 @@ def test_an_exporter_that_is_gone() -> None:
     """What was last seen stays, said to be stale and since when."""
     with (
         uwsgi("--processes", "2") as server,
-        exporter("--stats", server.stats) as it,
-        driven(f"127.0.0.1:{it.port}") as top,
+        exporter("--stats", server.stats) as running,
+        driven(f"127.0.0.1:{running.port}") as top,
     ):
         top.wait(rows)
-        it.process.kill()
+        running.process.kill()
         screen = top.wait(lambda text: "STALE" in text)
         assert "nothing listens there" in screen
         assert rows(screen)
@@ -332,7 +332,7 @@ def test_without_a_shell_to_wake_it_ctrl_z_does_nothing() -> None:
 
 
 def _children(pid: int) -> list[int]:
-    return [int(it) for it in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 # ---------------------------------------------------------------- no terminal
@@ -347,7 +347,7 @@ def test_into_a_pipe_it_prints_one_snapshot() -> None:
         assert rows(ran.stdout + "\n.")[0][:3] == ["W", "PID", "STATE"]
         assert "\x1b" not in ran.stdout
         ran = run("top", server.stats, "--json")
-        assert sum(it["requests"] for it in json.loads(ran.stdout)["workers"]) == 20
+        assert sum(worker["requests"] for worker in json.loads(ran.stdout)["workers"]) == 20
 
 
 def test_whoever_reads_it_may_have_enough() -> None:
@@ -362,8 +362,8 @@ def test_whoever_reads_it_may_have_enough() -> None:
             )
             assert process.stdout
             process.stdout.close()
-            _, told = process.communicate(timeout=20)
-            assert (process.returncode, told) == (1, b"")
+            _, errors = process.communicate(timeout=20)
+            assert (process.returncode, errors) == (1, b"")
 
 
 def test_on_a_dumb_terminal_it_prints_one_snapshot() -> None:
@@ -413,22 +413,22 @@ class Stats:
 @pytest.fixture
 def stats() -> Iterator[Stats]:
     """A stats server, until the test ends."""
-    it = Stats()
+    server = Stats()
 
     def behave(connection: socket.socket, ended: threading.Event) -> None:
-        if it.holds:
-            it.held.set()
-            while not ended.is_set() and not it.left.is_set():
+        if server.holds:
+            server.held.set()
+            while not ended.is_set() and not server.left.is_set():
                 if bad_servers.has_left(connection):
-                    it.left.set()
+                    server.left.set()
                 ended.wait(0.01)
             return
-        it.readers += 1
+        server.readers += 1
         connection.settimeout(5)
         connection.sendall(document("minified"))
 
-    with bad_servers.serving("unix", behave) as it.address:
-        yield it
+    with bad_servers.serving("unix", behave) as server.address:
+        yield server
 
 
 def test_a_terminal_that_takes_nothing_keeps_nothing_waiting(stats: Stats) -> None:

@@ -62,7 +62,7 @@ def test_a_listener_that_is_no_uwsgi_is_not_touched() -> None:
 def test_another_users_uwsgi_is_told_of() -> None:
     """A master whose sockets this user may not look at is named, with what to do."""
     with uwsgi() as server:
-        masters = as_nobody(lambda: {it.pid: it for it in asyncio.run(discover.find_masters())})
+        masters = as_nobody(lambda: {master.pid: master for master in asyncio.run(discover.find_masters())})
     assert "run as that user or as root" in masters[server.pid].trouble
     assert masters[server.pid].address is None
 
@@ -71,8 +71,10 @@ def test_another_users_uwsgi_is_told_of() -> None:
 def test_workers_are_no_masters() -> None:
     """A server with several workers is found once."""
     with uwsgi("--processes", "3") as server:
-        masters = [it for it in asyncio.run(discover.find_masters()) if str(it.address).endswith(server.stats)]
-    assert [it.pid for it in masters] == [server.pid]
+        masters = [
+            master for master in asyncio.run(discover.find_masters()) if str(master.address).endswith(server.stats)
+        ]
+    assert [master.pid for master in masters] == [server.pid]
     assert re.fullmatch(r"uWSGI [\d.]+\S*, 3 workers of 1 threads", masters[0].what)
 
 
@@ -83,12 +85,12 @@ def test_without_a_master_there_are_no_stats() -> None:
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as process:
         try:
             wait_until(
-                lambda: [it for it in asyncio.run(discover.find_masters()) if it.pid == process.pid],
+                lambda: [master for master in asyncio.run(discover.find_masters()) if master.pid == process.pid],
                 what="it to be seen",
             )
-            (masters,) = [it for it in asyncio.run(discover.find_masters()) if it.pid == process.pid]
-            assert (masters.address, masters.role) == (None, "process")
-            assert "master = true" in discover.render_report([masters])
+            (master,) = [master for master in asyncio.run(discover.find_masters()) if master.pid == process.pid]
+            assert (master.address, master.role) == (None, "process")
+            assert "master = true" in discover.render_report([master])
         finally:
             process.kill()
 
@@ -104,7 +106,7 @@ def test_names_of_uwsgi(name: str, taken: bool) -> None:
         try:
             assert process.stdout is not None
             process.stdout.readline()
-            assert (process.pid in {it.pid for it in asyncio.run(discover.find_masters())}) == taken
+            assert (process.pid in {master.pid for master in asyncio.run(discover.find_masters())}) == taken
         finally:
             process.kill()
 
@@ -120,7 +122,7 @@ def test_a_process_that_only_has_the_name() -> None:
         try:
             assert process.stdout is not None
             process.stdout.readline()
-            masters = {it.pid: it for it in asyncio.run(discover.find_masters())}
+            masters = {master.pid: master for master in asyncio.run(discover.find_masters())}
             assert masters[process.pid].address is None
         finally:
             os.killpg(process.pid, signal.SIGKILL)

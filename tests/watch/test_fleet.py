@@ -38,7 +38,7 @@ def names(fleet: Fleet) -> list[str]:
 
 
 def globbing(pattern: str, *more: str, hands: MovableClock | None = None) -> Fleet:
-    servers = [parse_server_argument(it, "test") for it in (pattern, *more)]
+    servers = [parse_server_argument(argument, "test") for argument in (pattern, *more)]
     return Fleet(servers, clock=(hands or MovableClock()).clock)
 
 
@@ -146,8 +146,9 @@ def test_a_socket_that_returns_is_the_server_it_was(tmp_path: Path) -> None:
             assert fleet.watches() == first
 
 
-def test_two_sockets_of_one_file_name(tmp_path: Path) -> None:
-    """Of two sockets of one file name the first in the alphabet has the name, the other its path: always the same."""
+def test_two_sockets_of_one_file_name_found_at_once(tmp_path: Path) -> None:
+    """Of two sockets of one file name that one search finds, the one whose path sorts first is named after the file,
+    and the other after its path."""
     for folder in ("b", "a"):
         (tmp_path / folder).mkdir()
     with listening(tmp_path / "b" / "stats"), listening(tmp_path / "a" / "stats"):
@@ -202,7 +203,7 @@ def test_all_are_read_at_once() -> None:
     with contextlib.ExitStack() as stack:
         silent = [stack.enter_context(bad_servers.accepts_and_never_writes("unix")) for _ in range(5)]
         well = stack.enter_context(bad_servers.answers("unix", document("minified")))
-        servers = [make_server(it, name=f"silent{place}", timeout=0.5) for place, it in enumerate(silent)]
+        servers = [make_server(address, name=f"silent{place}", timeout=0.5) for place, address in enumerate(silent)]
         observations = asyncio.run(Fleet([*servers, make_server(well, name="well")]).read_all())
     assert [observation.name for observation in observations] == [f"silent{place}" for place in range(5)] + ["well"]
     assert [isinstance(observation.outcome, Reading) for observation in observations] == [False] * 5 + [True]

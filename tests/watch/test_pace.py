@@ -164,14 +164,14 @@ class Script:
 
 
 class Hasty(Pace):
-    """A pace that remembers what it was told, and waits for nothing."""
+    """A pace that remembers the outcomes it was given, and waits for nothing."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: list[Reading | ReadError] = []
+        self.outcomes: list[Reading | ReadError] = []
 
     def pause(self, outcome: Reading | ReadError) -> float:
-        self.told.append(outcome)
+        self.outcomes.append(outcome)
         return 0.0
 
 
@@ -181,7 +181,7 @@ def test_loop_goes_on_after_failures() -> None:
     pace = Hasty()
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(sample(Script(*outcomes), pace))
-    assert tuple(pace.told) == outcomes
+    assert tuple(pace.outcomes) == outcomes
 
 
 def test_loop_ends_when_cancelled_in_a_pause() -> None:

@@ -201,7 +201,7 @@ def test_a_change_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
                     await reader.read()
 
         asyncio.run(look())
-    logged = [it for it in messages(caplog) if it != "no process facts"]
+    logged = [message for message in messages(caplog) if message != "no process facts"]
     assert logged == ["reading", "cannot read", "cannot read", "reading"]
     reasons = [record.fields["reason"] for record in caplog.records if record.getMessage() == "cannot read"]  # type: ignore[attr-defined]
     assert reasons == ["not_json", "not_uwsgi"]

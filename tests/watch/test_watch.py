@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.support.clock import MovableClock
 from tests.support.simulated_server import Server, emperor, router
-from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Unix
@@ -29,22 +28,12 @@ def watch_of(*outcomes: Reading | tuple[float, ReadError]) -> Watch:
     return watch
 
 
-@dataclass
-class Moving:
-    """A clock that the test moves."""
-
-    now: float = 100.0
-
-    def clock(self) -> Clock:
-        return Clock(lambda: self.now, lambda: 1_700_000_000 + self.now)
-
-
 def test_windows_begin_with_the_second_row() -> None:
     """No figures after the first reading, and those of every window after the second one a second later."""
     server = Server()
     first, second = server.read(10.0), server.read(11.0)
     assert watch_of(first).figures(first, (60, 300)) == []
-    assert [it.window.asked for it in watch_of(first, second).figures(second, (60, 300))] == [60, 300]
+    assert [figures.window.asked for figures in watch_of(first, second).figures(second, (60, 300))] == [60, 300]
 
 
 def test_failure_is_a_gap() -> None:
@@ -91,18 +80,18 @@ def test_reader_feeds_it() -> None:
     """Whoever reads, a scrape or the timer, what is read goes into the totals once; a failure does too."""
 
     async def run() -> None:
-        moving = Moving()
-        watch = Watch("shop", File(str(FIXTURES / "threads_4x8_busy.json")), clock=moving.clock())
+        hands = MovableClock()
+        watch = Watch("shop", File(str(FIXTURES / "threads_4x8_busy.json")), clock=hands.clock)
         for _ in range(3):
             first = await watch.reader.read()
             assert await watch.reader.read() is first
-            moving.now += 0.5
+            hands.move(0.5)
         assert watch.integrals.totals.samples == 3
         assert watch.integrals.totals.observed_seconds == 1.0
         assert isinstance(first, Reading)
         assert len(watch.figures(first, (60,))) == 1
         watch.reader.address = File(str(FIXTURES / "there_is_none.json"))
-        moving.now += 2.0
+        hands.move(2.0)
         assert isinstance(await watch.reader.read(), ReadError)
         assert watch.integrals.totals.gap_seconds == 2.5
 

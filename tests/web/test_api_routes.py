@@ -37,10 +37,10 @@ def test_the_list(port: int) -> None:
     assert (headers["Cache-Control"], headers["X-Content-Type-Options"]) == ("no-store", "nosniff")
     assert "Access-Control-Allow-Origin" not in headers
     assert document["servers"][0]["name"] == "gone"
-    for it in document["servers"]:
-        told = json.loads(get(port, it["path"])[2])
-        validate(told, "Server")
-        assert (told["name"], told["status"]) == (it["name"], it["status"])
+    for server in document["servers"]:
+        server_document = json.loads(get(port, server["path"])[2])
+        validate(server_document, "Server")
+        assert (server_document["name"], server_document["status"]) == (server["name"], server["status"])
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,10 @@ def test_documents_of_a_server(port: int, name: str, path: str, schema: str) -> 
 )
 def test_what_is_refused(port: int, path: str, status: int, words: str) -> None:
     """A document that says what would be right."""
-    seen, headers, body = get(port, f"/api/v1/{path}")
+    code, headers, body = get(port, f"/api/v1/{path}")
     document = json.loads(body)
     validate(document, "Problem")
-    assert (seen, headers["Content-Type"], headers["Cache-Control"]) == (status, "application/json", "no-store")
+    assert (code, headers["Content-Type"], headers["Cache-Control"]) == (status, "application/json", "no-store")
     assert words in document["error"]
 
 

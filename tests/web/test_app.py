@@ -171,8 +171,8 @@ def test_probes(path: str) -> None:
 )
 def test_other_requests(port: int, method: str, path: str, status: int) -> None:
     """There is nothing else, and nothing can be changed."""
-    seen, headers, body = get(port, path, method=method)
-    assert seen == status
+    code, headers, body = get(port, path, method=method)
+    assert code == status
     if method == "HEAD":
         assert body == b""
         assert int(headers["Content-Length"]) > 100
@@ -202,7 +202,7 @@ def test_the_page_escapes_what_is_not_its_own() -> None:
     page = body.decode()
     assert "<script>" not in page
     assert all(
-        re.match(r'( defer| type="module") src="/static/[\w./-]+"></script>', it) for it in page.split("<script")[1:]
+        re.match(r'( defer| type="module") src="/static/[\w./-]+"></script>', tag) for tag in page.split("<script")[1:]
     )
     assert "<img" not in page
     assert "<b>=" not in page

@@ -54,7 +54,7 @@ def test_nothing_else_is_served(name: str) -> None:
 def test_the_page_is_small_and_asks_nobody_else() -> None:
     """All files together are below the budget, and none but the licence's comment names another host."""
     files = assets.load_assets()
-    assert sum(len(it.compressed) for it in files.values()) < LARGEST_PAGE
+    assert sum(len(asset.compressed) for asset in files.values()) < LARGEST_PAGE
     for name, asset in files.items():
         hosts = set(SOMEWHERE_ELSE.findall(asset.plain)) - {b"https://github.com/", b"http://www.w3.org/"}
         assert not hosts, name

@@ -85,7 +85,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "EVERY_SECONDS", 0)
 
 
-async def told(events: AsyncIterator[bytes]) -> bytes:
+async def next_data(events: AsyncIterator[bytes]) -> bytes:
     async for event in events:
         if event.startswith(b"data: "):
             return event.removeprefix(b"data: ").strip()
@@ -98,9 +98,9 @@ def test_made_once_for_all_who_listen() -> None:
     async def run() -> None:
         streams, make = EventStreams(), Maker()
         with streams.subscribe("a", make) as first, streams.subscribe("a", make) as second:
-            assert await told(first) == await told(second) == b"1"
+            assert await next_data(first) == await next_data(second) == b"1"
             with streams.subscribe("a", make) as late:
-                assert await told(late) == b"1"
+                assert await next_data(late) == b"1"
             assert (make.made, streams.open) == (1, 2)
         made = make.made
         for _ in range(5):
@@ -118,10 +118,10 @@ def test_who_is_slow_gets_the_newest() -> None:
     async def run() -> None:
         streams, make = EventStreams(), Maker()
         with streams.subscribe("a", make) as events:
-            assert await told(events) == b"1"
+            assert await next_data(events) == b"1"
             while make.made < 50:  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(0)
-            assert int(await told(events)) >= 49
+            assert int(await next_data(events)) >= 49
 
     asyncio.run(run())
 
@@ -133,10 +133,10 @@ def test_a_stream_ends_with_its_server() -> None:
     async def run() -> None:
         streams = EventStreams()
         with streams.subscribe("a", Maker(last=2)) as events:
-            assert [await told(events) for _ in range(2)][-1] in (b"2", b"")
-            assert await told(events) == b""
+            assert [await next_data(events) for _ in range(2)][-1] in (b"2", b"")
+            assert await next_data(events) == b""
             with streams.subscribe("a", Maker()) as others:
-                assert int(await told(others)) >= 1
+                assert int(await next_data(others)) >= 1
 
     asyncio.run(run())
 
@@ -150,8 +150,8 @@ def test_a_fault_ends_the_stream_alone(caplog: pytest.LogCaptureFixture) -> None
 
         streams = EventStreams()
         with streams.subscribe("a", broken) as events, streams.subscribe("b", Maker()) as others:
-            assert await told(events) == b""
-            assert await told(others) == b"1"
+            assert await next_data(events) == b""
+            assert await next_data(others) == b"1"
 
     asyncio.run(run())
     assert "internal error" in caplog.text
@@ -167,8 +167,8 @@ def test_when_the_exporter_stops() -> None:
 
         streams = EventStreams()
         with streams.subscribe("a", Maker()) as first, streams.subscribe("b", never) as second:
-            assert await told(first) == b"1"
-            waiting = [asyncio.create_task(told(events)) for events in (first, second)]
+            assert await next_data(first) == b"1"
+            waiting = [asyncio.create_task(next_data(events)) for events in (first, second)]
             await asyncio.sleep(0)
             streams.close()
             assert await asyncio.gather(*waiting) == [b"", b""]

@@ -81,7 +81,7 @@ def test_everything_is_there(chromium: Browser, shop: Exporter) -> None:
     with tab(chromium, shop.port, width=1440, height=900) as shown:
         shown.open("/")
         shown.until("document.querySelectorAll('.uplot').length === 5")
-        assert [it.inner_text() for it in shown.page.query_selector_all("h2")] == PANELS
+        assert [heading.inner_text() for heading in shown.page.query_selector_all("h2")] == PANELS
         assert shown.text("h1") == "shop"
         for drawn in shown.page.query_selector_all("canvas[role=img], .lines"):
             assert len(drawn.get_attribute("aria-label") or "") > 20
@@ -99,7 +99,7 @@ def test_the_policy_is_watched(chromium: Browser, shop: Exporter) -> None:
             document.body.append(script);
         }""")
         shown.page.wait_for_timeout(100)
-        assert any("policy: script-src-elem" in it for it in shown.problems)
+        assert any("policy: script-src-elem" in problem for problem in shown.problems)
         assert shown.page.title() != "ran"
 
 
@@ -132,7 +132,7 @@ def test_figures_are_those_of_the_api(chromium: Browser, shop: Exporter) -> None
     }
     for name, value in from_api.items():
         assert reads(figures[name], value), (name, figures[name], value)
-    shares = [it["share"] for it in document["workers"]]
+    shares = [worker["share"] for worker in document["workers"]]
     assert all(map(reads, from_page["shares"], shares)), (from_page["shares"], shares)
 
 
@@ -152,7 +152,7 @@ def test_the_hot_worker_stands_out(chromium: Browser, shop: Exporter) -> None:
         shown.open("/")
         shown.page.wait_for_selector("table[aria-label=Workers] tr.hot")
         hot = shown.page.query_selector_all("table[aria-label=Workers] tr.hot")
-        assert [it.query_selector("td").inner_text() for it in hot] == ["1"]
+        assert [row.query_selector("td").inner_text() for row in hot] == ["1"]
         sign = "getComputedStyle(document.querySelector('tr.hot td'), '::before').content"
         assert "▲" in shown.page.evaluate(sign)
         assert "worker 1" in shown.text(".keys > div:last-child")
@@ -173,7 +173,7 @@ def test_the_exporter_stops_and_comes_back(chromium: Browser) -> None:
             with exporter("--stats", f"shop={server.stats}", port=port):
                 shown.becomes("up")
                 shown.until("!document.querySelector('.age').textContent.includes('answered')")
-            assert [it for it in shown.problems if "Failed to load resource" not in it] == []
+            assert [problem for problem in shown.problems if "Failed to load resource" not in problem] == []
 
 
 def test_an_exporter_that_hangs(chromium: Browser) -> None:
@@ -228,10 +228,10 @@ def test_several_servers(chromium: Browser) -> None:
     with serving(*map(replayed, names), "gone=/nowhere/stats", sampling=True) as port, tab(chromium, port) as shown:
         shown.open("/")
         picture(shown, "index")
-        order = [it["name"] for it in shown.page.evaluate("JSON.parse(heard).servers")]
+        order = [server["name"] for server in shown.page.evaluate("JSON.parse(heard).servers")]
         rows = shown.page.query_selector_all("tbody tr a")
         assert order[0] == "gone"
-        assert [it.inner_text() for it in rows] == order
+        assert [row.inner_text() for row in rows] == order
         for name, table in [("emperor", "Vassals"), ("router_http_subscriptions", "Backends")]:
             shown.page.get_by_role("link", name=name, exact=True).click()
             shown.page.wait_for_selector(f"table[aria-label={table}] tbody tr")
@@ -252,7 +252,8 @@ def test_what_is_not_known(chromium: Browser) -> None:
         assert "Not known" in shown.text(".findings")
         assert "not known: it is not proven" in shown.text("table[aria-label=Sockets]")
         assert "stats-no-cores" in shown.text(".unknown")
-        assert {shown.text(f"[data-figure={it}]") for it in ("throughput", "observed", "busy", "full")} == {"\u2013"}
+        figures = ("throughput", "observed", "busy", "full")
+        assert {shown.text(f"[data-figure={figure}]") for figure in figures} == {"\u2013"}
         assert shown.problems == []
 
 
@@ -295,12 +296,12 @@ def test_ranges_and_windows(chromium: Browser, shop: Exporter) -> None:
     """A range fetches its history, a window its figures; both stand in the address, and a copy of it opens the same."""
     with tab(chromium, shop.port) as shown:
         shown.open("/")
-        with shown.page.expect_request(lambda it: "/history?seconds=900&" in it.url):
+        with shown.page.expect_request(lambda request: "/history?seconds=900&" in request.url):
             shown.page.get_by_text("15 m", exact=True).click()
-        with shown.page.expect_request(lambda it: "/events?window=300" in it.url):
+        with shown.page.expect_request(lambda request: "/events?window=300" in request.url):
             shown.page.get_by_text("5 min", exact=True).click()
         assert shown.page.url.endswith("?range=900&window=300")
-        with shown.page.expect_request(lambda it: "/history?seconds=900&" in it.url):
+        with shown.page.expect_request(lambda request: "/history?seconds=900&" in request.url):
             shown.page.reload()
         shown.until("JSON.parse(heard)?.window?.asked === 300")
         assert shown.page.get_by_role("radio", name="15 m").is_checked()
@@ -320,7 +321,7 @@ def test_the_snapshot(chromium: Browser, shop: Exporter) -> None:
     assert copied.startswith("shop (uWSGI 2.0")
     assert document["verdict"] in copied
     assert f"Headroom {document['headroom']['factor']:.1f}{TIMES}, then" in copied
-    assert all(it["title"] in copied and it["change"] in copied for it in document["findings"])
+    assert all(finding["title"] in copied and finding["change"] in copied for finding in document["findings"])
     assert re.search(rf"\d\d:\d\d:\d\d UTC  http://127\.0\.0\.1:{shop.port}/servers/shop$", copied.rstrip())
     assert "NOT CURRENT: Paused" in copied
 
@@ -343,32 +344,32 @@ def test_the_keyboard_is_enough(chromium: Browser, shop: Exporter) -> None:
         keys, names = shown.page.keyboard, []
         for _ in range(60):
             keys.press("Tab")
-            it = shown.page.evaluate("""() => {
-                const it = document.activeElement;
-                const seen = it.matches("input") ? it.nextElementSibling : it;
-                const name = it.labels?.[0]?.textContent || it.getAttribute("aria-label") || it.textContent;
-                return [name, getComputedStyle(seen).outlineStyle, it.tagName];
+            name, outline, tag = shown.page.evaluate("""() => {
+                const element = document.activeElement;
+                const outlined = element.matches("input") ? element.nextElementSibling : element;
+                const label = element.labels?.[0]?.textContent || element.getAttribute("aria-label");
+                return [label || element.textContent, getComputedStyle(outlined).outlineStyle, element.tagName];
             }""")
-            if it[2] == "BODY":
+            if tag == "BODY":
                 break
-            assert it[0].strip()
-            assert it[1] != "none", it
-            names.append(it[0])
-            if it[0] == "Pause":
+            assert name.strip()
+            assert outline != "none", name
+            names.append(name)
+            if name == "Pause":
                 keys.press("Space")
                 shown.becomes("paused")
                 keys.press("Space")
                 shown.becomes("up")
-            if it[0] == "5 m":
+            if name == "5 m":
                 keys.press("ArrowRight")
                 assert "range=900" in shown.page.url
-            if it[0] == "Share":
+            if name == "Share":
                 keys.press("Enter")
                 sorted_by = shown.page.query_selector("table[aria-label=Workers] th[aria-sort=descending]")
                 assert sorted_by
                 assert sorted_by.inner_text().startswith("Share")
         expected = ["uwsgi-headroom", "Pause", "Copy snapshot", "60 s", "5 m", "Workers", "Worker", "Share"]
-        assert [it for it in names if it in expected] == expected
+        assert [name for name in names if name in expected] == expected
         assert shown.problems == []
 
 

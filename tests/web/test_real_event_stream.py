@@ -31,10 +31,10 @@ def get(exporter: Exporter, path: str) -> dict[str, object]:
 
 def until(response: object, condition: Callable[[dict[str, object]], object], documents: int = 40) -> dict[str, object]:
     for _ in range(documents):
-        it = next_document(response)  # type: ignore[arg-type]
-        if condition(it):
-            return it
-    raise AssertionError(f"not within {documents} documents: {it}")
+        received = next_document(response)  # type: ignore[arg-type]
+        if condition(received):
+            return received
+    raise AssertionError(f"not within {documents} documents: {received}")
 
 
 def test_a_server_that_goes_down_and_comes_back() -> None:
@@ -44,14 +44,14 @@ def test_a_server_that_goes_down_and_comes_back() -> None:
         server = stack.enter_context(uwsgi("--processes", "2", "--threads", "2"))
         exporting = stack.enter_context(exporter("--stats", f"shop={server.stats}"))
         response = stack.enter_context(listening(exporting.port, "/api/v1/servers/shop/events"))
-        up = until(response, lambda it: it["flow"])
+        up = until(response, lambda received: received["flow"])
         server.process.send_signal(signal.SIGSTOP)
-        stale = until(response, lambda it: it["state"] != "up", 6)
+        stale = until(response, lambda received: received["state"] != "up", 6)
         server.process.send_signal(signal.SIGCONT)
-        again = until(response, lambda it: it["state"] == "up")
+        again = until(response, lambda received: received["state"] == "up")
         server.process.send_signal(signal.SIGINT)
         server.process.wait(10)
-        down = until(response, lambda it: it["state"] == "down")
+        down = until(response, lambda received: received["state"] == "down")
         listed = get(exporting, "/api/v1/servers")
         history = get(exporting, "/api/v1/servers/shop/history?seconds=60&points=60")
     assert stale["state"] == "stale"
@@ -59,8 +59,8 @@ def test_a_server_that_goes_down_and_comes_back() -> None:
     assert down["error"]
     assert down["flow"]
     assert str(down["verdict"]).startswith("It cannot be read")
-    for it in (up, stale, again, down):
-        validate(it, "Server")
+    for received in (up, stale, again, down):
+        validate(received, "Server")
     validate(listed, "Servers")
     validate(history, "History")
     assert history["time"]
@@ -135,7 +135,7 @@ def _is_full(exporting: Exporter) -> bool:
 
 
 def _connections(process: psutil.Process) -> int:
-    return sum(it.status == psutil.CONN_ESTABLISHED for it in process.net_connections("tcp"))
+    return sum(connection.status == psutil.CONN_ESTABLISHED for connection in process.net_connections("tcp"))
 
 
 def test_it_stops_in_its_usual_time(tmp_path: Path) -> None:

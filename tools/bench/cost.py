@@ -83,7 +83,7 @@ def measure(server: Uwsgi, load: Load, seconds: float, samples: float | None) ->
         used, used_by_master = cpu_seconds(pid) - used, cpu_seconds(server.pid) - used_by_master
         span = Span(scraper.scrapes[before - 1], scraper.scrapes[-1]) if scraper else None
         truth = running.stop()
-    ended = sum(start < it.end / 1e9 <= end for it in truth.records)
+    ended = sum(start < record.end / 1e9 <= end for record in truth.records)
     taken = span.growth("uwsgi_exporter_samples_total") / span.seconds if span else 0.0
     used = used if samples else 0.0
     return Run(used / (end - start), used_by_master / (end - start), ended / (end - start), taken)
@@ -108,9 +108,9 @@ def cpu_table(seconds: float, count: int) -> None:
     with uwsgi(*OPTIONS, app=APP) as server:
         for samples, target in EXPORTER_TARGETS.items():
             runs = list(pairs(server, WAITING, seconds, samples, count))
-            ours, doubt = spread([it.exporter for _, it in runs])
-            without, beside = fmean(it.master for it, _ in runs), fmean(it.master for _, it in runs)
-            taken = fmean([it.samples for _, it in runs])
+            ours, doubt = spread([late.exporter for _, late in runs])
+            without, beside = fmean(early.master for early, _ in runs), fmean(late.master for _, late in runs)
+            taken = fmean([late.samples for _, late in runs])
             reached = taken >= REACHED * samples
             extra, extra_doubt = spread([late.master - early.master for early, late in runs])
             print(
@@ -145,7 +145,7 @@ def main() -> None:
     )
     cpu_table(options.seconds, options.pairs)
     rate_table(options.seconds, options.pairs)
-    print(f"Load average of the machine at the end: {'/'.join(f'{it:.1f}' for it in os.getloadavg())}.")
+    print(f"Load average of the machine at the end: {'/'.join(f'{average:.1f}' for average in os.getloadavg())}.")
 
 
 if __name__ == "__main__":

@@ -33,14 +33,14 @@ class DocumentOnly(fleet.Fleet):
         self._pace = Pace()
 
     async def read_all(self, timeout: float | None = None) -> list[Observation]:
-        it = self._server
-        assert it.address is not None
+        server = self._server
+        assert server.address is not None
         start = time.monotonic()
-        answer = await source.read_document(it.address, timeout=timeout or it.timeout)
+        answer = await source.read_document(server.address, timeout=timeout or server.timeout)
         at = time.monotonic()
         snapshot = stats.decode(answer.body)
         reading = Reading(at, time.time(), at - start, len(answer.body), snapshot, HostFacts(off="not asked for"))
-        return [Observation(it.name, str(it.address), reading, {}, Totals(), self._pace, [])]
+        return [Observation(server.name, str(server.address), reading, {}, Totals(), self._pace, [])]
 
 
 if __name__ == "__main__":

@@ -112,12 +112,12 @@ def _round(running: list[Exporter], master_pid: int, figures: dict[str, Figures]
         for exporter in order:
             time.sleep(max(0.0, FRESH_SECONDS / len(running) - _AFTERWARDS_SECONDS))
             scrapes[exporter.name].append(_scrape(exporter, master_pid))
-    for name, its in scrapes.items():
+    for name, taken in scrapes.items():
         # The others were answered from a sample that was there already.
-        read = [it for it in its if it.master_cpu > _A_READ_SECONDS]
-        figures[name].scrape += [it.seconds for it in read]
-        figures[name].master_cpu += [it.master_cpu for it in read]
-        figures[name].cpu.append(statistics.fmean(it.cpu for it in read))
+        read = [scrape for scrape in taken if scrape.master_cpu > _A_READ_SECONDS]
+        figures[name].scrape += [scrape.seconds for scrape in read]
+        figures[name].master_cpu += [scrape.master_cpu for scrape in read]
+        figures[name].cpu.append(statistics.fmean(scrape.cpu for scrape in read))
 
 
 @dataclass(frozen=True, slots=True)

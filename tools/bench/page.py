@@ -67,24 +67,24 @@ def _server(processes: int, threads: int, requests: int) -> Iterator[Exporter]:
 
 def _bytes(observed: Exporter) -> tuple[str, str, str]:
     """The page and all its files, as a browser gets them the first time."""
-    files = sum(len(it.compressed) for it in assets.load_assets().values())
+    files = sum(len(asset.compressed) for asset in assets.load_assets().values())
     page = len(get(observed.port, "/")[2])
     return "page and its files, compressed", f"{(files + page) / 1000:.0f} kB", "150 kB"
 
 
 def _paints(running: Browser, observed: Exporter) -> list[tuple[str, str, str]]:
     """Time from the request until something is painted, and until there are figures, with an empty cache."""
-    painted, told = [], []
+    painted, heard = [], []
     for _ in range(PAINTS):
         with tab(running, observed.port) as shown:
             shown.page.goto(f"http://127.0.0.1:{observed.port}/")
             shown.until(_FIGURES)
-            told.append(shown.page.evaluate("heardAt"))
+            heard.append(shown.page.evaluate("heardAt"))
             shown.until(_PAINTED)
             painted.append(shown.page.evaluate(_PAINTED))
     return [
         (f"first paint (the verdict), empty cache, median of {PAINTS}", _spread(painted, "ms"), "300 ms"),
-        ("all figures", _spread(told, "ms"), ""),
+        ("all figures", _spread(heard, "ms"), ""),
     ]
 
 
@@ -134,7 +134,7 @@ def _frames(running: Browser, observed: Exporter) -> list[tuple[str, str, str]]:
             shown.page.evaluate(f"scrollTo(0, {below:.0f})")
             time.sleep(5)
             took = _tasks(running, shown.page)
-            over = sum(it > FRAME_MS for it in took)
+            over = sum(milliseconds > FRAME_MS for milliseconds in took)
             middle = statistics.median(took)
             rows += [
                 (f"64x16, {where}: CPU of the longest task of {len(took)}", f"{max(took):.0f} ms", f"{FRAME_MS} ms"),
@@ -148,9 +148,9 @@ def _tasks(running: Browser, page: Page) -> list[float]:
     running.start_tracing(page=page, categories=["toplevel", "devtools.timeline", "__metadata"])
     time.sleep(DRAWING_SECONDS)
     events = json.loads(running.stop_tracing())["traceEvents"]
-    names = {(it["pid"], it["tid"]): it["args"]["name"] for it in events if it["name"] == "thread_name"}
-    tasks = [it for it in events if it["name"].endswith("RunTask") and it.get("tdur", 0) >= 1000]
-    took = [it["tdur"] / 1000 for it in tasks if names.get((it["pid"], it["tid"])) == "CrRendererMain"]
+    names = {(event["pid"], event["tid"]): event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    tasks = [event for event in events if event["name"].endswith("RunTask") and event.get("tdur", 0) >= 1000]
+    took = [task["tdur"] / 1000 for task in tasks if names.get((task["pid"], task["tid"])) == "CrRendererMain"]
     assert took, "no task was seen"
     return took
 

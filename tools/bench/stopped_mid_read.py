@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.support import real_uwsgi
-from tests.support.stoppable_exporter import StoppableExporter, stoppable_exporter
+from tests.support.exporter import Exporter, stoppable_exporter
 
 PATIENCE_SECONDS = 1.0
 SETTLE_SECONDS = 6.0
@@ -86,7 +86,7 @@ def measure(case: Case, stops: int) -> Result:
         return Result(case, size, reads, stops, sum(count > idle for count in sockets), sum(held))
 
 
-def stop_once(running: StoppableExporter, address: Address) -> tuple[int, bool]:
+def stop_once(running: Exporter, address: Address) -> tuple[int, bool]:
     """How many sockets the exporter had open when it was stopped, and whether the master was held then."""
     time.sleep(random.uniform(0.2, 0.8))  # longer than from one sample to the next
     running.stop()
@@ -132,13 +132,14 @@ def report(results: list[Result]) -> str:
         "| uWSGI | stats over | document | reads a second | stops | in a read | master held | odds, 95 % interval |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
-    for it in results:
-        workers, threads = it.case.size
-        options = "".join(f" `{option.removeprefix('--')}`" for option in it.case.options)
-        low, high = (100 * bound for bound in wilson(it.held, it.stops))
+    for result in results:
+        workers, threads = result.case.size
+        options = "".join(f" `{option.removeprefix('--')}`" for option in result.case.options)
+        low, high = (100 * bound for bound in wilson(result.held, result.stops))
         lines.append(
-            f"| {workers}x{threads}{options} | {it.case.over} | {it.document_bytes / 1000:.1f} kB "
-            f"| {it.reads_a_second:.1f} | {it.stops} | {it.in_a_read} | {it.held} | {low:.1f}-{high:.1f} % |"
+            f"| {workers}x{threads}{options} | {result.case.over} | {result.document_bytes / 1000:.1f} kB "
+            f"| {result.reads_a_second:.1f} | {result.stops} | {result.in_a_read} | {result.held} "
+            f"| {low:.1f}-{high:.1f} % |"
         )
     return "\n".join(lines)
 

@@ -42,7 +42,7 @@ def _measured(results: Sequence[Result]) -> str:
         "server | exporter | CPU a scrape, ms | CPU at rest, ms/s | of one CPU | scrape, ms | resident, MB | series | "
         "answer, kB | master's CPU, ms | master occupied, ms | held up, ms"
     )
-    return _table(head, [_row(result, name, it) for result in results for name, it in result.figures.items()])
+    return _table(head, [_row(result, name, figures) for result in results for name, figures in result.figures.items()])
 
 
 def _row(result: Result, name: str, figures: Figures) -> str:
@@ -69,13 +69,17 @@ def _targets(results: Sequence[Result]) -> str:
     peers = [name for name in results[0].figures if name not in OURS]
     rows = [
         f"{name}: CPU at most {limit:g} x that of {peer} | "
-        + " | ".join(_mark(_cpu(it.figures[name]) / _cpu(it.figures[peer]), limit, "{:.2f}") for it in results)
+        + " | ".join(
+            _mark(_cpu(result.figures[name]) / _cpu(result.figures[peer]), limit, "{:.2f}") for result in results
+        )
         for peer in peers
         for name, limit in CPU_TARGETS.items()
     ]
     rows += [
         f"{name}: resident at most {RESIDENT_TARGET_BYTES / 1e6:g} MB | "
-        + " | ".join(_mark(it.figures[name].resident / 1e6, RESIDENT_TARGET_BYTES / 1e6, "{:.1f}") for it in results)
+        + " | ".join(
+            _mark(result.figures[name].resident / 1e6, RESIDENT_TARGET_BYTES / 1e6, "{:.1f}") for result in results
+        )
         for name in OURS
     ]
     return _table("target | " + " | ".join(str(result.scenario) for result in results), rows)

@@ -19,7 +19,7 @@ STORY = Server(
         Worker(0.188 * 27.8, 0.379, 0.44),
     )
 )
-"""4 workers x 8 threads, 27.8 requests/s, one worker with 43 % of them: EXPERIMENTS.md E4."""
+"""4 workers x 8 threads, 27.8 requests/s, one worker with 43 % of them."""
 
 EVEN = Server(
     workers=(
@@ -112,7 +112,7 @@ def _swapped(server: Server) -> Server:
 
 
 OTHER = {"job": "uwsgi-canary", "instance": "web1:9239", "server": "api"}
-NORTH, SOUTH = ({**TARGET, "cluster": it} for it in ("north", "south"))
+NORTH, SOUTH = ({**TARGET, "cluster": cluster} for cluster in ("north", "south"))
 
 CASES = [
     Case(f"{HOT}: silent: the same load shared evenly is no page", steady(EVEN), {"40m": []}, nothing_fires=["40m"]),
@@ -166,7 +166,7 @@ CASES = [
         {"5m": []},
         {"15m": 1},
     ),
-    Case(f"{HOT}: fires: 43 % on one of four workers, EXPERIMENTS.md E4", steady(STORY), {"40m": [hot_page(**TARGET)]}),
+    Case(f"{HOT}: fires: 43 % on one of four workers", steady(STORY), {"40m": [hot_page(**TARGET)]}),
     Case(
         f"{HOT}: fires: when another worker becomes the hot one, the page stays and its text names that one",
         target(Phase(20, STORY), Phase(40, _swapped(STORY))),
@@ -219,7 +219,7 @@ CASES = [
         {"40m": [hot_page(**NORTH)]},
     ),
     Case(
-        f"{UNEVEN}: silent: 10-17 % over 8 workers of one thread, EXPERIMENTS.md E4",
+        f"{UNEVEN}: silent: 10-17 % over 8 workers of one thread",
         steady(AFTER),
         {"40m": []},
         nothing_fires=["40m"],
@@ -343,7 +343,7 @@ CASES = [
         count={"40m": 1},
     ),
     Case(
-        f"{UNEVEN}: fires: 43 % on one of four workers, EXPERIMENTS.md E4",
+        f"{UNEVEN}: fires: 43 % on one of four workers",
         steady(STORY),
         {"14m": [], "40m": [uneven_ticket(**TARGET)]},
     ),

@@ -10,7 +10,7 @@ from tests.support.promtool_series import RESERVE, Phase, Server, Worker, series
 RULES = ("recording.yaml", "capacity.yaml")
 TARGET = {"job": "uwsgi", "instance": "web1:9238", "server": "api"}
 OTHER = {"job": "uwsgi-canary", "instance": "web1:9239", "server": "api"}
-NORTH, SOUTH = ({**TARGET, "cluster": it} for it in ("north", "south"))
+NORTH, SOUTH = ({**TARGET, "cluster": cluster} for cluster in ("north", "south"))
 
 FULL, LOW = "UwsgiConcurrencyNearCapacity", "UwsgiHeadroomLow"
 INTERPRETER, CPU, SHARING = "UwsgiInterpreterBound", "UwsgiCpuBound", "UwsgiWorkersShareOneCpu"
@@ -42,9 +42,9 @@ def target(*phases: Phase, **labels: str) -> Sequence[dict[str, str]]:
     return series(phases, **{**TARGET, **labels})
 
 
-def steady(it: Server, minutes: int = 40) -> Sequence[dict[str, str]]:
+def steady(state: Server, minutes: int = 40) -> Sequence[dict[str, str]]:
     """The series of a server that does the same for all of the time."""
-    return target(Phase(minutes, it))
+    return target(Phase(minutes, state))
 
 
 CALM = server(2)

@@ -11,7 +11,7 @@ RULES = ("capacity.yaml",)
 ALERT = "UwsgiHeadroomForecast"
 TARGET = {"job": "uwsgi", "instance": "web1:9238", "server": "api"}
 OTHER = {"job": "uwsgi-canary", "instance": "web1:9239", "server": "api"}
-NORTH, SOUTH = ({**TARGET, "cluster": it} for it in ("north", "south"))
+NORTH, SOUTH = ({**TARGET, "cluster": cluster} for cluster in ("north", "south"))
 DAYS = 28
 
 

@@ -12,7 +12,7 @@ S = 1_000_000_000
 
 
 def record(connected: float, enter: float, leave: float, end: float, worker: int = 1) -> Record:
-    times = [round(it * S) for it in (connected, connected, enter, leave, leave, end)]
+    times = [round(seconds * S) for seconds in (connected, connected, enter, leave, leave, end)]
     return Record(*[*times, worker])
 
 

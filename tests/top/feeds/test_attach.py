@@ -27,7 +27,7 @@ def nothing() -> tuple[ServerConfig, ...]:
 
 
 def kinds(*arguments: str) -> list[type]:
-    return [type(it) for it in attach(arguments, nothing)]
+    return [type(feed) for feed in attach(arguments, nothing)]
 
 
 def test_an_exporters_url_with_and_without_its_scheme() -> None:

@@ -134,6 +134,6 @@ def test_the_list_marks_what_is_chosen_and_keeps_it_in_sight() -> None:
 
 def test_into_a_pipe_nothing_is_left_out() -> None:
     """All workers, however many."""
-    printed = [it.plain for it in draw_plain(screen_model(hot(64, 16)), AT_IT, 120, 0)]
+    printed = [line.plain for line in draw_plain(screen_model(hot(64, 16)), AT_IT, 120, 0)]
     assert sum(line.split()[:1] == [str(place)] for place in range(1, 65) for line in printed) == 64
     assert not any("q quit" in line for line in printed)

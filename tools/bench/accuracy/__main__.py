@@ -36,13 +36,13 @@ def main() -> None:
     begun, lines = time.monotonic(), []
     for case in cases.every():
         if options.only in case.name:
-            found = cases.run(case, seconds, prometheus.beside if options.prometheus else cases.nothing)
-            print(table.lines(case.name, found), flush=True)
-            lines += found
-    missed = sum(it.met is False for it in lines)
-    judged = sum(it.met is not None for it in lines)
+            judgements = cases.run(case, seconds, prometheus.beside if options.prometheus else cases.nothing)
+            print(table.lines(case.name, judgements), flush=True)
+            lines += judgements
+    missed = sum(line.met is False for line in lines)
+    judged = sum(line.met is not None for line in lines)
     print(f"\n{judged - missed} of {judged} targets met, in {(time.monotonic() - begun) / 60:.1f} min.")
-    load = "/".join(f"{it:.1f}" for it in os.getloadavg())
+    load = "/".join(f"{average:.1f}" for average in os.getloadavg())
     print(f"Load average of the machine at the end: {load}.")
 
 

@@ -119,5 +119,5 @@ def _judge(case: Case, measured: Measured, middle: Scrape) -> Iterator[Line]:
     else:
         yield from judge.concurrency(measured, bool(case.load.burst))
     if case.overload:
-        yield from judge.queue(measured, True)
+        yield from judge.queue(measured)
     yield from judge.gauges(measured)

@@ -149,7 +149,7 @@ def main() -> None:
             case ["stop"]:
                 break
     clients.stop()
-    document = {"failures": clients.failures, "records": [list(asdict(it).values()) for it in clients.records]}
+    document = {"failures": clients.failures, "records": [list(asdict(record).values()) for record in clients.records]}
     Path(order["file"]).write_text(json.dumps(document))
 
 

@@ -85,7 +85,7 @@ def in_flight(case: Measured, middle: Scrape) -> Iterator[Line]:
     yield within("Little's law, after it ended", law, ended, 0.02)
 
 
-def queue(case: Measured, seen: bool) -> Iterator[Line]:
+def queue(case: Measured) -> Iterator[Line]:
     """The wait in the listen queue, against what clients waited beyond uWSGI's running time."""
     whole = Span(case.start, case.end)
     instants = window(whole, case.scrapes)
@@ -95,7 +95,7 @@ def queue(case: Measured, seen: bool) -> Iterator[Line]:
     note = f"mean length {length:.1f}; by the application's clock {case.truth.wait(instants) * 1000:.4g} ms"
     if (connecting := case.truth.connecting(instants)) > 0.001:
         note += f"; {connecting * 1000:.4g} ms more in connect(2), where no queue has them"
-    yield within("queue wait", ours, truth, 0.1 if seen else None, note, " ms", 1000)
+    yield within("queue wait", ours, truth, 0.1, note, " ms", 1000)
 
 
 def gauges(case: Measured) -> Iterator[Line]:
@@ -103,7 +103,7 @@ def gauges(case: Measured) -> Iterator[Line]:
     worst, count, misses = (0.0, ""), 0, []
     for length in ("1m", "5m"):
         seconds = case.end.samples["uwsgi_window_seconds"][frozenset({("window", length)})]
-        first = min(case.scrapes, key=lambda it: abs(case.end.elapsed - seconds - it.elapsed))
+        first = min(case.scrapes, key=lambda scrape: abs(case.end.elapsed - seconds - scrape.elapsed))
         span = Span(first, case.end)
         for rule in RULES:
             expected = rule.over(span)

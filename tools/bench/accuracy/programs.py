@@ -38,7 +38,7 @@ class Generator:
         self._say("stop")
         self._process.wait(timeout=120)
         document = json.loads(self._file.read_text())
-        return Truth(tuple(Record(*it) for it in document["records"]), tuple(document["failures"]))
+        return Truth(tuple(Record(*values) for values in document["records"]), tuple(document["failures"]))
 
     def _say(self, order: str) -> None:
         assert self._process.stdin

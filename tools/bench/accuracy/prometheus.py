@@ -34,7 +34,7 @@ def compare(prometheus: Prometheus) -> Iterator[Line]:
         window = dict(labels)["window"]
         for rule in RULES:
             expected = prometheus.query(rule.expression.replace("[W]", f"[{seconds * 1000:.0f}ms]"), at)
-            by_label = {dict(it).get(rule.by, ""): value for it, value in expected.items()}
+            by_label = {dict(series).get(rule.by, ""): value for series, value in expected.items()}
             for name, ours in _gauge(prometheus, rule, window, at).items():
                 truth = by_label.get(name, float("nan"))
                 off = 0.0 if abs(ours - truth) <= rule.least else abs(ours / truth - 1) if truth else float("inf")

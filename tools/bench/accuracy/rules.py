@@ -88,7 +88,8 @@ def _queue_wait(span: Span) -> float:
 def _cost(span: Span) -> float:
     counts, timed, running = span.by_worker(REQUESTS), _timed(span), span.by_worker(RUNNING)
     calm = sorted(counts, key=lambda worker: (counts[worker], worker))[: len(counts) // 2]
-    return max(0.0, 1 - sum(running[it] for it in calm) / sum(timed[it] for it in calm) / _response_time(span))
+    calm_response_time = sum(running[worker] for worker in calm) / sum(timed[worker] for worker in calm)
+    return max(0.0, 1 - calm_response_time / _response_time(span))
 
 
 def _hot(span: Span) -> float:
@@ -98,7 +99,7 @@ def _hot(span: Span) -> float:
 
 def _fairness(span: Span) -> float:
     counts = span.by_worker(REQUESTS).values()
-    return sum(counts) ** 2 / (len(counts) * sum(it * it for it in counts))
+    return sum(counts) ** 2 / (len(counts) * sum(count * count for count in counts))
 
 
 def _floor(span: Span) -> float:
@@ -116,7 +117,7 @@ def _headroom(limit: str, expression: str, compute: Callable[[Span], float]) -> 
 
 
 RULES = (
-    Rule("uwsgi_throughput_requests_per_second", _LAMBDA, _one(lambda it: it.growth(REQUESTS) / it.seconds)),
+    Rule("uwsgi_throughput_requests_per_second", _LAMBDA, _one(lambda span: span.growth(REQUESTS) / span.seconds)),
     Rule("uwsgi_response_time_seconds", _W, _one(_response_time)),
     Rule(
         "uwsgi_queue_wait_seconds",
@@ -127,21 +128,21 @@ RULES = (
     Rule(
         "uwsgi_concurrency",
         f"sum(rate({RUNNING}[W]))",
-        _one(lambda it: it.growth(RUNNING) / it.seconds),
+        _one(lambda span: span.growth(RUNNING) / span.seconds),
         fixed=(("method", "littles_law"),),
     ),
     Rule("uwsgi_concurrency", _SEEN, _one(_seen), fixed=(("method", "observed"),)),
-    _headroom("hottest_interpreter", f"1 / max({_LOAD})", lambda it: 1 / max(_loads(it))),
-    _headroom("interpreters", f"count({_LOAD}) / sum({_LOAD})", lambda it: len(_loads(it)) / sum(_loads(it))),
+    _headroom("hottest_interpreter", f"1 / max({_LOAD})", lambda span: 1 / max(_loads(span))),
+    _headroom("interpreters", f"count({_LOAD}) / sum({_LOAD})", lambda span: len(_loads(span)) / sum(_loads(span))),
     _headroom(
         "threads",
         f"scalar(uwsgi_threads_available) / ({_SEEN})",
-        lambda it: it.end.value("uwsgi_threads_available") / _seen(it),
+        lambda span: span.end.value("uwsgi_threads_available") / _seen(span),
     ),
     _headroom(
         "cpu",
         f"scalar(uwsgi_cpus_usable) / sum({_LOAD})",
-        lambda it: it.end.value("uwsgi_cpus_usable") / sum(_loads(it)),
+        lambda span: span.end.value("uwsgi_cpus_usable") / sum(_loads(span)),
     ),
     Rule(
         "uwsgi_hot_worker_ratio",
@@ -162,14 +163,14 @@ RULES = (
     Rule(
         "uwsgi_worker_request_share",
         f"sum by (worker_id) (rate({REQUESTS}[W])) / scalar({_LAMBDA})",
-        _each(REQUESTS, lambda it: dict.fromkeys(it.by_worker(REQUESTS), it.growth(REQUESTS))),
+        _each(REQUESTS, lambda span: dict.fromkeys(span.by_worker(REQUESTS), span.growth(REQUESTS))),
         by="worker_id",
     ),
     Rule("uwsgi_worker_response_time_seconds", _W_EACH, _each(RUNNING, _timed), by="worker_id"),
     Rule(
         "uwsgi_worker_interpreter_load",
         _LOAD,
-        _each(CPU, lambda it: dict.fromkeys(it.by_worker(CPU), it.seconds)),
+        _each(CPU, lambda span: dict.fromkeys(span.by_worker(CPU), span.seconds)),
         by="worker_id",
     ),
 )

@@ -100,7 +100,7 @@ def first_reading(scrapes: Sequence[Scrape]) -> float:
     A scrape's reading was made before its answer was whole, so none may be later than that; the scrape that was
     answered soonest after its reading tells most.
     """
-    return min(it.received - it.elapsed for it in scrapes)
+    return min(scrape.received - scrape.elapsed for scrape in scrapes)
 
 
 def window(span: Span, scrapes: Sequence[Scrape]) -> tuple[float, float]:

@@ -28,8 +28,9 @@ def header() -> str:
 
 def lines(case: str, compared: Iterable[Line]) -> str:
     return "\n".join(
-        f"| {' | '.join((case, it.figure, it.ours, it.truth, it.error, it.target, mark(it.met), it.note))} |"
-        for it in compared
+        f"| {case} | {line.figure} | {line.ours} | {line.truth} | {line.error} | {line.target} | {mark(line.met)} "
+        f"| {line.note} |"
+        for line in compared
     )
 
 

@@ -30,36 +30,36 @@ class Truth:
 
     def counts(self) -> dict[int, int]:
         """Requests by worker, over the whole of the load."""
-        return dict(Counter(it.worker for it in self.records))
+        return dict(Counter(record.worker for record in self.records))
 
     def in_application(self, window: tuple[float, float]) -> float:
         """Mean requests in the application."""
-        return mean_level(((it.enter, it.leave) for it in self.records), window)
+        return mean_level(((record.enter, record.leave) for record in self.records), window)
 
     def in_client(self, window: tuple[float, float]) -> float:
         """Mean requests that clients waited for, the listen queue included."""
-        return mean_level(((it.connected, it.end) for it in self.records), window)
+        return mean_level(((record.connected, record.end) for record in self.records), window)
 
     def completed(self, window: tuple[float, float]) -> float:
         """Concurrency by Little's law: the time in the application of requests that ended in the window, over it."""
-        time = sum(it.leave - it.enter for it in self._ended(window))
+        time = sum(record.leave - record.enter for record in self._ended(window))
         return time / SECOND / (window[1] - window[0])
 
     def client_time(self, window: tuple[float, float]) -> float:
         """Mean seconds from connected to end of requests that ended in the window."""
-        return fmean((it.end - it.connected) / SECOND for it in self._ended(window))
+        return fmean((record.end - record.connected) / SECOND for record in self._ended(window))
 
     def wait(self, window: tuple[float, float]) -> float:
         """Mean seconds from connected until the application was entered."""
-        return fmean((it.enter - it.connected) / SECOND for it in self._ended(window))
+        return fmean((record.enter - record.connected) / SECOND for record in self._ended(window))
 
     def connecting(self, window: tuple[float, float]) -> float:
         """Mean seconds that connecting took: where the queue is full, a client waits here and no queue has it."""
-        return fmean((it.connected - it.connecting) / SECOND for it in self._ended(window))
+        return fmean((record.connected - record.connecting) / SECOND for record in self._ended(window))
 
     def _ended(self, window: tuple[float, float]) -> list[Record]:
         start, end = window
-        return [it for it in self.records if start < it.leave / SECOND <= end]
+        return [record for record in self.records if start < record.leave / SECOND <= end]
 
 
 def mean_level(intervals: Iterable[tuple[int, int]], window: tuple[float, float]) -> float:
