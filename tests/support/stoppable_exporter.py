@@ -13,6 +13,7 @@ import socket
 import sys
 
 from uwsgi_headroom import cli
+from uwsgi_headroom.source import tcp, unix
 
 
 def _main() -> int:
