@@ -27,6 +27,7 @@ from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.discover import discover_servers
 from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.supervise import supervise
 from uwsgi_headroom.web.app import create_application
 from uwsgi_headroom.web.connection_limits import BACKLOG, LimitedProtocol
 from uwsgi_headroom.web.event_stream import EventStreams
@@ -124,7 +125,7 @@ class _Server(uvicorn.Server):
         """Sample and serve the fleet until a signal ends it; one that came earlier ends it at once."""
         self._loop = asyncio.get_running_loop()
         suspend.between_reads(self._fleet.pause, self._fleet.resume)
-        self._sampling = asyncio.create_task(self._fleet.run(), name="sampling")
+        self._sampling = asyncio.create_task(supervise("fleet", self._fleet.run, self._fleet.restarts), name="sampling")
         try:
             await self.serve(sockets=sockets)
         finally:

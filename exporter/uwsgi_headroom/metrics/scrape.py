@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from uwsgi_headroom.kernel.processes import WorkerProcess
@@ -10,7 +11,7 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.emperor_router import EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker
-from uwsgi_headroom.watch.observation import Observation
+from uwsgi_headroom.watch.observation import ExporterHealth, Observation
 
 
 def labels_of(observation: Observation, **more: str) -> LabelSet:
@@ -34,13 +35,14 @@ class ObservedServer:
 class Scrape:
     """All observations of one scrape, sorted by the kind of document they gave."""
 
-    observations: list[Observation]
+    observations: Sequence[Observation]
+    health: ExporterHealth
     servers: list[ObservedServer]
     emperors: list[tuple[Observation, EmperorSnapshot]]
     routers: list[tuple[Observation, RouterSnapshot]]
 
 
-def group_by_kind(observations: list[Observation]) -> Scrape:
+def group_by_kind(observations: Sequence[Observation], health: ExporterHealth) -> Scrape:
     """Sort observations by what they turned out to be."""
     read: list[tuple[Observation, Reading, AnySnapshot]] = [
         (observation, observation.reading, observation.reading.snapshot)
@@ -49,6 +51,7 @@ def group_by_kind(observations: list[Observation]) -> Scrape:
     ]
     return Scrape(
         observations=observations,
+        health=health,
         servers=[_server(observation, reading, it) for observation, reading, it in read if isinstance(it, Snapshot)],
         emperors=[(observation, it) for observation, _, it in read if isinstance(it, EmperorSnapshot)],
         routers=[(observation, it) for observation, _, it in read if isinstance(it, RouterSnapshot)],

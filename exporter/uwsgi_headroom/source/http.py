@@ -44,7 +44,7 @@ async def read_http(address: Http, size_cap: int) -> Answer:
             received = await receive(sock, size_cap + _HEAD_ROOM)
     finally:
         sock.close()
-    return Answer(_body(connection, received), peer=peer)
+    return Answer(_body(connection, received.body), received.transfer_seconds, peer=peer)
 
 
 @cache

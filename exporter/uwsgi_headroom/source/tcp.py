@@ -24,7 +24,7 @@ async def read_tcp(address: Tcp, size_cap: int) -> Answer:
     try:
         peer = sock.getpeername()[:2]
         close_sending_side(sock)
-        return Answer(await receive(sock, size_cap), peer=peer)
+        return Answer(*await receive(sock, size_cap), peer=peer)
     finally:
         sock.close()
 

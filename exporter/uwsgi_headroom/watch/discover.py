@@ -19,7 +19,7 @@ import psutil
 
 from uwsgi_headroom import source, stats
 from uwsgi_headroom.config.model import ServerConfig
-from uwsgi_headroom.config.names import name_servers
+from uwsgi_headroom.config.names import address_name
 from uwsgi_headroom.errors import AddressError, HeadroomError, ReadError
 from uwsgi_headroom.kernel import sock_diag
 from uwsgi_headroom.source import Address, Http, Tcp
@@ -54,7 +54,7 @@ def discover_servers() -> tuple[ServerConfig, ...]:
     pids = {master.address: master.pid for master in masters if master.address and not master.trouble}
     if not pids:
         raise HeadroomError(f"no --stats given, and none found.\n{render_report(masters)}")
-    names = name_servers(pids)
+    names = {address: address_name(address) for address in pids}
     for address, name in names.items():
         _log.info("found", extra={"fields": {"server": name, "address": str(address)}})
     return tuple(ServerConfig(name, address, where=f"uWSGI master {pids[address]}") for address, name in names.items())

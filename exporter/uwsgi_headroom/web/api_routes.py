@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
@@ -23,9 +22,6 @@ from uwsgi_headroom.web.query_parameters import RefusedError
 
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Vary": "Accept-Encoding"}
 
-API_FIRST_READ_SECONDS = 5.0
-"""How long to wait for a server that was never read; every other is described as it was last seen."""
-
 _LEAST_BYTES_TO_COMPRESS = 8192  # bytes
 _LEAST_SECONDS = 2.0
 _POINTS = 240
@@ -43,14 +39,12 @@ def routes(fleet: Fleet, streams: EventStreams) -> list[Route]:
 
     async def one(request: Request) -> Response:
         watch, what = _find_watch(fleet, request.path_params["rest"], answers)
-        if watch.reader.outcome is None:
-            await watch.reader.read(timeout=API_FIRST_READ_SECONDS)
+        await fleet.wait_for_first([watch])
         return await answers[what](request, watch)
 
     async def all_of_them(request: Request) -> Response:
         window = _window(fleet, request)
-        unread = [watch for watch in fleet.watches() if watch.reader.outcome is None]
-        await asyncio.gather(*(watch.reader.read(timeout=API_FIRST_READ_SECONDS) for watch in unread))
+        await fleet.wait_for_first(fleet.watches())
         return _json(request, msgspec.json.encode(await _servers(fleet, window)))
 
     async def events(request: Request) -> Response:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
@@ -12,9 +10,6 @@ from uwsgi_headroom.documents import build, schema
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import assets, page_html
-
-PAGE_FIRST_READ_SECONDS = 1.0
-"""How long a page waits for servers that were never read; after that it says so."""
 
 
 def routes(fleet: Fleet) -> list[Route]:
@@ -35,8 +30,7 @@ def routes(fleet: Fleet) -> list[Route]:
 
 
 async def _describe(fleet: Fleet, watches: list[Watch]) -> list[schema.Server]:
-    unread = [watch for watch in watches if watch.reader.outcome is None]
-    await asyncio.gather(*(watch.reader.read(timeout=PAGE_FIRST_READ_SECONDS) for watch in unread))
+    await fleet.wait_for_first(watches)
     windows = fleet.settings.windows
     return await build.build_servers(watches, fleet.clock, windows[0], windows)
 
