@@ -5,7 +5,7 @@ LISTEN_ADDRESS = f"{LISTEN_HOST}:{LISTEN_PORT}"
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
-SAMPLES_PER_SECOND_RANGE = (0.1, 20.0)
+SAMPLES_PER_SECOND_RANGE = (0.25, 20.0)
 """The fewest and the most. Below, windows say little; above, uWSGI's master would notice, and figures gain nothing."""
 
 DEFAULT_SAMPLES_PER_SECOND = 5.0

@@ -72,9 +72,8 @@ class Fleet:
 
     async def wait_for_first(self, watches: Sequence[Watch], seconds: float = FIRST_SECONDS) -> None:
         """Wait until each of these has been read once, or could not be, for `seconds` at most."""
-        unread = [
-            asyncio.ensure_future(watch.reader.finished_first.wait()) for watch in watches if not watch.reader.outcome
-        ]
+        unread = [watch.reader.finished_first for watch in watches if not watch.reader.finished_first.is_set()]
+        waiting = [asyncio.create_task(event.wait(), name="first reading") for event in unread]
         try:
             if waiting:
                 await asyncio.wait(waiting, timeout=seconds)
