@@ -38,8 +38,8 @@ class Fleet:
     ) -> None:
         self.clock = clock or Clock()
         self.settings = settings
-        self._named = [self._watch(it.name, it.address, it) for it in servers if it.address]
-        self._globs = [it for it in servers if it.address is None]
+        self._named = [self._watch(server.name, server.address, server) for server in servers if server.address]
+        self._globs = [server for server in servers if server.address is None]
         self._globbed: dict[str, _GlobbedServer] = {}
         self._answer_lock = asyncio.Lock()
 
@@ -59,7 +59,9 @@ class Fleet:
                     self._globbed[path].last_seen_at = now
                 elif _is_socket(path):
                     self._globbed[path] = _GlobbedServer(self._watch(self._name(path), Unix(path), entry), now)
-        self._globbed = {path: it for path, it in self._globbed.items() if now - it.last_seen_at < FORGET_SECONDS}
+        self._globbed = {
+            path: server for path, server in self._globbed.items() if now - server.last_seen_at < FORGET_SECONDS
+        }
 
     async def read_all(self, timeout: float | None = None) -> list[Observation]:
         """Read every server, all at once, each within `timeout` seconds.
