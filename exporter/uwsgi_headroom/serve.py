@@ -157,12 +157,12 @@ class _Server(uvicorn.Server):
         finally:
             late.cancel()
 
-    async def _end_late_connections(self, seen: set[Protocols]) -> None:
+    async def _end_late_connections(self, ended: set[Protocols]) -> None:
         """End connections that the event loop had accepted, but not made yet, when uvicorn ended those it had seen."""
         while True:
             await asyncio.sleep(_TURN_SECONDS)
-            for connection in self.server_state.connections - seen:
-                seen.add(connection)
+            for connection in self.server_state.connections - ended:
+                ended.add(connection)
                 connection.shutdown()
 
     async def _stop_reading(self) -> None:

@@ -19,16 +19,16 @@ def bar(value: float, of: float, cells: int) -> str:
 
 def sparkline(values: Sequence[float | None], of: float | None = None) -> str:
     """A character a value, its height the part of `of` (the largest value); a gap where there is none."""
-    known = [it for it in values if it is not None]
+    known = [value for value in values if value is not None]
     top = of or max(known, default=0.0)
-    return "".join(" " if it is None else _LEVELS[_level(it, top)] for it in values)
+    return "".join(" " if value is None else _LEVELS[_level(value, top)] for value in values)
 
 
 def downsample(values: Sequence[float | None], most: int) -> list[float | None]:
     """The same in at most so many values: means of as many neighbours as it takes, those at the end complete."""
     size = -(-len(values) // most)
     starts = range(len(values) % size - size if len(values) % size else 0, len(values), size) if values else ()
-    groups = [[it for it in values[max(0, start) : start + size] if it is not None] for start in starts]
+    groups = [[value for value in values[max(0, start) : start + size] if value is not None] for start in starts]
     return [sum(group) / len(group) if group else None for group in groups]
 
 

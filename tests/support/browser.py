@@ -25,13 +25,13 @@ ARGUMENTS = (
 
 # Violations of the page's policy, and the documents it hears, for tests to compare with what it shows.
 _WATCH = """
-document.addEventListener("securitypolicyviolation", (it) => console.error(`policy: ${it.violatedDirective}`));
+document.addEventListener("securitypolicyviolation", (event) => console.error(`policy: ${event.violatedDirective}`));
 globalThis.heard = globalThis.heardAt = null; // the newest document; when the first came
 globalThis.EventSource = class extends EventSource {
   constructor(url) {
     super(url);
-    this.addEventListener("message", (it) => {
-      heard = it.data;
+    this.addEventListener("message", (event) => {
+      heard = event.data;
       heardAt ??= performance.now();
     });
   }

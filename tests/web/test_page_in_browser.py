@@ -111,10 +111,10 @@ def test_figures_are_those_of_the_api(chromium: Browser, shop: Exporter) -> None
         from_page = shown.page.evaluate("""() => ({
             document: heard,
             time: document.querySelector("main").dataset.time,
-            figures: Object.fromEntries([...document.querySelectorAll("[data-figure]")].map((it) =>
-                [it.dataset.figure, it.textContent])),
+            figures: Object.fromEntries([...document.querySelectorAll("[data-figure]")].map((figure) =>
+                [figure.dataset.figure, figure.textContent])),
             shares: [...document.querySelectorAll("table[aria-label=Workers] tbody tr")]
-                .map((it) => it.cells[5].textContent),
+                .map((row) => row.cells[5].textContent),
         })""")
     document, figures = json.loads(from_page["document"]), from_page["figures"]
     assert document["time"] == float(from_page["time"])

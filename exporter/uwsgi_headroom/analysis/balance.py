@@ -54,8 +54,8 @@ def compute_balance(window: Window) -> Balance:
     """Compare the workers of a window. Only those that accepted requests for nearly all of it count as active."""
     requests = sum(worker.requests for worker in window.workers)
     figures = tuple(_figures(window, worker, requests) for worker in window.workers)
-    active = [it for it in figures if it.active]
-    counts = [it.requests for it in active]
+    active = [worker for worker in figures if worker.active]
+    counts = [worker.requests for worker in active]
     calm = _calm_response_time(window, active)
     mean = response_time(window.workers)
     return Balance(
@@ -65,7 +65,7 @@ def compute_balance(window: Window) -> Balance:
         fairness=fairness(counts),
         calm_response_time=calm,
         cost=max(0.0, 1 - calm / mean) if calm is not None and mean else None,
-        hottest=max(active, key=lambda it: it.requests) if any(counts) else None,
+        hottest=max(active, key=lambda worker: worker.requests) if any(counts) else None,
     )
 
 
@@ -112,7 +112,7 @@ def _calm_response_time(window: Window, active: list[WorkerFigures]) -> float | 
     Not the half with less CPU time: by chance the cheaper requests would be in it, and everything would look costly
     (simulated at even odds, 8 workers, 250 requests of mixed cost: 0.1 or more in 92 % of windows, against 28 %).
     """
-    busiest = sorted((it.requests, it.worker_id) for it in active)
+    busiest = sorted((worker.requests, worker.worker_id) for worker in active)
     calm = {worker_id for _, worker_id in busiest[: len(busiest) // 2]}
     workers = tuple(worker for worker in window.workers if worker.worker_id in calm)
     enough = sum(worker.requests - worker.static_requests for worker in workers) >= ENOUGH_REQUESTS

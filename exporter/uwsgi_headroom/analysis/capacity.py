@@ -47,7 +47,7 @@ def compute_headroom(
     flow: Flow, balance: Balance, available_threads: int | None, usable_cpus: float | None
 ) -> Headroom:
     """The headroom of a server at the load of a window. Limits whose use is not known are left out."""
-    loads = [it.interpreter_load for it in balance.workers if it.active]
+    loads = [worker.interpreter_load for worker in balance.workers if worker.active]
     hottest, used = max((load for load in loads if load is not None), default=None), sum_if_all_known(loads)
     concurrency = flow.observed if flow.observed is not None else flow.littles_law
     factors: dict[Limit, float | None] = {

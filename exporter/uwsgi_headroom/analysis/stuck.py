@@ -27,5 +27,5 @@ def request_ages_by_thread(reading: Reading, worker: Worker) -> dict[int, float 
 
 def find_stuck_requests(reading: Reading, workers: Iterable[Worker]) -> list[tuple[float, int]]:
     """Age in seconds and worker id of each stuck request in these workers of a reading, the oldest first."""
-    requests = [(age, worker.worker_id) for worker in workers for age in request_ages(reading, worker)]
-    return sorted((it for it in requests if it[0] >= STUCK_SECONDS), reverse=True)
+    requests = ((age, worker.worker_id) for worker in workers for age in request_ages(reading, worker))
+    return sorted(((age, worker_id) for age, worker_id in requests if age >= STUCK_SECONDS), reverse=True)

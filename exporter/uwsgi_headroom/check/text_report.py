@@ -62,23 +62,23 @@ def _figures(verdict: Verdict) -> Iterator[str]:
 
 def _workers(verdict: Verdict) -> Iterator[str]:
     workers = verdict.figures.balance.workers
-    longest = max((it.response_time or 0.0 for it in workers), default=0.0)
-    even = 1 / max(1, sum(it.active for it in workers))
-    largest = max([it.share or 0.0 for it in workers] + [even])
+    longest = max((worker.response_time or 0.0 for worker in workers), default=0.0)
+    even = 1 / max(1, sum(worker.active for worker in workers))
+    largest = max([worker.share or 0.0 for worker in workers] + [even])
     yield "  worker  share of requests    response time        interpreter load"
-    for it in workers:
+    for worker in workers:
         yield (
-            f"  {it.worker_id:>6}  "
+            f"  {worker.worker_id:>6}  "
             + "  ".join(
                 (
-                    _column(it.share, largest, percent(it.share or 0.0)),
-                    _column(it.response_time, longest, duration(it.response_time or 0.0)),
-                    _column(it.interpreter_load, 1.0, f"{it.interpreter_load or 0.0:.2f}"),
-                    _state(it),
+                    _column(worker.share, largest, percent(worker.share or 0.0)),
+                    _column(worker.response_time, longest, duration(worker.response_time or 0.0)),
+                    _column(worker.interpreter_load, 1.0, f"{worker.interpreter_load or 0.0:.2f}"),
+                    _state(worker),
                 )
             ).rstrip()
         )
-    if sum(it.active for it in workers) > 1:
+    if sum(worker.active for worker in workers) > 1:
         yield f"          (even: {percent(even)} each)"
 
 

@@ -22,11 +22,13 @@ def resolve_config(flags: argparse.Namespace, environment: Mapping[str, str] = o
     path, where = _value(flags, environment, "config")
     settings = yaml_file.load_file(Path(path)) if path else Config()
     stats, where = _values(flags, environment, "stats")
-    servers = refuse_duplicate_names([*settings.servers, *(values.parse_server_argument(it, where) for it in stats)])
+    servers = refuse_duplicate_names(
+        [*settings.servers, *(values.parse_server_argument(argument, where) for argument in stats)]
+    )
     settings = replace(settings, servers=servers)
     addresses, where = _values(flags, environment, "web_listen_address")
     if addresses:
-        settings = replace(settings, listen=tuple(values.parse_listen_address(it, where) for it in addresses))
+        settings = replace(settings, listen=tuple(values.parse_listen_address(address, where) for address in addresses))
     settings = replace(settings, settings=_watching(settings.settings, flags, environment))
     level, where = _value(flags, environment, "log_level")
     if level:

@@ -62,11 +62,11 @@ class _File:
         log = self._mapping(top.get("log"), ("level", "format"))
         defaults = Config()
         listen = [
-            values.parse_listen_address(self._text(it), self._where(it))
-            for it in self._one_or_more(web.get("listen_address"))
+            values.parse_listen_address(self._text(node), self._where(node))
+            for node in self._one_or_more(web.get("listen_address"))
         ]
         return Config(
-            servers=tuple(self._server(it) for it in self._list(top.get("servers"))),
+            servers=tuple(self._server(node) for node in self._list(top.get("servers"))),
             listen=tuple(listen) or defaults.listen,
             settings=sampling,
             log_level=self._choice(log.get("level"), LOG_LEVELS, defaults.log_level),
@@ -82,7 +82,9 @@ class _File:
             samples_per_second=self._number(
                 keys.get("samples_per_second"), defaults.samples_per_second, *SAMPLES_PER_SECOND_RANGE
             ),
-            windows=values.parse_windows([self._text(it) for it in self._one_or_more(windows)], self._where(windows))
+            windows=values.parse_windows(
+                [self._text(window) for window in self._one_or_more(windows)], self._where(windows)
+            )
             if windows
             else defaults.windows,
             cpu_residency=values.parse_boolean(self._text(residency), self._where(residency)) if residency else False,

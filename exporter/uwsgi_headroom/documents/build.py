@@ -66,7 +66,7 @@ def _build_server(
         status=status,
         verdict=verdict,
         window=sections.build_window(figures.window) if figures else None,
-        windows=tuple(schema.Covered(asked=it, seconds=watch.history.covered(it)) for it in windows),
+        windows=tuple(schema.Covered(asked=length, seconds=watch.history.covered(length)) for length in windows),
         headroom=sections.build_headroom(figures.headroom) if figures else None,
         flow=sections.build_flow(figures.flow) if figures else None,
         threads=sections.build_threads(reading) if reading and is_server else None,
@@ -121,24 +121,24 @@ def urgency(server: schema.Summary) -> tuple[bool, float, str]:
     return server.state != "down", float("inf") if server.headroom is None else server.headroom, server.name
 
 
-def _build_summary(it: schema.Server) -> schema.Summary:
+def _build_summary(server: schema.Server) -> schema.Summary:
     return schema.Summary(
-        name=it.name,
-        address=it.address,
-        path=it.path,
-        state=it.state,
-        error=it.error,
-        age=it.age,
-        kind=it.kind,
-        version=it.version,
-        status=it.status,
-        verdict=it.verdict,
-        headroom=it.headroom.factor if it.headroom else None,
-        first=it.headroom.first if it.headroom else None,
-        throughput=it.flow.throughput if it.flow else None,
-        response_time=it.flow.response_time if it.flow else None,
-        observed=it.flow.observed if it.flow else None,
-        available=it.threads.available if it.threads else None,
+        name=server.name,
+        address=server.address,
+        path=server.path,
+        state=server.state,
+        error=server.error,
+        age=server.age,
+        kind=server.kind,
+        version=server.version,
+        status=server.status,
+        verdict=server.verdict,
+        headroom=server.headroom.factor if server.headroom else None,
+        first=server.headroom.first if server.headroom else None,
+        throughput=server.flow.throughput if server.flow else None,
+        response_time=server.flow.response_time if server.flow else None,
+        observed=server.flow.observed if server.flow else None,
+        available=server.threads.available if server.threads else None,
     )
 
 
@@ -148,15 +148,15 @@ def runbook_path(code: str) -> str | None:
     return f"/runbooks/{name}.md" if name else None
 
 
-def _build_finding(it: Finding) -> schema.Finding:
+def _build_finding(finding: Finding) -> schema.Finding:
     return schema.Finding(
-        code=it.code,
-        severity=it.severity,
-        title=it.title,
-        evidence=it.evidence,
-        meaning=it.meaning,
-        change=it.change,
-        runbook=runbook_path(it.code),
+        code=finding.code,
+        severity=finding.severity,
+        title=finding.title,
+        evidence=finding.evidence,
+        meaning=finding.meaning,
+        change=finding.change,
+        runbook=runbook_path(finding.code),
     )
 
 

@@ -78,14 +78,14 @@ class Router(Struct, frozen=True, kw_only=True):
 def build_emperor(snapshot: EmperorSnapshot, time: float) -> Emperor:
     """An emperor's part of its document; `time` is when it was read, in epoch seconds."""
     return Emperor(
-        vassals=tuple(_build_vassal(it, time) for it in snapshot.vassals),
+        vassals=tuple(_build_vassal(vassal, time) for vassal in snapshot.vassals),
         throttled=tuple(
             Throttled(
-                name=it.name,
-                delay=None if it.throttle_level is None else it.throttle_level / 1000,
-                attempts=it.attempt,
+                name=vassal.name,
+                delay=None if vassal.throttle_level is None else vassal.throttle_level / 1000,
+                attempts=vassal.attempt,
             )
-            for it in snapshot.blacklist
+            for vassal in snapshot.blacklist
         ),
     )
 
@@ -118,16 +118,16 @@ def build_router(snapshot: RouterSnapshot) -> Router:
                 hits=key.hits,
                 nodes=tuple(
                     Node(
-                        name=it.name,
-                        requests=it.requests,
-                        transmitted_bytes=it.tx,
-                        received_bytes=it.rx,
-                        load=it.load,
-                        weight=it.weight,
-                        failures=it.failures,
-                        dead=is_set(it.death_mark),
+                        name=node.name,
+                        requests=node.requests,
+                        transmitted_bytes=node.tx,
+                        received_bytes=node.rx,
+                        load=node.load,
+                        weight=node.weight,
+                        failures=node.failures,
+                        dead=is_set(node.death_mark),
                     )
-                    for it in key.nodes
+                    for node in key.nodes
                 ),
             )
             for key in snapshot.subscriptions

@@ -133,7 +133,7 @@ async def build_history(watch: Watch, clock: Clock, seconds: float, points: int,
         since=until - seconds,
         until=until,
         sockets=[SocketHistory(name=name) for name in known],
-        workers=[WorkerHistory(worker_id=it) for it in range(1, len(watch.integrals.totals.workers) + 1)],
+        workers=[WorkerHistory(worker_id=worker_id) for worker_id in range(1, len(watch.integrals.totals.workers) + 1)],
     )
     began = time.monotonic()
     for window in slices:

@@ -45,7 +45,8 @@ def describe_api() -> dict[str, Any]:
 def _whole(schema: dict[str, Any]) -> dict[str, Any]:
     """A schema of what is sent: every key is there, whatever may be left out of what is read."""
     properties = {
-        key: {word: of for word, of in it.items() if word != "default"} for key, it in schema["properties"].items()
+        key: {word: of for word, of in property_schema.items() if word != "default"}
+        for key, property_schema in schema["properties"].items()
     }
     whole = {**schema, "properties": properties, "required": list(properties)}
     return whole | {"description": _plain(schema["description"])} if "description" in schema else whole

@@ -216,7 +216,8 @@ def _count_threads(reading: Reading) -> tuple[int, int]:
     """Busy and available threads; 0 of 0 where uWSGI names no threads."""
     assert isinstance(reading.snapshot, Snapshot)
     workers = reading.snapshot.workers
-    return sum(reading.busy_threads(it) or 0 for it in workers), sum(it.available_threads or 0 for it in workers)
+    busy = sum(reading.busy_threads(worker) or 0 for worker in workers)
+    return busy, sum(worker.available_threads or 0 for worker in workers)
 
 
 def _is_full(reading: Reading) -> bool:

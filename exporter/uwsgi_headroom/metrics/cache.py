@@ -18,21 +18,21 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         for cache in server.snapshot.caches
     ]
     yield counter(
-        "uwsgi_cache_hits_total", "Look-ups that found an item.", [(labels, it.hits) for labels, it in caches]
+        "uwsgi_cache_hits_total", "Look-ups that found an item.", [(labels, cache.hits) for labels, cache in caches]
     )
     yield counter(
         "uwsgi_cache_misses_total",
         "Look-ups that found none.",
-        [(labels, it.misses) for labels, it in caches],
+        [(labels, cache.misses) for labels, cache in caches],
     )
     yield counter(
         "uwsgi_cache_full_total",
         "Items refused because the cache was full.",
-        [(labels, it.full) for labels, it in caches],
+        [(labels, cache.full) for labels, cache in caches],
     )
-    yield gauge("uwsgi_cache_items", "Items in the cache.", [(labels, it.items) for labels, it in caches])
+    yield gauge("uwsgi_cache_items", "Items in the cache.", [(labels, cache.items) for labels, cache in caches])
     yield gauge(
         "uwsgi_cache_max_items",
         "Items the cache can hold.",
-        [(labels, it.max_items) for labels, it in caches],
+        [(labels, cache.max_items) for labels, cache in caches],
     )

@@ -21,16 +21,16 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield gauge(
         "uwsgi_cron_running",
         "Whether the command is running.",
-        [(labels, it.pid > 0) for labels, it in crons],
+        [(labels, cron.pid > 0) for labels, cron in crons],
     )
     yield gauge(
         "uwsgi_cron_start_time_seconds",
         "When the command that is running was started, in epoch seconds; absent while it is not running.",
-        [(labels, it.started_at or None) for labels, it in crons],
+        [(labels, cron.started_at or None) for labels, cron in crons],
     )
 
 
 def crontab_schedule(cron: Cron) -> str:
     """The schedule as crontab(5) writes it: uWSGI's -1 is `*`, and its -N is `*/N`."""
     fields = (cron.minute, cron.hour, cron.day, cron.month, cron.week)
-    return " ".join(str(it) if it >= 0 else "*" if it == -1 else f"*/{-it}" for it in fields)
+    return " ".join(str(field) if field >= 0 else "*" if field == -1 else f"*/{-field}" for field in fields)

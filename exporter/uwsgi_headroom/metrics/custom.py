@@ -29,10 +29,10 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield counter(
         "uwsgi_custom_total",
         "A counter of uWSGI's metrics subsystem that is not one of its own.",
-        [(labels, it.value) for labels, it in custom if it.kind == _COUNTER],
+        [(labels, metric.value) for labels, metric in custom if metric.kind == _COUNTER],
     )
     yield gauge(
         "uwsgi_custom_value",
         "A gauge (or absolute value) of uWSGI's metrics subsystem that is not one of its own.",
-        [(labels, it.value) for labels, it in custom if it.kind != _COUNTER],
+        [(labels, metric.value) for labels, metric in custom if metric.kind != _COUNTER],
     )

@@ -31,30 +31,30 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield gauge(
         "uwsgi_vassal_ready",
         "Whether the vassal has started.",
-        [(labels, is_set(it.ready)) for labels, it in vassals],
+        [(labels, is_set(vassal.ready)) for labels, vassal in vassals],
     )
     yield gauge(
         "uwsgi_vassal_accepting",
         "Whether the vassal accepts requests.",
-        [(labels, is_set(it.accepting)) for labels, it in vassals],
+        [(labels, is_set(vassal.accepting)) for labels, vassal in vassals],
     )
     yield gauge(
         "uwsgi_vassal_loyal",
         "Whether the vassal has told the emperor that it is up and loyal.",
-        [(labels, is_set(it.loyal)) for labels, it in vassals],
+        [(labels, is_set(vassal.loyal)) for labels, vassal in vassals],
     )
     yield gauge(
         "uwsgi_vassal_cursed",
         "Whether the vassal is to be ended.",
-        [(labels, is_set(it.cursed)) for labels, it in vassals],
+        [(labels, is_set(vassal.cursed)) for labels, vassal in vassals],
     )
     yield counter(
         "uwsgi_vassal_respawns_total",
         "Respawns of the vassal.",
-        [(labels, it.respawns) for labels, it in vassals],
+        [(labels, vassal.respawns) for labels, vassal in vassals],
     )
     yield gauge(
         "uwsgi_vassal_last_heartbeat_time_seconds",
         "When the vassal's last heartbeat came, in epoch seconds; absent before the first.",
-        [(labels, it.last_heartbeat or None) for labels, it in vassals],
+        [(labels, vassal.last_heartbeat or None) for labels, vassal in vassals],
     )

@@ -20,16 +20,16 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield gauge(
         "uwsgi_legion_lord",
         "Whether this node is the lord.",
-        [(labels, None if it.lord_since is None else it.lord_since > 0) for labels, it in legions],
+        [(labels, None if legion.lord_since is None else legion.lord_since > 0) for labels, legion in legions],
     )
-    yield gauge("uwsgi_legion_valor", "This node's valor.", [(labels, it.valor) for labels, it in legions])
+    yield gauge("uwsgi_legion_valor", "This node's valor.", [(labels, legion.valor) for labels, legion in legions])
     yield gauge(
         "uwsgi_legion_quorum",
         "Votes needed to elect a lord.",
-        [(labels, it.quorum) for labels, it in legions],
+        [(labels, legion.quorum) for labels, legion in legions],
     )
     yield gauge(
         "uwsgi_legion_members",
         "Other nodes this one knows of.",
-        [(labels, len(it.members)) for labels, it in legions],
+        [(labels, len(legion.members)) for labels, legion in legions],
     )

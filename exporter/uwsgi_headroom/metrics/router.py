@@ -29,29 +29,29 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield counter(
         "uwsgi_router_node_requests_total",
         "Requests sent to the backend.",
-        [(labels, it.requests) for labels, it in nodes],
+        [(labels, node.requests) for labels, node in nodes],
     )
     yield counter(
         "uwsgi_router_node_transmitted_bytes_total",
         "Bytes sent to the backend.",
-        [(labels, it.tx) for labels, it in nodes],
+        [(labels, node.tx) for labels, node in nodes],
     )
     yield counter(
         "uwsgi_router_node_received_bytes_total",
         "Bytes received from the backend.",
-        [(labels, it.rx) for labels, it in nodes],
+        [(labels, node.rx) for labels, node in nodes],
     )
-    yield gauge("uwsgi_router_node_load", "Load the backend reports.", [(labels, it.load) for labels, it in nodes])
-    yield gauge("uwsgi_router_node_weight", "Weight of the backend.", [(labels, it.weight) for labels, it in nodes])
+    yield gauge("uwsgi_router_node_load", "Load the backend reports.", [(labels, node.load) for labels, node in nodes])
+    yield gauge("uwsgi_router_node_weight", "Weight of the backend.", [(labels, node.weight) for labels, node in nodes])
     yield counter(
         "uwsgi_router_node_failures_total",
         "Failed attempts to reach the backend.",
-        [(labels, it.failures) for labels, it in nodes],
+        [(labels, node.failures) for labels, node in nodes],
     )
     yield gauge(
         "uwsgi_router_node_dead",
         "Whether the router has given the backend up.",
-        [(labels, it.death_mark) for labels, it in nodes],
+        [(labels, node.death_mark) for labels, node in nodes],
     )
     yield counter(
         "uwsgi_router_static_node_hits_total",

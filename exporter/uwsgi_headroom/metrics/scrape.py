@@ -52,9 +52,15 @@ def group_by_kind(observations: Sequence[Observation], health: ExporterHealth) -
     return Scrape(
         observations=observations,
         health=health,
-        servers=[_server(observation, reading, it) for observation, reading, it in read if isinstance(it, Snapshot)],
-        emperors=[(observation, it) for observation, _, it in read if isinstance(it, EmperorSnapshot)],
-        routers=[(observation, it) for observation, _, it in read if isinstance(it, RouterSnapshot)],
+        servers=[
+            _server(observation, reading, snapshot)
+            for observation, reading, snapshot in read
+            if isinstance(snapshot, Snapshot)
+        ],
+        emperors=[
+            (observation, snapshot) for observation, _, snapshot in read if isinstance(snapshot, EmperorSnapshot)
+        ],
+        routers=[(observation, snapshot) for observation, _, snapshot in read if isinstance(snapshot, RouterSnapshot)],
     )
 
 

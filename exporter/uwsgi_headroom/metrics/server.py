@@ -24,18 +24,21 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield gauge(
         "uwsgi_server_info",
         "Version of uWSGI and the kind of stats server (server, emperor or router); always 1.",
-        [(labels_of(observation, version=it.snapshot.version, kind=it.snapshot.kind), 1.0) for observation, it in read],
+        [
+            (labels_of(observation, version=reading.snapshot.version, kind=reading.snapshot.kind), 1.0)
+            for observation, reading in read
+        ],
     )
     yield gauge(
         "uwsgi_scrape_duration_seconds",
         "Time the last read of the stats server took, from connecting to the last byte.",
-        [(labels_of(observation), it.read_seconds) for observation, it in read],
+        [(labels_of(observation), reading.read_seconds) for observation, reading in read],
     )
     yield gauge(
         "uwsgi_stats_document_size_bytes",
         "Size of the stats document. Past 219 kB on a UNIX socket, a reader that stops reading holds up uWSGI's "
         "master.",
-        [(labels_of(observation), it.document_bytes) for observation, it in read],
+        [(labels_of(observation), reading.document_bytes) for observation, reading in read],
     )
     states = [(server, Counter(worker.state for _, worker in server.workers)) for server in scrape.servers]
     yield gauge(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.metrics.family import counter, gauge
-from uwsgi_headroom.metrics.scrape import Scrape, labels_of
+from uwsgi_headroom.metrics.scrape import ObservedServer, Scrape, labels_of
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
@@ -36,20 +36,21 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield gauge(
         "uwsgi_listen_queue_length",
         "The longest of the server's listen queues that can be measured.",
-        [
-            (server.labels, max(lengths))
-            for server in scrape.servers
-            if (lengths := [it.queue for it in server.reading.listen_queues().values() if it.queue is not None])
-        ],
+        [(server.labels, max(lengths)) for server in scrape.servers if (lengths := _list_lengths(server))],
     )
-    overflows = [(server.labels, it) for server in scrape.servers if (it := server.reading.host.overflows)]
+    overflows = [(server.labels, counts) for server in scrape.servers if (counts := server.reading.host.overflows)]
     yield counter(
         "uwsgi_listen_overflows_total",
         "Connections that found a TCP listen queue full, in the server's whole network namespace.",
-        [(labels, it.overflows) for labels, it in overflows],
+        [(labels, counts.overflows) for labels, counts in overflows],
     )
     yield counter(
         "uwsgi_listen_drops_total",
         "Connections dropped at TCP listeners for any reason, in the server's whole network namespace.",
-        [(labels, it.drops) for labels, it in overflows],
+        [(labels, counts.drops) for labels, counts in overflows],
     )
+
+
+def _list_lengths(server: ObservedServer) -> list[int]:
+    """Lengths, in connections, of the server's listen queues that can be measured."""
+    return [backlog.queue for backlog in server.reading.listen_queues().values() if backlog.queue is not None]

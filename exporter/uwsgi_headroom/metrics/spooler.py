@@ -20,15 +20,15 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield counter(
         "uwsgi_spooler_tasks_total",
         "Tasks worked on.",
-        summed((labels, it.tasks) for labels, it in spoolers),
+        summed((labels, spooler.tasks) for labels, spooler in spoolers),
     )
     yield counter(
         "uwsgi_spooler_respawns_total",
         "Respawns of the spooler's processes.",
-        summed((labels, it.respawns) for labels, it in spoolers),
+        summed((labels, spooler.respawns) for labels, spooler in spoolers),
     )
     yield gauge(
         "uwsgi_spooler_running",
         "Processes of the spooler that are working on a task.",
-        summed((labels, it.running) for labels, it in spoolers),
+        summed((labels, spooler.running) for labels, spooler in spoolers),
     )

@@ -74,17 +74,19 @@ _WORKER: Table[WorkerFigures] = (
 
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every server of the scrape whose history has begun."""
-    windows = [(_labels(server, it), it) for server in scrape.servers for it in server.observation.figures]
+    windows = [
+        (_labels(server, figures), figures) for server in scrape.servers for figures in server.observation.figures
+    ]
     yield from tabulate_families(_FLOW, windows)
     yield gauge(
         "uwsgi_concurrency",
         "Mean requests in service: by Little's law from completed requests, and as observed by sampling. "
         "What is observed above the law is in flight, or stuck.",
         [
-            (_labels(server, it, method=method), value)
+            (_labels(server, figures, method=method), value)
             for server in scrape.servers
-            for it in server.observation.figures
-            for method, value in (("littles_law", it.flow.littles_law), ("observed", it.flow.observed))
+            for figures in server.observation.figures
+            for method, value in (("littles_law", figures.flow.littles_law), ("observed", figures.flow.observed))
         ],
     )
     yield gauge(
@@ -92,10 +94,10 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "Factor by which load can grow before a limit is reached; the least of them is what gives out first. "
         "Absent while a limit is used to less than a hundredth.",
         [
-            (_labels(server, it, limit=limit), factor)
+            (_labels(server, figures, limit=limit), factor)
             for server in scrape.servers
-            for it in server.observation.figures
-            for limit, factor in it.headroom.by_limit.items()
+            for figures in server.observation.figures
+            for limit, factor in figures.headroom.by_limit.items()
         ],
     )
     yield from tabulate_families(_BALANCE, windows)

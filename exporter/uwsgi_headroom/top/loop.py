@@ -112,8 +112,8 @@ class _Loop:
 
     def _on_key(self, key: str) -> None:
         model = self._poller.model
-        windows = [it.asked for it in model.server.windows] if model.server else []
-        action = handle_key(key, self._navigation, [it.key for it in model.entries], windows)
+        windows = [window.asked for window in model.server.windows] if model.server else []
+        action = handle_key(key, self._navigation, [entry.key for entry in model.entries], windows)
         if action == "quit":
             self._ended.set()
         elif action == "dump":

@@ -18,7 +18,9 @@ from uwsgi_headroom.watch import suspend
 async def read_documents(feeds: Sequence[Feed], seconds: float) -> Server | list[Server]:
     """The document of the server, or those of all; after `seconds` where it is watched from here. Raises GoneError."""
     async with run_feeds(feeds, seconds):
-        documents = [await feed.server(it.name, None) for feed in feeds for it in (await feed.servers(None)).servers]
+        documents = [
+            await feed.server(summary.name, None) for feed in feeds for summary in (await feed.servers(None)).servers
+        ]
     if not documents:
         raise HeadroomError("there is no server to show")
     return documents[0] if len(documents) == 1 else documents

@@ -65,7 +65,7 @@ class Poller:
         """A new one when there is one more point for it."""
         if server.kind != "server":
             return NO_TREND
-        span = max([it for it in _SPANS if it <= server.sampling.history_seconds], default=_SPANS[0])
+        span = max([seconds for seconds in _SPANS if seconds <= server.sampling.history_seconds], default=_SPANS[0])
         newest = key, span, server.time // max(span / _POINTS, _TREND_SECONDS)
         if newest != self._trend_key:
             trend = await self._feeds[key[0]].trend(key[1], span, _POINTS)
@@ -76,13 +76,15 @@ class Poller:
 
 def _sort_entries(listed: dict[int, tuple[Summary, ...]]) -> tuple[ServerEntry, ...]:
     """All of them, in the order that each list has by itself."""
-    entries = [ServerEntry((place, it.name), it) for place, summaries in listed.items() for it in summaries]
+    entries = [
+        ServerEntry((place, summary.name), summary) for place, summaries in listed.items() for summary in summaries
+    ]
     return tuple(sorted(entries, key=lambda entry: urgency(entry.summary)))
 
 
 def select_server(navigation: Navigation, entries: Sequence[ServerEntry]) -> Navigation:
     """The same, at a server that there is; a lone one is looked into."""
-    keys = [it.key for it in entries]
+    keys = [entry.key for entry in entries]
     if navigation.server not in keys:
         navigation = replace(navigation, server=keys[0] if keys else None, view="servers")
         if len(keys) == 1:

@@ -80,12 +80,13 @@ def render_report(masters: list[FoundMaster]) -> str:
             "address: uwsgi-headroom --stats tcp://HOST:PORT"
         )
     lines = []
-    for it in masters:
-        lines.append(f"uWSGI {it.role} {it.pid} of user {it.user}" + (f": {it.what}" if it.what else ""))
-        if it.address and not it.trouble:
-            lines.append(f"  uwsgi-headroom --stats {it.address}")
-        elif it.trouble:
-            lines.append(f"  {it.address or 'stats server'}: {it.trouble}")
+    for master in masters:
+        what = f": {master.what}" if master.what else ""
+        lines.append(f"uWSGI {master.role} {master.pid} of user {master.user}{what}")
+        if master.address and not master.trouble:
+            lines.append(f"  uwsgi-headroom --stats {master.address}")
+        elif master.trouble:
+            lines.append(f"  {master.address or 'stats server'}: {master.trouble}")
         else:
             lines.append("  It has no stats server. Turn it on in its configuration, and reload it:")
             lines.append("      stats = /run/uwsgi/NAME.stats")
@@ -142,9 +143,9 @@ def _listening_addresses() -> dict[int, str]:
             listeners = sock_diag.list_listeners(family)
         except OSError:
             continue
-        for it in listeners:
-            name = it.name if family != "unix" or it.name.startswith("@") else f"unix://{it.name}"
-            addresses[it.inode] = name.replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:")
+        for listener in listeners:
+            name = listener.name if family != "unix" or listener.name.startswith("@") else f"unix://{listener.name}"
+            addresses[listener.inode] = name.replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:")
     return addresses
 
 

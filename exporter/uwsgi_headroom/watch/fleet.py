@@ -47,9 +47,9 @@ class Fleet:
         self.lag = LoopLag(self.clock.monotonic)
         self.restarts: Counter[str] = Counter()
         self._paused = False
-        self._named = [self._watch(it.name, it.address, it) for it in servers if it.address]
-        self._globs = [it for it in servers if it.address is None]
-        self._names = GlobNames([entry.pattern for entry in self._globs], {watch.name for watch in self._named})
+        self._named = [self._watch(server.name, server.address, server) for server in servers if server.address]
+        self._globs = [server for server in servers if server.address is None]
+        self._names = GlobNames([server.pattern for server in self._globs], {watch.name for watch in self._named})
         self._globbed: dict[str, _GlobbedServer] = {}
 
     def watches(self) -> list[Watch]:
@@ -68,7 +68,9 @@ class Fleet:
                     self._globbed[path].last_seen_at = now
                 elif _is_socket(path):
                     self._globbed[path] = _GlobbedServer(self._watch(self._names.name(path), Unix(path), entry), now)
-        self._globbed = {path: it for path, it in self._globbed.items() if now - it.last_seen_at < FORGET_SECONDS}
+        self._globbed = {
+            path: server for path, server in self._globbed.items() if now - server.last_seen_at < FORGET_SECONDS
+        }
 
     async def wait_for_first(self, watches: Sequence[Watch], seconds: float = FIRST_SECONDS) -> None:
         """Wait until each of these has been read once, or could not be, for `seconds` at most."""

@@ -59,7 +59,8 @@ def _parse_header(header: str) -> Iterator[tuple[str, dict[str, str]]]:
     """What stands in an Accept header or one of its kind: names with their parameters."""
     for entry in header.lower().split(","):
         name, *parameters = (part.strip() for part in entry.split(";"))
-        yield name, {key.strip(): value.strip() for key, _, value in (it.partition("=") for it in parameters)}
+        pairs = (parameter.partition("=") for parameter in parameters)
+        yield name, {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def _is_refused(parameters: dict[str, str]) -> bool:

@@ -66,7 +66,7 @@ def _head(title: str, scripts: Sequence[str]) -> str:
 
 def _summary(servers: Sequence[Server]) -> str:
     """For browsers that run no scripts: which servers, how they are, and what is not known and why."""
-    rows = "".join(_row(it) for it in servers)
+    rows = "".join(_row(server) for server in servers)
     table = f"<table><thead><tr><th>Server<th>State<th>Verdict<th>Not known</tr></thead><tbody>{rows}</tbody></table>"
     empty = "<p>No server yet: the globs of the configuration match no socket.</p>"
     return (
@@ -76,17 +76,18 @@ def _summary(servers: Sequence[Server]) -> str:
 
 
 def _count(servers: Sequence[Server]) -> str:
-    unread = sum(it.state == "down" for it in servers)
+    unread = sum(server.state == "down" for server in servers)
     return f"{len(servers)} server{'s' if len(servers) != 1 else ''}, {unread} that cannot be read"
 
 
-def _row(it: Server) -> str:
-    state = {"up": "✓ up", "stale": "… stale", "down": "✗ down"}[it.state]
+def _row(server: Server) -> str:
+    state = {"up": "✓ up", "stale": "… stale", "down": "✗ down"}[server.state]
     unknown = "".join(
-        f"<li>{escape(u.what)}{f' of {escape(u.socket)}' if u.socket else ''}: {escape(u.why)}" for u in it.unknown
+        f"<li>{escape(u.what)}{f' of {escape(u.socket)}' if u.socket else ''}: {escape(u.why)}" for u in server.unknown
     )
-    version = f"uWSGI {escape(it.version)} {it.kind}" if it.version else ""
+    version = f"uWSGI {escape(server.version)} {server.kind}" if server.version else ""
     return (
-        f'<tr><td><b><a href="{escape(path(it.name))}">{escape(it.name)}</a></b><br><code>{escape(it.address)}</code>'
-        f"<br>{version}<td>{state}, {it.status}<td>{escape(it.verdict)}<td><ul>{unknown}</ul></tr>"
+        f'<tr><td><b><a href="{escape(path(server.name))}">{escape(server.name)}</a></b>'
+        f"<br><code>{escape(server.address)}</code><br>{version}"
+        f"<td>{state}, {server.status}<td>{escape(server.verdict)}<td><ul>{unknown}</ul></tr>"
     )

@@ -25,7 +25,7 @@ def parse_window(request: Request, windows: Sequence[float]) -> float:
     try:
         return windows[windows.index(float(text))]
     except ValueError:
-        choice = " or ".join(f"{it:g}" for it in windows)
+        choice = " or ".join(f"{window:g}" for window in windows)
         raise RefusedError(400, f"window: {choice} (seconds, as configured), not {text!r}") from None
 
 

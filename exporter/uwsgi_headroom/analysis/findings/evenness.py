@@ -67,8 +67,8 @@ def _enough(figures: Figures, workers: int) -> Iterator[Finding]:
 
 
 def _most_loaded(figures: Figures) -> WorkerFigures | None:
-    known = [it for it in figures.balance.workers if it.active and it.interpreter_load is not None]
-    return max(known, key=lambda it: it.interpreter_load or 0, default=None)
+    known = [worker for worker in figures.balance.workers if worker.active and worker.interpreter_load is not None]
+    return max(known, key=lambda worker: worker.interpreter_load or 0, default=None)
 
 
 def _slower(figures: Figures, worker: WorkerFigures) -> bool:
@@ -98,9 +98,9 @@ def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
 
 def _idle_elsewhere(figures: Figures, hot: WorkerFigures) -> float | None:
     """Threads of the other active workers that had nothing to do, on average."""
-    others = [it for it in figures.balance.workers if it.active and it.worker_id != hot.worker_id]
-    busy = sum(it.concurrency or 0.0 for it in others)
-    each = ratio(figures.available or 0, sum(it.active for it in figures.balance.workers))
+    others = [worker for worker in figures.balance.workers if worker.active and worker.worker_id != hot.worker_id]
+    busy = sum(worker.concurrency or 0.0 for worker in others)
+    each = ratio(figures.available or 0, sum(worker.active for worker in figures.balance.workers))
     return None if each is None else each * len(others) - busy
 
 
@@ -117,8 +117,8 @@ def _even_out(figures: Figures) -> str:
 
 
 def _shares(figures: Figures, hot_ratio: float, floor: float) -> str:
-    active = [it for it in figures.balance.workers if it.active]
-    shares = "/".join(f"{100 * (it.share or 0):.0f}" for it in active[:8]) + ("/..." if len(active) > 8 else "")
+    active = [worker for worker in figures.balance.workers if worker.active]
+    shares = "/".join(f"{100 * (worker.share or 0):.0f}" for worker in active[:8]) + ("/..." if len(active) > 8 else "")
     return f"Shares {shares} %: {factor(hot_ratio)} an even share, where chance explains {factor(floor)}"
 
 

@@ -111,7 +111,7 @@ def _growing(figures: Figures) -> Iterator[Finding]:
         yield Finding(
             code="memory_growing",
             severity="warning",
-            title=f"The memory of worker {joined([it.worker_id for it in growing])} is growing.",
+            title=f"The memory of worker {joined([worker.worker_id for worker in growing])} is growing.",
             evidence=f"Worker {most.worker_id}: {megabytes(most.resident_growth or 0)} more in "
             f"{duration(figures.window.seconds)}, {megabytes(most.resident_bytes or 0)} now.",
             meaning="It may be a cache filling after a start; if it goes on, it is a leak.",

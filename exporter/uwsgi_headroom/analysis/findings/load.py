@@ -50,21 +50,22 @@ def _threads(figures: Figures) -> Iterator[Finding]:
 
 def _more_threads(figures: Figures) -> str:
     """More threads help only where the interpreters have time left for them."""
-    loads = [it.interpreter_load for it in figures.balance.workers if it.interpreter_load is not None]
+    loads = [worker.interpreter_load for worker in figures.balance.workers if worker.interpreter_load is not None]
     if loads and sum(loads) / len(loads) > INTERPRETER_FULL / 2:
         return "Add `processes`: more threads in these would wait for the interpreters, which are busy already."
     return "Raise `threads` or `processes`, or make the requests shorter; measure again, one change at a time."
 
 
 def _interpreters(figures: Figures) -> Iterator[Finding]:
-    active = [it for it in figures.balance.workers if it.active and it.interpreter_load is not None]
-    full = [it for it in active if (it.interpreter_load or 0) >= INTERPRETER_FULL]
+    active = [worker for worker in figures.balance.workers if worker.active and worker.interpreter_load is not None]
+    full = [worker for worker in active if (worker.interpreter_load or 0) >= INTERPRETER_FULL]
     if not full:
         return
     everywhere = len(full) == len(active)
-    wait = max((it.concurrency or 0) for it in full)
-    of = f"all {counted(len(active), 'worker')}" if everywhere else f"worker {joined([it.worker_id for it in full])}"
-    highest = max(it.interpreter_load or 0 for it in full)
+    wait = max((worker.concurrency or 0) for worker in full)
+    ids = joined([worker.worker_id for worker in full])
+    of = f"all {counted(len(active), 'worker')}" if everywhere else f"worker {ids}"
+    highest = max(worker.interpreter_load or 0 for worker in full)
     single = everywhere and wait <= 1
     yield Finding(
         code="interpreter_bound",
@@ -84,8 +85,8 @@ def _cpus(figures: Figures, reading: Reading) -> Iterator[Finding]:
     cpus = reading.host.cpus
     if cpus is None:
         return
-    active = [it for it in figures.balance.workers if it.active]
-    used = sum(it.interpreter_load or 0 for it in active)
+    active = [worker for worker in figures.balance.workers if worker.active]
+    used = sum(worker.interpreter_load or 0 for worker in active)
     if used >= CPU_FULL * cpus.count:
         limit = {
             "affinity": "Its affinity allows no more: widen `cpu-affinity` or the mask the service manager sets.",

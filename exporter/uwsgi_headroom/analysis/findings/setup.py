@@ -68,7 +68,7 @@ def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
 
 
 def _cheaper(figures: Figures, snapshot: Snapshot) -> Iterator[Finding]:
-    reserve = [it for it in snapshot.workers if it.state in ("never_spawned", "cheap")]
+    reserve = [worker for worker in snapshot.workers if worker.state in ("never_spawned", "cheap")]
     observed = figures.window.observed_seconds
     full = figures.window.full_seconds / observed if observed else 0.0
     if reserve and full >= 0.2 and not figures.window.respawns:

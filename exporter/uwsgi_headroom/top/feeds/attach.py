@@ -28,7 +28,7 @@ def attach(arguments: Sequence[str], discovered: Callable[[], tuple[ServerConfig
         if _exporter(local) is True:
             return [RemoteFeed(local)]
         return [LocalFeed(discovered())]
-    servers = refuse_duplicate_names(parse_server_argument(it, "top") for it in arguments)
+    servers = refuse_duplicate_names(parse_server_argument(argument, "top") for argument in arguments)
     exporters: list[Feed] = []
     watched: list[ServerConfig] = []
     for server in servers:

@@ -39,7 +39,7 @@ class Painter:
     def _harmless(self, text: str) -> str:
         """A name may hold anything: escape sequences, characters that turn the line around, halves of surrogates."""
         if not text.isprintable():
-            text = "".join(it if it.isprintable() else "\N{REPLACEMENT CHARACTER}" for it in text)
+            text = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
         if self._unicode:
             return text
         return text.translate(_BLOCKS).encode("ascii", "replace").decode("ascii")

@@ -25,11 +25,11 @@ _MOST_HEADROOM = 10.0  # the height of its spark: beyond, more is no news
 _SPARK_OF, _LEAST_SPARK = 5, 5  # columns of width for one of a spark; at least so many
 
 
-def verdict_lines(it: Server | Summary, width: int, lines: int) -> list[Text]:
+def verdict_lines(server: Server | Summary, width: int, lines: int) -> list[Text]:
     """The word and the sentence, in so many lines at most."""
-    word = it.status.upper()
-    verdict_text = [Text(line) for line in cut_lines(wrap(f"{word}  {it.verdict}", width), lines)]
-    verdict_text[0].stylize(STATUS_STYLES[it.status], 0, len(word))
+    word = server.status.upper()
+    verdict_text = [Text(line) for line in cut_lines(wrap(f"{word}  {server.verdict}", width), lines)]
+    verdict_text[0].stylize(STATUS_STYLES[server.status], 0, len(word))
     return verdict_text
 
 
@@ -89,7 +89,7 @@ def _limits(server: Server) -> Iterator[Text]:
         "cpu": room.by_limit.cpu,
         "threads": room.by_limit.threads,
     }
-    limits = [f"{limit.replace('_', ' ')} {factor(it)}" for limit, it in factors.items() if it is not None]
+    limits = [f"{limit.replace('_', ' ')} {factor(value)}" for limit, value in factors.items() if value is not None]
     if limits:
         yield Text("             " + ", ".join(limits), "dim")
 
@@ -133,15 +133,15 @@ def _requests(server: Server) -> Iterator[Text]:
 
 def _queues(server: Server) -> Iterator[Text]:
     """The longest first, then those that are not known."""
-    for it in sorted(server.sockets, key=lambda it: -1 if it.queue is None else it.queue, reverse=True):
+    for socket in sorted(server.sockets, key=lambda socket: -1 if socket.queue is None else socket.queue, reverse=True):
         line = _label("queue        ")
-        if it.queue is None:
-            line.append(f"not known: {it.reason}", "magenta")
+        if socket.queue is None:
+            line.append(f"not known: {socket.reason}", "magenta")
         else:
-            full = it.limit is not None and it.queue >= it.limit
-            line.append(f"{it.queue} of {it.limit}", "bold red" if full else "bold")
-            line.append("" if it.mean_queue is None else f" ({it.mean_queue:.1f} on average)")
-        yield line.append(f"  {it.name}", "dim")
+            full = socket.limit is not None and socket.queue >= socket.limit
+            line.append(f"{socket.queue} of {socket.limit}", "bold red" if full else "bold")
+            line.append("" if socket.mean_queue is None else f" ({socket.mean_queue:.1f} on average)")
+        yield line.append(f"  {socket.name}", "dim")
 
 
 def _label(text: str) -> Text:
@@ -153,7 +153,7 @@ def _label(text: str) -> Text:
 def _with_spark(line: Text, values: Sequence[float | None], of: float | None, step: float, width: int) -> Text:
     """The line with a spark of the values at its right end, where there is room for one."""
     room = min(width - line.cell_len - 6, width // _SPARK_OF)  # a gap of two, and the time it is over
-    if room < _LEAST_SPARK or not any(it is not None for it in values):
+    if room < _LEAST_SPARK or not any(value is not None for value in values):
         return line
     drawn = sparkline(downsample(values, room), of)
     span = f" {age(len(values) * step)}"

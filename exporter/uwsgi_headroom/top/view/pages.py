@@ -47,16 +47,16 @@ def _thread(place: int, worker: Worker) -> Text:
 
 def finding_lines(server: Server, width: int) -> Iterator[Text]:
     """Everything worth knowing, with what it rests on and what to do; then what is not known, and why."""
-    for place, it in enumerate(server.findings, 1):
-        head = [Text(line) for line in wrap(f"{place}. {it.severity.upper()}: {it.title}", width, rest="   ")]
-        head[0].stylize(_SEVERITIES[it.severity], 0, len(f"{place}. {it.severity}"))
+    for place, finding in enumerate(server.findings, 1):
+        head = [Text(line) for line in wrap(f"{place}. {finding.severity.upper()}: {finding.title}", width, rest="   ")]
+        head[0].stylize(_SEVERITIES[finding.severity], 0, len(f"{place}. {finding.severity}"))
         yield from head
-        for text in (it.evidence, it.meaning):
+        for text in (finding.evidence, finding.meaning):
             yield from map(Text, wrap(text, width, "   ", "   ") if text else ())
-        if it.change:
-            yield from (Text(line, "bold") for line in wrap(it.change, width, "   -> ", "      "))
-        if it.runbook:
-            yield Text(f"   More: {it.runbook} of the exporter", "dim")
+        if finding.change:
+            yield from (Text(line, "bold") for line in wrap(finding.change, width, "   -> ", "      "))
+        if finding.runbook:
+            yield Text(f"   More: {finding.runbook} of the exporter", "dim")
         yield Text()
     if not server.findings:
         yield Text("Nothing stands out.")
@@ -67,31 +67,31 @@ def finding_lines(server: Server, width: int) -> Iterator[Text]:
     yield from _host(server)
 
 
-def emperor_lines(it: Emperor, width: int) -> Iterator[Text]:
+def emperor_lines(emperor: Emperor, width: int) -> Iterator[Text]:
     """Vassals, and those that are throttled."""
     yield _title("    PID  STATE           AGE  BEAT  SPAWNS  VASSAL", width)
-    for vassal in it.vassals:
+    for vassal in emperor.vassals:
         states = ("cursed", vassal.cursed), ("loyal", vassal.loyal), ("accepting", vassal.accepting)
         state = next((name for name, holds in (*states, ("ready", vassal.ready)) if holds), "starting")
         style = {"cursed": "red", "starting": "yellow"}.get(state, "green")
         line = Text(f"{vassal.pid:>7}  ").append(f"{state:12}", style)
         line.append(f"{age(vassal.age):>7}{age(vassal.heartbeat_age):>6}{number(vassal.respawns):>8}  ")
         yield line.append(vassal.name, "bold")
-    for throttled in it.throttled:
+    for throttled in emperor.throttled:
         line = Text("      -  ").append("throttled   ", "bold red")
         yield line.append(f"{age(throttled.delay):>7}{'':6}{number(throttled.attempts):>8}  ").append(throttled.name)
 
 
-def router_lines(it: Router, width: int) -> Iterator[Text]:
+def router_lines(router: Router, width: int) -> Iterator[Text]:
     """Backends, by what they subscribed to."""
     yield _title(" REQUESTS      TX      RX  LOAD WEIGHT FAILED  BACKEND", width)
-    for key in it.subscriptions:
+    for key in router.subscriptions:
         yield Text(f"{number(key.hits):>9}  ").append(key.key, "bold")
         for node in key.nodes:
             columns = f"{number(node.requests):>9}{size(node.transmitted_bytes):>8}{size(node.received_bytes):>8}"
             columns += f"{number(node.load):>6}{number(node.weight):>7}{number(node.failures):>7}    "
             yield Text(columns).append(node.name, "bold red" if node.dead else "").append(" dead" if node.dead else "")
-    for static in it.static_nodes:
+    for static in router.static_nodes:
         yield Text(f"{number(static.hits):>9}{'':36}    {static.name}")
 
 

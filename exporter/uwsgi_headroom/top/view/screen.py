@@ -50,7 +50,7 @@ def _head(model: ScreenModel, navigation: Navigation, width: int, height: int, b
         must += [Text(line, "bold red") for line in headline.cut_lines(wrap(f"STALE  {model.trouble}", width), 2)]
     server = model.server
     if navigation.view == "servers":
-        chosen = next((it.summary for it in model.entries if it.key == navigation.server), None)
+        chosen = next((entry.summary for entry in model.entries if entry.key == navigation.server), None)
         return must + (headline.verdict_lines(chosen, width, 3 if height >= 20 else 2) if chosen else []) + [Text()]
     if navigation.view == "help" or server is None:
         return must
@@ -75,7 +75,7 @@ def _title(model: ScreenModel, navigation: Navigation, width: int, now: float) -
     if navigation.view == "servers" or server is None:
         left = f" uwsgi-headroom   {server_table.count_servers(model.entries)}   {model.where}"
     else:
-        keys = [it.key for it in model.entries]
+        keys = [entry.key for entry in model.entries]
         place = (
             f"{keys.index(navigation.server) + 1}/{len(keys)}  " if navigation.server in keys and len(keys) > 1 else ""
         )

@@ -22,26 +22,26 @@ def server_table(entries: Sequence[ServerEntry], chosen: Key | None, width: int)
     title = f"  {'SERVER':{_NAME}} {'STATUS':8} {'MORE':>5} {'IN SERVICE':>10} {'REQ/S':>6} {'RESP':>6}  HOW IT IS"
     yield Text(f"{title:{width}}"[:width], "reverse")
     for entry in entries:
-        it, here = entry.summary, entry.key == chosen
+        summary, here = entry.summary, entry.key == chosen
         line = Text("> " if here else "  ", "bold")
-        name = Text(it.name, "bold" if here else "")
+        name = Text(summary.name, "bold" if here else "")
         name.truncate(_NAME, overflow="ellipsis", pad=True)
         line.append_text(name).append(" ")
-        line.append(f"{it.status if it.state == 'up' else it.state:8} ", STATUS_STYLES[it.status])
-        line.append(f"{'-' if it.headroom is None else factor(it.headroom):>5} ", "bold")
-        line.append(f"{_in_service(it):>10} {rate(it.throughput):>6} ")
-        line.append(f"{'-' if it.response_time is None else duration(it.response_time):>6}  ")
-        yield line.append(it.verdict)
+        line.append(f"{summary.status if summary.state == 'up' else summary.state:8} ", STATUS_STYLES[summary.status])
+        line.append(f"{'-' if summary.headroom is None else factor(summary.headroom):>5} ", "bold")
+        line.append(f"{_in_service(summary):>10} {rate(summary.throughput):>6} ")
+        line.append(f"{'-' if summary.response_time is None else duration(summary.response_time):>6}  ")
+        yield line.append(summary.verdict)
 
 
 def count_servers(entries: Sequence[ServerEntry]) -> str:
     """`3 servers: 1 down, 1 critical`; what is well is not counted."""
-    states = Counter("down" if it.summary.state == "down" else it.summary.status for it in entries)
-    bad = ", ".join(f"{states[it]} {it}" for it in ("down", "critical", "warning", "unknown") if states[it])
+    states = Counter("down" if entry.summary.state == "down" else entry.summary.status for entry in entries)
+    bad = ", ".join(f"{states[state]} {state}" for state in ("down", "critical", "warning", "unknown") if states[state])
     return counted(len(entries), "server") + (f": {bad}" if bad else "")
 
 
-def _in_service(it: Summary) -> str:
-    if it.observed is None:
+def _in_service(summary: Summary) -> str:
+    if summary.observed is None:
         return "-"
-    return f"{it.observed:.1f}" + ("" if it.available is None else f" of {it.available}")
+    return f"{summary.observed:.1f}" + ("" if summary.available is None else f" of {summary.available}")

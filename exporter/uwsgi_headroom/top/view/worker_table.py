@@ -37,8 +37,8 @@ def worker_table(server: Server, sort: str, reverse: bool, width: int) -> list[T
     """The title and a line for every worker."""
     columns = _columns_that_fit(width)
     title = Text(style="reverse")
-    for it in columns:
-        title.append(f"{it.title:>{it.width}}", style="bold underline" if it.name == sort else "")
+    for column in columns:
+        title.append(f"{column.title:>{column.width}}", style="bold underline" if column.name == sort else "")
         title.append(" ")
     title.truncate(width, pad=True)
     return [title, *(_line(worker, server, columns) for worker in sort_workers(server.workers, sort, reverse))]
@@ -46,30 +46,30 @@ def worker_table(server: Server, sort: str, reverse: bool, width: int) -> list[T
 
 def sort_workers(workers: Sequence[Worker], sort: str, reverse: bool) -> list[Worker]:
     """The largest first (of the worker's number: the smallest); what is not known last."""
-    value = next(it.value for it in COLUMNS if it.name == sort)
+    value = next(column.value for column in COLUMNS if column.name == sort)
     descending = (sort != "number") != reverse
-    known = [it for it in workers if value(it) is not None]
-    unknown = [it for it in workers if value(it) is None]
-    return sorted(known, key=lambda it: value(it) or 0.0, reverse=descending) + unknown
+    known = [worker for worker in workers if value(worker) is not None]
+    unknown = [worker for worker in workers if value(worker) is None]
+    return sorted(known, key=lambda worker: value(worker) or 0.0, reverse=descending) + unknown
 
 
 def _columns_that_fit(width: int) -> list[Column]:
     kept: set[str] = set()
     room = width + 1
-    for it in sorted(COLUMNS, key=lambda it: it.rank):
-        if room < it.width + 1:
+    for column in sorted(COLUMNS, key=lambda column: column.rank):
+        if room < column.width + 1:
             break
-        room -= it.width + 1
-        kept.add(it.title)
-    return [it for it in COLUMNS if it.title in kept]
+        room -= column.width + 1
+        kept.add(column.title)
+    return [column for column in COLUMNS if column.title in kept]
 
 
 def _line(worker: Worker, server: Server, columns: Iterable[Column]) -> Text:
     line = Text(style="" if worker.pid else "dim")
-    for it in columns:
-        cell = it.cell(worker, server)
-        cell.truncate(it.width)
-        line.append(" " * (it.width - cell.cell_len))
+    for column in columns:
+        cell = column.cell(worker, server)
+        cell.truncate(column.width)
+        line.append(" " * (column.width - cell.cell_len))
         line.append_text(cell)
         line.append(" ")
     return line
@@ -125,7 +125,7 @@ def busy_bar(worker: Worker, cells: int) -> Text:
 def _share(worker: Worker, server: Server) -> Text:
     balance = server.balance
     even = (balance and balance.even_share) or 0.0
-    largest = max(even, *(it.share or 0.0 for it in server.workers))
+    largest = max(even, *(other.share or 0.0 for other in server.workers))
     hot = bool(
         balance
         and balance.hottest == worker.worker_id
@@ -169,48 +169,56 @@ def cpu_ranges(cpus: Sequence[int]) -> str:
             spans[-1][1:] = [cpu]
         else:
             spans.append([cpu])
-    return ",".join("-".join(map(str, it)) for it in spans)
+    return ",".join("-".join(map(str, span)) for span in spans)
 
 
 def _clock(worker: Worker, _: Server) -> Text:
     return Text(time.strftime("%H:%M:%S", time.localtime(worker.last_spawn)) if worker.last_spawn else "-")
 
 
-def _plain(text: Callable[[Worker], str]) -> Callable[[Worker, Server], Text]:
-    return lambda worker, _: Text(text(worker))
+def _figure(
+    title: str,
+    width: int,
+    rank: int,
+    value: Callable[[Worker], float | None],
+    text: Callable[[float | None], str],
+    name: str = "",
+) -> Column:
+    """A column that shows what it is sorted by, as `text` writes it."""
+    return Column(title, width, rank, value, lambda worker, _: Text(text(value(worker))), name)
 
 
 COLUMNS = (
-    Column("W", 3, 0, lambda it: it.worker_id, _plain(lambda it: str(it.worker_id)), "number"),
-    Column("PID", 7, 7, lambda it: it.pid, _plain(lambda it: str(it.pid or "-"))),
-    Column("STATE", 5, 6, lambda it: None, _state),
-    Column("SHARE     ", 10, 1, lambda it: it.share, _share, "share"),
-    Column("LIFE", 4, 8, lambda it: it.lifetime_share, _plain(lambda it: percent(it.lifetime_share))),
-    Column("BUSY      ", 11, 2, lambda it: it.busy_threads, lambda it, _: busy_bar(it, 6), "busy"),
-    Column("REQ/S", 5, 5, lambda it: it.throughput, _plain(lambda it: rate(it.throughput))),
-    Column(
+    _figure("W", 3, 0, lambda worker: worker.worker_id, str, "number"),
+    _figure("PID", 7, 7, lambda worker: worker.pid, lambda pid: str(pid or "-")),
+    Column("STATE", 5, 6, lambda worker: None, _state),
+    Column("SHARE     ", 10, 1, lambda worker: worker.share, _share, "share"),
+    _figure("LIFE", 4, 8, lambda worker: worker.lifetime_share, percent),
+    Column("BUSY      ", 11, 2, lambda worker: worker.busy_threads, lambda worker, _: busy_bar(worker, 6), "busy"),
+    _figure("REQ/S", 5, 5, lambda worker: worker.throughput, rate),
+    _figure(
         "RESP",
         6,
         4,
-        lambda it: it.response_time,
-        _plain(lambda it: "-" if it.response_time is None else duration(it.response_time)),
+        lambda worker: worker.response_time,
+        lambda seconds: "-" if seconds is None else duration(seconds),
         "response",
     ),
-    Column("LOAD", 4, 3, lambda it: it.interpreter_load, _load, "interpreter"),
-    Column("CPU", 3, 9, lambda it: it.last_cpu, _plain(lambda it: "-" if it.last_cpu is None else str(it.last_cpu))),
-    Column("MEM", 5, 10, lambda it: it.resident_bytes, _plain(lambda it: size(it.resident_bytes)), "memory"),
-    Column("AGE", 4, 11, lambda it: it.age, _plain(lambda it: age(it.age)), "age"),
-    Column("OLDEST", 6, 12, lambda it: it.oldest_request_age, _oldest, "oldest"),
-    Column("REQ", 7, 13, lambda it: it.requests, _plain(lambda it: number(it.requests)), "requests"),
-    Column("EXC", 5, 14, lambda it: it.exceptions, _plain(lambda it: number(it.exceptions)), "exceptions"),
-    Column("HARA", 4, 15, lambda it: it.harakiris, _plain(lambda it: number(it.harakiris))),
-    Column("SPAWNS", 6, 16, lambda it: it.respawns, _plain(lambda it: number(it.respawns))),
-    Column("AFFINITY", 9, 17, lambda it: None, _affinity),
-    Column("GROWTH", 6, 18, lambda it: it.resident_growth, _plain(lambda it: size(it.resident_growth))),
-    Column("TX", 6, 19, lambda it: it.transmitted_bytes, _plain(lambda it: size(it.transmitted_bytes))),
-    Column("SIG", 5, 20, lambda it: it.signals, _plain(lambda it: number(it.signals))),
-    Column("RUNTIME", 7, 21, lambda it: it.running_time, _plain(lambda it: age(it.running_time))),
-    Column("SPAWNED", 8, 22, lambda it: it.last_spawn, _clock),
+    Column("LOAD", 4, 3, lambda worker: worker.interpreter_load, _load, "interpreter"),
+    _figure("CPU", 3, 9, lambda worker: worker.last_cpu, lambda cpu: "-" if cpu is None else str(cpu)),
+    _figure("MEM", 5, 10, lambda worker: worker.resident_bytes, size, "memory"),
+    _figure("AGE", 4, 11, lambda worker: worker.age, age, "age"),
+    Column("OLDEST", 6, 12, lambda worker: worker.oldest_request_age, _oldest, "oldest"),
+    _figure("REQ", 7, 13, lambda worker: worker.requests, number, "requests"),
+    _figure("EXC", 5, 14, lambda worker: worker.exceptions, number, "exceptions"),
+    _figure("HARA", 4, 15, lambda worker: worker.harakiris, number),
+    _figure("SPAWNS", 6, 16, lambda worker: worker.respawns, number),
+    Column("AFFINITY", 9, 17, lambda worker: None, _affinity),
+    _figure("GROWTH", 6, 18, lambda worker: worker.resident_growth, size),
+    _figure("TX", 6, 19, lambda worker: worker.transmitted_bytes, size),
+    _figure("SIG", 5, 20, lambda worker: worker.signals, number),
+    _figure("RUNTIME", 7, 21, lambda worker: worker.running_time, age),
+    Column("SPAWNED", 8, 22, lambda worker: worker.last_spawn, _clock),
 )
 
 SORTS = {

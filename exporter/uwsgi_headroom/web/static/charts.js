@@ -33,7 +33,7 @@ export class Lines {
   /** Show the history; with other lines than before if they are given. */
   show(history, lines = null) {
     this.#history = history;
-    if (lines && lines.map((it) => it.column).join() !== this.#lines.map((it) => it.column).join()) {
+    if (lines && lines.map((line) => line.column).join() !== this.#lines.map((line) => line.column).join()) {
       this.#set(lines);
       this.#rebuild();
     } else if (this.#plot) this.#plot.setData(this.#data());
@@ -45,10 +45,10 @@ export class Lines {
     this.#lines = lines;
     this.values = lines.map(() => el("b", {}));
     this.legend.replaceChildren(
-      ...lines.map((it, at) => {
-        const swatch = el("i", { class: `swatch ${it.dash ? "dashed" : ""}` });
-        swatch.style.setProperty("--swatch", `var(--${it.colour})`);
-        return el("li", {}, swatch, `${it.name} `, this.values[at]);
+      ...lines.map((line, at) => {
+        const swatch = el("i", { class: `swatch ${line.dash ? "dashed" : ""}` });
+        swatch.style.setProperty("--swatch", `var(--${line.colour})`);
+        return el("li", {}, swatch, `${line.name} `, this.values[at]);
       }),
     );
   }
@@ -56,7 +56,7 @@ export class Lines {
   #data() {
     const times = this.#history.time;
     const nothing = new Array(times.length).fill(null);
-    return [times, ...this.#lines.map((it) => this.#history.column(it.column) ?? nothing)];
+    return [times, ...this.#lines.map((line) => this.#history.column(line.column) ?? nothing)];
   }
 
   #resize(width) {
@@ -89,17 +89,17 @@ export class Lines {
         y: log ? { distr: 3, range: decades } : { range: limits },
       },
       axes: [
-        { ...axis, font, size: 26, gap: 8, space: 60, values: (plot, times) => times.map((it) => hour(it, this.#history.range.seconds)) },
+        { ...axis, font, size: 26, gap: 8, space: 60, values: (plot, times) => times.map((time) => hour(time, this.#history.range.seconds)) },
         {
           ...axis,
           font,
           size: 54,
           space: 28,
-          ...(log ? { splits: (plot, side, low, high) => DECADES.filter((it) => it >= low && it <= high) } : {}),
-          values: (plot, values) => values.map((it) => (it === null ? "" : format(it))),
+          ...(log ? { splits: (plot, side, low, high) => DECADES.filter((decade) => decade >= low && decade <= high) } : {}),
+          values: (plot, values) => values.map((value) => (value === null ? "" : format(value))),
         },
       ],
-      series: [{}, ...this.#lines.map((it) => this.#stroke(it))],
+      series: [{}, ...this.#lines.map((line) => this.#stroke(line))],
       hooks: { setCursor: [(plot) => this.#tell(plot.cursor.left >= 0 ? plot.cursor.idx : null)] },
     };
   }
@@ -120,13 +120,13 @@ export class Lines {
   }
 
   #tell(at) {
-    const values = this.#lines.map((it) => {
-      const column = this.#history?.column(it.column);
+    const values = this.#lines.map((line) => {
+      const column = this.#history?.column(line.column);
       return this.#options.format(at === null ? (column?.at(-1) ?? null) : (column?.[at] ?? null));
     });
-    values.forEach((value, line) => say(this.values[line], value));
+    values.forEach((value, place) => say(this.values[place], value));
     if (at !== null) return;
-    const told = this.#lines.map((it, line) => `${it.name} ${values[line]}`).join(", ");
+    const told = this.#lines.map((line, place) => `${line.name} ${values[place]}`).join(", ");
     const label = `${this.name} over the last ${this.#history?.range.name ?? ""}: now ${told}`;
     if (this.place.getAttribute("aria-label") !== label) this.place.setAttribute("aria-label", label);
   }

@@ -26,14 +26,14 @@ export class Columns {
   /** items: {label, value, hot, dim}; line: {value, text}, drawn across; band: [from, to], shaded. */
   show(items, line = null, band = null) {
     this.#shown = { items, line, band };
-    const told = items.filter((it) => it.value !== null).map((it) => `${it.label} ${this.#format(it.value)}`);
+    const told = items.filter((item) => item.value !== null).map((item) => `${item.label} ${this.#format(item.value)}`);
     this.surface.describe(told.length ? told.join(", ") + (line ? `; ${line.text}` : "") : "nothing known");
     this.surface.draw();
   }
 
   #paint(context, width, height) {
     const { items, line, band } = this.#shown;
-    const values = items.map((it) => it.value ?? 0);
+    const values = items.map((item) => item.value ?? 0);
     const top = Math.max(this.#top, line?.value ?? 0, band?.[1] ?? 0, ...values) || 1;
     const floor = height - BOTTOM;
     const y = (value) => floor - ((floor - TOP) * Math.min(value, top)) / top;
@@ -52,16 +52,16 @@ export class Columns {
     context.fillText("0", LEFT - 6, floor + 2);
 
     context.textAlign = "center";
-    const texts = items.map((it) => this.#format(it.value));
-    const room = slot > Math.max(0, ...texts.map((it) => context.measureText(it).width)) + 4;
+    const texts = items.map((item) => this.#format(item.value));
+    const room = slot > Math.max(0, ...texts.map((text) => context.measureText(text).width)) + 4;
     const every = Math.ceil(22 / slot);
-    items.forEach((it, place) => {
+    items.forEach((item, place) => {
       const middle = LEFT + slot * (place + 0.5);
-      context.fillStyle = colour(it.hot ? "hot" : it.dim ? "off" : "accent");
-      if (it.value !== null) context.fillRect(middle - wide / 2, y(it.value), wide, floor - y(it.value));
-      context.fillStyle = colour(it.hot ? "ink" : "dim");
-      if (place % every === 0 || it.hot) {
-        context.fillText(it.hot ? `▲${it.label}` : it.label, middle, height - 4);
+      context.fillStyle = colour(item.hot ? "hot" : item.dim ? "off" : "accent");
+      if (item.value !== null) context.fillRect(middle - wide / 2, y(item.value), wide, floor - y(item.value));
+      context.fillStyle = colour(item.hot ? "ink" : "dim");
+      if (place % every === 0 || item.hot) {
+        context.fillText(item.hot ? `▲${item.label}` : item.label, middle, height - 4);
       }
     });
 
@@ -76,10 +76,10 @@ export class Columns {
     }
     context.strokeStyle = colour("panel"); // around figures, so that they are read on a line, too
     context.lineWidth = 4;
-    items.forEach((it, place) => {
-      if (!room && !it.hot) return;
-      const at = [it.value === null ? NOT_KNOWN : texts[place], LEFT + slot * (place + 0.5), y(it.value ?? 0) - 5];
-      context.fillStyle = colour(it.hot ? "ink" : "dim");
+    items.forEach((item, place) => {
+      if (!room && !item.hot) return;
+      const at = [item.value === null ? NOT_KNOWN : texts[place], LEFT + slot * (place + 0.5), y(item.value ?? 0) - 5];
+      context.fillStyle = colour(item.hot ? "ink" : "dim");
       context.strokeText(...at);
       context.fillText(...at);
     });

@@ -5,18 +5,18 @@ import * as format from "./format.js";
 
 /** One of several: {name, value}, as radio buttons, so that arrow keys work. */
 export function choice(legend, options, chosen, change) {
-  const inputs = options.map((it) => {
-    const id = `${legend}-${it.value}`.replace(/\W+/g, "-");
-    const input = el("input", { type: "radio", name: legend, id, value: it.value, change: () => change(it) });
-    input.checked = it.value === chosen;
-    return [input, el("label", { for: id }, it.name)];
+  const inputs = options.map((option) => {
+    const id = `${legend}-${option.value}`.replace(/\W+/g, "-");
+    const input = el("input", { type: "radio", name: legend, id, value: option.value, change: () => change(option) });
+    input.checked = option.value === chosen;
+    return [input, el("label", { for: id }, option.name)];
   });
   return el("fieldset", { class: "choice" }, el("legend", {}, legend), ...inputs.flat());
 }
 
 /** The windows that a server's document names. */
 export const windowsOf = (document) =>
-  document.windows.map((it) => ({ value: it.asked, name: format.duration(it.asked) }));
+  document.windows.map((window) => ({ value: window.asked, name: format.duration(window.asked) }));
 
 /** A button that is on or off. */
 export function toggle(off, on, change) {

@@ -7,7 +7,7 @@ export function el(tag, attributes = {}, ...children) {
     if (typeof value === "function") node.addEventListener(name, value);
     else if (value !== null && value !== false) node.setAttribute(name, value === true ? "" : value);
   }
-  node.append(...children.filter((it) => it !== null));
+  node.append(...children.filter((child) => child !== null));
   return node;
 }
 

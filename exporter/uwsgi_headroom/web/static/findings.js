@@ -22,22 +22,22 @@ export class Findings {
 const NOTHING = "Nothing to change: no finding at today's load.";
 const TOO_EARLY = "Not known: there are no figures to judge by.";
 
-function one(it) {
-  const [sign, word] = STATUS[it.severity];
+function one(finding) {
+  const [sign, word] = STATUS[finding.severity];
   return el(
     "li",
-    { "data-severity": it.severity },
+    { "data-severity": finding.severity },
     el(
       "div",
       {},
-      el("p", { class: "finding" }, el("span", { class: "chip" }, `${sign} ${word}`), " ", el("b", {}, ...marked(it.title))),
-      el("p", { class: "why" }, ...marked(`${it.evidence} ${it.meaning}`)),
+      el("p", { class: "finding" }, el("span", { class: "chip" }, `${sign} ${word}`), " ", el("b", {}, ...marked(finding.title))),
+      el("p", { class: "why" }, ...marked(`${finding.evidence} ${finding.meaning}`)),
     ),
     el(
       "div",
       {},
-      it.change ? el("p", { class: "change" }, el("span", { "aria-hidden": "true" }, "→ "), ...marked(it.change)) : null,
-      ours(it.runbook) ? el("p", {}, el("a", { href: it.runbook }, "Runbook")) : null,
+      finding.change ? el("p", { class: "change" }, el("span", { "aria-hidden": "true" }, "→ "), ...marked(finding.change)) : null,
+      ours(finding.runbook) ? el("p", {}, el("a", { href: finding.runbook }, "Runbook")) : null,
     ),
   );
 }

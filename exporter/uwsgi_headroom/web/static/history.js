@@ -7,7 +7,7 @@ export const RANGES = [
 ];
 
 /** The shortest range that shows all there is. */
-export const rangeFor = (seconds) => RANGES.find((it) => it.seconds >= seconds) ?? RANGES.at(-1);
+export const rangeFor = (seconds) => RANGES.find((range) => range.seconds >= seconds) ?? RANGES.at(-1);
 
 export class History {
   #path;

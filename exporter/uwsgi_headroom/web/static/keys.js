@@ -4,14 +4,14 @@ import { el, say } from "./dom.js";
 import * as format from "./format.js";
 
 const FIGURES = [
-  ["throughput", "Throughput", (it) => format.rate(it.flow?.throughput), (it) => requests(it)],
-  ["response_time", "Response time", (it) => format.duration(it.flow?.response_time), () => "mean, in service"],
-  ["observed", "Concurrency", (it) => format.mean(it.flow?.observed), (it) => `of ${format.count(it.threads?.available)} threads`],
-  ["littles_law", "By Little's law", (it) => format.mean(it.flow?.littles_law), (it) => inFlight(it)],
-  ["busy", "Busy now", (it) => format.count(it.threads?.busy), (it) => stuck(it)],
-  ["full", "All threads busy", (it) => format.percent(it.occupancy?.full), () => "of the time"],
-  ["queue_wait", "Queue wait", (it) => format.duration(it.flow?.queue_wait), () => "before uWSGI sees a request"],
-  ["hot_ratio", "Hottest worker", (it) => hot(it.balance), (it) => floor(it.balance)],
+  ["throughput", "Throughput", (server) => format.rate(server.flow?.throughput), (server) => requests(server)],
+  ["response_time", "Response time", (server) => format.duration(server.flow?.response_time), () => "mean, in service"],
+  ["observed", "Concurrency", (server) => format.mean(server.flow?.observed), (server) => `of ${format.count(server.threads?.available)} threads`],
+  ["littles_law", "By Little's law", (server) => format.mean(server.flow?.littles_law), (server) => inFlight(server)],
+  ["busy", "Busy now", (server) => format.count(server.threads?.busy), (server) => stuck(server)],
+  ["full", "All threads busy", (server) => format.percent(server.occupancy?.full), () => "of the time"],
+  ["queue_wait", "Queue wait", (server) => format.duration(server.flow?.queue_wait), () => "before uWSGI sees a request"],
+  ["hot_ratio", "Hottest worker", (server) => hot(server.balance), (server) => floor(server.balance)],
 ];
 
 export class Keys {
@@ -20,7 +20,7 @@ export class Keys {
       const [figure, note] = [el("b", { "data-figure": key }), el("small", {})];
       return { node: el("div", {}, el("dt", {}, name), el("dd", {}, figure, note)), figure, note, value, against };
     });
-    this.node = el("dl", { class: "keys" }, ...this.parts.map((it) => it.node));
+    this.node = el("dl", { class: "keys" }, ...this.parts.map((part) => part.node));
   }
 
   show(document) {
@@ -31,9 +31,9 @@ export class Keys {
   }
 }
 
-const requests = (it) => (it.flow ? `${format.count(it.flow.requests)} in ${format.duration(it.window.seconds)}` : "");
+const requests = (server) => (server.flow ? `${format.count(server.flow.requests)} in ${format.duration(server.window.seconds)}` : "");
 
-const stuck = (it) => (it.threads?.stuck ? `${it.threads.stuck} for over 30 s` : "threads");
+const stuck = (server) => (server.threads?.stuck ? `${server.threads.stuck} for over 30 s` : "threads");
 
 function inFlight({ flow }) {
   const { observed = null, littles_law: law = null } = flow ?? {};

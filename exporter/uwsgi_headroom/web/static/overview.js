@@ -10,12 +10,12 @@ import { LIMITS, many, STATES, STATUS } from "./words.js";
 export function show(main) {
   const count = el("p", { class: "about" }, "Waiting for the exporter …");
   const age = el("p", { class: "age trouble", role: "status" });
-  const table = new Table("Servers", COLUMNS, { key: (it) => it.name, flag: (it) => it.status });
-  const stream = new Stream((it) => {
-    const down = it.servers.filter((each) => each.state === "down").length;
-    say(count, it.servers.length ? `${many(it.servers.length, "server")}, ${down} that cannot be read` : NONE);
-    mark(main, "data-time", it.time);
-    table.show(it.servers.map((each, place) => ({ ...each, place })));
+  const table = new Table("Servers", COLUMNS, { key: (server) => server.name, flag: (server) => server.status });
+  const stream = new Stream((list) => {
+    const down = list.servers.filter((each) => each.state === "down").length;
+    say(count, list.servers.length ? `${many(list.servers.length, "server")}, ${down} that cannot be read` : NONE);
+    mark(main, "data-time", list.time);
+    table.show(list.servers.map((each, place) => ({ ...each, place })));
     look();
   });
   main.append(el("header", {}, el("div", { class: "name" }, el("h1", {}, "uwsgi-headroom"), count)), age, el("section", { class: "panel overview" }, table.node));
@@ -34,15 +34,15 @@ const EVENTS = "/api/v1/events";
 const NONE = "No server yet: the globs of the configuration match no socket.";
 
 /** Where the page of a server is. */
-const page = (it) => it.path.replace("/api/v1/servers/", "/servers/");
+const page = (server) => server.path.replace("/api/v1/servers/", "/servers/");
 
 const COLUMNS = [
-  { head: "Headroom", value: (it) => it.place, text: (it) => format.factor(it.headroom) },
-  { head: "Server", left: true, value: (it) => it.name, text: (it) => it.name, node: (it) => el("a", { href: page(it) }) },
-  { head: "State", left: true, value: (it) => it.status, text: (it) => (it.state === "up" ? STATUS[it.status].join(" ") : STATES[it.state]) },
-  { head: "Gives out first", left: true, value: (it) => it.first, text: (it) => (it.first ? LIMITS[it.first][0] : format.NOT_KNOWN) },
-  { head: "Verdict", left: true, value: (it) => it.verdict, text: (it) => it.verdict },
-  { head: "Throughput", value: (it) => it.throughput, text: (it) => format.rate(it.throughput) },
-  { head: "Response", value: (it) => it.response_time, text: (it) => format.duration(it.response_time) },
-  { head: "Concurrency", value: (it) => it.observed, text: (it) => `${format.mean(it.observed)} of ${format.count(it.available)}` },
+  { head: "Headroom", value: (server) => server.place, text: (server) => format.factor(server.headroom) },
+  { head: "Server", left: true, value: (server) => server.name, text: (server) => server.name, node: (server) => el("a", { href: page(server) }) },
+  { head: "State", left: true, value: (server) => server.status, text: (server) => (server.state === "up" ? STATUS[server.status].join(" ") : STATES[server.state]) },
+  { head: "Gives out first", left: true, value: (server) => server.first, text: (server) => (server.first ? LIMITS[server.first][0] : format.NOT_KNOWN) },
+  { head: "Verdict", left: true, value: (server) => server.verdict, text: (server) => server.verdict },
+  { head: "Throughput", value: (server) => server.throughput, text: (server) => format.rate(server.throughput) },
+  { head: "Response", value: (server) => server.response_time, text: (server) => format.duration(server.response_time) },
+  { head: "Concurrency", value: (server) => server.observed, text: (server) => `${format.mean(server.observed)} of ${format.count(server.available)}` },
 ];

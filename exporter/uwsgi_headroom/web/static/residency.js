@@ -20,11 +20,11 @@ export class Residency {
 
   show({ workers, host, unknown }) {
     this.#workers = workers;
-    const used = workers.flatMap((it) => [...Object.keys(it.residency ?? {}).map(Number), ...(it.affinity ?? [])]);
-    const seen = workers.map((it) => it.last_cpu).filter((it) => it !== null);
+    const used = workers.flatMap((worker) => [...Object.keys(worker.residency ?? {}).map(Number), ...(worker.affinity ?? [])]);
+    const seen = workers.map((worker) => worker.last_cpu).filter((cpu) => cpu !== null);
     this.#cpus = [...new Set([...used, ...seen])].sort((a, b) => a - b).slice(0, MOST_CPUS);
     this.surface.resize(this.#cpus.length ? TOP + workers.length * this.#tall() : 0);
-    this.surface.describe(workers.map((it) => `worker ${it.worker_id} ${home(it)}`).join(", "));
+    this.surface.describe(workers.map((worker) => `worker ${worker.worker_id} ${home(worker)}`).join(", "));
     this.surface.draw();
     say(this.note, [masks(workers, host), ...reasons(unknown)].filter(Boolean).join(" "));
   }
@@ -39,13 +39,13 @@ export class Residency {
     const [low, high] = ["cell-low", "cell-high"].map((name) => channels(colour(name)));
     const hair = wide > 6 && tall > 7 ? 1 : 0;
     this.#workers.forEach((worker, row) => {
-      const spent = Object.values(worker.residency ?? {}).reduce((sum, it) => sum + it, 0);
+      const spent = Object.values(worker.residency ?? {}).reduce((sum, seconds) => sum + seconds, 0);
       const allowed = new Set(worker.affinity ?? []);
       this.#cpus.forEach((cpu, column) => {
         const [x, y] = [LEFT + column * wide, TOP + row * tall];
         const part = spent > 0 ? (worker.residency[cpu] ?? 0) / spent : 0;
         if (allowed.has(cpu) || part > 0) {
-          context.fillStyle = `rgb(${low.map((it, at) => it + (high[at] - it) * Math.sqrt(part)).join(" ")})`;
+          context.fillStyle = `rgb(${low.map((value, at) => value + (high[at] - value) * Math.sqrt(part)).join(" ")})`;
           context.fillRect(x, y, wide - hair, tall - hair);
         }
         if (worker.last_cpu === cpu) {
@@ -58,8 +58,8 @@ export class Residency {
     context.fillStyle = colour("dim");
     context.textAlign = "right";
     const rows = Math.ceil(14 / tall);
-    this.#workers.forEach((it, row) => {
-      if (row % rows === 0) context.fillText(it.worker_id, LEFT - 6, TOP + (row + 0.5) * tall + 4);
+    this.#workers.forEach((worker, row) => {
+      if (row % rows === 0) context.fillText(worker.worker_id, LEFT - 6, TOP + (row + 0.5) * tall + 4);
     });
     context.textAlign = "center";
     const columns = Math.ceil(26 / wide);
@@ -77,13 +77,13 @@ function home({ residency, last_cpu: last }) {
 }
 
 function masks(workers, host) {
-  const known = workers.filter((it) => it.affinity);
+  const known = workers.filter((worker) => worker.affinity);
   if (!known.length) return "";
   const shared = host?.sharing_one_cpu ? ` ${host.sharing_one_cpu} workers share one CPU with another.` : "";
-  const widths = [...new Set(known.map((it) => it.affinity.length))].sort((a, b) => a - b);
+  const widths = [...new Set(known.map((worker) => worker.affinity.length))].sort((a, b) => a - b);
   const each = widths.length === 1 ? widths[0] : `${widths[0]} to ${widths.at(-1)}`;
   return `Shaded: the CPUs a worker may run on (${each} each); darker: where it spent its CPU time; square: where it ran last.${shared}`;
 }
 
 const reasons = (unknown) =>
-  unknown.filter((it) => it.what === "residency" || it.what === "processes").map((it) => `Not known: ${it.why}.`);
+  unknown.filter((entry) => entry.what === "residency" || entry.what === "processes").map((entry) => `Not known: ${entry.why}.`);

@@ -39,20 +39,20 @@ export function show(main, { path, page, servers }) {
   const link = el("a", { href: "/" }, Number(servers) > 1 ? `All ${servers} servers` : "uwsgi-headroom");
   main.append(el("header", {}, el("div", { class: "name" }, link, name, about), controls), headline.node, over, keys.node, body);
 
-  function heard(it) {
+  function heard(server) {
     if (paused) return;
     const first = document_ === null;
-    document_ = it;
-    if (first) start(it);
-    if (laid?.kind !== it.kind) lay(it.kind);
+    document_ = server;
+    if (first) start(server);
+    if (laid?.kind !== server.kind) lay(server.kind);
     redraw();
     follow();
   }
 
-  function start(it) {
-    const range = RANGES.find((each) => String(each.seconds) === asked.get("range")) ?? rangeFor(it.sampling.history_seconds);
+  function start(server) {
+    const range = RANGES.find((each) => String(each.seconds) === asked.get("range")) ?? rangeFor(server.sampling.history_seconds);
     const ranges = RANGES.map((each) => ({ value: each.seconds, name: each.name, range: each }));
-    const windows = windowsOf(it);
+    const windows = windowsOf(server);
     over.replaceChildren(
       choice("Figures are means over the last", windows, Number(window_) || windows[0].value, (chosen) => {
         window_ = chosen.value;
@@ -83,7 +83,7 @@ export function show(main, { path, page, servers }) {
   }
 
   function past() {
-    if (laid && history.time.length) for (const it of laid.panels) it.past?.(history, document_);
+    if (laid && history.time.length) for (const part of laid.panels) part.past?.(history, document_);
   }
 
   function lay(kind) {
@@ -91,7 +91,7 @@ export function show(main, { path, page, servers }) {
     laid = { kind, panels };
     keys.node.hidden = kind !== "server";
     over.hidden = kind !== "server";
-    const nodes = panels.flatMap((it) => it.nodes ?? [it.node]);
+    const nodes = panels.flatMap((part) => part.nodes ?? [part.node]);
     if (kind === "server") nodes.splice(BEFORE_CHARTS, 0, back);
     body.replaceChildren(el("div", { class: "grid" }, ...nodes));
     past();
@@ -100,30 +100,30 @@ export function show(main, { path, page, servers }) {
   function redraw() {
     present();
     keys.show(document_);
-    for (const each of laid.panels) each.now?.(document_);
+    for (const part of laid.panels) part.now?.(document_);
   }
 
   /** The headline, and whether all this is the present. */
   function present() {
-    const it = document_;
-    const state = paused ? "paused" : stream.lost ? "lost" : it.state;
+    const server = document_;
+    const state = paused ? "paused" : stream.lost ? "lost" : server.state;
     mark(main, "data-state", state);
-    mark(main, "data-time", it.time);
-    headline.show(it, trouble());
-    say(name, it.name);
-    say(about, [STATES[state], it.version && `uWSGI ${it.version}`, it.address].filter(Boolean).join(" · "));
-    const sign = state === "up" ? STATUS[it.status][0] : STATES[state][0];
-    document.title = [sign, it.headroom?.factor && format.factor(it.headroom.factor), it.name].filter(Boolean).join(" ");
+    mark(main, "data-time", server.time);
+    headline.show(server, trouble());
+    say(name, server.name);
+    say(about, [STATES[state], server.version && `uWSGI ${server.version}`, server.address].filter(Boolean).join(" · "));
+    const sign = state === "up" ? STATUS[server.status][0] : STATES[state][0];
+    document.title = [sign, server.headroom?.factor && format.factor(server.headroom.factor), server.name].filter(Boolean).join(" ");
   }
 
   /** Why what is shown is not the present, in a sentence; null where it is. */
   function trouble() {
-    const it = document_;
-    const then = format.clock(it.read_at ?? it.time);
+    const server = document_;
+    const then = format.clock(server.read_at ?? server.time);
     if (paused) return `Paused: this is as of ${then}.`;
     if (stream.trouble) return `${stream.trouble}. This is as of ${then}.`;
     if (stream.lost) return `The exporter has not answered for ${format.duration(stream.silentFor / 1000)}: this is as of ${then}.`;
-    if (it.state !== "up" && it.age !== null) return `Last read ${format.duration(it.age)} ago, at ${then}: figures are as of then.`;
+    if (server.state !== "up" && server.age !== null) return `Last read ${format.duration(server.age)} ago, at ${then}: figures are as of then.`;
     return null;
   }
 
@@ -166,18 +166,18 @@ function ofServer() {
   const unknown = el("ul", { class: "unknown" });
   const watched = panel("How it is watched", "and what is not known", sampling, unknown);
   return [
-    { node: found, now: (it) => findings.show(it) },
+    { node: found, now: (server) => findings.show(server) },
     workers.sideBySide(),
     timelines.concurrency(),
     timelines.headroom(),
     timelines.throughput(),
     timelines.times(),
     timelines.queues(),
-    { node: occupancy, now: (it) => levels.show(it.occupancy ? it.occupancy.shares.map((share, at) => level(it.occupancy, share, at)) : []) },
+    { node: occupancy, now: (server) => levels.show(server.occupancy ? server.occupancy.shares.map((share, at) => level(server.occupancy, share, at)) : []) },
     workers.overTime(),
     sockets(),
-    { node: panel("Worker × CPU", "which CPUs workers may use, and use", residency.node), now: (it) => residency.show(it) },
-    { node: watched, now: (it) => watch(it, sampling, unknown) },
+    { node: panel("Worker × CPU", "which CPUs workers may use, and use", residency.node), now: (server) => residency.show(server) },
+    { node: watched, now: (server) => watch(server, sampling, unknown) },
     workers.table(),
   ];
 }
@@ -187,12 +187,12 @@ function level({ up_to: bounds }, share, at) {
   return { label: last ? "all" : `${Math.round(bounds[at] * 100)}%`, value: share, hot: last && share >= 0.05 };
 }
 
-function watch({ sampling: it, unknown }, sentence, list) {
+function watch({ sampling, unknown }, sentence, list) {
   say(
     sentence,
-    `Read every ${format.duration(it.interval)}, ${format.duration(it.read_seconds)} and ${format.bytes(it.document_bytes)} each; ` +
-      `history of ${format.duration(it.history_seconds)}; ${format.duration(it.gap_seconds)} without samples; ` +
-      `${many(it.reloads, "reload")} seen.`,
+    `Read every ${format.duration(sampling.interval)}, ${format.duration(sampling.read_seconds)} and ${format.bytes(sampling.document_bytes)} each; ` +
+      `history of ${format.duration(sampling.history_seconds)}; ${format.duration(sampling.gap_seconds)} without samples; ` +
+      `${many(sampling.reloads, "reload")} seen.`,
   );
   const elsewhere = unknown.filter((each) => each.what !== "residency"); // that is told in its own panel
   const told = elsewhere.map((each) => `${each.what}${each.socket ? ` of ${each.socket}` : ""}: ${each.why}`);

@@ -17,11 +17,11 @@ export function text(document, url, trouble = null) {
       `Throughput ${format.rate(flow.throughput)} of ${format.duration(flow.response_time)} each; concurrency ${format.mean(flow.observed)} of ${format.count(threads?.available)} threads, ${format.count(threads?.busy)} busy now`,
     );
   }
-  for (const it of sockets) lines.push(queue(it));
+  for (const socket of sockets) lines.push(queue(socket));
   if (window) lines.push(short(window) ? shortness(window) : `Figures over ${format.duration(window.seconds)}.`);
-  findings.forEach((it, at) => {
-    lines.push(`${at + 1}. ${it.severity.toUpperCase()}: ${it.title} ${it.evidence}`);
-    if (it.change) lines.push(`   -> ${it.change}`);
+  findings.forEach((finding, at) => {
+    lines.push(`${at + 1}. ${finding.severity.toUpperCase()}: ${finding.title} ${finding.evidence}`);
+    if (finding.change) lines.push(`   -> ${finding.change}`);
   });
   lines.push(`${format.utc(document.read_at ?? document.time)}  ${url}`);
   return `${lines.join("\n")}\n`;
@@ -34,10 +34,10 @@ const limits = ({ headroom }) =>
     .map(([limit, value]) => `${LIMITS[limit][0]} ${format.factor(value)}`)
     .join(", ");
 
-const queue = (it) =>
-  it.measurable
-    ? `Queue ${it.name}: ${format.count(it.queue)} waiting, ${format.mean(it.mean_queue)} on average, ${format.count(it.limit)} fit`
-    : `Queue ${it.name}: not measurable (${it.reason})`;
+const queue = (socket) =>
+  socket.measurable
+    ? `Queue ${socket.name}: ${format.count(socket.queue)} waiting, ${format.mean(socket.mean_queue)} on average, ${format.count(socket.limit)} fit`
+    : `Queue ${socket.name}: not measurable (${socket.reason})`;
 
 /** Put it on the clipboard; where that cannot be, show it to be copied by hand. */
 export async function copy(snapshot) {

@@ -5,18 +5,18 @@ import * as format from "./format.js";
 import { Table } from "./table.js";
 
 export function sockets() {
-  const list = new Table("Sockets", COLUMNS, { key: (it) => it.name });
+  const list = new Table("Sockets", COLUMNS, { key: (socket) => socket.name });
   return {
     node: panel("Every socket", "connections that wait to be accepted, and for how long", list.node),
-    now: (it) => list.show(it.sockets),
+    now: (document) => list.show(document.sockets),
   };
 }
 
 const COLUMNS = [
-  { head: "Socket", left: true, wraps: true, value: (it) => it.name, text: (it) => it.name },
-  { head: "Waiting", wraps: true, title: "now, of as many as fit", value: (it) => it.queue, text: (it) => waiting(it) },
-  { head: "Mean", title: "over the window", value: (it) => it.mean_queue, text: (it) => format.mean(it.mean_queue) },
-  { head: "Wait", title: "mean, where there is one socket", value: (it) => it.queue_wait, text: (it) => format.duration(it.queue_wait) },
+  { head: "Socket", left: true, wraps: true, value: (socket) => socket.name, text: (socket) => socket.name },
+  { head: "Waiting", wraps: true, title: "now, of as many as fit", value: (socket) => socket.queue, text: (socket) => waiting(socket) },
+  { head: "Mean", title: "over the window", value: (socket) => socket.mean_queue, text: (socket) => format.mean(socket.mean_queue) },
+  { head: "Wait", title: "mean, where there is one socket", value: (socket) => socket.queue_wait, text: (socket) => format.duration(socket.queue_wait) },
 ];
 
-const waiting = (it) => (it.measurable ? `${format.count(it.queue)} of ${format.count(it.limit)}` : `not known: ${it.reason}`);
+const waiting = (socket) => (socket.measurable ? `${format.count(socket.queue)} of ${format.count(socket.limit)}` : `not known: ${socket.reason}`);

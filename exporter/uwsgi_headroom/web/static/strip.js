@@ -14,7 +14,7 @@ const SHADES = 64;
 function shades() {
   const [low, high, full] = ["cell-low", "cell-high", "hot"].map((name) => channels(colour(name)));
   const pixel = (rgb) => new Uint32Array(new Uint8ClampedArray([...rgb, 255]).buffer)[0];
-  const between = (part) => low.map((it, channel) => it + (high[channel] - it) * part);
+  const between = (part) => low.map((value, channel) => value + (high[channel] - value) * part);
   return { full: pixel(full), ramp: Array.from({ length: SHADES }, (_, at) => pixel(between(at / (SHADES - 1)))) };
 }
 
@@ -37,7 +37,7 @@ export class Strip {
     this.#history = history;
     this.#rows = rows;
     this.surface.resize(rows.length * this.#tall() + BOTTOM);
-    const now = rows.map((it) => `${it.label} ${this.format(history.newest(it.column))}`);
+    const now = rows.map((row) => `${row.label} ${this.format(history.newest(row.column))}`);
     this.surface.describe(`the newest by worker: ${now.join(", ")}`);
     this.surface.draw();
   }

@@ -19,9 +19,9 @@ export class Table {
     this.flag = flag;
     this.#by = by;
     this.#down = down;
-    this.heads = columns.map((it, at) => {
-      const button = el("button", { type: "button", title: it.title ?? null, click: () => this.#sort(at) }, it.head);
-      return el("th", { scope: "col", class: classes(it) }, button);
+    this.heads = columns.map((column, at) => {
+      const button = el("button", { type: "button", title: column.title ?? null, click: () => this.#sort(at) }, column.head);
+      return el("th", { scope: "col", class: classes(column) }, button);
     });
     this.body = el("tbody");
     const table = el("table", { "aria-label": name }, el("thead", {}, el("tr", {}, ...this.heads)), this.body);
@@ -45,14 +45,14 @@ export class Table {
     const key = this.key(item);
     let row = this.#rows.get(key);
     if (!row) {
-      row = el("tr", {}, ...this.#columns.map((it) => el("td", { class: classes(it), "data-head": it.head })));
-      this.#columns.forEach((it, at) => it.node && row.cells[at].append(it.node(item)));
+      row = el("tr", {}, ...this.#columns.map((column) => el("td", { class: classes(column), "data-head": column.head })));
+      this.#columns.forEach((column, at) => column.node && row.cells[at].append(column.node(item)));
       this.#rows.set(key, row);
     }
     mark(row, "class", this.flag(item));
-    this.#columns.forEach((it, at) => {
-      say(it.node ? row.cells[at].firstChild : row.cells[at], it.text(item));
-      mark(row.cells[at], "title", it.hover?.(item) || null);
+    this.#columns.forEach((column, at) => {
+      say(column.node ? row.cells[at].firstChild : row.cells[at], column.text(item));
+      mark(row.cells[at], "title", column.hover?.(item) || null);
     });
   }
 
@@ -80,7 +80,7 @@ export class Table {
   }
 }
 
-const classes = (it) => [it.left && "left", it.wraps && "wraps"].filter(Boolean).join(" ") || null;
+const classes = (column) => [column.left && "left", column.wraps && "wraps"].filter(Boolean).join(" ") || null;
 
 /** What is not known comes first, and so last where the largest come first. */
 function compare(a, b) {

@@ -47,15 +47,15 @@ export const times = () =>
 export function queues() {
   const chart = new Lines("Listen queues", [], { format: format.mean, least: 1 });
   const lines = (sockets) =>
-    sockets.slice(0, CYCLE.length).map((it, at) => ({
-      column: `sockets.${it.name}.mean_queue`,
-      name: it.name,
+    sockets.slice(0, CYCLE.length).map((socket, at) => ({
+      column: `sockets.${socket.name}.mean_queue`,
+      name: socket.name,
       colour: CYCLE[at],
       dash: at > 2,
     }));
   return {
     node: panel("Listen queues", "connections that wait to be accepted", chart.node),
-    past: (history, document) => chart.show(history, lines(document.sockets.filter((it) => it.measurable))),
+    past: (history, document) => chart.show(history, lines(document.sockets.filter((socket) => socket.measurable))),
   };
 }
 

@@ -19,7 +19,7 @@ export function sideBySide() {
   const node = panel(
     "Workers side by side",
     "a worker that takes more and answers slower than the others is short of its interpreter",
-    el("div", { class: "rows" }, ...[share, response, load].map((it) => it.node)),
+    el("div", { class: "rows" }, ...[share, response, load].map((part) => part.node)),
   );
   node.classList.add("wide");
   return {
@@ -27,15 +27,15 @@ export function sideBySide() {
     now(document) {
       const { workers, balance } = document;
       const hot = hottest(document);
-      const items = (value) => workers.map((it) => item(it, value(it), it.worker_id === hot));
+      const items = (value) => workers.map((worker) => item(worker, value(worker), worker.worker_id === hot));
       const even = balance?.even_share ?? null;
       const chance = even !== null && balance.noise_floor > 1 ? even * (balance.noise_floor - 1) : null;
       const band = chance === null ? null : [Math.max(0, even - chance), even + chance];
-      share.show(items((it) => it.share), even, `even ${format.percent(even)}`, fair(even, band), band);
+      share.show(items((worker) => worker.share), even, `even ${format.percent(even)}`, fair(even, band), band);
       const calm = balance?.calm_response_time ?? null;
       const told = calm === null ? "" : `dashed: the calmer half, ${format.duration(calm)}`;
-      response.show(items((it) => it.response_time), calm, `calm half ${format.duration(calm)}`, told);
-      load.show(items((it) => it.interpreter_load), 1, "one CPU", "dashed: one CPU, all that one interpreter can use");
+      response.show(items((worker) => worker.response_time), calm, `calm half ${format.duration(calm)}`, told);
+      load.show(items((worker) => worker.interpreter_load), 1, "one CPU", "dashed: one CPU, all that one interpreter can use");
     },
   };
 }
@@ -65,7 +65,7 @@ export function overTime() {
   const busy = new Strip("Busy threads by worker", (value) => `${format.mean(value)} busy`);
   const load = new Strip("Interpreter load by worker", format.load);
   const scale = (text) => el("p", { class: "scale" }, "none ", el("i", {}), " nearly all; ", el("b", {}), ` ${text}`);
-  const strip = (title, it, text) => el("div", { class: "row" }, el("h3", {}, title), it.node, scale(text));
+  const strip = (title, chart, text) => el("div", { class: "row" }, el("h3", {}, title), chart.node, scale(text));
   const node = panel(
     "Every worker over time",
     "a row for each",
@@ -76,8 +76,8 @@ export function overTime() {
     node,
     past(history, { workers }) {
       const rows = (column, whole) =>
-        workers.map((it) => ({ label: String(it.worker_id), column: `workers.${it.worker_id}.${column}`, whole: whole(it) }));
-      busy.show(history, rows("busy_threads", (it) => it.threads));
+        workers.map((worker) => ({ label: String(worker.worker_id), column: `workers.${worker.worker_id}.${column}`, whole: whole(worker) }));
+      busy.show(history, rows("busy_threads", (worker) => worker.threads));
       load.show(history, rows("interpreter_load", () => 1));
     },
   };
@@ -87,8 +87,8 @@ export function overTime() {
 export function table() {
   let hot = null;
   const figures = new Table("Workers", COLUMNS, {
-    key: (it) => it.worker_id,
-    flag: (it) => (it.worker_id === hot ? "hot" : it.accepting ? null : "off"),
+    key: (worker) => worker.worker_id,
+    flag: (worker) => (worker.worker_id === hot ? "hot" : worker.accepting ? null : "off"),
   });
   const node = panel("Every worker", "press a heading to sort", figures.node);
   node.classList.add("wide", "tall");
@@ -102,25 +102,25 @@ export function table() {
 }
 
 const COLUMNS = [
-  { head: "Worker", value: (it) => it.worker_id, text: (it) => String(it.worker_id) },
-  { head: "PID", value: (it) => it.pid, text: (it) => (it.pid === null ? format.NOT_KNOWN : String(it.pid)) },
-  { head: "State", left: true, value: (it) => it.state, text: (it) => it.state.replace("_", " ") + (it.accepting ? "" : " ✖") },
-  { head: "Requests", title: "since the last full reload", value: (it) => it.requests, text: (it) => format.count(it.requests) },
-  { head: "Rate", title: "over the window", value: (it) => it.throughput, text: (it) => format.rate(it.throughput) },
-  { head: "Share", title: "of the requests in the window", value: (it) => it.share, text: (it) => format.percent(it.share) },
-  { head: "Lifetime", title: "share since the last full reload", value: (it) => it.lifetime_share, text: (it) => format.percent(it.lifetime_share) },
-  { head: "Response", title: "mean time in service", value: (it) => it.response_time, text: (it) => format.duration(it.response_time) },
-  { head: "Threads", title: "busy now, of all", value: (it) => it.busy_threads, text: (it) => `${format.count(it.busy_threads)} / ${format.count(it.threads)}` },
-  { head: "Oldest", title: "age of the oldest request in service", value: (it) => it.oldest_request_age, text: (it) => format.duration(it.oldest_request_age) },
-  { head: "CPU", title: "interpreter load: CPU seconds a second", value: (it) => it.interpreter_load, text: (it) => format.load(it.interpreter_load) },
-  { head: "On CPU", title: "where it ran last, of those it may run on", value: (it) => it.last_cpu, text: (it) => place(it) },
-  { head: "Memory", title: "resident", value: (it) => it.resident_bytes, text: (it) => format.bytes(it.resident_bytes) },
-  { head: "Age", value: (it) => it.age, text: (it) => format.duration(it.age) },
-  { head: "Spawns", title: "the first counts", value: (it) => it.respawns, text: (it) => format.count(it.respawns) },
-  { head: "Errors", title: "exceptions, harakiris", value: (it) => it.exceptions, text: (it) => `${format.count(it.exceptions)}, ${format.count(it.harakiris)}` },
+  { head: "Worker", value: (worker) => worker.worker_id, text: (worker) => String(worker.worker_id) },
+  { head: "PID", value: (worker) => worker.pid, text: (worker) => (worker.pid === null ? format.NOT_KNOWN : String(worker.pid)) },
+  { head: "State", left: true, value: (worker) => worker.state, text: (worker) => worker.state.replace("_", " ") + (worker.accepting ? "" : " ✖") },
+  { head: "Requests", title: "since the last full reload", value: (worker) => worker.requests, text: (worker) => format.count(worker.requests) },
+  { head: "Rate", title: "over the window", value: (worker) => worker.throughput, text: (worker) => format.rate(worker.throughput) },
+  { head: "Share", title: "of the requests in the window", value: (worker) => worker.share, text: (worker) => format.percent(worker.share) },
+  { head: "Lifetime", title: "share since the last full reload", value: (worker) => worker.lifetime_share, text: (worker) => format.percent(worker.lifetime_share) },
+  { head: "Response", title: "mean time in service", value: (worker) => worker.response_time, text: (worker) => format.duration(worker.response_time) },
+  { head: "Threads", title: "busy now, of all", value: (worker) => worker.busy_threads, text: (worker) => `${format.count(worker.busy_threads)} / ${format.count(worker.threads)}` },
+  { head: "Oldest", title: "age of the oldest request in service", value: (worker) => worker.oldest_request_age, text: (worker) => format.duration(worker.oldest_request_age) },
+  { head: "CPU", title: "interpreter load: CPU seconds a second", value: (worker) => worker.interpreter_load, text: (worker) => format.load(worker.interpreter_load) },
+  { head: "On CPU", title: "where it ran last, of those it may run on", value: (worker) => worker.last_cpu, text: (worker) => place(worker) },
+  { head: "Memory", title: "resident", value: (worker) => worker.resident_bytes, text: (worker) => format.bytes(worker.resident_bytes) },
+  { head: "Age", value: (worker) => worker.age, text: (worker) => format.duration(worker.age) },
+  { head: "Spawns", title: "the first counts", value: (worker) => worker.respawns, text: (worker) => format.count(worker.respawns) },
+  { head: "Errors", title: "exceptions, harakiris", value: (worker) => worker.exceptions, text: (worker) => `${format.count(worker.exceptions)}, ${format.count(worker.harakiris)}` },
 ];
 
-const place = (it) => (it.last_cpu === null ? format.NOT_KNOWN : `${it.last_cpu} of ${ranges(it.affinity)}`);
+const place = (worker) => (worker.last_cpu === null ? format.NOT_KNOWN : `${worker.last_cpu} of ${ranges(worker.affinity)}`);
 
 /** CPUs as taskset writes them: `0-3,8`. */
 function ranges(cpus) {
