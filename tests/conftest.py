@@ -14,6 +14,10 @@ from hypothesis import settings
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
+# A shell ignores Ctrl-C for what it runs in the background, and programs that tests start would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Twice as many processes as CPUs: half of the tests wait for a server, and do nothing meanwhile."""
