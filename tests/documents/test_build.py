@@ -120,9 +120,9 @@ def test_a_server_that_went_down_keeps_its_last_figures() -> None:
 
 
 def test_a_reading_that_grows_old_is_stale() -> None:
-    """Three seconds, or three intervals of slow sampling, and it is said."""
+    """After five seconds, or three intervals of slow sampling, it is said."""
     watch = loaded(Server())
-    watch.now += 2.9
+    watch.now += 4.9
     assert watch.document().state == "up"
     watch.now += 0.2
     document = watch.document()
@@ -130,7 +130,10 @@ def test_a_reading_that_grows_old_is_stale() -> None:
     assert document.flow is not None
     for _ in range(20):
         watch.watch.pace.pause(Server().read(0.0, read_seconds=0.05))
+    watch.now += 6.8
     assert watch.document().state == "up"
+    watch.now += 0.2
+    assert watch.document().state == "stale"
 
 
 def test_no_cores_and_no_host_facts() -> None:

@@ -36,8 +36,8 @@ class GlobNames:
     """Names of the sockets that the patterns of a configuration find.
 
     A name is the part of the path that the patterns leave open: what is behind the directory that all of them are in,
-    without the ending that all of them have. `/run/uwsgi/*.stats` finds `shop`, `/run/*/*.stats` finds `uwsgi/shop`.
-    Where a server of the configuration has that name, the whole path is the name.
+    without the ending that all of them have. `/run/uwsgi/*.stats` finds `shop`, `/run/*/*.stats` finds `uwsgi/shop`,
+    `/srv/*/run/stats` finds `shop`. Where a server of the configuration has that name, the whole path is the name.
     """
 
     def __init__(self, patterns: Sequence[str], given: Collection[str]) -> None:
@@ -61,9 +61,8 @@ def _common_directory(patterns: Sequence[str]) -> str:
 
 
 def _fixed_ending(pattern: str) -> str:
-    """The ending (`.stats`) that all that it matches has; empty where that is open."""
-    rest = _WILDCARD.split(pattern)[-1]
-    return rest[rest.rfind(".") :] if "." in rest.rpartition("/")[2] else ""
+    """What is behind its last wildcard: all that it matches ends so."""
+    return _WILDCARD.split(pattern)[-1]
 
 
 def _escaped(path: str) -> str:

@@ -11,7 +11,7 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.emperor_router import EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker
-from uwsgi_headroom.watch.observation import ExporterHealth, Observation
+from uwsgi_headroom.watch.observation import WELL, ExporterHealth, Observation
 
 
 def labels_of(observation: Observation, **more: str) -> LabelSet:
@@ -42,7 +42,7 @@ class Scrape:
     routers: list[tuple[Observation, RouterSnapshot]]
 
 
-def group_by_kind(observations: Sequence[Observation], health: ExporterHealth) -> Scrape:
+def group_by_kind(observations: Sequence[Observation], health: ExporterHealth = WELL) -> Scrape:
     """Sort observations by what they turned out to be."""
     read: list[tuple[Observation, Reading, AnySnapshot]] = [
         (observation, observation.reading, observation.reading.snapshot)
