@@ -39,7 +39,7 @@ MOMENTS: dict[str, tuple[Any, str]] = {
     "a client connects": (LimitedProtocol, "connection_made"),
     "a request arrives": (LimitedProtocol, "on_message_complete"),
     "a stream begins": (event_stream.EventStreams, "subscribe"),
-    "servers are read": (Fleet, "read_all"),
+    "servers are observed": (Fleet, "observe"),
     "a server is read": (source, "read_document"),
     "an answer is made": (app, "render_families"),
     "the server ends": (uvicorn.Server, "shutdown"),
