@@ -282,8 +282,7 @@ def test_one_connection_at_a_time(server: real_uwsgi.Uwsgi) -> None:
         stack.enter_context(in_background(1, accept))
         running = stack.enter_context(stoppable_exporter(path))
         with twenty_scrape(running):
-            time.sleep(2)
-    assert total >= 5
+            real_uwsgi.wait_until(lambda: total >= 10, what="ten reads")
     assert most == 1
 
 

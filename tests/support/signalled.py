@@ -25,7 +25,7 @@ from uwsgi_headroom import cli, serve, source
 from uwsgi_headroom.config import precedence
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.fleet import Fleet
-from uwsgi_headroom.web import app, event_stream
+from uwsgi_headroom.web import event_stream, metrics_route
 from uwsgi_headroom.web.connection_limits import LimitedProtocol
 
 MOMENTS: dict[str, tuple[Any, str]] = {
@@ -41,7 +41,7 @@ MOMENTS: dict[str, tuple[Any, str]] = {
     "a stream begins": (event_stream.EventStreams, "subscribe"),
     "servers are observed": (Fleet, "observe"),
     "a server is read": (source, "read_document"),
-    "an answer is made": (app, "render_families"),
+    "an answer is made": (metrics_route, "render_family"),
     "the server ends": (uvicorn.Server, "shutdown"),
     "the event loop is closed": (asyncio.SelectorEventLoop, "close"),
 }

@@ -38,6 +38,7 @@ RETRY_SECONDS = (1.0, 5.0)
 """The first and the longest pause between attempts at a server that cannot be read."""
 
 _READS_REMEMBERED = 15
+_FEWEST_READS = 4  # that say how long reading takes: the first may be slow because the exporter begins
 _REMEMBERED_SECONDS = 20.0
 
 _log = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ class Pace:
     @property
     def interval(self) -> float:
         """Mean seconds from one sample to the next: as wanted, or as the budget allows, LONGEST_INTERVAL at most."""
-        seconds = median(self._seconds) if self._transfers else 0.0
+        seconds = median(self._seconds) if len(self._transfers) >= _FEWEST_READS else 0.0
         return min(LONGEST_INTERVAL, max(self._wanted, seconds / BUDGET))
 
     @property
