@@ -125,6 +125,8 @@ def _has_restarted(then: Worker, now: Worker) -> bool:
 
 def _add_counters(total: WorkerTotals, then: Worker | None, now: Worker, reloaded: bool) -> None:
     """uWSGI's own counters. After a reload what they hold is what came since, in slots that it added as well."""
+    if now is then:
+        return  # of the same document: the server is at rest
     if now.running_time is not None:
         total.running_time = total.running_time or 0.0
     if then is None:
