@@ -90,6 +90,25 @@ def test_a_reading_says_when_it_was_taken() -> None:
     assert outcome.document_bytes == len(DOCUMENT)
 
 
+def test_the_same_document_is_decoded_once() -> None:
+    """Two readings of a server at rest share what was decoded; a document that differs by a byte is decoded anew."""
+    with counted() as server:
+
+        async def look() -> None:
+            reader = Reader("shop", Unix(server.address))
+            outcomes = []
+            for answer in (DOCUMENT, DOCUMENT, DOCUMENT + b" "):
+                server.answer = answer
+                outcomes.append(await reader.read())
+            first, same, other = (outcome.snapshot for outcome in outcomes if isinstance(outcome, Reading))
+            assert same is first
+            assert other is not first
+            assert other == first
+
+        asyncio.run(look())
+    assert server.clients == 3
+
+
 def test_a_server_that_is_back() -> None:
     """The read after a failure brings a reading."""
     with counted() as server:
