@@ -256,3 +256,21 @@ def test_the_list_begins_with_what_needs_attention() -> None:
     listed = build.build_server_list([watch.document() for watch in watches.values()], watches["busy"].clock)
     assert [server.name for server in listed.servers] == ["down", "busier", "busy", "idle-a", "idle-b"]
     assert [server.headroom for server in listed.servers][1:3] == [pytest.approx(2.5), pytest.approx(5)]
+
+
+def test_a_fault_of_ours_about_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server whose document cannot be made has one that says so; the list has it beside the others."""
+    broken, well = loaded(Server()), loaded(Server())
+    words = "hunter2"
+
+    def fails(*_arguments: object) -> list[object]:
+        raise ZeroDivisionError(words)
+
+    monkeypatch.setattr(broken.watch, "figures", fails)
+    document = broken.document()
+    assert (document.state, document.status, document.workers) == ("down", "unknown", ())
+    assert document.error is not None
+    assert document.error.reason == "internal"
+    assert words not in str(document)
+    listed = build.build_server_list([document, well.document()], well.clock)
+    assert [server.state for server in listed.servers] == ["down", "up"]
