@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from uwsgi_headroom.check.judge import UNREADABLE
+from uwsgi_headroom.check.exit_status import UNKNOWN
 from uwsgi_headroom.top import loop
 from uwsgi_headroom.top.feeds.feed import Feed
 from uwsgi_headroom.top.navigation import Navigation
@@ -46,5 +46,5 @@ async def _snapshot(feeds: Sequence[Feed], seconds: float) -> tuple[list[str], i
         width = _UNCUT
     lines = [painter.paint(line, width).rstrip() for line in draw_plain(poller.model, navigation, width, time.time())]
     # With trouble, an exporter has not answered, and its servers are missing.
-    status = UNREADABLE if poller.model.trouble else exit_status(entry.summary.state for entry in poller.model.entries)
+    status = UNKNOWN if poller.model.trouble else exit_status(entry.summary.state for entry in poller.model.entries)
     return lines, status

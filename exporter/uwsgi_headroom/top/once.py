@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
 
-from uwsgi_headroom.check.judge import UNREADABLE
+from uwsgi_headroom.check.exit_status import UNKNOWN
 from uwsgi_headroom.documents.schema import Server, State
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.top.feeds.feed import Feed, close_all, pause_all, resume_all
@@ -29,7 +29,7 @@ async def read_documents(feeds: Sequence[Feed], seconds: float) -> Server | list
 def exit_status(states: Iterable[State]) -> int:
     """The exit status of a snapshot: 3, as of `check`, if a server could not be read, or there is none; else 0."""
     known = list(states)
-    return 0 if known and all(state == "up" for state in known) else UNREADABLE
+    return 0 if known and all(state == "up" for state in known) else UNKNOWN
 
 
 @contextlib.asynccontextmanager
