@@ -88,6 +88,6 @@ def test_reads_share_the_lookup_that_hangs(resolver: _Resolver) -> None:
 
 def test_a_name_that_does_not_exist() -> None:
     """The reason, and what to do."""
-    with pytest.raises(SourceError, match="the name does not resolve .*: check its spelling") as caught:
+    with pytest.raises(SourceError, match=r"the name does not resolve .*: check its spelling") as caught:
         read("tcp://no-such-host.invalid:1717", 5)
     assert caught.value.reason == "unreachable"

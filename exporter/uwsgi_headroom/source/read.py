@@ -15,7 +15,6 @@ from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix
 from uwsgi_headroom.source.answer import Answer
 from uwsgi_headroom.source.resolve import AddressInfo, resolve_host
 
-
 _ADVICE: dict[int, str] = {
     errno.ELOOP: "the path's symbolic links lead in a circle: give the path of the socket itself",
     errno.ENAMETOOLONG: "the path is too long: give a shorter one, such as a symbolic link to the socket's folder",
@@ -93,9 +92,13 @@ def _explain_os_error(error: OSError) -> SourceError:
     elif isinstance(error, socket.gaierror):
         advice = f"the name does not resolve ({error.strerror}): check its spelling, or give an IP address"
     elif isinstance(error, ssl.SSLCertVerificationError):
-        advice = f"its certificate is not trusted ({error.verify_message}): give the name that is in it, or trust its CA"
+        advice = (
+            f"its certificate is not trusted ({error.verify_message}): give the name that is in it, or trust its CA"
+        )
     elif isinstance(error, ssl.SSLError):
-        advice = "no TLS connection comes about: https:// is for a server that speaks TLS, http:// for one that does not"
+        advice = (
+            "no TLS connection comes about: https:// is for a server that speaks TLS, http:// for one that does not"
+        )
     else:
         what = (error.strerror or str(error) or type(error).__name__).lower()
         advice = _ADVICE.get(error.errno or 0, f"{what}: check the address, and that this machine can reach it")

@@ -14,6 +14,7 @@ from uwsgi_headroom.source.resolve import AddressInfo
 # finish its write in: measured on loopback, 12.5 MB against 4.3 MB with the default.
 _RECEIVE_BUFFER = 4 * 1024 * 1024
 
+
 async def read_tcp(addresses: Sequence[AddressInfo], size_cap: int) -> Answer:
     """Read a raw TCP stats server to the end. Raises OSError or SourceError."""
     sock = await connect_tcp(addresses)

@@ -16,14 +16,19 @@ from uwsgi_headroom.watch import suspend
 
 
 async def read_documents(feeds: Sequence[Feed], seconds: float) -> Server | list[Server]:
-    """The document of the server, or those of all; after `seconds` where it is watched from here. Raises GoneError."""
+    """The document of the server, or those of all; after `seconds` where it is watched from here. Raises FeedError."""
     async with run_feeds(feeds, seconds):
-        documents = [
-            await feed.server(summary.name, None) for feed in feeds for summary in (await feed.servers(None)).servers
-        ]
+        lists = await asyncio.gather(*(feed.servers(None) for feed in feeds))
+        documents = await asyncio.gather(
+            *(
+                feed.server(summary.name, None)
+                for feed, listed in zip(feeds, lists, strict=True)
+                for summary in listed.servers
+            )
+        )
     if not documents:
         raise HeadroomError("there is no server to show")
-    return documents[0] if len(documents) == 1 else documents
+    return documents[0] if len(documents) == 1 else list(documents)
 
 
 def exit_status(states: Iterable[State]) -> int:
