@@ -95,8 +95,8 @@ class _Loop:
                 due = time.monotonic() + self._interval
             await self._wait_for_answer(max(0.0, due - time.monotonic()))
             self._poller.take_answers()
-            self._select()
-            self._draw()
+            if not self._select():
+                self._draw()
 
     @property
     def _interval(self) -> float:
@@ -111,12 +111,14 @@ class _Loop:
         finally:
             wake.cancel()
 
-    def _select(self) -> None:
-        """Look at a server that is listed; its page is asked for at once if it was not looked at before."""
+    def _select(self) -> bool:
+        """Look at a server that is listed. Return whether it is another one, whose page is asked for at once then."""
         before = self._navigation.server
         self._navigation = select_server(self._navigation, self._poller.model.entries)
-        if self._navigation.server != before:
-            self._poll_now.set()
+        if self._navigation.server == before:
+            return False
+        self._poll_now.set()
+        return True
 
     def _draw(self) -> None:
         if self._redraw_timer:
