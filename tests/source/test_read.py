@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import threading
@@ -465,7 +466,31 @@ def test_a_datagram_socket(tmp_path: Path) -> None:
     path = str(tmp_path / "stats")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
         other.bind(path)
-        assert reason(path) == "unreachable"
+        error = failure(path)
+    assert error.reason == "unreachable"
+    assert "takes no connections, so it is no stats server" in str(error)
+
+
+def test_links_that_lead_in_a_circle(tmp_path: Path) -> None:
+    """A path without an end is said to be one, without the words of the operating system."""
+    (tmp_path / "stats").symlink_to(tmp_path / "stats")
+    for scheme in ("unix", "file"):
+        error = failure(f"{scheme}://{tmp_path}/stats")
+        assert error.reason == "unreachable"
+        assert str(error).startswith("the path's symbolic links lead in a circle: give")
+
+
+@pytest.mark.parametrize("number", sorted(set(errno.errorcode) - {errno.ENOENT}))
+def test_every_error_of_the_operating_system_comes_with_advice(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sentence: what happened, and what to look at; no number of the operating system."""
+
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number), "/run/stats")
+
+    monkeypatch.setattr(os, "stat", fail)
+    message = str(failure("/run/stats"))
+    assert "Errno" not in message
+    assert ": " in message or "before it answered" in message
 
 
 def test_a_name_that_does_not_resolve() -> None:

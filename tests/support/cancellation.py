@@ -1,8 +1,9 @@
-"""Cancels a coroutine at every await point that it has, one run for each: what is left behind must still work."""
+"""Cancels a coroutine wherever it waits: what is left then is where most faults of asynchronous code hide."""
 
 from __future__ import annotations
 
 import asyncio
+import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,65 +13,52 @@ from typing import Any
 
 @dataclass
 class Cancellation:
-    """Cancels one task at its n-th suspension, counted over all that it awaits; 0 is before its first step."""
+    """Whether a task was cancelled."""
 
-    at: int
     happened: bool = False
-    _suspensions: int = 0
-
-    def begin(self, task: asyncio.Task[Any]) -> None:
-        """Cancel now, if that is when."""
-        if self.at == 0:
-            self.happened = task.cancel()
-
-    def suspend(self) -> None:
-        """Count a suspension of the task that is running, and cancel it there, if that is where."""
-        self._suspensions += 1
-        task = asyncio.current_task()
-        if self._suspensions == self.at and task is not None:
-            self.happened = task.cancel()
 
 
-class _Counted:
-    """A coroutine whose suspensions are counted."""
+async def cancelled_everywhere(
+    make: Callable[[], Coroutine[Any, Any, Any]], check: Callable[[], Awaitable[None]] | None = None
+) -> int:
+    """Run a new coroutine of `make` for each place it waits at, cancel its task there, and then await `check`.
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Any], cancellation: Cancellation) -> None:
-        self._coroutine, self._cancellation = coroutine, cancellation
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        step: Callable[[], Any] = lambda: self._coroutine.send(None)  # noqa: E731 - it changes
-        while True:
-            try:
-                future = step()
-            except StopIteration as end:
-                return end.value
-            self._cancellation.suspend()
-            try:
-                value = yield future
-            except BaseException as error:  # noqa: BLE001 - it goes where it was thrown
-                step = lambda error=error: self._coroutine.throw(error)  # noqa: E731
-            else:
-                step = lambda value=value: self._coroutine.send(value)  # noqa: E731
-
-
-async def _run(coroutine: Coroutine[Any, Any, Any], cancellation: Cancellation) -> Any:
-    return await _Counted(coroutine, cancellation)
+    The first is cancelled before its first step, the next ones at their first, second, ... suspension, and the last
+    ends by itself. Returns how often that one waits. Raises what a coroutine raises, but for CancelledError.
+    """
+    place = 0
+    while True:
+        coroutine = make()
+        task = asyncio.create_task(_cancelled_at(coroutine, place), name=f"cancelled at {place}")
+        if place == 0:
+            task.cancel()
+        await asyncio.wait({task})
+        coroutine.close()  # one that was never begun would complain
+        reached = task.cancelled() or task.result() >= place
+        if check is not None:
+            await check()
+        if not reached:
+            return int(task.result())
+        place += 1
 
 
 @contextmanager
-def cancelling(function: Callable[..., Any], at: int) -> Iterator[Cancellation]:
-    """While the block runs, the first task made of this function is cancelled at its n-th suspension."""
+def cancelling(function: Callable[..., Any], place: int) -> Iterator[Cancellation]:
+    """While the block runs, cancel the first task made of this function at its suspension of this number, all that it
+    awaits included; 0 is before its first step.
+    """
     loop = asyncio.get_running_loop()
-    cancellation = Cancellation(at)
+    cancellation = Cancellation()
     chosen: list[asyncio.Task[Any]] = []
 
     def factory(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
         if chosen or getattr(coroutine, "__qualname__", "") != function.__qualname__:
             return asyncio.Task(coroutine, loop=loop, **options)
-        task = asyncio.Task(_run(coroutine, cancellation), loop=loop, **options)
+        task = asyncio.Task(_with_its_result(coroutine, place, cancellation), loop=loop, **options)
         task.add_done_callback(lambda _task: coroutine.close())  # it may not have begun
         chosen.append(task)
-        cancellation.begin(task)
+        if place == 0:
+            cancellation.happened = task.cancel()
         return task
 
     loop.set_task_factory(factory)
@@ -93,3 +81,39 @@ def everywhere(scenario: Callable[[int], Awaitable[bool]], least: int) -> None:
 
 async def _within(scenario: Awaitable[bool]) -> bool:
     return await asyncio.wait_for(scenario, 30)
+
+
+async def _with_its_result(coroutine: Coroutine[Any, Any, Any], place: int, cancellation: Cancellation) -> Any:
+    results: list[Any] = []
+
+    async def remember() -> None:
+        results.append(await coroutine)
+
+    await _cancelled_at(remember(), place, cancellation)
+    return results[0]
+
+
+@types.coroutine
+def _cancelled_at(
+    coroutine: Coroutine[Any, Any, Any], place: int, cancellation: Cancellation | None = None
+) -> Generator[Any, Any, int]:
+    """Run a coroutine, cancel its task at its suspension of this number, and return how many there were."""
+    suspensions = 0
+    step, value = coroutine.send, None
+    while True:
+        try:
+            waits_for = step(value)  # type: ignore[arg-type]
+        except StopIteration:
+            return suspensions
+        suspensions += 1
+        if suspensions == place:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()  # as it is about to wait, and before anything else runs
+            if cancellation:
+                cancellation.happened = True
+        try:
+            value = yield waits_for
+            step = coroutine.send
+        except BaseException as error:  # noqa: BLE001 - it belongs to the coroutine
+            step, value = coroutine.throw, error  # type: ignore[assignment]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Sequence
 from functools import cache
 
 import h11
@@ -13,12 +14,13 @@ from uwsgi_headroom.errors import SourceError
 from uwsgi_headroom.source.address import Http
 from uwsgi_headroom.source.answer import Answer
 from uwsgi_headroom.source.receive import exchange_over_tls, receive
+from uwsgi_headroom.source.resolve import AddressInfo
 from uwsgi_headroom.source.tcp import connect_tcp
 
 _HEAD_ROOM = 64 * 1024  # beside the document: a status line and headers, for which h11 has a smaller cap of its own
 
 
-async def read_http(address: Http, size_cap: int) -> Answer:
+async def read_http(address: Http, addresses: Sequence[AddressInfo], size_cap: int) -> Answer:
     """GET the document. Raises OSError, or SourceError for whatever is not a plain 200."""
     connection = h11.Connection(h11.CLIENT)
     request = h11.Request(
@@ -34,7 +36,7 @@ async def read_http(address: Http, size_cap: int) -> Answer:
     # One small write: uWSGI answers after a single read of at most 4 kB and resets whoever sends more.
     wire = (connection.send(request) or b"") + (connection.send(h11.EndOfMessage()) or b"")
     context = _tls_context() if address.tls else None
-    sock = await connect_tcp(address.host, address.port)
+    sock = await connect_tcp(addresses)
     try:
         peer = sock.getpeername()[:2]
         if context:
