@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import socket
 import threading
 import time
@@ -16,8 +17,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tests.support.real_uwsgi import wait_until
-from uwsgi_headroom.web import connection_limits
+from uwsgi_headroom.web import bounds
 from uwsgi_headroom.web.connection_limits import LimitedProtocol
+from uwsgi_headroom.web.connection_slots import ConnectionSlots
 
 SIZE = 8_000_000  # more than all buffers on the way
 
@@ -25,14 +27,21 @@ SIZE = 8_000_000  # more than all buffers on the way
 @contextlib.contextmanager
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[uvicorn.Server, socket.socket]]:
     """A server of one large answer, and a client that has asked for it; a stall is half a second."""
-    monkeypatch.setattr(connection_limits, "STALLED_SECONDS", 0.5)
+    monkeypatch.setattr(bounds, "STALLED_SECONDS", 0.5)
 
     async def answer(_request: Request) -> Response:
         return Response(bytes(SIZE))
 
     app = Starlette(routes=[Route("/", answer)])
+    protocol = functools.partial(LimitedProtocol, slots=ConnectionSlots(8))
     config = uvicorn.Config(
-        app, host="127.0.0.1", port=0, lifespan="off", log_config=None, ws="none", http=LimitedProtocol
+        app,
+        host="127.0.0.1",
+        port=0,
+        lifespan="off",
+        log_config=None,
+        ws="none",
+        http=protocol,  # type: ignore[arg-type]
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
@@ -76,7 +85,7 @@ def test_who_is_slow_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_end_does_not_wait_for_who_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Told to stop, the server closes him at once."""
     with asked(monkeypatch) as (server, _):
-        monkeypatch.setattr(connection_limits, "STALLED_SECONDS", 600.0)
+        monkeypatch.setattr(bounds, "STALLED_SECONDS", 600.0)
         (protocol,) = server.server_state.connections
         wait_until(lambda: protocol.flow.write_paused, what="a stall")  # type: ignore[union-attr]
         server.should_exit = True
