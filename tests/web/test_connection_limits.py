@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import socket
-import threading
 import time
 from collections.abc import Iterator
 
@@ -16,10 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from tests.support.limited_server import limited_server
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.web import bounds
-from uwsgi_headroom.web.connection_limits import LimitedProtocol
-from uwsgi_headroom.web.connection_slots import ConnectionSlots
 
 SIZE = 8_000_000  # more than all buffers on the way
 
@@ -33,31 +30,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[uvicorn.Server, soc
         return Response(bytes(SIZE))
 
     app = Starlette(routes=[Route("/", answer)])
-    protocol = functools.partial(LimitedProtocol, slots=ConnectionSlots(8))
-    config = uvicorn.Config(
-        app,
-        host="127.0.0.1",
-        port=0,
-        lifespan="off",
-        log_config=None,
-        ws="none",
-        http=protocol,  # type: ignore[arg-type]
-    )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        wait_until(lambda: server.started, what="the server")
-        with socket.socket() as client:
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
-            client.settimeout(10)
-            client.connect(server.servers[0].sockets[0].getsockname())
-            client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-            wait_until(lambda: server.server_state.connections, what="the connection")
-            yield server, client
-    finally:
-        server.should_exit = server.force_exit = True
-        thread.join(10)
+    with limited_server(app) as server, socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        client.settimeout(10)
+        client.connect(server.servers[0].sockets[0].getsockname())
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        wait_until(lambda: server.server_state.connections, what="the connection")
+        yield server, client
 
 
 def test_who_takes_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
