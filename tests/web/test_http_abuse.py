@@ -28,7 +28,7 @@ GROWTH_BYTES = 24_000_000
 """256 connections of a head, a piece as received (256 kB, a few at a time) and an answer each."""
 
 SHORT = ("REQUEST_SECONDS=1", "STALLED_SECONDS=1", "LINGER_SECONDS=0.2")
-HEAD = b"GET /metrics HTTP/1.1\r\nHost: x\r\n"
+HEAD = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n"
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,9 @@ ABUSES = {
     "half heads": many(HEAD),
     "silence": many(b""),
     "answers that nobody takes": many(HEAD + b"\r\n", count=100),
-    "streams that nobody takes": many(b"GET /api/v1/servers/shop/events HTTP/1.1\r\nHost: x\r\n\r\n", count=100),
+    "streams that nobody takes": many(
+        b"GET /api/v1/servers/shop/events HTTP/1.1\r\nHost: localhost\r\n\r\n", count=100
+    ),
 }
 
 

@@ -100,7 +100,7 @@ def stalled(exporting: Exporter) -> socket.socket:
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     client.connect(("127.0.0.1", exporting.port))
-    client.sendall(b"GET /api/v1/servers/large/events HTTP/1.1\r\nHost: x\r\n\r\n")
+    client.sendall(b"GET /api/v1/servers/large/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
     return client
 
 

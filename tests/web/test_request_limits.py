@@ -181,6 +181,31 @@ def test_a_client_beside_half_heads_is_answered() -> None:
         assert server.server_state.tasks
 
 
+def test_answered_connections_make_room() -> None:
+    """A connection that has its answer is idle: the oldest of them goes first."""
+    with serving(connections=2) as server, contextlib.ExitStack() as stack:
+        clients = []
+        for _ in range(4):
+            clients.append(stack.enter_context(connected(server)))
+            assert asked(clients[-1]).startswith(OK)
+        assert [received(client) for client in clients[:2]] == [b"", b""]
+
+
+def test_clients_that_leave_make_room() -> None:
+    """A connection that its client closed in the middle of a request takes no place."""
+    with serving(connections=2) as server:
+        for _ in range(4):
+            with connected(server) as client:
+                client.sendall(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n")
+                wait_until(lambda: server.server_state.tasks, what="the request")
+            wait_until(lambda: not server.server_state.connections, what="the end of the connection")
+            for task in list(server.server_state.tasks):
+                task.get_loop().call_soon_threadsafe(task.cancel)
+            wait_until(lambda: not server.server_state.tasks, what="the end of the request")
+        with connected(server) as client:
+            assert asked(client).startswith(OK)
+
+
 def test_an_upgrade_ends_with_its_answer() -> None:
     """A request for another protocol is answered in this one, and its connection closed."""
     with serving() as server:
