@@ -170,7 +170,7 @@ def pages_stay_open(running: Exporter) -> Iterator[None]:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             client.connect(("127.0.0.1", running.port))
             if index < 20:
-                client.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 50)
+                client.send(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50)
         yield
 
 

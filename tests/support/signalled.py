@@ -84,7 +84,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _ask(address: tuple[str, int], path: str) -> None:
     client = socket.create_connection(address)
-    client.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    client.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     _clients.append(client)
 
 

@@ -29,6 +29,9 @@ def resolve_config(flags: argparse.Namespace, environment: Mapping[str, str] = o
     addresses, where = _values(flags, environment, "web_listen_address")
     if addresses:
         settings = replace(settings, listen=tuple(values.parse_listen_address(address, where) for address in addresses))
+    names, where = _values(flags, environment, "web_allowed_hosts")
+    if names:
+        settings = replace(settings, allowed_hosts=tuple(values.parse_host_name(name, where) for name in names))
     settings = replace(settings, settings=_watching(settings.settings, flags, environment))
     level, where = _value(flags, environment, "log_level")
     if level:

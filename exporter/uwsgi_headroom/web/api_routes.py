@@ -19,6 +19,7 @@ from uwsgi_headroom.web.event_stream import RETRY_SECONDS, EventStreams
 from uwsgi_headroom.web.history_cache import HistoryCache
 from uwsgi_headroom.web.negotiation import compressible_response
 from uwsgi_headroom.web.query_parameters import RefusedError
+from uwsgi_headroom.web.text_convertor import register_text_convertor
 
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Vary": "Accept-Encoding"}
 
@@ -29,6 +30,7 @@ _POINTS = 240
 
 def routes(fleet: Fleet, streams: EventStreams) -> list[Route]:
     """Everything under /api/v1/."""
+    register_text_convertor()
     histories = HistoryCache(fleet.clock)
     answers: dict[str, Callable[[Request, Watch], Awaitable[Response]]] = {
         "": lambda request, watch: _server(fleet, request, watch),
@@ -63,10 +65,10 @@ def routes(fleet: Fleet, streams: EventStreams) -> list[Route]:
 
     endpoints = {
         "/api/v1/servers": all_of_them,
-        "/api/v1/servers/{rest:path}": one,
+        "/api/v1/servers/{rest:anything}": one,
         "/api/v1/events": events,
         "/api/v1/openapi.json": description,
-        "/api/v1/{rest:path}": nothing,
+        "/api/v1/{rest:anything}": nothing,
     }
     return [Route(path, _refuse_with_document(endpoint)) for path, endpoint in endpoints.items()]
 

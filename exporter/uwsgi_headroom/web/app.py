@@ -4,22 +4,30 @@ anything."""
 from __future__ import annotations
 
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web import api_routes, metrics_route, page_routes, runbook_routes
 from uwsgi_headroom.web.event_stream import EventStreams
+from uwsgi_headroom.web.host_check import HostCheck, HostPolicy
+
+_REDIRECTS = {"/metrics/": "/metrics", "/runbooks": "/runbooks/", "/servers": "/"}
+"""Relative to the host. Starlette's own redirects of slashes name whatever host the request named."""
 
 
-def create_application(fleet: Fleet, streams: EventStreams | None = None) -> Starlette:
-    """The ASGI application over a fleet; whoever ends it closes its `streams`."""
+def create_application(fleet: Fleet, streams: EventStreams | None = None, hosts: HostPolicy | None = None) -> Starlette:
+    """The ASGI application over a fleet, for the names that `hosts` allows. Close `streams` to end it."""
 
     async def alive(_request: Request) -> Response:
         return PlainTextResponse("uwsgi-headroom is up\n")
 
-    return Starlette(
+    async def redirect(request: Request) -> Response:
+        return RedirectResponse(_REDIRECTS[request.url.path])
+
+    application = Starlette(
         routes=[
             metrics_route.route(fleet),
             Route("/-/healthy", alive),
@@ -27,5 +35,9 @@ def create_application(fleet: Fleet, streams: EventStreams | None = None) -> Sta
             *page_routes.routes(fleet),
             *api_routes.routes(fleet, streams or EventStreams()),
             *runbook_routes.ROUTES,
-        ]
+            *(Route(path, redirect) for path in _REDIRECTS),
+        ],
+        middleware=[Middleware(HostCheck, policy=hosts or HostPolicy())],
     )
+    application.router.redirect_slashes = False
+    return application

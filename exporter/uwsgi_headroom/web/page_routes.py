@@ -10,10 +10,12 @@ from uwsgi_headroom.documents import build, schema
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import assets, page_html
+from uwsgi_headroom.web.text_convertor import register_text_convertor
 
 
 def routes(fleet: Fleet) -> list[Route]:
     """`/`, a page for each server, and the files they are made of."""
+    register_text_convertor()
 
     async def index(_request: Request) -> Response:
         servers = await _describe(fleet, fleet.watches())
@@ -26,7 +28,7 @@ def routes(fleet: Fleet) -> list[Route]:
             return _html(page_html.render_missing(request.path_params["name"]), 404)
         return _html(page_html.render_page(await _describe(fleet, shown), len(watches), alone=True))
 
-    return [Route("/", index), Route("/servers/{name:path}", one), Route(assets.PATH, assets.serve_asset)]
+    return [Route("/", index), Route("/servers/{name:anything}", one), Route(assets.PATH, assets.serve_asset)]
 
 
 async def _describe(fleet: Fleet, watches: list[Watch]) -> list[schema.Server]:
