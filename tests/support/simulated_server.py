@@ -132,7 +132,7 @@ def router(at: float) -> Reading:
 
 
 def reading(at: float, snapshot: AnySnapshot, host: HostFacts, read_seconds: float = 0.001) -> Reading:
-    return Reading(at, EPOCH + at, read_seconds, 1000, snapshot, host)
+    return Reading(at, EPOCH + at, read_seconds, read_seconds, 1000, snapshot, host)
 
 
 def _snapshot(workers: tuple[Worker, ...], sockets: tuple[Socket, ...]) -> Snapshot:
