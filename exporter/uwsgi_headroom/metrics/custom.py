@@ -27,7 +27,11 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield counter(
         "uwsgi_custom_total",
         "A counter of uWSGI's metrics subsystem that is not one of its own.",
-        [(labels, metric.value) for labels, metric in custom if metric.kind == COUNTER],
+        [
+            (labels, metric.value)
+            for labels, metric in custom
+            if metric.kind == COUNTER and (metric.value or 0) >= 0  # no counter is below zero
+        ],
     )
     yield gauge(
         "uwsgi_custom_value",

@@ -137,5 +137,3 @@ class CustomMetric(Struct, frozen=True, gc=False):
 
     def __post_init__(self) -> None:
         count_part("metrics")
-        if self.kind == COUNTER:
-            hide_negatives(self, "value")
