@@ -33,9 +33,10 @@ class ServiceTime:
 
     def note(self, reading: Reading, workers: tuple[Worker, ...]) -> None:
         """Take note of the requests in service at a sample, after the workers' bounds were asked for."""
-        self._earlier, self._serving = self._serving, {
-            worker.worker_id: self._since(worker) for worker in workers if worker.serving
-        }
+        self._earlier, self._serving = (
+            self._serving,
+            {worker.worker_id: self._since(worker) for worker in workers if worker.serving},
+        )
         self._sampled_at = reading.at - reading.read_seconds
 
     def bound(self, worker: Worker, at: float) -> float:

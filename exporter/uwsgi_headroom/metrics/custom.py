@@ -15,7 +15,6 @@ from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 from uwsgi_headroom.stats.parts import COUNTER, is_built_in
 
 
-
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every custom metric of the scrape."""
     custom = [

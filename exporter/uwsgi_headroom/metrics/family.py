@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Literal, TypeVar
 
 from prometheus_client.metrics_core import Metric
@@ -22,7 +22,7 @@ class LabelSet(dict[str, str]):
         self.text = f"{{{','.join(pairs)}}}" if pairs else ""
 
 
-@lru_cache(maxsize=None)
+@cache
 def label_set(**labels: str) -> LabelSet:
     """The label set of these pairs. The same ones come with every scrape, and to find one costs a tenth of making it.
     `forget_label_sets` bounds how many are kept."""

@@ -16,7 +16,7 @@ from uwsgi_headroom.source.receive import exchange_over_tls, receive
 from uwsgi_headroom.source.tcp import connect_tcp
 
 _HEAD_BYTES = 64 * 1024
-"""The most that may stand before the document: a status line and headers, for which h11 has a smaller cap of its own."""
+"""The most that may stand before the document: a status line and headers, which h11 caps lower still."""
 
 _MOST_INFORMATIONAL = 3
 """Answers of status 1xx before the real one. A proxy may send one; uWSGI sends none."""

@@ -44,7 +44,7 @@ LOCKS_BYTES = 256 * 1024
 uWSGI's take 30 kB, or 150 kB with the directories of spoolers in their names."""
 
 Name = Annotated[str, Meta(max_length=255)]
-"""Names: uWSGI keeps most of them in 256 bytes. A name is a label's value, and stays in memory from scrape to scrape."""
+"""Names: uWSGI keeps most of them in 256 bytes. A name is a label's value, kept from scrape to scrape."""
 
 Path = Annotated[str, Meta(max_length=4096)]
 """Paths (PATH_MAX of Linux), and the commands of crons."""

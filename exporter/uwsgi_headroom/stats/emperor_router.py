@@ -25,9 +25,7 @@ class Vassal(Struct, frozen=True, gc=False):
 
     def __post_init__(self) -> None:
         count_part("vassals")
-        hide_negatives(
-            self, "born", "last_heartbeat", "loyal", "ready", "accepting", "cursed", "respawns"
-        )
+        hide_negatives(self, "born", "last_heartbeat", "loyal", "ready", "accepting", "cursed", "respawns")
 
 
 class Blacklisted(Struct, frozen=True, gc=False):
