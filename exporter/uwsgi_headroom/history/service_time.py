@@ -49,8 +49,7 @@ class ServiceTime:
         for serving in (self._earlier.get(worker.worker_id, {}), self._serving.get(worker.worker_id, {})):
             for thread, (_, began) in serving.items():
                 since[thread] = min(began, since.get(thread, math.inf))
-        if self._sampled_at == -math.inf or -math.inf in since.values():
-            return math.inf
+        # Of a request from before the first sample this is infinite.
         in_hand = sum(self._sampled_at - began for began in since.values())
         return SLACK * (in_hand + worker.threads * (at - self._sampled_at))
 
