@@ -248,3 +248,15 @@ def test_what_is_negative_of_other_kinds_is_unknown() -> None:
     (read,) = key.nodes
     assert {key.hits, snapshot.static_nodes[0].hits, read.requests, read.tx, read.rx, read.load, read.weight} == {None}
     assert {read.failures, read.death_mark} == {None}
+
+
+def test_a_large_document_is_repaired_too() -> None:
+    """Beyond a megabyte, control bytes in requests and the name of an abstract socket are repaired as ever."""
+    core = b'{"requests":1,"in_request":1,"vars":["A=' + b"\x01\xff" * 2000 + b'",""],"req_info":{}}'
+    cores = b",".join([core] * 512)
+    body = b'{"sockets":[{"name":"\\0app"}],"workers":[{"pid":2,"accepting":1,"cores":[' + cores + b"]}]}"
+    assert len(body) > 2**20
+    snapshot = stats.decode(body)
+    assert isinstance(snapshot, Snapshot)
+    assert snapshot.sockets[0].name == "@app"
+    assert snapshot.workers[0].busy_threads == 512

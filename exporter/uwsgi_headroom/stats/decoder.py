@@ -11,7 +11,7 @@ from uwsgi_headroom.errors import StatsError
 from uwsgi_headroom.stats.bounds import begin_document
 from uwsgi_headroom.stats.emperor_router import EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.stats.raw import Document
-from uwsgi_headroom.stats.repair import repair_control_bytes, repair_document
+from uwsgi_headroom.stats.repair import repair_bytes, repair_document
 from uwsgi_headroom.stats.server import Snapshot, make_snapshot
 
 AnySnapshot = Snapshot | EmperorSnapshot | RouterSnapshot
@@ -62,7 +62,7 @@ def _make_snapshot(document: Document) -> AnySnapshot:
 def _decode(body: bytes) -> Document:
     begin_document()
     if len(body) > _LARGE_BYTES:
-        return _decoder.decode(repair_control_bytes(body))
+        return _decoder.decode(repair_bytes(body))
     try:
         return _decoder.decode(body)
     except msgspec.ValidationError:
