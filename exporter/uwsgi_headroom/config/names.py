@@ -89,3 +89,18 @@ def refuse_duplicate_names(servers: Iterable[ServerConfig]) -> tuple[ServerConfi
                 )
         kept.append(server)
     return tuple(kept)
+
+
+def refuse_duplicate_addresses(servers: Iterable[ServerConfig]) -> None:
+    """Raise ConfigError where two servers have one address: uWSGI's master, which serves its stats itself, would be
+    read by two. A file has no master and may be replayed under several names."""
+    by_address: dict[Address, ServerConfig] = {}
+    for server in servers:
+        if server.address is None or isinstance(server.address, File):
+            continue
+        other = by_address.setdefault(server.address, server)
+        if other is not server:
+            raise ConfigError(
+                f"{server.where}: {server.address} is there already as {other.name!r} ({other.where}); "
+                "give each stats server one name"
+            )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.metrics.family import LabelSet, label_set
+from uwsgi_headroom.metrics.family import LabelSet, forget_label_sets, label_set
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.emperor_router import EmperorSnapshot, RouterSnapshot
@@ -43,7 +43,8 @@ class Scrape:
 
 
 def group_by_kind(observations: Sequence[Observation], health: ExporterHealth = WELL) -> Scrape:
-    """Sort observations by what they turned out to be."""
+    """Sort observations by what they turned out to be. A scrape begins with this."""
+    forget_label_sets()
     read: list[tuple[Observation, Reading, AnySnapshot]] = [
         (observation, observation.reading, observation.reading.snapshot)
         for observation in observations

@@ -14,6 +14,7 @@ from uwsgi_headroom.config.defaults import SIZE_CAP, TIMEOUT_SECONDS
 from uwsgi_headroom.errors import HeadroomError, ReadError, Reason, SourceError
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.watch.log_limit import LogLimit
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +24,8 @@ class Reader:
 
     `outcome` is what the last finished read brought, None before the first; `finished_first` is set with it; `errors`
     counts failed reads by reason. Each outcome goes to `on_outcome` once, with its monotonic instant. A change from
-    readable to not, or from one reason to another, is logged; the same failure again is not.
+    readable to not, or from one reason to another, is logged, a few times a minute at most; the same failure again is
+    not.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Reader:
         self._in_flight: asyncio.Task[Reading | ReadError] | None = None
         self._decoded: tuple[bytes, stats.AnySnapshot] | None = None
         self._faults_logged: set[object] = set()
+        self._log_limit = LogLimit()
         self._closed = False
         self._not_paused = asyncio.Event()
         self._not_paused.set()
@@ -147,20 +150,21 @@ class Reader:
         """Keep an outcome as the latest, and log it if it is of another kind than the one before."""
         before, self.outcome = self.outcome, outcome
         self.finished_first.set()
-        fields: dict[str, object] = {"server": self.name, "address": str(self.address)}
+        address = {"address": str(self.address)}
         if isinstance(outcome, ReadError):
             self.errors[outcome.reason] += 1
             if not isinstance(before, ReadError) or before.reason != outcome.reason:
-                _log.warning(
-                    "cannot read",
-                    extra={"fields": {**fields, "reason": outcome.reason, "detail": str(outcome)}},
-                )
+                self._log(logging.WARNING, "cannot read", **address, reason=outcome.reason, detail=str(outcome))
             return
         if not isinstance(before, Reading):
-            fields |= {"kind": outcome.snapshot.kind, "uwsgi": outcome.snapshot.version}
-            _log.info("reading", extra={"fields": fields})
+            self._log(logging.INFO, "reading", **address, kind=outcome.snapshot.kind, uwsgi=outcome.snapshot.version)
         if outcome.host.off and (not isinstance(before, Reading) or before.host.off != outcome.host.off):
-            _log.info("no process facts", extra={"fields": {"server": self.name, "detail": outcome.host.off}})
+            self._log(logging.INFO, "no process facts", detail=outcome.host.off)
+
+    def _log(self, level: int, message: str, **fields: object) -> None:
+        if self._log_limit.allows(self._clock.monotonic()):
+            fields = {"server": self.name, **fields, **self._log_limit.take_left_out()}
+            _log.log(level, message, extra={"fields": fields})
 
 
 def _without_words(error: Exception) -> Exception:
