@@ -19,7 +19,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import collect_findings
 from uwsgi_headroom.check.json_report import render_json
 from uwsgi_headroom.check.judge import Verdict
-from uwsgi_headroom.check.text_report import render_text
+from uwsgi_headroom.check.text_report import render_lines
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.schema import Server
@@ -145,7 +145,7 @@ def _assert_metrics(observations: list) -> None:
 def _assert_check_and_screen(watch: Watch, reading: Reading, figures: list[Figures], document: Server) -> None:
     if figures:
         verdict = Verdict(watch, reading, figures[-1], collect_findings(figures[-1], reading))
-        assert render_text(verdict)
+        assert list(render_lines(verdict))
         json.loads(render_json(verdict))
     entry = ServerEntry((0, document.name), build.build_server_list([document], Clock()).servers[0])
     model = ScreenModel(entries=(entry,), server=document, trend=NO_TREND, where="here")

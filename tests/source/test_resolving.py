@@ -77,7 +77,8 @@ def test_reads_share_the_lookup_that_hangs(resolver: _Resolver) -> None:
     async def read_when_released(port: int) -> bytes:
         resolver.port = port
         reading = asyncio.create_task(source.read_document(source.parse_address(f"tcp://{_NAME}:1717"), timeout=5))
-        await asyncio.sleep(0)
+        for _ in range(10):  # turns of the event loop, in which it comes to wait for the lookup
+            await asyncio.sleep(0)
         resolver.released.set()
         return (await reading).body
 

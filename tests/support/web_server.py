@@ -31,8 +31,9 @@ def serving(*servers: str | ServerConfig, sampling: bool = False) -> Iterator[in
 
     async def serve() -> None:
         timer = asyncio.create_task(fleet.run()) if sampling else None
-        if not sampling:
-            await asyncio.gather(*(watch.reader.read() for watch in fleet.watches()))
+        reads = [asyncio.create_task(watch.reader.read()) for watch in fleet.watches() if not sampling]
+        if reads:
+            await asyncio.wait(reads, timeout=1)
         await server.serve()
         if timer:
             timer.cancel()
