@@ -49,6 +49,7 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
         ("nonsense",),
         ("serve", "nonsense"),
         ("discover", "nonsense"),
+        ("top", "--interval", "0"),
         ("--stats",),
         ("--stats", "shop"),
         ("serve", "--stats", "shop"),
@@ -66,6 +67,65 @@ def test_wrongly_called(capsys: pytest.CaptureFixture[str], arguments: tuple[str
     assert (status, out) == (2, "")
     assert err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--nonsense", "/a"), "unrecognized arguments: --nonsense"),
+        ((), "the following arguments are required: ADDRESS"),
+        (("/a", "--format", "xml"), "invalid choice: 'xml'"),
+        (("/a", "--seconds", "1"), "from 2 to 3600 seconds, not 1"),
+        (("tpc://a:1",), "no such kind of address as tpc://"),
+        (("shop",), "'shop' is no stats address"),
+        (("/run/*.stats",), "not a glob"),
+        (("/nowhere/stats",), "/nowhere/stats: no such file"),
+    ],
+)
+def test_a_check_that_does_not_judge_is_unknown(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], reason: str
+) -> None:
+    """Nothing but a verdict ends with 0, 1 or 2: a monitoring system takes these for the server's state."""
+    status, out, err = ended(capsys, "check", *arguments)
+    assert (status, out, err.count("\n")) == (3, "", 1)
+    assert err.startswith("UNKNOWN  ")
+    assert reason in err
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        (KeyError("x"), "a fault of uwsgi-headroom itself (KeyError in test_cli.py, line "),
+        (KeyboardInterrupt(), "interrupted"),
+        (BrokenPipeError(), ""),
+    ],
+)
+def test_a_check_that_fails_is_unknown(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, failure: BaseException, reason: str
+) -> None:
+    """A fault of its own is one line as well, and so is Ctrl-C; a reader that has left hears no more."""
+
+    def fail(_options: object) -> int:
+        raise failure
+
+    monkeypatch.setattr(cli, "_check", fail)
+    monkeypatch.setattr(cli, "_discard_output", lambda: None)
+    assert cli.main(["check", "/a"]) == 3
+    err = capfd.readouterr().err
+    assert reason in err
+    assert err.count("\n") == bool(reason)
+
+
+def test_the_help_of_check_lists_its_statuses(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever sets up a monitoring system reads them there."""
+    text = " ".join(ended(capsys, "check", "--help")[1].split())
+    assert "0 fine, 1 warning, 2 critical, 3 not judged" in text
+
+
+def test_an_argument_does_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is wrong with a call is repeated escaped."""
+    assert ended(capsys, "discover", "\x1b]0;x\x07\n")[2].endswith("unrecognized arguments: \\x1b]0;x\\x07\\n\n")
+    assert ended(capsys, "check", "\u202e")[2].count("\\u202e") == 1
 
 
 def test_a_mistake_in_the_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -146,14 +206,24 @@ def _line(style: logs.Format, capfd: pytest.CaptureFixture[str], **fields: objec
     return capfd.readouterr().err
 
 
-HOSTILE = {"a": 'x "y"\nlevel=info', "b": "", "c": "=", "d": "\x1b[31m", "e": "caf\udce9", "f": "🦄", "g": None}
+HOSTILE = {
+    "a": 'x "y"\nlevel=info',
+    "b": "",
+    "c": "=",
+    "d": "\x1b[31m",
+    "e": "caf\udce9",
+    "f": "🦄",
+    "g": None,
+    "h": "\x9b2J \u202e\u200b",
+}
 
 
 def test_a_logfmt_line_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     """Whatever a value holds, its line is one line, and nothing in it can pass for another field."""
     line = _line("logfmt", capfd, **{key: value for key, value in HOSTILE.items() if key != "e"})
     assert line.count("\n") == 1
-    assert "\x1b" not in line
+    assert not {"\x1b", "\x9b", "\u202e", "\u200b"} & set(line)
+    assert 'h="\\x9b2J \\u202e\\u200b"' in line
     assert line.count(" level=") == 1
     assert 'msg="it is so" a="x \\"y\\"\\nlevel=info" b="" c="="' in line
 
@@ -162,6 +232,7 @@ def test_a_json_line_is_one_object(capfd: pytest.CaptureFixture[str]) -> None:
     """A JSON line is one object with the same fields."""
     line = _line("json", capfd, **HOSTILE)
     assert line.count("\n") == 1
+    assert line.isascii()
     document = json.loads(line)
     assert (document["level"], document["msg"]) == ("warning", "it is so")
     assert {key: document[key] for key in HOSTILE} == HOSTILE

@@ -2,10 +2,66 @@
 
 from __future__ import annotations
 
+import io
+import unicodedata
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uwsgi_headroom.terminal_text import bar, downsample, sparkline, wrap
+from uwsgi_headroom.terminal_text import bar, downsample, escape_text, print_lines, sparkline, wrap
+
+ANY_TEXT = st.text(st.characters(exclude_categories=[]))
+DIRECTIONS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+WITHOUT_WIDTH = "\u00ad\u034f\u115f\u180e\u200b\u200c\u200d\u2060\u3164\ufe0f\ufeff\uffa0\U000e0041\U000e0100"
+CONTROLS = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0)])) + "\u2028\u2029\udc9b"
+
+
+def harmless(text: str) -> bool:
+    """Whether a terminal shows each character of a text as one that stands where it is written."""
+    return not set(text) & set(DIRECTIONS + WITHOUT_WIDTH + CONTROLS) and not any(
+        unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") for character in text
+    )
+
+
+@given(ANY_TEXT)
+def test_whatever_a_name_holds_its_text_is_harmless(text: str) -> None:
+    """Nothing that moves the cursor, breaks the line, turns its direction or hides gets through, in a paragraph too."""
+    assert harmless(escape_text(text))
+    assert all(map(harmless, wrap(f"Worker {text} is busy.", 60, "   ")))
+
+
+@pytest.mark.parametrize("character", sorted(DIRECTIONS + WITHOUT_WIDTH + CONTROLS))
+def test_each_dangerous_character_is_escaped(character: str) -> None:
+    """The escape is a backslash and the number of the character, or its letter; what surrounds it stays."""
+    escaped = escape_text(f"a{character}b")
+    assert harmless(escaped)
+    assert escaped.startswith("a\\")
+    assert escaped.endswith("b")
+    assert escaped.encode().decode("unicode_escape") == f"a{character}b"
+
+
+def test_escapes_are_those_that_people_know() -> None:
+    """ESC is `\\x1b`, a line break `\\n`, an override `\\u202e`."""
+    assert escape_text("\x1b]0;x\x07\n\u202e") == "\\x1b]0;x\\x07\\n\\u202e"
+
+
+@given(st.text(st.characters(categories=["Lu", "Ll", "Nd", "Po", "Sm"])))
+def test_text_that_can_be_read_stays(text: str) -> None:
+    """Names in any script are printed as they are."""
+    assert escape_text(text) == text
+
+
+@given(st.lists(ANY_TEXT, max_size=4), st.sampled_from(["utf-8", "ascii", "latin-1"]))
+def test_a_line_is_printed_as_one_line(lines: list[str], encoding: str) -> None:
+    """As many lines come out as were given, in any encoding that standard output may have."""
+    output = io.TextIOWrapper(io.BytesIO(), encoding=encoding, newline="\n")
+    print_lines(lines, output)
+    output.seek(0)
+    printed = output.read().split("\n")
+    assert printed.pop() == ""
+    assert len(printed) == len(lines)
+    assert all(map(harmless, printed))
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e6), st.integers(1, 40))

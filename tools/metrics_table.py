@@ -41,7 +41,7 @@ def watched(observation: Observation) -> Observation:
     integrals, history = Integrals(), History()
     for place in range(61):
         at = reading.at + place
-        now = Reading(at, reading.time + place, 0.001, 1, later if place else reading.snapshot, host)
+        now = Reading(at, reading.time + place, 0.001, 0.001, 1, later if place else reading.snapshot, host)
         integrals.add(now, longest_step=2.0)
         history.add(at, integrals.totals)
     window = history.window(60.0)

@@ -12,6 +12,7 @@ document carries request headers of whoever is being served.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 Reason = Literal[
@@ -34,7 +35,11 @@ REASONS: tuple[Reason, ...] = get_args(Reason)
 
 
 class HeadroomError(Exception):
-    """Base of the errors a caller may want to catch."""
+    """Base of the errors a caller may want to catch. `details` are further lines for a person to read."""
+
+    def __init__(self, message: str, details: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.details = details
 
 
 class ConfigError(HeadroomError):

@@ -13,6 +13,7 @@ import time
 from typing import Literal
 
 from uwsgi_headroom.background_writer import BackgroundWriter
+from uwsgi_headroom.terminal_text import escape_text
 
 Format = Literal["logfmt", "json"]
 
@@ -69,8 +70,8 @@ class _Formatter(logging.Formatter):
         if record.exc_info:
             pairs["trace"] = self.formatException(record.exc_info)
         if self._form == "json":
-            return json.dumps(pairs, default=str)
-        return " ".join(f"{key}={_quoted(str(value))}" for key, value in pairs.items())
+            return escape_text(json.dumps(pairs, default=str))  # ASCII already
+        return escape_text(" ".join(f"{key}={_quoted(str(value))}" for key, value in pairs.items()))
 
 
 def _quoted(value: str) -> str:

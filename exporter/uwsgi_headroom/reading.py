@@ -16,12 +16,14 @@ class Reading:
 
     at: the monotonic instant, in seconds, at which the document was whole; differences are taken over this.
     time: the same instant in epoch seconds, for ages of what uWSGI dates.
-    read_seconds: from connecting to the last byte; document_bytes: what came.
+    read_seconds: from connecting to the last byte; transfer_seconds: from the first byte to the last, in which uWSGI's
+    master was held; document_bytes: what came.
     """
 
     at: float
     time: float
     read_seconds: float
+    transfer_seconds: float
     document_bytes: int
     snapshot: AnySnapshot
     host: HostFacts

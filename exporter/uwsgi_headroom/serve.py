@@ -11,10 +11,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import signal
 import socket
+from collections.abc import Sequence
 from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -27,15 +29,18 @@ from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.discover import discover_servers
 from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.supervise import supervise
+from uwsgi_headroom.web import bounds, descriptors
 from uwsgi_headroom.web.app import create_application
-from uwsgi_headroom.web.connection_limits import BACKLOG, LimitedProtocol
+from uwsgi_headroom.web.connection_limits import LimitedProtocol
+from uwsgi_headroom.web.connection_slots import ConnectionSlots
+from uwsgi_headroom.web.descriptors import Capacity
 from uwsgi_headroom.web.event_stream import EventStreams
+from uwsgi_headroom.web.host_check import HostPolicy, make_policy
 
 if TYPE_CHECKING:
     from uvicorn.server import Protocols
 
-# Prometheus keeps its connection between scrapes; a minute apart is common.
-_KEEP_ALIVE_SECONDS = 120
 _SHUTDOWN_SECONDS = 3
 _TURN_SECONDS = 0.05
 
@@ -57,7 +62,7 @@ def run(options: argparse.Namespace) -> None:
         host, port = listener.getsockname()[:2]
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
         _log.info("listening", extra={"fields": {"url": url, "version": __version__}})
-    serve_until_signal(Fleet(settings.servers, settings.settings), sockets)
+    serve_until_signal(Fleet(settings.servers, settings.settings), sockets, settings.allowed_hosts)
 
 
 def open_listener(host: str, port: int) -> socket.socket:
@@ -67,19 +72,20 @@ def open_listener(host: str, port: int) -> socket.socket:
         if host and ":" not in host:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         if not host and socket.has_dualstack_ipv6():
-            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG)
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=bounds.BACKLOG)
+        return socket.create_server((host, port), family=family, backlog=bounds.BACKLOG)
     except OSError as error:
         what = "is taken by another program" if error.errno == 98 else f"cannot be listened on ({error.strerror})"
         raise ConfigError(f"{host or '*'}:{port} {what}; choose another with --web.listen-address HOST:PORT") from None
 
 
-def serve_until_signal(fleet: Fleet, sockets: list[socket.socket]) -> None:
-    """Serve a fleet on listening sockets until a signal ends it.
+def serve_until_signal(fleet: Fleet, sockets: list[socket.socket], allowed_hosts: Sequence[str] = ()) -> None:
+    """Serve a fleet on listening sockets until a signal ends it. allowed_hosts: names of the exporter, if not local.
 
     Returns after SIGINT. SIGTERM ends the process, for its parent to see, unless the parent has it ignored.
     """
-    server = _Server(fleet)
+    capacity = descriptors.share_out(descriptors.raise_soft_limit(), len(fleet.watches()), len(sockets))
+    server = _Server(fleet, capacity, make_policy(allowed_hosts, sockets))
     terminate = signal.signal(signal.SIGTERM, server.handle_exit)
     signal.signal(signal.SIGINT, server.handle_exit)
     asyncio.run(server.run_until_signal(sockets))
@@ -96,26 +102,26 @@ class _Server(uvicorn.Server):
     `ended_by` is the first signal, 0 before it.
     """
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Fleet, capacity: Capacity, hosts: HostPolicy) -> None:
         self.ended_by = 0
         self._fleet = fleet
-        self._streams = EventStreams()
+        self._streams = EventStreams(capacity.streams)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._signalled = asyncio.Event()
         super().__init__(
             uvicorn.Config(
-                create_application(fleet, self._streams),
+                create_application(fleet, self._streams, hosts),
                 loop="asyncio",
-                http=LimitedProtocol,
-                backlog=BACKLOG,
+                http=functools.partial(LimitedProtocol, slots=ConnectionSlots(capacity.connections)),  # type: ignore[arg-type]
+                backlog=capacity.backlog,
                 ws="none",
                 lifespan="off",
                 access_log=False,
                 log_config=None,
-                log_level="warning",
+                log_level="error",  # a warning is logged for each request that is no HTTP: anyone could fill the log
                 server_header=False,
                 proxy_headers=False,
-                timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+                timeout_keep_alive=bounds.KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
             )
         )
@@ -124,7 +130,7 @@ class _Server(uvicorn.Server):
         """Sample and serve the fleet until a signal ends it; one that came earlier ends it at once."""
         self._loop = asyncio.get_running_loop()
         suspend.between_reads(self._fleet.pause, self._fleet.resume)
-        self._sampling = asyncio.create_task(self._fleet.run(), name="sampling")
+        self._sampling = asyncio.create_task(supervise("fleet", self._fleet.run, self._fleet.restarts), name="sampling")
         try:
             await self.serve(sockets=sockets)
         finally:

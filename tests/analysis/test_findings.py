@@ -158,6 +158,38 @@ def test_stuck_requests() -> None:
     assert "Worker 2 is not there" in findings_by_code(idle(), server)["workers_missing"].title
 
 
+def test_several_workers_are_named_in_the_plural() -> None:
+    """Two that are missing, or respawned again and again, are `Workers 1 and 2`; of 4,096 a sentence names eight."""
+    server = Server()
+    server.kill(1)
+    server.kill(2)
+    title = findings_by_code(idle(), server)["workers_missing"].title
+    assert title == "Workers 1 and 2 are not there, or not ready yet."
+    looping = tuple(replace(slot, respawns=9) for slot in idle().workers[:2])
+    by_code = findings_by_code(replace(idle(), respawns=18, workers=(*looping, *idle().workers[2:])))
+    assert by_code["respawn_loop"].title == "Workers 1 and 2 are respawned again and again."
+    looping = tuple(replace(slot, respawns=9) for slot in idle(workers=4096).workers)
+    by_code = findings_by_code(replace(idle(), respawns=9 * 4096, workers=looping))
+    assert by_code["respawn_loop"].title.startswith("Workers 1, 2, 3, 4, 5, 6, 7, 8 and 4,088 more are respawned")
+
+
+@pytest.mark.parametrize(
+    ("saturated", "title"),
+    [
+        ([1], "The interpreter of worker 1 is saturated."),
+        ([1, 2], "The interpreters of workers 1 and 2 are saturated."),
+        ([1, 2, 3], "The interpreters of all 3 workers are saturated."),
+    ],
+)
+def test_saturated_interpreters_are_named(saturated: list[int], title: str) -> None:
+    """One by its worker, several by theirs, and all together."""
+    rows = [
+        worker(worker_id, 500, each=0.1, cpu=59.0 if worker_id in saturated else 1.0, busy=10.0)
+        for worker_id in (1, 2, 3)
+    ]
+    assert findings_by_code(window(60, *rows), Server(processes=3, cpus=8.0))["interpreter_bound"].title == title
+
+
 @pytest.mark.parametrize(("raised", "severity"), [(1, "info"), (40, "warning")])
 def test_exceptions(raised: int, severity: str) -> None:
     """A few are good to know; one in a hundred is a warning."""

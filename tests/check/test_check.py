@@ -141,7 +141,7 @@ def test_interrupted_before_it_has_read_anything() -> None:
 def test_lengths_that_make_no_sense(seconds: str) -> None:
     """Refused with what would be right."""
     ran = run("check", "/nowhere", "--seconds", seconds)
-    assert ran.returncode == 2
+    assert ran.returncode == 3
     assert "--seconds" in ran.stderr
 
 

@@ -1,17 +1,23 @@
-"""What a check makes of a server that changes meanwhile."""
+"""What a check makes of a server that changes meanwhile, and of Ctrl-C at any moment."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.support.captured_documents import document
 from tests.support.clock import MovableClock
-from uwsgi_headroom.check.judge import check
-from uwsgi_headroom.errors import StatsError
+from tests.support.simulated_server import Server
+from uwsgi_headroom.check.judge import Verdict, check
+from uwsgi_headroom.check.text_report import render_lines
+from uwsgi_headroom.errors import ReadError, StatsError
+from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import File
+from uwsgi_headroom.terminal_text import print_lines
 from uwsgi_headroom.watch.watch import Watch
 
 
@@ -21,9 +27,117 @@ def test_a_server_that_becomes_an_emperor_cannot_be_judged(tmp_path: Path) -> No
     path.write_bytes(document("minified"))
     hands = MovableClock()
 
-    def replace(_left: float) -> None:
+    def become_an_emperor(_left: float) -> None:
         path.write_bytes(document("emperor"))
         hands.move(1.0)
 
     with pytest.raises(StatsError, match="stats server of a uWSGI emperor"):
-        asyncio.run(check(Watch("shop", File(str(path)), clock=hands.clock), 0.05, replace))
+        asyncio.run(check(Watch("shop", File(str(path)), clock=hands.clock), 0.05, become_an_emperor))
+
+
+class _Scripted(Watch):
+    """A watch whose reader reads a simulated server; `reads` counts them, and read number `hanging` never ends."""
+
+    def __init__(self, hanging: int = 0, server: Server | None = None) -> None:
+        super().__init__("shop", File("/nowhere"))
+        self.reads = 0
+        self.server = server or Server()
+        self.hangs = asyncio.Event()
+        self.hanging = hanging
+        self.sampling: Exception | None = None
+        self.reader.read = self._read_next  # type: ignore[method-assign]
+
+    async def _read_next(self) -> Reading | ReadError:
+        self.reads += 1
+        if self.reads == self.hanging:
+            self.hangs.set()
+            await asyncio.Event().wait()
+        self.read_at(float(self.reads))
+        assert self.reader.outcome
+        return self.reader.outcome
+
+    def read_at(self, at: float) -> None:
+        self.reader.outcome = self.server.read(at)
+        self._record(at, self.reader.outcome)
+
+    async def sample(self) -> None:
+        if self.sampling:
+            raise self.sampling
+        for at in range(10, 20):
+            self.server.serve(1, 5)
+            self.read_at(float(at))
+        await asyncio.Event().wait()
+
+
+async def _interrupted(watch: _Scripted, presses: int) -> Verdict:
+    """A check that is cancelled in its watch, and then so many times less one in its last read."""
+    task = asyncio.create_task(check(watch, 60, lambda _left: asyncio.get_running_loop().call_later(0.01, task.cancel)))
+    if presses > 1:  # the first comes in the watch
+        await watch.hangs.wait()
+        task.cancel()
+    return await task
+
+
+def test_interrupted_in_its_last_read_it_judges_what_is_known() -> None:
+    """A second Ctrl-C does not wait for a server that hangs: the reading before is judged."""
+    watch = _Scripted(hanging=2)
+    verdict = asyncio.run(_interrupted(watch, presses=2))
+    assert verdict.reading is watch.reader.outcome
+    assert verdict.figures.flow.requests == 50
+
+
+def test_interrupted_in_its_last_read_of_a_server_that_is_down() -> None:
+    """Where the last thing known is that it cannot be read, that is the answer."""
+    watch = _Scripted(hanging=2)
+
+    async def down() -> None:
+        watch.reader.outcome = ReadError("refused", "connection refused")
+        await asyncio.Event().wait()
+
+    watch.sample = down  # type: ignore[method-assign]
+    with pytest.raises(ReadError, match="connection refused"):
+        asyncio.run(_interrupted(watch, presses=2))
+
+
+def test_interrupted_before_the_first_reading_it_has_nothing_to_judge() -> None:
+    """The cancellation goes on to its caller, who says so."""
+    watch = _Scripted(hanging=1)
+
+    async def interrupted() -> None:
+        task = asyncio.create_task(check(watch, 60))
+        await watch.hangs.wait()
+        task.cancel()
+        await task
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(interrupted())
+
+
+def test_sampling_that_ends_is_said() -> None:
+    """A check whose sampling fails at once does not wait for its time to be over, and judges nothing."""
+    watch = _Scripted()
+    watch.sampling = KeyError("workers")
+    with pytest.raises(ReadError, match=r"sampling ended .KeyError") as caught:
+        asyncio.run(check(watch, 3600))
+    assert caught.value.reason == "internal"
+
+
+HOSTILE = "2.0\x1b]0;pwned\x07\nOK  forged \u202e\u200b\x9b"
+
+
+def test_names_of_others_do_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """A version or a socket's name with escape sequences and line breaks in it prints no line of its own."""
+    server = Server(socket=f"{HOSTILE}.sock", queue=None)
+    watch = _Scripted(server=server)
+    read = server.read
+    server.read = lambda at: _renamed(read(at))  # type: ignore[method-assign, assignment]
+    verdict = asyncio.run(_interrupted(watch, presses=1))
+    print_lines(render_lines(verdict))
+    out = capsys.readouterr().out
+    assert all(line.isprintable() for line in out.splitlines())
+    assert not any(line.startswith("OK  forged") for line in out.splitlines())
+    assert "uWSGI 2.0\\x1b]0;pwned\\x07\\nOK  forged \\u202e\\u200b\\x9b, watched" in out
+
+
+def _renamed(reading: Reading) -> Reading:
+    return replace(reading, snapshot=msgspec.structs.replace(reading.snapshot, version=HOSTILE))

@@ -1,56 +1,81 @@
-"""No two servers have one name, and a server keeps the name that it has."""
+"""Names of servers that nobody chose depend on their addresses and on the configuration, and on nothing else."""
 
 from __future__ import annotations
 
+import fnmatch
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from uwsgi_headroom.config.names import free_name, name_servers
+from uwsgi_headroom.config.names import GlobNames, address_name
 from uwsgi_headroom.source import Address, Http, Tcp, Unix
-
-SHOP = Unix("/run/a/shop.stats")
 
 
 @pytest.mark.parametrize(
-    ("taken", "name"),
+    ("patterns", "path", "name"),
     [
-        ([], "shop"),
-        (["api", "/run/a/shop.stats"], "shop"),
-        (["shop"], "/run/a/shop.stats"),
-        (["shop", "/run/a/shop.stats"], "/run/a/shop.stats#2"),
-        (["shop", "/run/a/shop.stats", "/run/a/shop.stats#2"], "/run/a/shop.stats#3"),
+        (["/run/uwsgi/*.stats"], "/run/uwsgi/shop.stats", "shop"),
+        (["/run/uwsgi/*.stats"], "/run/uwsgi/shop.v2.stats", "shop.v2"),
+        (["/run/uwsgi/*"], "/run/uwsgi/shop.stats", "shop.stats"),
+        (["/run/uwsgi/shop*.stats"], "/run/uwsgi/shop1.stats", "shop1"),
+        (["/run/*/*.stats"], "/run/a/shop.stats", "a/shop"),
+        (["/srv/*/run/stats"], "/srv/shop/run/stats", "shop"),
+        (["/run/a/*.stats", "/run/b/*.stats"], "/run/b/shop.stats", "b/shop"),
+        (["/run/*.stats", "/run/*.sock"], "/run/shop.sock", "shop.sock"),
+        (["/run/[ab]/?.stats"], "/run/a/x.stats", "a/x"),
+        (["./*.stats"], "./shop.stats", "shop"),
+        (["/*.stats"], "/shop.stats", "shop"),
     ],
 )
-def test_a_name_that_nobody_has(taken: list[str], name: str) -> None:
-    """A server is named after its file; where that is taken after its path; and never as another server."""
-    assert free_name(SHOP, taken) == name
+def test_what_the_patterns_leave_open(patterns: list[str], path: str, name: str) -> None:
+    """The directory and the ending that all have are left out."""
+    assert GlobNames(patterns, []).name(path) == name
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        (["api"], "shop"),
+        (["shop"], "/run/shop.stats"),
+        (["shop", "/run/shop.stats"], "/run/shop.stats#2"),
+        (["shop", "/run/shop.stats", "/run/shop.stats#2"], "/run/shop.stats#3"),
+    ],
+)
+def test_a_name_that_the_configuration_gives_to_another(given: list[str], name: str) -> None:
+    """Where a configured server has the short name, the path is the name."""
+    assert GlobNames(["/run/*.stats"], given).name("/run/shop.stats") == name
+
+
+_PARTS = st.text(st.sampled_from("ab.*?\\\udce9#"), min_size=1, max_size=4)
+_PATHS = st.lists(st.lists(_PARTS, min_size=1, max_size=3).map(lambda parts: "/" + "/".join(parts)), min_size=1)
+
+
+@given(_PATHS, st.lists(st.sampled_from(["/*", "/a*", "/*.b", "/a/*", "/*/b", "/*/*.b", "/*/*/*"]), min_size=1))
+def test_no_two_paths_have_one_name(paths: list[str], patterns: list[str]) -> None:
+    """Whatever the patterns match has a name of its own, in text that a label can hold."""
+    names = GlobNames(patterns, [])
+    matched = {path for path in paths if any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)}
+    written = {names.name(path).encode() for path in matched}
+    assert len(written) == len(matched)
 
 
 @pytest.mark.parametrize(
     ("address", "name"),
     [
+        (Unix("/run/a/shop.stats"), "/run/a/shop.stats"),
         (Unix("@shop.stats"), "unix:@shop.stats"),
         (Tcp("::1", 1717), "tcp://[::1]:1717"),
         (Http("localhost", 1717), "http://localhost:1717"),
         (Unix("/run/caf\udce9/shop.stats"), "/run/caf\\udce9/shop.stats"),
     ],
 )
-def test_the_path_of_an_address_that_is_no_path(address: Address, name: str) -> None:
-    """Where its short name is taken, any other address is its own name, in text that a label can hold."""
-    assert free_name(address, [free_name(address, [])]) == name
-
-
-def test_servers_that_are_found_at_once() -> None:
-    """Two of one file name are both named after their paths, whichever was found first; others are not."""
-    other, api = Unix("/run/b/shop.stats"), Tcp("localhost", 1717)
-    for addresses in ([SHOP, other, api], [other, api, SHOP]):
-        assert name_servers(addresses) == {
-            SHOP: "/run/a/shop.stats",
-            other: "/run/b/shop.stats",
-            api: "localhost:1717",
-        }
+def test_a_server_that_was_found_without_a_pattern(address: Address, name: str) -> None:
+    """It is named after its address, whatever else was found."""
+    assert address_name(address) == name
 
 
 def test_names_that_are_written_alike() -> None:
     """Two paths that are one text, because a byte that is no UTF-8 is spelled out, are two servers."""
     alike = [Unix("/run/caf\udce9.stats"), Unix("/run/caf\\udce9.stats")]
-    assert len(set(name_servers(alike).values())) == 2
+    assert len({address_name(address) for address in alike}) == 2

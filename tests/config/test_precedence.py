@@ -105,3 +105,20 @@ def test_the_file_and_a_flag_of_one_name(tmp_path: Path) -> None:
 def test_several_globs_have_no_name_to_share() -> None:
     """Globs are not named, so several are no duplicates."""
     assert len(resolved("--stats", "/a/*.stats", "--stats", "/b/*.stats").servers) == 2
+
+
+def test_two_names_of_one_address(tmp_path: Path) -> None:
+    """One stats server under two names would be read twice: refused with both places, however it is written."""
+    message = refusal("--stats", "a=/run/shop.stats", "--stats", "b=unix:///run/shop.stats")
+    assert "unix:///run/shop.stats" in message
+    assert "'a'" in message
+    path = tmp_path / "headroom.yml"
+    path.write_text("servers:\n  - a=127.0.0.1:1717\n  - b=/b\n")
+    message = refusal("--config", str(path), "--stats", "c=tcp://127.0.0.1:1717")
+    assert message.startswith("--stats: ")
+    assert f"{path}:2" in message
+
+
+def test_two_names_of_one_file() -> None:
+    """A file may be replayed under several names: no master is held up by it."""
+    assert len(resolved("--stats", "a=file:///a.json", "--stats", "b=file:///a.json").servers) == 2

@@ -120,9 +120,9 @@ def test_a_server_that_went_down_keeps_its_last_figures() -> None:
 
 
 def test_a_reading_that_grows_old_is_stale() -> None:
-    """Three seconds, or three intervals of slow sampling, and it is said."""
+    """After five seconds, or three intervals of slow sampling, it is said."""
     watch = loaded(Server())
-    watch.now += 2.9
+    watch.now += 4.9
     assert watch.document().state == "up"
     watch.now += 0.2
     document = watch.document()
@@ -130,7 +130,10 @@ def test_a_reading_that_grows_old_is_stale() -> None:
     assert document.flow is not None
     for _ in range(20):
         watch.watch.pace.pause(Server().read(0.0, read_seconds=0.05))
+    watch.now += 6.8
     assert watch.document().state == "up"
+    watch.now += 0.2
+    assert watch.document().state == "stale"
 
 
 def test_no_cores_and_no_host_facts() -> None:
@@ -253,3 +256,21 @@ def test_the_list_begins_with_what_needs_attention() -> None:
     listed = build.build_server_list([watch.document() for watch in watches.values()], watches["busy"].clock)
     assert [server.name for server in listed.servers] == ["down", "busier", "busy", "idle-a", "idle-b"]
     assert [server.headroom for server in listed.servers][1:3] == [pytest.approx(2.5), pytest.approx(5)]
+
+
+def test_a_fault_of_ours_about_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server whose document cannot be made has one that says so; the list has it beside the others."""
+    broken, well = loaded(Server()), loaded(Server())
+    words = "hunter2"
+
+    def fails(*_arguments: object) -> list[object]:
+        raise ZeroDivisionError(words)
+
+    monkeypatch.setattr(broken.watch, "figures", fails)
+    document = broken.document()
+    assert (document.state, document.status, document.workers) == ("down", "unknown", ())
+    assert document.error is not None
+    assert document.error.reason == "internal"
+    assert words not in str(document)
+    listed = build.build_server_list([document, well.document()], well.clock)
+    assert [server.state for server in listed.servers] == ["down", "up"]

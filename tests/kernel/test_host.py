@@ -1,4 +1,4 @@
-"""What is asked of the kernel at every sample, and what once a second."""
+"""What is asked of the kernel at every sample, what once a second, and what every five."""
 
 import json
 import os
@@ -8,13 +8,13 @@ import pytest
 
 from tests.support.clock import MovableClock
 from uwsgi_headroom import stats
-from uwsgi_headroom.kernel.host import SLOW_SECONDS, Host
+from uwsgi_headroom.kernel.host import REST_SECONDS, SLOW_SECONDS, Host
 from uwsgi_headroom.source import Answer
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
-def test_what_changes_slowly_is_a_second_old_at_most() -> None:
-    """Affinity and the CPUs usable are repeated for a second; that a worker has ended is known at once."""
+def test_what_changes_slowly_is_asked_for_seldom() -> None:
+    """Affinity and the CPUs usable are repeated for five seconds; that a worker has ended is known sooner."""
     hands = MovableClock()
     host = Host(clock=hands.clock.monotonic)
     with subprocess.Popen(["sleep", "60"]) as worker:
@@ -38,4 +38,26 @@ def test_what_changes_slowly_is_a_second_old_at_most() -> None:
 
         worker.kill()
         worker.wait()
+        hands.move(REST_SECONDS)
+        assert host.read_facts(snapshot, answer).processes == {}
+
+
+def test_a_worker_that_does_nothing_is_looked_at_once_a_second() -> None:
+    """That a worker at rest has ended is known within a second; that one in the middle of a request has, at once."""
+    hands = MovableClock()
+    host = Host(clock=hands.clock.monotonic)
+    with subprocess.Popen(["sleep", "60"]) as resting, subprocess.Popen(["sleep", "60"]) as busy:
+        core = {"in_request": 0}
+        workers = [{"pid": resting.pid, "cores": [core]}, {"pid": busy.pid, "cores": [{"in_request": 1}]}]
+        snapshot = stats.decode(json.dumps({"pid": os.getpid(), "workers": workers}).encode())
+        answer = Answer(b"", peer_pid=os.getpid())
+        host.read_facts(snapshot, answer)
+        hands.move(0.1)
+        assert host.read_facts(snapshot, answer).processes.keys() == {resting.pid, busy.pid}
+        for worker in (resting, busy):
+            worker.kill()
+            worker.wait()
+        hands.move(REST_SECONDS * 0.9)
+        assert host.read_facts(snapshot, answer).processes.keys() == {resting.pid}
+        hands.move(REST_SECONDS * 0.1)
         assert host.read_facts(snapshot, answer).processes == {}

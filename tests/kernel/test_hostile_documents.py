@@ -17,7 +17,7 @@ PIDS = st.sampled_from([-1, 0, 1, 2**22, 2**31 - 1, 2**31, 2**32, 2**63 - 1, -(2
 NAMES = (
     st.text(max_size=30)
     | st.from_regex(r"(@|\\0|/|\[|)[a-z:%.\d]{0,12}\]?:\d{0,12}", fullmatch=True)
-    | st.sampled_from(["", ":", "::", ":0", "[::]:1", "[]:1", "[::1%lo]:1", "\0a", "/" + "x" * 300, "a" * 300 + ":1"])
+    | st.sampled_from(["", ":", "::", ":0", "[::]:1", "[]:1", "[::1%lo]:1", "\0a", "/" + "x" * 200, "a" * 200 + ":1"])
 )
 
 
@@ -26,6 +26,7 @@ def facts(document: object, answer: Answer) -> None:
 
 
 @given(st.lists(NAMES, max_size=6), st.lists(PIDS, max_size=6))
+@example(["\0:80", "a\0:80", ":" + "9" * 200, "[::1]:65536", "\0"], [])
 @example(["127.0.0.1:²", "[::1]:٣", "0x7f.1:1", "1:1"], [])
 @settings(max_examples=150, deadline=None)
 def test_any_names_and_pids_of_a_proven_server(names: list[str], pids: list[int]) -> None:
@@ -36,6 +37,17 @@ def test_any_names_and_pids_of_a_proven_server(names: list[str], pids: list[int]
         "sockets": [{"name": name} for name in names],
     }
     facts(document, Answer(b"", peer_pid=os.getpid()))
+
+
+@pytest.mark.parametrize("name", ["\0:80", "127.0.0.1\0:80", "/run/a\0", ":65536", "[::1]:" + "9" * 200])
+def test_a_name_that_no_socket_can_have(name: str) -> None:
+    """The queue of a socket that cannot be is not measurable, with a reason, and those beside it are looked up."""
+    document = {"pid": os.getpid(), "workers": [], "sockets": [{"name": name}, {"name": "/run/none"}]}
+    host = Host().read_facts(stats.decode(json.dumps(document).encode()), Answer(b"", peer_pid=os.getpid()))
+    assert host.off is None
+    assert host.backlogs[name].queue is None
+    assert "65535" in (host.backlogs[name].reason or "")
+    assert "65535" not in (host.backlogs["/run/none"].reason or "")
 
 
 @pytest.mark.parametrize("pid", [-1, 0, 1, 2**22 + 1, 2**31, 2**63 - 1, -(2**63)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import threading
@@ -305,7 +306,7 @@ def test_the_server_sees_its_client_leave(where: Where, scheme: str, behave: Beh
 # ---------------------------------------------------------------- HTTP
 
 
-@pytest.mark.parametrize("framing", ["until_close", "length", "chunked"])
+@pytest.mark.parametrize("framing", ["until_close", "length"])
 def test_http_in_each_framing(framing: bad_servers.Framing) -> None:
     """The document comes without its HTTP, whichever way the answer says how long it is."""
     with bad_servers.answers_http("tcp", DOCUMENT, framing=framing) as address:
@@ -324,10 +325,9 @@ def test_http_of_another_status(status: str) -> None:
     assert status[:3] in str(error)
 
 
-@pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_http_cut_short(framing: bad_servers.Framing) -> None:
+def test_http_cut_short() -> None:
     """An answer shorter than it says is cut short."""
-    with bad_servers.answers_http("tcp", DOCUMENT, framing=framing) as address, socket.socket() as client:
+    with bad_servers.answers_http("tcp", DOCUMENT, framing="length") as address, socket.socket() as client:
         host, _, port = address.partition(":")
         client.connect((host, int(port)))
         client.sendall(b"GET / HTTP/1.0\r\n\r\n")
@@ -352,7 +352,11 @@ SECRET = b"hunter2-in-a-cookie"
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + SECRET + b"\r\n", "http"),
         (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n" + DOCUMENT, "http"),
         (b"HTTP/1.1 100 Continue\r\n\r\n", "http"),
-        (b"HTTP/1.1 100 Continue\r\n\r\n" * 1000, "http"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" * 4 + b"HTTP/1.1 200 OK\r\n\r\n" + DOCUMENT, "http"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" * 300_000, "http"),
+        (b"HTTP/1.1 200 OK\r\n" + b"X: x\r\n" * 1_000_000, "http"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * 1_000_000, "http"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 20 + b"\r\n\r\n{}", "truncated"),
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 50_000, "http"),
         (b"HTTP/1.1 200 OK\r\nX: " + SECRET, "http"),
         (b"\n" + DOCUMENT, "http"),
@@ -365,6 +369,48 @@ def test_what_is_no_http_answer(answer: bytes, expected: Reason) -> None:
         error = failure(f"http://{address}")
     assert error.reason == expected
     assert SECRET.decode() not in str(error)
+
+
+def test_http_in_chunks_is_refused() -> None:
+    """Chunks, which uWSGI never sends and which cost a parser's turn each, are refused by their header."""
+    with bad_servers.answers_http("tcp", DOCUMENT, framing="chunked") as address:
+        error = failure(f"http://{address}")
+    assert error.reason == "http"
+    assert "Transfer-Encoding" in str(error)
+
+
+def test_http_after_a_few_other_answers() -> None:
+    """A proxy's `100 Continue` before the answer is stepped over."""
+    with _after_request(b"HTTP/1.1 100 Continue\r\n\r\n" * 3 + b"HTTP/1.1 200 OK\r\n\r\n" + DOCUMENT) as address:
+        assert read(f"http://{address}").body == DOCUMENT
+
+
+def test_http_with_something_behind_the_document() -> None:
+    """The document ends where the head says that it does."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(DOCUMENT)
+    with _after_request(head + DOCUMENT + b"more") as address:
+        assert read(f"http://{address}").body == DOCUMENT
+
+
+def test_http_asks_for_no_chunks() -> None:
+    """The request is of HTTP/1.0, to which no proxy answers in chunks."""
+    asked: list[bytes] = []
+
+    def behave(connection: socket.socket, ended: threading.Event) -> None:
+        asked.append(connection.recv(4096))
+        connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n" + DOCUMENT)
+
+    with bad_servers.serving("tcp", behave) as address:
+        assert read(f"http://{address}/stats").body == DOCUMENT
+    assert asked[0].startswith(b"GET /stats HTTP/1.0\r\n")
+
+
+@pytest.mark.parametrize("size", [100, 200_000])
+def test_http_document_of_any_size_is_whole(size: int) -> None:
+    """What is behind the head comes byte for byte, whether or not it fits what is read of a head."""
+    document = bytes(number % 251 for number in range(size))
+    with bad_servers.answers_http("tcp", document) as address:
+        assert read(f"http://{address}").body == document
 
 
 def test_http_past_the_cap() -> None:
@@ -465,7 +511,31 @@ def test_a_datagram_socket(tmp_path: Path) -> None:
     path = str(tmp_path / "stats")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
         other.bind(path)
-        assert reason(path) == "unreachable"
+        error = failure(path)
+    assert error.reason == "unreachable"
+    assert "takes no connections, so it is no stats server" in str(error)
+
+
+def test_links_that_lead_in_a_circle(tmp_path: Path) -> None:
+    """A path without an end is said to be one, without the words of the operating system."""
+    (tmp_path / "stats").symlink_to(tmp_path / "stats")
+    for scheme in ("unix", "file"):
+        error = failure(f"{scheme}://{tmp_path}/stats")
+        assert error.reason == "unreachable"
+        assert str(error).startswith("the path's symbolic links lead in a circle: give")
+
+
+@pytest.mark.parametrize("number", sorted(set(errno.errorcode) - {errno.ENOENT}))
+def test_every_error_of_the_operating_system_comes_with_advice(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sentence: what happened, and what to look at; no number of the operating system."""
+
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number), "/run/stats")
+
+    monkeypatch.setattr(os, "stat", fail)
+    message = str(failure("/run/stats"))
+    assert "Errno" not in message
+    assert ": " in message or "before it answered" in message
 
 
 def test_a_name_that_does_not_resolve() -> None:

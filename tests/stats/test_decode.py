@@ -58,7 +58,7 @@ def worker(**keys: object) -> bytes:
         pytest.param(b"{}", "not_uwsgi", id="an empty object"),
         pytest.param(b'{"status":"ok","workers":3}', "not_uwsgi", id="somebody else's workers"),
         pytest.param(b'{"workers":{"a":1}}', "not_uwsgi", id="workers by name"),
-        pytest.param(server(workers=[{}] * 16385), "not_uwsgi", id="more workers than can be"),
+        pytest.param(server(workers=[{}] * 1025), "too_large", id="more workers than can be"),
         pytest.param(b'{"jsonrpc":"2.0","result":[1]}', "not_uwsgi", id="another protocol"),
         pytest.param(b'{"x":' * 100_000, "not_json", id="deep objects"),
         pytest.param(b'{"x":' + b"[" * 100_000, "not_json", id="deep lists"),

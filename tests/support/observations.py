@@ -31,6 +31,7 @@ def reading(body: bytes, host: HostFacts = UNPROVEN) -> Reading:
         at=1000.0,
         time=WHEN,
         read_seconds=0.00125,
+        transfer_seconds=0.00025,
         document_bytes=len(body),
         snapshot=stats.decode(body),
         host=host,

@@ -23,9 +23,9 @@ class ScriptedWatch:
     """A watch, and the clock that stands at its last outcome."""
 
     def __init__(self, name: str = "shop", address: Address | None = None) -> None:
-        self.watch = Watch(name, address or Unix("/run/shop.stats"))
         self.now = 0.0
         self.clock = Clock(lambda: self.now, lambda: EPOCH + self.now)
+        self.watch = Watch(name, address or Unix("/run/shop.stats"), clock=self.clock)
 
     def read(self, outcome: Reading | ReadError, at: float | None = None) -> ScriptedWatch:
         """What a read brought, at its own instant or (of a failure) at this one."""
@@ -54,6 +54,5 @@ class ScriptedWatch:
 def replayed(name: str) -> ScriptedWatch:
     """One reading of a captured document."""
     watch = ScriptedWatch(name, File(str(FIXTURES / f"{name}.json")))
-    outcome = asyncio.run(watch.watch.reader.read())
-    watch.now = outcome.at if isinstance(outcome, Reading) else 0.0
+    asyncio.run(watch.watch.reader.read())
     return watch

@@ -25,7 +25,7 @@ from uwsgi_headroom import cli, serve, source
 from uwsgi_headroom.config import precedence
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.fleet import Fleet
-from uwsgi_headroom.web import app, event_stream
+from uwsgi_headroom.web import event_stream, metrics_route
 from uwsgi_headroom.web.connection_limits import LimitedProtocol
 
 MOMENTS: dict[str, tuple[Any, str]] = {
@@ -39,9 +39,9 @@ MOMENTS: dict[str, tuple[Any, str]] = {
     "a client connects": (LimitedProtocol, "connection_made"),
     "a request arrives": (LimitedProtocol, "on_message_complete"),
     "a stream begins": (event_stream.EventStreams, "subscribe"),
-    "servers are read": (Fleet, "read_all"),
+    "servers are observed": (Fleet, "observe"),
     "a server is read": (source, "read_document"),
-    "an answer is made": (app, "render_families"),
+    "an answer is made": (metrics_route, "render_family"),
     "the server ends": (uvicorn.Server, "shutdown"),
     "the event loop is closed": (asyncio.SelectorEventLoop, "close"),
 }
@@ -84,7 +84,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _ask(address: tuple[str, int], path: str) -> None:
     client = socket.create_connection(address)
-    client.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    client.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     _clients.append(client)
 
 

@@ -110,8 +110,8 @@ class Server:
         self.processes = processes or self.processes
         self._begin(at)
 
-    def read(self, at: float, *, read_seconds: float = 0.001) -> Reading:
-        """What a reading at this instant brings."""
+    def read(self, at: float, *, read_seconds: float = 0.001, transfer_seconds: float | None = None) -> Reading:
+        """What a reading at this instant brings; all of its time is transfer unless said."""
         backlog = Backlog(self.queue, None if self.queue is None else 100, None if self.queue is not None else "hidden")
         if self.host:
             processes = {slot.pid: _process(slot) for slot in self.slots if slot.pid is not None and slot.alive}
@@ -120,7 +120,8 @@ class Server:
         else:
             host = HostFacts(off="another host", backlogs={self.socket: backlog})
         workers = tuple(_worker(worker_id, slot, self.cores) for worker_id, slot in enumerate(self.slots, 1))
-        return reading(at, _snapshot(workers, (Socket(self.socket, None, None),)), host, read_seconds)
+        snapshot = _snapshot(workers, (Socket(self.socket, None, None),))
+        return reading(at, snapshot, host, read_seconds, transfer_seconds)
 
 
 def emperor(at: float) -> Reading:
@@ -131,8 +132,15 @@ def router(at: float) -> Reading:
     return reading(at, RouterSnapshot("2.0.31", 1, 0, (), ()), HostFacts())
 
 
-def reading(at: float, snapshot: AnySnapshot, host: HostFacts, read_seconds: float = 0.001) -> Reading:
-    return Reading(at, EPOCH + at, read_seconds, 1000, snapshot, host)
+def reading(
+    at: float,
+    snapshot: AnySnapshot,
+    host: HostFacts,
+    read_seconds: float = 0.001,
+    transfer_seconds: float | None = None,
+) -> Reading:
+    transfer = read_seconds if transfer_seconds is None else transfer_seconds
+    return Reading(at, EPOCH + at, read_seconds, transfer, 1000, snapshot, host)
 
 
 def _snapshot(workers: tuple[Worker, ...], sockets: tuple[Socket, ...]) -> Snapshot:

@@ -21,7 +21,7 @@ from uwsgi_headroom.web.app import create_application
 def serving(*servers: str | ServerConfig, sampling: bool = False) -> Iterator[int]:
     """Serve these (`NAME=ADDRESS`, or as configured) until the block ends; yields the port.
 
-    They are read when something asks for them, and with `sampling` on a timer too, so that none becomes stale.
+    They are read once, or with `sampling` on a timer, so that none becomes stale.
     """
     fleet = Fleet([parse_server_argument(given, "test") if isinstance(given, str) else given for given in servers])
     settings = uvicorn.Config(
@@ -31,6 +31,9 @@ def serving(*servers: str | ServerConfig, sampling: bool = False) -> Iterator[in
 
     async def serve() -> None:
         timer = asyncio.create_task(fleet.run()) if sampling else None
+        reads = [asyncio.create_task(watch.reader.read()) for watch in fleet.watches() if not sampling]
+        if reads:
+            await asyncio.wait(reads, timeout=1)
         await server.serve()
         if timer:
             timer.cancel()

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -22,7 +23,7 @@ from uwsgi_headroom.watch.discover import FoundMaster
 
 def test_nothing_found() -> None:
     """Where no uWSGI runs it says how to name one that runs elsewhere."""
-    assert "uwsgi-headroom --stats tcp://HOST:PORT" in discover.render_report([])
+    assert "uwsgi-headroom --stats tcp://HOST:PORT" in discover.render_report([])[0]
 
 
 def test_each_finding_says_what_to_do() -> None:
@@ -33,17 +34,44 @@ def test_each_finding_says_what_to_do() -> None:
         FoundMaster(12, "nobody", trouble="this user may not look at its sockets"),
         FoundMaster(13, "root"),
     ]
-    assert discover.render_report(masters) == (
-        "uWSGI master 10 of user www-data: uWSGI 2.0.31, 4 workers of 8 threads\n"
-        "  uwsgi-headroom --stats unix:///run/shop.stats\n"
-        "uWSGI master 11 of user www-data\n"
-        "  unix:///run/api.stats: permission denied: run as uWSGI's user\n"
-        "uWSGI master 12 of user nobody\n"
-        "  stats server: this user may not look at its sockets\n"
-        "uWSGI master 13 of user root\n"
-        "  It has no stats server. Turn it on in its configuration, and reload it:\n"
-        "      stats = /run/uwsgi/NAME.stats"
+    assert discover.render_report(masters) == [
+        "uWSGI master 10 of user www-data: uWSGI 2.0.31, 4 workers of 8 threads",
+        "  uwsgi-headroom --stats unix:///run/shop.stats",
+        "uWSGI master 11 of user www-data",
+        "  unix:///run/api.stats: permission denied: run as uWSGI's user",
+        "uWSGI master 12 of user nobody",
+        "  stats server: this user may not look at its sockets",
+        "uWSGI master 13 of user root",
+        "  It has no stats server. Turn it on in its configuration, and reload it:",
+        "      stats = /run/uwsgi/NAME.stats",
+    ]
+
+
+def test_names_of_others_do_nothing_to_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Users, versions and sockets are named by others: no escape sequence and no line of theirs is printed."""
+
+    async def find_masters() -> list[FoundMaster]:
+        forged = "0 workers\nuWSGI master 1 of user root: \u202eforged\x9b2J"
+        return [FoundMaster(10, "eve\x1b]0;pwned\x07", address=Unix("/run/\u2066a\n.stats"), what=forged)]
+
+    monkeypatch.setattr(discover, "find_masters", find_masters)
+    assert discover.run() == 0
+    assert capsys.readouterr().out == (
+        "uWSGI master 10 of user eve\\x1b]0;pwned\\x07: 0 workers\\nuWSGI master 1 of user root: "
+        "\\u202eforged\\x9b2J\n"
+        "  uwsgi-headroom --stats unix:///run/\\u2066a\\n.stats\n"
     )
+
+
+def test_a_descriptor_that_closes_meanwhile_loses_no_other(tmp_path: Path) -> None:
+    """Of a process that opens and closes descriptors all the time, the epoll is still found."""
+    (tmp_path / "4").symlink_to(tmp_path / "closed meanwhile")
+    (tmp_path / "5").write_text("tfd:        7 events:       19 data: 7  pos:0 ino:1f2 sdev:9\n")
+    assert discover._epoll_inodes(tmp_path) == {0x1F2}
+    with pytest.raises(FileNotFoundError):
+        discover._epoll_inodes(tmp_path / "no such process")
 
 
 @pytest.mark.integration
@@ -53,7 +81,7 @@ def test_a_listener_that_is_no_uwsgi_is_not_touched() -> None:
     with bad_servers.serving("tcp", lambda connection, _: connections.append(connection)):
         asyncio.run(discover.find_masters())
     with bad_servers.answers("unix", document("minified")) as address:
-        assert address not in discover.render_report(asyncio.run(discover.find_masters()))
+        assert address not in " ".join(discover.render_report(asyncio.run(discover.find_masters())))
     assert connections == []
 
 
@@ -90,7 +118,7 @@ def test_without_a_master_there_are_no_stats() -> None:
             )
             (master,) = [master for master in asyncio.run(discover.find_masters()) if master.pid == process.pid]
             assert (master.address, master.role) == (None, "process")
-            assert "master = true" in discover.render_report([master])
+            assert "master = true" in discover.render_report([master])[0]
         finally:
             process.kill()
 

@@ -18,7 +18,9 @@ from uwsgi_headroom.config.values import make_server, parse_server_argument
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch import fleet as module
+from uwsgi_headroom.watch import supervise
 from uwsgi_headroom.watch.fleet import FORGET_SECONDS, GLOB_SECONDS, Fleet
+from uwsgi_headroom.watch.observation import Observation
 
 
 @contextlib.contextmanager
@@ -35,6 +37,12 @@ def names(fleet: Fleet) -> list[str]:
     """The servers there are once the globs are looked up."""
     fleet.refresh()
     return [watch.name for watch in fleet.watches()]
+
+
+async def sampled(fleet: Fleet) -> list[Observation]:
+    """What is observed after one read of every server."""
+    await asyncio.gather(*(watch.reader.read() for watch in fleet.watches()))
+    return await fleet.observe()
 
 
 def globbing(pattern: str, *more: str, hands: MovableClock | None = None) -> Fleet:
@@ -119,7 +127,7 @@ def test_a_socket_that_is_gone_is_down_and_then_forgotten(tmp_path: Path) -> Non
         assert names(fleet) == ["shop"]
     hands.move(GLOB_SECONDS + 1)
     assert names(fleet) == ["shop"]
-    (observation,) = asyncio.run(fleet.read_all())
+    (observation,) = asyncio.run(sampled(fleet))
     assert isinstance(observation.outcome, ReadError)
     assert observation.outcome.reason == "not_found"
     hands.move(FORGET_SECONDS - GLOB_SECONDS - 2)
@@ -146,20 +154,25 @@ def test_a_socket_that_returns_is_the_server_it_was(tmp_path: Path) -> None:
             assert fleet.watches() == first
 
 
-def test_two_sockets_of_one_file_name_found_at_once(tmp_path: Path) -> None:
-    """Of two sockets of one file name that one search finds, the one whose path sorts first is named after the file,
-    and the other after its path."""
-    for folder in ("b", "a"):
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_two_sockets_of_one_file_name(tmp_path: Path, first: str) -> None:
+    """Each is named after its folder and its file, whichever is there first, after a restart, and when one is gone."""
+    for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
-    with listening(tmp_path / "b" / "stats"), listening(tmp_path / "a" / "stats"):
-        for _ in range(3):
-            fleet = globbing(f"{tmp_path}/*/stats")
-            fleet.refresh()
-            addresses = {watch.name: str(watch.address) for watch in fleet.watches()}
-            assert addresses == {
-                "stats": f"unix://{tmp_path}/a/stats",
-                f"{tmp_path}/b/stats": f"unix://{tmp_path}/b/stats",
-            }
+    second = "ab".replace(first, "")
+    pattern = f"{tmp_path}/*/shop*.stats"
+    fleet = globbing(pattern)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(listening(tmp_path / second / "shop.stats"))
+        with listening(tmp_path / first / "shop.stats"):
+            assert names(fleet) == names(globbing(pattern)) == ["a/shop", "b/shop"]
+        assert names(globbing(pattern)) == [f"{second}/shop"]
+        assert names(fleet) == ["a/shop", "b/shop"]
+    late = globbing(pattern)
+    with listening(tmp_path / first / "shop.stats"):
+        assert names(late) == [f"{first}/shop"]
+        with listening(tmp_path / second / "shop.stats"):
+            assert names(late) == ["a/shop", "b/shop"]
 
 
 def test_a_name_that_the_configuration_gave_is_taken(tmp_path: Path) -> None:
@@ -187,7 +200,7 @@ def test_a_socket_that_was_told_of_is_not_found_again(tmp_path: Path) -> None:
 def test_two_globs_that_find_one_socket(tmp_path: Path) -> None:
     """A socket that two globs find is one server."""
     with listening(tmp_path / "shop.stats"):
-        assert names(globbing(f"{tmp_path}/*.stats", f"{tmp_path}/shop*")) == ["shop"]
+        assert names(globbing(f"{tmp_path}/*.stats", f"{tmp_path}/shop*")) == ["shop.stats"]
 
 
 def test_names_that_are_no_utf8_are_told_apart(tmp_path: Path) -> None:
@@ -198,15 +211,81 @@ def test_names_that_are_no_utf8_are_told_apart(tmp_path: Path) -> None:
     assert len(set(written)) == 2
 
 
-def test_all_are_read_at_once() -> None:
-    """One look reads every server at the same time; one that is silent costs the others nothing."""
+def test_one_that_is_silent_costs_the_others_nothing() -> None:
+    """Every server is read on its own timer; a scrape does not wait for those that were read before."""
     with contextlib.ExitStack() as stack:
         silent = [stack.enter_context(bad_servers.accepts_and_never_writes("unix")) for _ in range(5)]
         well = stack.enter_context(bad_servers.answers("unix", document("minified")))
         servers = [make_server(address, name=f"silent{place}", timeout=0.5) for place, address in enumerate(silent)]
-        observations = asyncio.run(Fleet([*servers, make_server(well, name="well")]).read_all())
+        observations = asyncio.run(sampled(Fleet([*servers, make_server(well, name="well")])))
     assert [observation.name for observation in observations] == [f"silent{place}" for place in range(5)] + ["well"]
     assert [isinstance(observation.outcome, Reading) for observation in observations] == [False] * 5 + [True]
+
+
+def test_observing_reads_nothing() -> None:
+    """However many ask, the server has the clients that its sampling makes, and no other."""
+    clients = 0
+
+    def behave(connection: socket.socket, _ended: object) -> None:
+        nonlocal clients
+        clients += 1
+        connection.sendall(document("minified"))
+
+    async def look(address: str) -> None:
+        fleet = Fleet([make_server(address)])
+        await asyncio.gather(*(watch.reader.read() for watch in fleet.watches()))
+        assert clients == 1
+        for observations in await asyncio.gather(*(fleet.observe() for _ in range(50))):
+            assert [isinstance(observation.outcome, Reading) for observation in observations] == [True]
+        assert clients == 1
+
+    with bad_servers.serving("unix", behave) as address:
+        asyncio.run(look(address))
+
+
+def test_a_server_that_was_never_read() -> None:
+    """A scrape waits for it, and no longer than a while: then it is down, and the others are there."""
+
+    async def look(silent: str, well: str) -> None:
+        fleet = Fleet([make_server(silent, name="silent"), make_server(well, name="well")])
+        sampling = asyncio.create_task(fleet.run())
+        await fleet.wait_for_first(fleet.watches(), 0.3)
+        observations = [watch.observe((60.0,)) for watch in fleet.watches()]
+        assert [isinstance(observation.outcome, Reading) for observation in observations] == [False, True]
+        sampling.cancel()
+        await fleet.close()
+
+    with (
+        bad_servers.accepts_and_never_writes("unix") as silent,
+        bad_servers.answers("unix", document("minified")) as well,
+    ):
+        asyncio.run(look(silent, well))
+
+
+def test_sampling_that_fails_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault in the sampling of one server is counted, and that server is sampled again; the others are all along."""
+    monkeypatch.setattr(supervise, "RESTART_SECONDS", (0.001, 0.002))
+
+    async def look(address: str) -> None:
+        fleet = Fleet([make_server(address, name="shop"), make_server(address, name="api")])
+        shop = fleet.watches()[0]
+        pause, faults = shop.pace.pause, [ZeroDivisionError(), ZeroDivisionError()]
+
+        def fails_twice(outcome: Reading | ReadError) -> float:
+            if faults:
+                raise faults.pop()
+            return pause(outcome)
+
+        monkeypatch.setattr(shop.pace, "pause", fails_twice)
+        sampling = asyncio.create_task(fleet.run())
+        while any(watch.integrals.totals.samples < 4 for watch in fleet.watches()):  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.01)
+        assert fleet.health.restarts == {"sample": 2}
+        sampling.cancel()
+        await fleet.close()
+
+    with bad_servers.answers("unix", document("minified")) as address:
+        asyncio.run(asyncio.wait_for(look(address), 20))
 
 
 def test_closing_ends_every_read() -> None:
@@ -214,11 +293,10 @@ def test_closing_ends_every_read() -> None:
 
     async def look(address: str) -> None:
         fleet = Fleet([make_server(address, name="silent")])
-        looking = asyncio.create_task(fleet.read_all())
-        await asyncio.sleep(0.05)
+        reading = asyncio.create_task(fleet.watches()[0].reader.read())
+        await asyncio.sleep(0)
         await fleet.close()
-        await asyncio.wait({looking}, timeout=5)
-        assert looking.done()
+        assert isinstance(await asyncio.wait_for(reading, 5), ReadError)
 
     with bad_servers.accepts_and_never_writes("unix") as address:
         asyncio.run(look(address))
@@ -227,34 +305,5 @@ def test_closing_ends_every_read() -> None:
 def test_no_server_at_all() -> None:
     """A fleet of none has nothing to tell."""
     fleet = Fleet([])
-    assert asyncio.run(fleet.read_all()) == []
+    assert asyncio.run(fleet.observe()) == []
     asyncio.run(fleet.close())
-
-
-def test_askers_are_answered_in_turn() -> None:
-    """Between any two answers the event loop looks at its sockets: a crowd of scrapers must not stall a read."""
-    with bad_servers.answers("unix", document("minified")) as address:
-
-        async def look() -> list[int]:
-            fleet = Fleet([make_server(address)])
-            turns = 0
-
-            async def count() -> None:
-                nonlocal turns
-                while True:
-                    turns += 1
-                    await asyncio.sleep(0)
-
-            async def ask() -> int:
-                await fleet.read_all()
-                return turns
-
-            counting = asyncio.create_task(count())
-            try:
-                return list(await asyncio.gather(*(ask() for _ in range(20))))
-            finally:
-                counting.cancel()
-                await fleet.close()
-
-        answered_at = asyncio.run(look())
-    assert len(set(answered_at)) == 20

@@ -20,7 +20,7 @@ from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.errors import ReadError, SourceError
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Unix, parse_address
-from uwsgi_headroom.watch.reader import FRESH_SECONDS, Reader
+from uwsgi_headroom.watch.reader import Reader
 
 DOCUMENT = document("minified")
 
@@ -80,25 +80,6 @@ def test_twenty_readers_are_one_connection() -> None:
     assert server.clients == 1
 
 
-def test_a_fresh_reading_is_good_for_who_asks_next() -> None:
-    """A reading younger than a tenth of a second is given again; an older one is not."""
-    hands = MovableClock()
-    with counted() as server:
-
-        async def look() -> None:
-            reader = Reader("shop", Unix(server.address), clock=hands.clock)
-            first = await reader.read()
-            hands.move(FRESH_SECONDS * 0.99)
-            assert await reader.read() is first
-            hands.move(FRESH_SECONDS * 0.02)
-            second = await reader.read()
-            assert second is not first
-            assert reader.outcome is second
-
-        asyncio.run(look())
-    assert server.clients == 2
-
-
 def test_a_reading_says_when_it_was_taken() -> None:
     """A reading has both clocks' time of the moment its document was whole, and the document's size."""
     hands = MovableClock()
@@ -109,8 +90,27 @@ def test_a_reading_says_when_it_was_taken() -> None:
     assert outcome.document_bytes == len(DOCUMENT)
 
 
-def test_a_failure_is_never_fresh() -> None:
-    """After a failure whoever asks next causes a read: a server that is back is seen at once."""
+def test_the_same_document_is_decoded_once() -> None:
+    """Two readings of a server at rest share what was decoded; a document that differs by a byte is decoded anew."""
+    with counted() as server:
+
+        async def look() -> None:
+            reader = Reader("shop", Unix(server.address))
+            outcomes = []
+            for answer in (DOCUMENT, DOCUMENT, DOCUMENT + b" "):
+                server.answer = answer
+                outcomes.append(await reader.read())
+            first, same, other = (outcome.snapshot for outcome in outcomes if isinstance(outcome, Reading))
+            assert same is first
+            assert other is not first
+            assert other == first
+
+        asyncio.run(look())
+    assert server.clients == 3
+
+
+def test_a_server_that_is_back() -> None:
+    """The read after a failure brings a reading."""
     with counted() as server:
         server.answer = b"what?"
 
@@ -125,25 +125,6 @@ def test_a_failure_is_never_fresh() -> None:
 
         asyncio.run(look())
     assert server.clients == 2
-
-
-def test_a_waiters_own_timeout_ends_its_wait_alone() -> None:
-    """Who cannot wait is told so; the read goes on and serves the others, and no failure is counted."""
-    with counted(answering=False) as server:
-
-        async def look() -> None:
-            reader = Reader("shop", Unix(server.address))
-            patient = asyncio.create_task(reader.read())
-            hasty = await reader.read(timeout=0.05)
-            assert isinstance(hasty, ReadError)
-            assert hasty.reason == "timeout"
-            assert "0.05 s" in str(hasty)
-            server.may_answer.set()
-            assert isinstance(await patient, Reading)
-            assert not reader.errors
-
-        asyncio.run(look())
-    assert server.clients == 1
 
 
 def test_a_waiter_that_is_gone_does_not_end_the_read() -> None:
@@ -236,25 +217,37 @@ def test_nothing_of_a_document_is_logged(caplog: pytest.LogCaptureFixture) -> No
     assert "hunter2" not in str([record.__dict__ for record in caplog.records])
 
 
-def test_a_fault_of_our_own_is_contained(caplog: pytest.LogCaptureFixture) -> None:
-    """A mistake of the exporter's own about one server is that server's failure, logged with its trace."""
+@pytest.mark.parametrize("place", ["the clock", "what takes outcomes"])
+def test_a_fault_of_our_own_is_contained(caplog: pytest.LogCaptureFixture, place: str) -> None:
+    """A mistake of the exporter's own about one server is that server's failure, logged once, with its trace, and
+    without its words."""
 
-    def broken() -> float:
-        raise ZeroDivisionError("clock")
+    words = "hunter2"
+
+    def broken(*_arguments: object) -> float:
+        raise ZeroDivisionError(words)
 
     with counted() as server:
 
         async def look() -> None:
-            reader = Reader("shop", Unix(server.address), clock=Clock(epoch=broken))
+            if place == "the clock":
+                reader = Reader("shop", Unix(server.address), clock=Clock(epoch=broken))
+            else:
+                reader = Reader("shop", Unix(server.address), on_outcome=broken)
             for _ in range(2):
                 outcome = await reader.read()
                 assert isinstance(outcome, ReadError)
                 assert outcome.reason == "internal"
                 assert "please report it" in str(outcome)
             assert reader.errors == {"internal": 2}
+            assert reader.outcome is outcome
 
         asyncio.run(look())
-    assert any(record.exc_info for record in caplog.records)
+    (record,) = [record for record in caplog.records if record.exc_info]
+    formatted = logging.Formatter().format(record)
+    assert "in broken" in formatted
+    assert "ZeroDivisionError" in formatted
+    assert "hunter2" not in formatted
 
 
 def test_closing_closes_the_connection() -> None:

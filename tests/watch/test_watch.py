@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.clock import MovableClock
 from tests.support.simulated_server import Server, emperor, router
-from uwsgi_headroom.errors import ReadError
+from uwsgi_headroom.errors import ReadError, Reason
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.source.address import File
@@ -67,24 +67,25 @@ class TestOtherDocuments:
 
 
 def test_long_step_is_by_the_pace() -> None:
-    """Where the budget has stretched the interval, samples that far apart are no gap."""
+    """Where the budget has stretched the interval, samples that far apart are no gap; beyond five seconds they are."""
     server = Server()
     watch = watch_of(server.read(0.0))
     for _ in range(20):
         watch.pace.pause(server.read(0.0, read_seconds=0.05))
-    watch._record(5.0, server.read(5.0))
-    assert watch.integrals.totals.observed_seconds == 5.0
+    watch._record(4.9, server.read(4.9))
+    watch._record(10.0, server.read(10.0))
+    assert watch.integrals.totals.observed_seconds == 4.9
+    assert watch.integrals.totals.gap_seconds == pytest.approx(5.1)
 
 
 def test_reader_feeds_it() -> None:
-    """Whoever reads, a scrape or the timer, what is read goes into the totals once; a failure does too."""
+    """What is read goes into the totals once; a failure does too."""
 
     async def run() -> None:
         hands = MovableClock()
         watch = Watch("shop", File(str(FIXTURES / "threads_4x8_busy.json")), clock=hands.clock)
         for _ in range(3):
             first = await watch.reader.read()
-            assert await watch.reader.read() is first
             hands.move(0.5)
         assert watch.integrals.totals.samples == 3
         assert watch.integrals.totals.observed_seconds == 1.0
@@ -96,3 +97,70 @@ def test_reader_feeds_it() -> None:
         assert watch.integrals.totals.gap_seconds == 2.5
 
     asyncio.run(run())
+
+
+class TestState:
+    """Whether a server is up: what the metric `uwsgi_up`, the page, the API and top say."""
+
+    def watch(self) -> tuple[Watch, MovableClock]:
+        hands = MovableClock()
+        return Watch("shop", Unix("/run/shop.stats"), clock=hands.clock), hands
+
+    def outcome(self, watch: Watch, outcome: Reading | ReadError, at: float) -> None:
+        watch._record(at, outcome)
+        watch.reader.outcome = outcome
+
+    def test_before_the_first_read(self) -> None:
+        """Nothing is known: it is not up, and there is no reason."""
+        watch, _ = self.watch()
+        assert (watch.state, watch.error) == ("stale", None)
+
+    @pytest.mark.parametrize("reason", ["timeout", "truncated", "empty", "not_json", "internal"])
+    def test_a_failure_now_and_then_is_normal(self, reason: Reason) -> None:
+        """uWSGI's master is silent for 1 to 3 s in normal life: for 5 s after a read that succeeded a server is up."""
+        watch, hands = self.watch()
+        self.outcome(watch, Server().read(1000.0), 1000.0)
+        self.outcome(watch, ReadError(reason, "what happened"), 1001.0)
+        hands.move(4.9)
+        assert (watch.state, watch.error) == ("up", None)
+        assert watch.observe((60.0,)).reading is watch.reading
+        hands.move(0.2)
+        assert watch.state == "down"
+        assert watch.observe((60.0,)).outcome is watch.error is watch.reader.outcome
+
+    @pytest.mark.parametrize("reason", ["refused", "not_found"])
+    def test_gone_is_down_at_once(self, reason: Reason) -> None:
+        """Where nothing listens any more there is no doubt."""
+        watch, _ = self.watch()
+        self.outcome(watch, Server().read(1000.0), 1000.0)
+        self.outcome(watch, ReadError(reason, "gone"), 1000.2)
+        assert watch.state == "down"
+        assert watch.observe((60.0,)).reading is None
+        self.outcome(watch, Server().read(1000.4), 1000.4)
+        assert watch.state == "up"
+
+    def test_a_slow_pace_is_no_failure(self) -> None:
+        """Where samples are 4 s apart, three of them may be missing."""
+        watch, hands = self.watch()
+        reading = Server().read(1000.0, read_seconds=1.0)
+        self.outcome(watch, reading, 1000.0)
+        for _ in range(5):
+            watch.pace.pause(reading)
+        hands.move(11.9)
+        assert watch.state == "up"
+        hands.move(0.2)
+        assert watch.state == "stale"
+
+    def test_a_fault_of_ours_is_that_servers_failure(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Figures that cannot be computed make this server's observation a failure, and no more."""
+        watch, _ = self.watch()
+        self.outcome(watch, Server().read(1000.0), 1000.0)
+
+        def broken(*_arguments: object) -> list[object]:
+            raise ZeroDivisionError("hunter2")
+
+        monkeypatch.setattr(watch, "figures", broken)
+        outcome = watch.observe((60.0,)).outcome
+        assert isinstance(outcome, ReadError)
+        assert outcome.reason == "internal"
+        assert "hunter2" not in str(outcome)

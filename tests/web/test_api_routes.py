@@ -133,11 +133,12 @@ def test_large_documents_are_compressed_for_who_takes_it(port: int) -> None:
 
 
 NAMES = ["/run/a/b.stats", "a/b/history", "a b", "quo\"te's", "ünï-✓", "x?y#z", "100%", "a+b", "..", "events"]
+NAMES += ["x\n# HELP evil y\n"]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_any_name(tmp_path: Path, name: str) -> None:
-    """A name may be a path, and hold whatever a path may; a slash in it may stand as it is."""
+    """A name may be a path, and hold whatever a path may; a slash in it may stand as it is. It has a page."""
     shutil.copy(FIXTURES / "minified.json", tmp_path / "stats")
     address = make_server(f"file://{tmp_path}/stats").address
     with serving(ServerConfig(name, address)) as port:
@@ -146,6 +147,7 @@ def test_any_name(tmp_path: Path, name: str) -> None:
             for part in ("", "/history", "/findings"):
                 status, _, body = get(port, path + part)
                 assert (status, json.loads(body)["name"]) == (200, name)
+        assert get(port, f"/servers/{quote(name, safe='')}")[0] == 200
 
 
 def test_a_path_that_no_string_can_hold() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import threading
 import time
 from collections.abc import Iterator
 
@@ -15,9 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from tests.support.limited_server import limited_server
 from tests.support.real_uwsgi import wait_until
-from uwsgi_headroom.web import connection_limits
-from uwsgi_headroom.web.connection_limits import LimitedProtocol
+from uwsgi_headroom.web import bounds
 
 SIZE = 8_000_000  # more than all buffers on the way
 
@@ -25,30 +24,19 @@ SIZE = 8_000_000  # more than all buffers on the way
 @contextlib.contextmanager
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[uvicorn.Server, socket.socket]]:
     """A server of one large answer, and a client that has asked for it; a stall is half a second."""
-    monkeypatch.setattr(connection_limits, "STALLED_SECONDS", 0.5)
+    monkeypatch.setattr(bounds, "STALLED_SECONDS", 0.5)
 
     async def answer(_request: Request) -> Response:
         return Response(bytes(SIZE))
 
     app = Starlette(routes=[Route("/", answer)])
-    config = uvicorn.Config(
-        app, host="127.0.0.1", port=0, lifespan="off", log_config=None, ws="none", http=LimitedProtocol
-    )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        wait_until(lambda: server.started, what="the server")
-        with socket.socket() as client:
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
-            client.settimeout(10)
-            client.connect(server.servers[0].sockets[0].getsockname())
-            client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-            wait_until(lambda: server.server_state.connections, what="the connection")
-            yield server, client
-    finally:
-        server.should_exit = server.force_exit = True
-        thread.join(10)
+    with limited_server(app) as server, socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        client.settimeout(10)
+        client.connect(server.servers[0].sockets[0].getsockname())
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        wait_until(lambda: server.server_state.connections, what="the connection")
+        yield server, client
 
 
 def test_who_takes_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +64,7 @@ def test_who_is_slow_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_end_does_not_wait_for_who_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Told to stop, the server closes him at once."""
     with asked(monkeypatch) as (server, _):
-        monkeypatch.setattr(connection_limits, "STALLED_SECONDS", 600.0)
+        monkeypatch.setattr(bounds, "STALLED_SECONDS", 600.0)
         (protocol,) = server.server_state.connections
         wait_until(lambda: protocol.flow.write_paused, what="a stall")  # type: ignore[union-attr]
         server.should_exit = True

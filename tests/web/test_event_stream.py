@@ -14,7 +14,8 @@ from tests.documents.test_openapi import validate
 from tests.support.web_server import get, serving
 from tests.web.test_app import replayed
 from uwsgi_headroom.web import event_stream as module
-from uwsgi_headroom.web.event_stream import MOST_STREAMS, EventStreams
+from uwsgi_headroom.web.bounds import MOST_STREAMS
+from uwsgi_headroom.web.event_stream import EventStreams
 
 
 @contextlib.contextmanager
@@ -155,6 +156,57 @@ def test_a_fault_ends_the_stream_alone(caplog: pytest.LogCaptureFixture) -> None
 
     asyncio.run(run())
     assert "internal error" in caplog.text
+
+
+def test_a_cancelled_source_ends_the_stream_alone() -> None:
+    """What makes documents may wait for something that is cancelled: its listeners end, and others go on."""
+
+    async def run() -> None:
+        async def broken() -> bytes:
+            raise asyncio.CancelledError
+
+        streams = EventStreams()
+        with streams.subscribe("a", broken) as events, streams.subscribe("b", Maker()) as others:
+            assert await asyncio.wait_for(next_data(events), 5) == b""
+            assert await next_data(others) == b"1"
+
+    asyncio.run(run())
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("documents", [0, 1])
+def test_a_cancelled_listener_leaves_nothing(documents: int) -> None:
+    """Its task may be cancelled while it waits for the first document or for a later one: no task is left behind."""
+
+    async def run() -> None:
+        asked = asyncio.Event()
+        made = 0
+
+        async def make() -> bytes:
+            nonlocal made
+            made += 1
+            if made > documents:
+                asked.set()
+                await asyncio.Event().wait()
+            return b"x"
+
+        streams = EventStreams()
+
+        async def listen() -> None:
+            with streams.subscribe("a", make) as events:
+                async for _ in events:
+                    pass
+
+        listener = asyncio.create_task(listen())
+        await asyncio.wait_for(asked.wait(), 5)
+        listener.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await listener
+        await asyncio.sleep(0)
+        assert streams.open == 0
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(run())
 
 
 def test_when_the_exporter_stops() -> None:

@@ -19,8 +19,7 @@ from tests.support.captured_documents import document
 from tests.support.exporter import Exporter, exporter
 from tests.support.real_uwsgi import uwsgi, wait_until
 from tests.web.test_event_stream import listening, next_document
-from uwsgi_headroom.web.connection_limits import STALLED_SECONDS, UNSENT_BYTES
-from uwsgi_headroom.web.event_stream import MOST_STREAMS
+from uwsgi_headroom.web.bounds import MOST_STREAMS, STALLED_SECONDS, UNSENT_BYTES
 
 pytestmark = pytest.mark.integration
 
@@ -101,7 +100,7 @@ def stalled(exporting: Exporter) -> socket.socket:
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     client.connect(("127.0.0.1", exporting.port))
-    client.sendall(b"GET /api/v1/servers/large/events HTTP/1.1\r\nHost: x\r\n\r\n")
+    client.sendall(b"GET /api/v1/servers/large/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
     return client
 
 

@@ -32,14 +32,15 @@ class DocumentOnly(fleet.Fleet):
         self._server = server
         self._pace = Pace()
 
-    async def read_all(self, timeout: float | None = None) -> list[Observation]:
+    async def observe(self) -> list[Observation]:
         server = self._server
         assert server.address is not None
         start = time.monotonic()
-        answer = await source.read_document(server.address, timeout=timeout or server.timeout)
+        answer = await source.read_document(server.address, timeout=server.timeout)
         at = time.monotonic()
         snapshot = stats.decode(answer.body)
-        reading = Reading(at, time.time(), at - start, len(answer.body), snapshot, HostFacts(off="not asked for"))
+        seconds = at - start, answer.transfer_seconds
+        reading = Reading(at, time.time(), *seconds, len(answer.body), snapshot, HostFacts(off="not asked for"))
         return [Observation(server.name, str(server.address), reading, {}, Totals(), self._pace, [])]
 
 

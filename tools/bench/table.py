@@ -87,10 +87,11 @@ def _targets(results: Sequence[Result]) -> str:
 
 def _notes(scrapes: int) -> str:
     return (
-        "CPU is user and system time of the exporter. *A scrape* is one that reads uWSGI: median of rounds and their "
-        "range. *At rest* nobody scrapes: ours samples. *Of one CPU* is both together at a scrape every "
-        f"{SCRAPE_INTERVAL_SECONDS} s. Resident memory is after {scrapes} scrapes or more. {master.HOW}. *Same "
-        "content* leaves out what is asked of the kernel and what is sampled, put together by the benchmark itself."
+        "CPU is user and system time of the exporter. *A scrape*: median of rounds and their range; ours has what was "
+        "sampled, the others read uWSGI. *At rest* nobody scrapes: ours samples. *Of one CPU* is both together at a "
+        f"scrape every {SCRAPE_INTERVAL_SECONDS} s. Resident memory is after {scrapes} scrapes or more. "
+        f"{master.HOW}. *Same content* leaves out what is asked of the kernel and what is sampled, put together by the "
+        "benchmark itself."
     )
 
 

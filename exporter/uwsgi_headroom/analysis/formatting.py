@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+MOST_NUMBERS = 8
+"""How many workers a sentence names; a reader skips a longer list."""
+
 
 def percent(part: float) -> str:
     """0.43 is `43 %`."""
@@ -34,7 +39,10 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def joined(numbers: list[int]) -> str:
-    """[1] is `1`, [1, 2, 3] is `1, 2 and 3`."""
-    *most, last = map(str, numbers)
-    return f"{', '.join(most)} and {last}" if most else last
+def numbered(noun: str, numbers: Sequence[int]) -> str:
+    """`worker 1`, `workers 1, 2 and 3`; of many the first MOST_NUMBERS: `workers 1, 2, 3, 4, 5, 6, 7, 8 and 5 more`."""
+    shown = [str(number) for number in numbers[:MOST_NUMBERS]]
+    if len(numbers) > MOST_NUMBERS:
+        shown.append(f"{len(numbers) - MOST_NUMBERS:,} more")
+    *most, last = shown
+    return f"{noun}s {', '.join(most)} and {last}" if most else f"{noun} {last}"

@@ -8,16 +8,18 @@ import sys
 
 from uwsgi_headroom import logs
 from uwsgi_headroom.check import json_report, text_report
-from uwsgi_headroom.check.judge import UNREADABLE, Verdict, check
+from uwsgi_headroom.check.exit_status import UNKNOWN
+from uwsgi_headroom.check.judge import Verdict, check
 from uwsgi_headroom.config.values import parse_server_argument
 from uwsgi_headroom.errors import ConfigError, ReadError
+from uwsgi_headroom.terminal_text import print_lines
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.watch import Watch
 
 
 def run(address: str, seconds: float, *, as_json: bool) -> int:
     """Check the server at this address, `NAME=ADDRESS` included, and return the exit status. Raises ConfigError."""
-    logs.configure("error", "logfmt")
+    logs.configure("critical", "logfmt")  # the one line below says what went wrong
     server = parse_server_argument(address, "check")
     if server.address is None:
         raise ConfigError("check looks at one server: give its address, not a glob")
@@ -25,13 +27,16 @@ def run(address: str, seconds: float, *, as_json: bool) -> int:
     try:
         verdict = asyncio.run(_judge(watch, seconds))
     except ReadError as error:
-        print(f"UNKNOWN  {server.name}  {server.address}: {error}", file=sys.stderr)
-        return UNREADABLE
-    except asyncio.CancelledError:
-        print(f"UNKNOWN  {server.name}  {server.address}: interrupted before the first reading", file=sys.stderr)
-        return UNREADABLE
-    print(json_report.render_json(verdict) if as_json else text_report.render_text(verdict))
+        return _unknown(watch, str(error))
+    except (asyncio.CancelledError, KeyboardInterrupt):  # Ctrl-C; the latter before the event loop handles it
+        return _unknown(watch, "interrupted before the first reading")
+    print_lines(json_report.render_json(verdict).splitlines() if as_json else text_report.render_lines(verdict))
     return verdict.exit_status
+
+
+def _unknown(watch: Watch, reason: str) -> int:
+    print_lines([f"UNKNOWN  {watch.name}  {watch.address}: {reason}"], sys.stderr)
+    return UNKNOWN
 
 
 async def _judge(watch: Watch, seconds: float) -> Verdict:

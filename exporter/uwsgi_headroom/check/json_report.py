@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import msgspec
 
 from uwsgi_headroom.check.judge import Verdict
@@ -10,7 +12,7 @@ from uwsgi_headroom.documents import build
 
 
 def render_json(verdict: Verdict) -> str:
-    """The verdict as one JSON document."""
+    """The verdict as one JSON document in ASCII."""
     seconds = verdict.figures.window.asked
     document = build.build_server(verdict.watch, Clock(), seconds, (seconds,))
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    return json.dumps(msgspec.to_builtins(document, str_keys=True), indent=2)

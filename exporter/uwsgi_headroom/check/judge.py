@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.analysis.verdict import Status, verdict_sentence, worst_status
+from uwsgi_headroom.check.exit_status import UNKNOWN
 from uwsgi_headroom.errors import ReadError, StatsError
 from uwsgi_headroom.history.window import ROW_SECONDS
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.watch import Watch
 
-UNREADABLE = 3
 _STOPPED_SECONDS = 5.0
-_EXIT_STATUS: dict[Status, int] = {"ok": 0, "warning": 1, "critical": 2, "unknown": UNREADABLE}
+_EXIT_STATUS: dict[Status, int] = {"ok": 0, "warning": 1, "critical": 2, "unknown": UNKNOWN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +49,16 @@ async def check(watch: Watch, seconds: float, progress: Callable[[float], None] 
     """Watch a server for `seconds` and judge it. `progress` is called about once a second with the seconds left.
 
     Stopped meanwhile (Ctrl-Z), it begins anew: no figure is over a time in which nobody looked. Cancelled early, it
-    judges what it has seen. Raises ReadError where there is nothing to judge.
+    judges what it has seen: cancelled once more, without the last read. Raises ReadError where there is nothing to
+    judge, and asyncio.CancelledError if it is cancelled before the first reading.
     """
-    loop = asyncio.get_running_loop()
     await _read(watch)
-    sampling = asyncio.create_task(watch.sample())
-    end = loop.time() + seconds
-    with contextlib.suppress(asyncio.CancelledError):
-        while (now := loop.time()) < end:
-            progress(end - now)
-            await asyncio.sleep(min(ROW_SECONDS, end - now))
-            if loop.time() > now + _STOPPED_SECONDS:
-                end = loop.time() + seconds
-    sampling.cancel()
-    last, snapshot = await _read(watch)
+    sampling = asyncio.create_task(watch.sample(), name="sampling")
+    try:
+        await _watch(watch, sampling, seconds, progress)
+    finally:
+        sampling.cancel()
+    last, snapshot = await _read_last(watch)
     window = watch.history.window(seconds)
     if window is None:
         raise ReadError("timeout", "it was watched for too short a time: two readings, a second apart, are needed")
@@ -71,9 +66,38 @@ async def check(watch: Watch, seconds: float, progress: Callable[[float], None] 
     return Verdict(watch, last, figures, collect_findings(figures, last))
 
 
+async def _watch(watch: Watch, sampling: asyncio.Task[None], seconds: float, progress: Callable[[float], None]) -> None:
+    """Wait for `seconds` while the server is sampled, or until cancelled. Raises ReadError if sampling ends."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    try:
+        while (now := loop.time()) < end:
+            progress(end - now)
+            await asyncio.wait({sampling}, timeout=min(ROW_SECONDS, end - now))
+            if sampling.done():
+                raise ReadError("internal", f"sampling ended ({sampling.exception()!r:.80}): please report it")
+            if loop.time() > now + _STOPPED_SECONDS:
+                end = loop.time() + seconds
+    except asyncio.CancelledError:
+        return
+
+
+async def _read_last(watch: Watch) -> tuple[Reading, Snapshot]:
+    """Read the server, or take what was read last if cancelled meanwhile. Raises ReadError as `_read` does."""
+    try:
+        return await _read(watch)
+    except asyncio.CancelledError:
+        return _readable(watch.reader.outcome)
+
+
 async def _read(watch: Watch) -> tuple[Reading, Snapshot]:
     """Read the server and return its document too. Raises ReadError where there is nothing to judge."""
-    outcome = await watch.reader.read()
+    return _readable(await watch.reader.read())
+
+
+def _readable(outcome: Reading | ReadError | None) -> tuple[Reading, Snapshot]:
+    if outcome is None:
+        raise ReadError("timeout", "interrupted before the first reading")
     if isinstance(outcome, ReadError):
         raise outcome
     snapshot = outcome.snapshot

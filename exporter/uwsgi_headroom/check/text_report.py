@@ -14,12 +14,8 @@ from uwsgi_headroom.terminal_text import bar, wrap
 _WIDTH = 80
 
 
-def render_text(verdict: Verdict) -> str:
+def render_lines(verdict: Verdict) -> Iterator[str]:
     """The whole text."""
-    return "\n".join(_lines(verdict))
-
-
-def _lines(verdict: Verdict) -> Iterator[str]:
     yield f"{verdict.watch.name}  {verdict.watch.address}"
     yield f"uWSGI {verdict.figures.snapshot.version}, watched for {duration(verdict.figures.window.seconds)}"
     yield ""

@@ -5,7 +5,7 @@ LISTEN_ADDRESS = f"{LISTEN_HOST}:{LISTEN_PORT}"
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
-SAMPLES_PER_SECOND_RANGE = (0.1, 20.0)
+SAMPLES_PER_SECOND_RANGE = (0.25, 20.0)
 """The fewest and the most. Below, windows say little; above, uWSGI's master would notice, and figures gain nothing."""
 
 DEFAULT_SAMPLES_PER_SECOND = 5.0
@@ -20,5 +20,7 @@ TIMEOUT_SECONDS = 5.0
 """For one read. uWSGI's master does not answer for a second after it ends a worker, and for two in its fork bomb guard;
 a shorter wait would call that down."""
 
-SIZE_CAP = 16 * 1024 * 1024
-"""The most bytes of one document that are read. 64 workers x 64 threads write 1 MB."""
+SIZE_CAP = 8 * 1024 * 1024
+"""The most bytes of one document that are read. 64 workers x 64 threads write 1 MB, and 1,024 busy threads with 4 kB of
+request variables each (uWSGI's `buffer-size`) write 5 MB. A document of this size that is made to cost time is decoded
+in 50 ms, in which nothing else of the exporter runs."""

@@ -28,6 +28,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         + _also("web_listen_address", "separated by spaces"),
     )
     parser.add_argument(
+        "--web.allowed-hosts",
+        action="append",
+        dest="web_allowed_hosts",
+        metavar="NAME",
+        help="a host name that the page and the API answer for, beside IP addresses, localhost and this machine's "
+        "name; repeatable. Other names are refused on loopback, and everywhere if this is given"
+        + _also("web_allowed_hosts", "separated by spaces"),
+    )
+    parser.add_argument(
         "--samples-per-second",
         metavar="NUMBER",
         help="how often to read each server between scrapes, {:g} to {:g} (default {:g})".format(

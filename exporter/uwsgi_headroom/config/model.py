@@ -46,6 +46,7 @@ class Config:
 
     servers: tuple[ServerConfig, ...] = ()
     listen: tuple[tuple[str, int], ...] = ((defaults.LISTEN_HOST, defaults.LISTEN_PORT),)
+    allowed_hosts: tuple[str, ...] = ()
     settings: Settings = SETTINGS
     log_level: str = "info"
     log_format: Format = "logfmt"

@@ -1,16 +1,20 @@
 """Names of servers: those that nobody chose, and those that two servers would have.
 
-A name is the value of the label `server`, so no two servers share one, and a server that is watched keeps its own.
+A name is the value of the label `server`: years of history are kept under it. So no two servers share one, and it
+depends on the server's address and on the configuration alone, never on which servers run, or which were there first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from itertools import chain, count
+import re
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain, count, takewhile
 
 from uwsgi_headroom.config.model import ServerConfig
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix
+
+_WILDCARD = re.compile(r"\[[^\]]*\]|[*?]")
 
 
 def default_name(address: Address) -> str:
@@ -23,20 +27,47 @@ def default_name(address: Address) -> str:
             return f"{host}:{port}"
 
 
-def free_name(address: Address, taken: Collection[str]) -> str:
-    """The default name of a server; where that is taken its path, and where that is taken too its path and a number."""
-    path = printable_name(str(address).removeprefix("unix://"))
-    names = chain((default_name(address), path), (f"{path}#{number}" for number in count(2)))
-    return next(name for name in names if name not in taken)
+def address_name(address: Address) -> str:
+    """The name of a server that was found without a pattern: its address, whatever else is found."""
+    return _escaped(str(address).removeprefix("unix://"))
 
 
-def name_servers(addresses: Collection[Address]) -> dict[Address, str]:
-    """Names of servers that nobody watches yet: those of one default name are all named after their paths."""
-    names: dict[Address, str] = {}
-    for address in addresses:
-        others = {default_name(other) for other in addresses if other != address}
-        names[address] = free_name(address, others.union(names.values()))
-    return names
+class GlobNames:
+    """Names of the sockets that the patterns of a configuration find.
+
+    A name is the part of the path that the patterns leave open: what is behind the directory that all of them are in,
+    without the ending that all of them have. `/run/uwsgi/*.stats` finds `shop`, `/run/*/*.stats` finds `uwsgi/shop`,
+    `/srv/*/run/stats` finds `shop`. Where a server of the configuration has that name, the whole path is the name.
+    """
+
+    def __init__(self, patterns: Sequence[str], given: Collection[str]) -> None:
+        self._given = given
+        self._prefix = _common_directory(patterns)
+        endings = {_fixed_ending(pattern) for pattern in patterns}
+        self._suffix = endings.pop() if len(endings) == 1 else ""
+
+    def name(self, path: str) -> str:
+        """The name of the socket at a path that one of the patterns matches."""
+        short = path.removeprefix(self._prefix).removesuffix(self._suffix)
+        names = chain((_escaped(short), _escaped(path)), (f"{_escaped(path)}#{number}" for number in count(2)))
+        return next(name for name in names if name and name not in self._given)
+
+
+def _common_directory(patterns: Sequence[str]) -> str:
+    """The directory that all that they match is in, with a slash behind it."""
+    directories = [_WILDCARD.split(pattern)[0].split("/")[:-1] for pattern in patterns]
+    common = takewhile(lambda names: len(set(names)) == 1, zip(*directories, strict=False))
+    return "".join(f"{names[0]}/" for names in common)
+
+
+def _fixed_ending(pattern: str) -> str:
+    """What is behind its last wildcard: all that it matches ends so."""
+    return _WILDCARD.split(pattern)[-1]
+
+
+def _escaped(path: str) -> str:
+    """A path as a name, of which no other path has the same."""
+    return printable_name(path.replace("\\", "\\\\"))
 
 
 def printable_name(path: str) -> str:
@@ -58,3 +89,18 @@ def refuse_duplicate_names(servers: Iterable[ServerConfig]) -> tuple[ServerConfi
                 )
         kept.append(server)
     return tuple(kept)
+
+
+def refuse_duplicate_addresses(servers: Iterable[ServerConfig]) -> None:
+    """Raise ConfigError where two servers have one address: uWSGI's master, which serves its stats itself, would be
+    read by two. A file has no master and may be replayed under several names."""
+    by_address: dict[Address, ServerConfig] = {}
+    for server in servers:
+        if server.address is None or isinstance(server.address, File):
+            continue
+        other = by_address.setdefault(server.address, server)
+        if other is not server:
+            raise ConfigError(
+                f"{server.where}: {server.address} is there already as {other.name!r} ({other.where}); "
+                "give each stats server one name"
+            )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from uwsgi_headroom.config import defaults, values, variables, yaml_file
 from uwsgi_headroom.config.model import Config, Settings
-from uwsgi_headroom.config.names import refuse_duplicate_names
+from uwsgi_headroom.config.names import refuse_duplicate_addresses, refuse_duplicate_names
 from uwsgi_headroom.config.variables import PREFIX
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.number_range import parse_number
@@ -25,10 +25,14 @@ def resolve_config(flags: argparse.Namespace, environment: Mapping[str, str] = o
     servers = refuse_duplicate_names(
         [*settings.servers, *(values.parse_server_argument(argument, where) for argument in stats)]
     )
+    refuse_duplicate_addresses(servers)
     settings = replace(settings, servers=servers)
     addresses, where = _values(flags, environment, "web_listen_address")
     if addresses:
         settings = replace(settings, listen=tuple(values.parse_listen_address(address, where) for address in addresses))
+    names, where = _values(flags, environment, "web_allowed_hosts")
+    if names:
+        settings = replace(settings, allowed_hosts=tuple(values.parse_host_name(name, where) for name in names))
     settings = replace(settings, settings=_watching(settings.settings, flags, environment))
     level, where = _value(flags, environment, "log_level")
     if level:

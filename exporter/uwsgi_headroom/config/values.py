@@ -15,6 +15,7 @@ from uwsgi_headroom.errors import AddressError, ConfigError
 from uwsgi_headroom.source.address import parse_address
 
 _GLOB = re.compile(r"[*?[]")
+_HOST_NAME = re.compile(r"[\w-]+(\.[\w-]+)*\.?", re.ASCII)
 _NAMED = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
 
 
@@ -51,6 +52,13 @@ def parse_listen_address(text: str, where: str = "--web.listen-address") -> tupl
     if not match or int(match[2]) > 65535:
         raise ConfigError(f"{where}: {text!r} is no address to listen on; write host:port, such as {LISTEN_ADDRESS}")
     return match[1].strip("[]"), int(match[2])
+
+
+def parse_host_name(text: str, where: str) -> str:
+    """A host name without a port, in lower case. Raises ConfigError."""
+    if not _HOST_NAME.fullmatch(text.strip()):
+        raise ConfigError(f"{where}: {text!r} is no host name; write it without a port, such as headroom.example.com")
+    return text.strip().lower().removesuffix(".")
 
 
 def parse_windows(texts: Iterable[str], where: str) -> tuple[float, ...]:

@@ -20,6 +20,7 @@ SETTINGS = (
     "stats",
     "config",
     "web_listen_address",
+    "web_allowed_hosts",
     "samples_per_second",
     "window",
     "cpu_residency",

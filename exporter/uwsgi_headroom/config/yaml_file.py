@@ -4,7 +4,7 @@ servers:
   - name: shop
     stats: unix:///run/uwsgi/shop.stats
     timeout: 5            # seconds for one read
-    size_cap: 16777216    # bytes of one document
+    size_cap: 8388608     # bytes of one document
   - stats: /run/uwsgi/*.stats
 sampling:
   samples_per_second: 5   # between scrapes, of each server
@@ -12,6 +12,7 @@ sampling:
   cpu_residency: false    # CPU time by worker and CPU: workers x CPUs more series
 web:
   listen_address: 127.0.0.1:9238
+  allowed_hosts: [headroom.example.com]   # names of the exporter behind a proxy
 log:
   level: info
   format: logfmt
@@ -58,16 +59,21 @@ class _File:
     def config(self, root: yaml.Node) -> Config:
         top = self._mapping(root, ("servers", "sampling", "web", "log"))
         sampling = self._sampling(top.get("sampling"))
-        web = self._mapping(top.get("web"), ("listen_address",))
+        web = self._mapping(top.get("web"), ("listen_address", "allowed_hosts"))
         log = self._mapping(top.get("log"), ("level", "format"))
         defaults = Config()
         listen = [
             values.parse_listen_address(self._text(node), self._where(node))
             for node in self._one_or_more(web.get("listen_address"))
         ]
+        hosts = [
+            values.parse_host_name(self._text(node), self._where(node))
+            for node in self._one_or_more(web.get("allowed_hosts"))
+        ]
         return Config(
             servers=tuple(self._server(node) for node in self._list(top.get("servers"))),
             listen=tuple(listen) or defaults.listen,
+            allowed_hosts=tuple(hosts),
             settings=sampling,
             log_level=self._choice(log.get("level"), LOG_LEVELS, defaults.log_level),
             log_format=self._choice(log.get("format"), ("logfmt", "json"), defaults.log_format),  # type: ignore[arg-type]

@@ -25,21 +25,40 @@ SERVERS_PATH = "/api/v1/servers"
 
 
 def build_server(watch: Watch, clock: Clock, window: float, windows: Sequence[float]) -> schema.Server:
-    """The document of a server, with the figures of its last `window` seconds. windows: those there are to ask for."""
-    now, reading = clock.monotonic(), watch.reading
+    """The document of a server, with the figures of its last `window` seconds. windows: those there are to ask for.
+
+    A fault of ours about the server is its failure.
+    """
+    try:
+        return _build_server(watch, watch.reading, clock, window, windows)
+    except Exception as error:  # noqa: BLE001 - as said
+        fault = watch.reader.fault(error)
+        return msgspec.structs.replace(
+            _build_server(watch, None, clock, window, windows),
+            state="down",
+            error=server_state.build_error(fault),
+            status="unknown",
+            verdict=server_state.describe_trouble(fault),
+        )
+
+
+def _build_server(
+    watch: Watch, reading: Reading | None, clock: Clock, window: float, windows: Sequence[float]
+) -> schema.Server:
+    now = clock.monotonic()
     latest = watch.figures(reading, (window,))[0:1] if reading else []
     figures = latest[0] if latest else None
     judged = collect_findings(figures, reading) if figures and reading else []
     snapshot = reading.snapshot if reading else None
-    status, verdict = server_state.judge(watch, now, figures, judged)
+    status, verdict = server_state.judge(watch, figures, judged)
     is_server = isinstance(snapshot, Snapshot)
     return schema.Server(
         name=watch.name,
         address=printable_name(str(watch.address)),
         path=server_path(watch.name),
         time=clock.epoch(),
-        state=server_state.current_state(watch, now),
-        error=server_state.last_error(watch),
+        state=watch.state,
+        error=server_state.build_error(watch.error),
         read_at=reading.time if reading else None,
         age=max(0.0, now - reading.at) if reading else None,
         kind=snapshot.kind if snapshot else None,  # type: ignore[arg-type]  # a ClassVar of one of the three

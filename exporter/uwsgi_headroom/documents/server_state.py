@@ -9,35 +9,20 @@ from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.analysis.formatting import counted
 from uwsgi_headroom.analysis.verdict import Status, verdict_sentence, worst_status
 from uwsgi_headroom.config.names import printable_name
-from uwsgi_headroom.documents.schema import Error, State
+from uwsgi_headroom.documents.schema import Error
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.watch.watch import Watch
 
-STALE_SECONDS = 3.0
-"""Age from which a reading is called stale, where sampling is not slower than that by itself."""
+
+def build_error(error: ReadError | None) -> Error | None:
+    """Why a server is down."""
+    return Error(reason=error.reason, message=printable_name(str(error))) if error else None
 
 
-def current_state(watch: Watch, now: float) -> State:
-    """At this monotonic instant."""
-    if isinstance(watch.reader.outcome, ReadError):
-        return "down"
-    if watch.reading is None or now - watch.reading.at > max(STALE_SECONDS, watch.pace.longest_step):
-        return "stale"
-    return "up"
-
-
-def last_error(watch: Watch) -> Error | None:
-    """Why it is down."""
-    outcome = watch.reader.outcome
-    if not isinstance(outcome, ReadError):
-        return None
-    return Error(reason=outcome.reason, message=printable_name(str(outcome)))
-
-
-def judge(watch: Watch, now: float, figures: Figures | None, judged: Sequence[Finding]) -> tuple[Status, str]:
-    """How it is. seen, judged: the figures of its last reading and what is worth knowing of them, if there are any."""
-    trouble = _trouble(watch, now)
+def judge(watch: Watch, figures: Figures | None, judged: Sequence[Finding]) -> tuple[Status, str]:
+    """How it is. figures, judged: those of its last reading, and what is worth knowing of them, if there are any."""
+    trouble = describe_trouble(watch.error) if watch.error else _silence(watch)
     if trouble:
         return "unknown", trouble
     if figures:
@@ -50,12 +35,16 @@ def judge(watch: Watch, now: float, figures: Figures | None, judged: Sequence[Fi
     return "unknown", "It has been watched for too short a time: figures come after two readings, a second apart."
 
 
-def _trouble(watch: Watch, now: float) -> str | None:
-    if failure := last_error(watch):
-        return f"It cannot be read: {failure.message}{'' if failure.message.endswith('?') else '.'}"
+def describe_trouble(error: ReadError) -> str:
+    """Why a server is down, as a sentence."""
+    message = printable_name(str(error))
+    return f"It cannot be read: {message}{'' if message.endswith('?') else '.'}"
+
+
+def _silence(watch: Watch) -> str | None:
     if watch.reading is None:
         return "It is being read for the first time."
-    if current_state(watch, now) == "stale":
+    if watch.state == "stale":
         return "It has not answered for a while; what is shown is what was last seen."
     return None
 

@@ -10,6 +10,7 @@ any interval, take rates of them. Rules that live here:
 * uWSGI's counters go back to zero in a full reload only, and that shows: a worker was spawned and its count of spawns
   did not grow, or there are more or fewer slots, whose number a master never changes. Any other fall is one of its
   races (two threads, one unlocked ++) and adds nothing, unless it is larger than those can be.
+* No worker adds more running time than its threads can have served: `service_time` says why, and how much that is.
 * CPU time is a process's own: it begins again with each new process.
 """
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+from uwsgi_headroom.history.service_time import ServiceTime
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, Totals, WorkerTotals, sum_if_all_known
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading
@@ -34,6 +36,7 @@ class Integrals:
         self._before: Reading | None = None
         self._until: float | None = None  # how far the time is accounted for
         self._broken = False
+        self._service_time = ServiceTime()
 
     def miss(self, at: float) -> None:
         """A read failed at this instant: the time since the last word is a gap, and so will be what follows it."""
@@ -58,11 +61,12 @@ class Integrals:
         step = reading.at - before.at if before and bridged else 0.0
         for index, (total, now) in enumerate(zip(totals.workers, snapshot.workers, strict=True)):
             then = earlier[index] if index < len(earlier) else None
-            _add_counters(total, then, now, reloaded)
+            _add_counters(total, then, now, reloaded, self._service_time.bound(now, reading.at))
             _add_process(total, before, then, reading, now)
             _add_residency(total, before, reading, now)
             _note_known_since(total, reading, now)
             _add_levels(total, _levels(before, then), _levels(reading, now), step)
+        self._service_time.note(reading, snapshot.workers)
         if before and bridged:
             totals.observed_seconds += step
             totals.full_seconds += step * (_is_full(before) + _is_full(reading)) / 2
@@ -123,8 +127,12 @@ def _has_restarted(then: Worker, now: Worker) -> bool:
     return now.respawns < then.respawns or (now.respawns == then.respawns and bool(spawned))
 
 
-def _add_counters(total: WorkerTotals, then: Worker | None, now: Worker, reloaded: bool) -> None:
+def _add_counters(
+    total: WorkerTotals, then: Worker | None, now: Worker, reloaded: bool, most_running_time: float
+) -> None:
     """uWSGI's own counters. After a reload what they hold is what came since, in slots that it added as well."""
+    if now is then:
+        return  # of the same document: the server is at rest
     if now.running_time is not None:
         total.running_time = total.running_time or 0.0
     if then is None:
@@ -137,7 +145,7 @@ def _add_counters(total: WorkerTotals, then: Worker | None, now: Worker, reloade
     total.harakiris += int(_increase(then.harakiris, now.harakiris, reloaded))
     total.respawns += int(_increase(then.respawns, now.respawns, reloaded))
     if total.running_time is not None:
-        total.running_time += _increase(then.running_time, now.running_time, reloaded)
+        total.running_time += min(most_running_time, _increase(then.running_time, now.running_time, reloaded))
 
 
 def _increase(then: float | None, now: float | None, reloaded: bool) -> float:

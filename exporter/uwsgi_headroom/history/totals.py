@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 Number = TypeVar("Number", int, float)
@@ -64,3 +64,14 @@ def sum_if_all_known(values: Sequence[Number | None]) -> Number | None:
     """The sum, or None if there is nothing to sum or a part of it is unknown."""
     known = [value for value in values if value is not None]
     return sum(known) if known and len(known) == len(values) else None
+
+
+def copy_totals(totals: Totals) -> Totals:
+    """The totals as they are now; the original goes on growing."""
+    return replace(
+        totals,
+        workers=[replace(worker) for worker in totals.workers],
+        occupancy=list(totals.occupancy),
+        queue_seconds=dict(totals.queue_seconds),
+        queue_since=dict(totals.queue_since),
+    )

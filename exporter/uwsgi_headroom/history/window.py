@@ -11,12 +11,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.history.rows import Row, WorkerGrowth, compare_rows, pack_row
-from uwsgi_headroom.history.totals import Totals, WorkerTotals
+from uwsgi_headroom.history.totals import Totals, WorkerTotals, copy_totals
 
 ROW_SECONDS = 1.0
 
@@ -124,7 +124,7 @@ class History:
             if marks and marks[-1][0] // step == at // step:
                 marks.pop()
             marks.append((at, self._rows[index]))
-        totals = _copy_totals(self._latest)
+        totals = copy_totals(self._latest)
         return (_window_between(totals, first, last, step) for first, last in pairwise(marks))
 
     @property
@@ -139,16 +139,6 @@ class History:
     def covered(self, seconds: float) -> float:
         """How much there has been of the last `seconds` before the latest totals."""
         return min(seconds, self.seconds)
-
-
-def _copy_totals(totals: Totals) -> Totals:
-    """What `_window_between` needs of totals that go on growing."""
-    return replace(
-        totals,
-        workers=[replace(worker) for worker in totals.workers],
-        queue_seconds=dict(totals.queue_seconds),
-        queue_since=dict(totals.queue_since),
-    )
 
 
 def _window_between(latest: Totals, first: tuple[float, Row], last: tuple[float, Row], asked: float) -> Window:

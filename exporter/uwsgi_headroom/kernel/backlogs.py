@@ -43,6 +43,8 @@ class Backlog:
 
 _UNPROVEN = "it is not proven that uWSGI runs here as the process it says it is, and so whose sockets to look at"
 
+_IMPOSSIBLE = "no socket can have the name that uWSGI gives: it has a NUL byte in it, or a port above 65535"
+
 
 class Backlogs:
     """Reads the queues of one server, again and again: the master's descriptors are listed once and kept."""
@@ -74,10 +76,18 @@ class _Address:
     port: str | None = None
 
 
-def _address(name: str) -> _Address:
-    """Understand a name as uWSGI does: TCP if it has a port after its last colon, else UNIX."""
+_LARGEST_PORT = 65535
+
+
+def _address(name: str) -> _Address | None:
+    """Understand a name as uWSGI does: TCP if it has a port after its last colon, else UNIX. None if no socket can
+    have it."""
+    if "\0" in name:
+        return None
     host, colon, port = name.rpartition(":")
     if colon and port.isdecimal() and not name.startswith(("/", "@")):
+        if len(port) > len(str(_LARGEST_PORT)) or int(port) > _LARGEST_PORT:
+            return None
         if host.startswith("["):
             spelled = sock_diag.inet_name(host.strip("[]"), int(port))
             return _Address("inet6", (spelled,) if spelled else ())
@@ -90,16 +100,18 @@ def _address(name: str) -> _Address:
 
 def _measure_all(names: Sequence[str], master_pid: int, held: frozenset[int] | None) -> dict[str, Backlog]:
     """Match each name, with one dump for each family that occurs."""
-    addresses = {name: _address(name) for name in names}
+    understood = {name: _address(name) for name in names}
+    addresses = {name: address for name, address in understood.items() if address}
+    refused = dict.fromkeys(understood.keys() - addresses.keys(), Backlog(None, None, _IMPOSSIBLE))
     if held is None and (refusal := _doubt_network(master_pid)):
-        return dict.fromkeys(addresses, Backlog(None, None, refusal))
+        return refused | dict.fromkeys(addresses, Backlog(None, None, refusal))
     dumps: dict[Family, list[Listener] | str] = {}
     for family in {address.family for address in addresses.values()}:
         try:
             dumps[family] = sock_diag.list_listeners(family, held)
         except OSError as error:
             dumps[family] = str(error)
-    return {name: _measure(name, addresses[name], dumps, master_pid, held) for name in addresses}
+    return refused | {name: _measure(name, addresses[name], dumps, master_pid, held) for name in addresses}
 
 
 def _measure(

@@ -15,10 +15,13 @@ from uwsgi_headroom.kernel.proof import Proof, prove_master_pid
 from uwsgi_headroom.kernel.residency import read_threads
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import AnySnapshot
-from uwsgi_headroom.stats.server import Snapshot
+from uwsgi_headroom.stats.server import Snapshot, Worker
 
-SLOW_SECONDS = 1.0
+SLOW_SECONDS = 5.0
 """How old what changes slowly may be. Asked for at every sample, it would be half of what the exporter costs."""
+
+REST_SECONDS = 1.0
+"""How old what is known of a worker may be that has done nothing since: most workers, most of the time."""
 
 
 _NOT_ASKED = Proof(None, None)
@@ -28,8 +31,9 @@ class Host:
     """Asks the kernel about one server's processes and sockets; keeps what is costly to find again. With cpu_residency,
     about every thread of its workers too.
 
-    Each time anew: which workers live, their CPU time, the listen queues. Once a second: the proof, their memory,
-    switches, descriptors and affinity, the CPUs usable, the overflows.
+    Each time anew: which workers live and their CPU time, of those that have worked since the last time, and the listen
+    queues. Once a second, of all workers. Every five seconds: the proof, their memory, switches, descriptors and
+    affinity, the CPUs usable, the overflows.
     """
 
     def __init__(self, cpu_residency: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
@@ -38,6 +42,8 @@ class Host:
         self._slow = _SlowFacts()
         self._processes = Processes()
         self._backlogs = Backlogs()
+        self._workers: tuple[Worker, ...] = ()
+        self._all_read_at = float("-inf")
 
     def read_facts(self, snapshot: AnySnapshot, answer: Answer) -> HostFacts:
         """What the kernel says now of the server that gave this answer; or why nothing, where its pid is not proven."""
@@ -53,7 +59,8 @@ class Host:
         if proof.pid is None:
             return HostFacts(off=proof.reason, backlogs=backlogs)
         pids = [worker.pid for worker in snapshot.workers if worker.pid]
-        processes = self._processes.read(proof.pid, pids, quick=quick)
+        at_rest = self._at_rest(snapshot, now) if quick else ()
+        processes = self._processes.read(proof.pid, pids, quick=quick, at_rest=at_rest)
         if not quick:
             # uWSGI's cpu-affinity pins its workers one by one, and its master not at all.
             allowed = {cpu for process in processes.values() for cpu in process.affinity or ()}
@@ -69,6 +76,18 @@ class Host:
             overflows=self._slow.overflows,
             threads={pid: read_threads(pid) for pid in processes} if self._cpu_residency else {},
         )
+
+    def _at_rest(self, snapshot: Snapshot, now: float) -> set[int]:
+        """Pids of workers that need no look: they are as they were, and all were looked at less than a second ago."""
+        before, self._workers = self._workers, snapshot.workers
+        if now - self._all_read_at >= REST_SECONDS or len(before) != len(snapshot.workers):
+            self._all_read_at = now
+            return set()
+        return {
+            worker.pid
+            for earlier, worker in zip(before, snapshot.workers, strict=True)
+            if worker.pid and not worker.busy_threads and (worker is earlier or worker == earlier)
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import psutil
 from uwsgi_headroom.kernel import procfs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
 T = TypeVar("T")
 
@@ -51,15 +51,21 @@ class Processes:
         self._known: dict[int, psutil.Process] = {}
         self._last: dict[int, tuple[_StatFields, WorkerProcess]] = {}
 
-    def read(self, master_pid: int, pids: Sequence[int], *, quick: bool = False) -> dict[int, WorkerProcess]:
+    def read(
+        self, master_pid: int, pids: Sequence[int], *, quick: bool = False, at_rest: Collection[int] = ()
+    ) -> dict[int, WorkerProcess]:
         """Those of `pids` that are alive and children of `master_pid`; the others are not in the answer.
 
         `quick` asks only for what one look at a process brings (that it lives, its CPU time and where it ran). The
-        rest, which takes five times as long, is repeated from the last reading of the same process.
+        rest, which takes five times as long, is repeated from the last reading of the same process; so is all of it
+        for processes `at_rest`.
         """
         known: dict[int, psutil.Process] = {}
         last: dict[int, tuple[_StatFields, WorkerProcess]] = {}
         for pid in pids:
+            if quick and pid in at_rest and pid in self._last:
+                known[pid], last[pid] = self._known[pid], self._last[pid]
+                continue
             try:
                 process = self._known.get(pid) or psutil.Process(pid)
                 look = _read_stat(pid)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client.metrics_core import Metric
 
@@ -27,7 +27,7 @@ from uwsgi_headroom.metrics import (
     worker,
 )
 from uwsgi_headroom.metrics.scrape import Scrape, group_by_kind
-from uwsgi_headroom.watch.observation import Observation
+from uwsgi_headroom.watch.observation import WELL, ExporterHealth, Observation
 
 MODULES: tuple[Callable[[Scrape], Iterator[Metric]], ...] = (
     server.families,
@@ -51,8 +51,8 @@ MODULES: tuple[Callable[[Scrape], Iterator[Metric]], ...] = (
 )
 
 
-def families(observations: list[Observation]) -> Iterator[Metric]:
+def families(observations: Sequence[Observation], health: ExporterHealth = WELL) -> Iterator[Metric]:
     """Every family, from what came of reading each server. A family may have no samples."""
-    scrape = group_by_kind(observations)
+    scrape = group_by_kind(observations, health)
     for module in MODULES:
         yield from module(scrape)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.metrics.family import LabelSet, counter, gauge, label_set
+from uwsgi_headroom.metrics.family import LabelSet, counter, gauge, label_set, summed
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 
 
@@ -35,10 +35,10 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield counter(
         "uwsgi_worker_app_requests_total",
         "Requests given to the application, counted when they start.",
-        [(labels, app.requests) for labels, app in several],
+        summed((labels, app.requests) for labels, app in several),
     )
     yield counter(
         "uwsgi_worker_app_exceptions_total",
         "Exceptions that escaped the application.",
-        [(labels, app.exceptions) for labels, app in several],
+        summed((labels, app.exceptions) for labels, app in several),
     )

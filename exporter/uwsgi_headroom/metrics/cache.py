@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.metrics.family import counter, gauge
+from uwsgi_headroom.metrics.family import counter, gauge, name_apart
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every cache of the scrape."""
     caches = [
-        (labels_of(server.observation, name=cache.name), cache)
+        (labels_of(server.observation, name=name), cache)
         for server in scrape.servers
-        for cache in server.snapshot.caches
+        for name, cache in name_apart(server.snapshot.caches, lambda cache: cache.name)
     ]
     yield counter(
         "uwsgi_cache_hits_total", "Look-ups that found an item.", [(labels, cache.hits) for labels, cache in caches]

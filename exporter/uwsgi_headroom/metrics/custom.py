@@ -6,16 +6,13 @@ What the subsystem repeats of workers, sockets and totals is left out: it is sai
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.metrics.family import counter, gauge
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
-
-_BUILT_IN = re.compile(r"(core|worker\.\d+|socket\.\d+)\.|(rss|vsz)_size$")
-_COUNTER = 0
+from uwsgi_headroom.stats.parts import COUNTER, is_built_in
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
@@ -24,15 +21,19 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         (labels_of(server.observation, name=name), metric)
         for server in scrape.servers
         for name, metric in server.snapshot.custom_metrics.items()
-        if not _BUILT_IN.match(name)
+        if not is_built_in(name)
     ]
     yield counter(
         "uwsgi_custom_total",
         "A counter of uWSGI's metrics subsystem that is not one of its own.",
-        [(labels, metric.value) for labels, metric in custom if metric.kind == _COUNTER],
+        [
+            (labels, metric.value)
+            for labels, metric in custom
+            if metric.kind == COUNTER and (metric.value or 0) >= 0  # no counter is below zero
+        ],
     )
     yield gauge(
         "uwsgi_custom_value",
         "A gauge (or absolute value) of uWSGI's metrics subsystem that is not one of its own.",
-        [(labels, metric.value) for labels, metric in custom if metric.kind != _COUNTER],
+        [(labels, metric.value) for labels, metric in custom if metric.kind != COUNTER],
     )

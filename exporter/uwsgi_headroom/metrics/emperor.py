@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.metrics.family import counter, gauge
+from uwsgi_headroom.metrics.family import counter, gauge, name_apart
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 from uwsgi_headroom.stats.emperor_router import is_set
 
@@ -14,9 +14,9 @@ from uwsgi_headroom.stats.emperor_router import is_set
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every emperor of the scrape."""
     vassals = [
-        (labels_of(observation, vassal=vassal.name), vassal)
+        (labels_of(observation, vassal=name), vassal)
         for observation, emperor in scrape.emperors
-        for vassal in emperor.vassals
+        for name, vassal in name_apart(emperor.vassals, lambda vassal: vassal.name)
     ]
     yield gauge(
         "uwsgi_emperor_vassals",

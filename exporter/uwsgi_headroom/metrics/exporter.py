@@ -12,6 +12,7 @@ from uwsgi_headroom import __version__
 from uwsgi_headroom.errors import REASONS
 from uwsgi_headroom.metrics.family import counter, gauge, label_set
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
+from uwsgi_headroom.watch.supervise import TASKS
 
 _process = ProcessCollector(registry=None)
 
@@ -34,12 +35,24 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_exporter_sampling_duty_ratio",
-        "Part of the time that reading the server takes; the interval stretches to keep it under 0.01.",
+        "Part of the time that reading the server takes, from the first byte of a document to its last; the interval "
+        "stretches up to 4 s to keep it under 0.01.",
         [(labels_of(observation), observation.pace.duty) for observation in scrape.observations],
     )
     yield gauge(
         "uwsgi_exporter_sampling_interval_seconds",
         "Mean time from one sample to the next, as wanted or as the budget allows.",
         [(labels_of(observation), observation.pace.interval) for observation in scrape.observations],
+    )
+    yield gauge(
+        "uwsgi_exporter_loop_lag_seconds",
+        "By how much the exporter was late, at most, in the last half minute or minute: it has too little CPU, or too "
+        "much to do.",
+        [(label_set(), scrape.health.loop_lag)],
+    )
+    yield counter(
+        "uwsgi_exporter_restarted_tasks_total",
+        "Background work of the exporter that ended although it should not, and began again, by what it does.",
+        [(label_set(task=task), scrape.health.restarts.get(task, 0)) for task in TASKS],
     )
     yield from _process.collect()

@@ -14,26 +14,31 @@ from prometheus_client.utils import floatToGoString
 from uwsgi_headroom.metrics.family import LabelSet
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
+END = "# EOF\n"
+"""What OpenMetrics ends with."""
+
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 def render_families(families: Iterable[Metric], *, openmetrics: bool = False) -> bytes:
     """Write families in the order given. A family without samples is left out."""
-    lines: list[str] = []
-    for family in families:
-        if not family.samples:
-            continue
-        name = f"{family.name}_total" if family.type == "counter" and not openmetrics else family.name
-        documentation = family.documentation.replace("\\", r"\\").replace("\n", r"\n")
-        if openmetrics:
-            documentation = documentation.replace('"', r"\"")
-        lines.append(f"# HELP {name} {documentation}\n# TYPE {name} {family.type}\n")
-        if openmetrics and family.unit:
-            lines.append(f"# UNIT {name} {family.unit}\n")
-        lines += [f"{sample.name}{_labels(sample.labels)} {_value(sample.value)}\n" for sample in family.samples]
+    texts = [render_family(family, openmetrics=openmetrics) for family in families]
+    return "".join([*texts, END if openmetrics else ""]).encode()
+
+
+def render_family(family: Metric, *, openmetrics: bool = False) -> str:
+    """Write one family; empty where it has no samples."""
+    if not family.samples:
+        return ""
+    name = f"{family.name}_total" if family.type == "counter" and not openmetrics else family.name
+    documentation = family.documentation.replace("\\", r"\\").replace("\n", r"\n")
     if openmetrics:
-        lines.append("# EOF\n")
-    return "".join(lines).encode()
+        documentation = documentation.replace('"', r"\"")
+    lines = [f"# HELP {name} {documentation}\n# TYPE {name} {family.type}\n"]
+    if openmetrics and family.unit:
+        lines.append(f"# UNIT {name} {family.unit}\n")
+    lines += [f"{sample.name}{_labels(sample.labels)} {_value(sample.value)}\n" for sample in family.samples]
+    return "".join(lines)
 
 
 def _labels(labels: dict[str, str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Literal, TypeVar
 
 from prometheus_client.metrics_core import Metric
@@ -22,11 +22,28 @@ class LabelSet(dict[str, str]):
         self.text = f"{{{','.join(pairs)}}}" if pairs else ""
 
 
-@lru_cache(maxsize=1 << 15)
+@cache
 def label_set(**labels: str) -> LabelSet:
-    """The label set of these pairs. The same ones come with every scrape, and to find one costs a tenth of making it;
-    those that no scrape asks for any more are forgotten in time."""
+    """The label set of these pairs. The same ones come with every scrape, and to find one costs a tenth of making it.
+    `forget_label_sets` bounds how many are kept."""
     return LabelSet(**labels)
+
+
+_asked_before: list[int] = [0]
+
+
+def forget_label_sets() -> None:
+    """Forget all label sets if more are kept than were asked for since the last call. Call this before each scrape.
+
+    Scrapes with the same labels keep them. Where names change from scrape to scrape, or a server is gone, what is kept
+    is never more than the labels of two scrapes, whose number and length the bounds of a document limit.
+    """
+    kept = label_set.cache_info()
+    asked = kept.hits + kept.misses
+    if kept.currsize > asked - _asked_before[0]:
+        label_set.cache_clear()
+        asked = 0
+    _asked_before[0] = asked
 
 
 Subject = TypeVar("Subject")
@@ -56,6 +73,20 @@ def tabulate_families(table: Table[Subject], subjects: Sequence[tuple[LabelSet, 
     for name, documentation, value in table:
         make = counter if name.endswith("_total") else gauge
         yield make(name, documentation, zip(labels, map(value, described), strict=True))
+
+
+def name_apart(parts: Sequence[Subject], name: Callable[[Subject], str]) -> list[tuple[str, Subject]]:
+    """The parts with their names, in order. One whose name another had before gets `#2` and so on behind it: labels
+    must differ."""
+    named: dict[str, Subject] = {}
+    numbers: dict[str, int] = {}
+    for part in parts:
+        plain = candidate = name(part)
+        while candidate in named:
+            numbers[plain] = numbers.get(plain, 1) + 1
+            candidate = f"{plain}#{numbers[plain]}"
+        named[candidate] = part
+    return list(named.items())
 
 
 def summed(samples: Samples) -> Samples:

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.metrics.family import gauge
+from uwsgi_headroom.metrics.family import gauge, name_apart
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every legion of the scrape."""
     legions = [
-        (labels_of(server.observation, legion=legion.name), legion)
+        (labels_of(server.observation, legion=name), legion)
         for server in scrape.servers
-        for legion in server.snapshot.legions
+        for name, legion in name_apart(server.snapshot.legions, lambda legion: legion.name)
     ]
     yield gauge(
         "uwsgi_legion_lord",

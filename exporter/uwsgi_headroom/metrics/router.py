@@ -6,15 +6,21 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.metrics.family import counter, gauge, summed
+from uwsgi_headroom.metrics.family import counter, gauge, name_apart, summed
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every router of the scrape."""
-    keys = [(observation, key) for observation, router in scrape.routers for key in router.subscriptions]
+    keys = [
+        (observation, name, key)
+        for observation, router in scrape.routers
+        for name, key in name_apart(router.subscriptions, lambda key: key.key)
+    ]
     nodes = [
-        (labels_of(observation, key=key.key, node=node.name), node) for observation, key in keys for node in key.nodes
+        (labels_of(observation, key=name, node=node_name), node)
+        for observation, name, key in keys
+        for node_name, node in name_apart(key.nodes, lambda node: node.name)
     ]
     yield gauge(
         "uwsgi_router_active_sessions",
@@ -24,7 +30,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield counter(
         "uwsgi_router_subscription_hits_total",
         "Requests for a subscribed key.",
-        [(labels_of(observation, key=key.key), key.hits) for observation, key in keys],
+        [(labels_of(observation, key=name), key.hits) for observation, name, key in keys],
     )
     yield counter(
         "uwsgi_router_node_requests_total",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.metrics.family import LabelSet, label_set
+from uwsgi_headroom.metrics.family import LabelSet, forget_label_sets, label_set
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.emperor_router import EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker
-from uwsgi_headroom.watch.observation import Observation
+from uwsgi_headroom.watch.observation import WELL, ExporterHealth, Observation
 
 
 def labels_of(observation: Observation, **more: str) -> LabelSet:
@@ -34,14 +35,16 @@ class ObservedServer:
 class Scrape:
     """All observations of one scrape, sorted by the kind of document they gave."""
 
-    observations: list[Observation]
+    observations: Sequence[Observation]
+    health: ExporterHealth
     servers: list[ObservedServer]
     emperors: list[tuple[Observation, EmperorSnapshot]]
     routers: list[tuple[Observation, RouterSnapshot]]
 
 
-def group_by_kind(observations: list[Observation]) -> Scrape:
-    """Sort observations by what they turned out to be."""
+def group_by_kind(observations: Sequence[Observation], health: ExporterHealth = WELL) -> Scrape:
+    """Sort observations by what they turned out to be. A scrape begins with this."""
+    forget_label_sets()
     read: list[tuple[Observation, Reading, AnySnapshot]] = [
         (observation, observation.reading, observation.reading.snapshot)
         for observation in observations
@@ -49,6 +52,7 @@ def group_by_kind(observations: list[Observation]) -> Scrape:
     ]
     return Scrape(
         observations=observations,
+        health=health,
         servers=[
             _server(observation, reading, snapshot)
             for observation, reading, snapshot in read

@@ -17,8 +17,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     read = [(observation, observation.reading) for observation in scrape.observations if observation.reading]
     yield gauge(
         "uwsgi_up",
-        "Whether the stats server answered with a document that could be decoded. The reason of a 0 is on the "
-        "exporter's page and in its log.",
+        "Whether the stats server was read in the last 5 s (in three sampling intervals, if those are longer); 0 at "
+        "once where nothing listens any more. The reason of a 0 is on the exporter's page and in its log.",
         [(labels_of(observation), 1.0 if observation.reading else 0.0) for observation in scrape.observations],
     )
     yield gauge(

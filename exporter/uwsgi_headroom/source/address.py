@@ -58,7 +58,10 @@ class Http:
         return _netloc(self.host, self.port)
 
     def __str__(self) -> str:
-        return f"{'https' if self.tls else 'http'}://{self.netloc}{'' if self.target == '/' else self.target}"
+        """For pages and logs, so without the query, which may hold a secret (`?token=...`)."""
+        path, mark, _ = self.target.partition("?")
+        shown = path + (f"{mark}..." if mark else "")
+        return f"{'https' if self.tls else 'http'}://{self.netloc}{'' if shown == '/' else shown}"
 
 
 @dataclass(frozen=True, slots=True)

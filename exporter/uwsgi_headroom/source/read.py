@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
+import ssl
+from collections.abc import Sequence
 
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import Reason, SourceError
 from uwsgi_headroom.source import http, replay, tcp, unix
 from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix
 from uwsgi_headroom.source.answer import Answer
+from uwsgi_headroom.source.resolve import AddressInfo, resolve_host
+
+_ADVICE: dict[int, str] = {
+    errno.ELOOP: "the path's symbolic links lead in a circle: give the path of the socket itself",
+    errno.ENAMETOOLONG: "the path is too long: give a shorter one, such as a symbolic link to the socket's folder",
+    errno.EISDIR: "this is a directory: give the path of a file in it",
+    errno.EPROTOTYPE: "this socket takes no connections, so it is no stats server: give the path of uWSGI's `stats`",
+    errno.EHOSTUNREACH: "the host cannot be reached: is it up, and does a firewall let this machine connect?",
+    errno.ENETUNREACH: "there is no route to the host: check its address and this machine's network",
+    errno.ETIMEDOUT: "the host does not answer: is it up, and does a firewall let this machine connect?",
+    errno.EADDRNOTAVAIL: "the address cannot be connected to from here: check it, and this machine's free ports",
+    errno.EMFILE: "the exporter has too many files open: raise its limit (LimitNOFILE, ulimit -n)",
+    errno.ENFILE: "this machine has too many files open: raise fs.file-max",
+}
 
 
 async def read_document(address: Address, *, timeout: float, size_cap: int = SIZE_CAP) -> Answer:
@@ -17,8 +34,13 @@ async def read_document(address: Address, *, timeout: float, size_cap: int = SIZ
 
     Raises SourceError. The connection is closed when this returns or raises, whatever the reason.
     """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout
+    addresses: Sequence[AddressInfo] = ()
     try:
-        return await asyncio.wait_for(_read(address, size_cap), timeout)
+        if isinstance(address, (Tcp, Http)):
+            addresses = await _resolve(address, timeout)
+        return await asyncio.wait_for(_read(address, addresses, size_cap), deadline - loop.time())
     except asyncio.TimeoutError:
         raise SourceError(
             "timeout",
@@ -29,14 +51,25 @@ async def read_document(address: Address, *, timeout: float, size_cap: int = SIZ
         raise _explain_os_error(error) from None
 
 
-async def _read(address: Address, size_cap: int) -> Answer:
+async def _resolve(address: Tcp | Http, timeout: float) -> Sequence[AddressInfo]:
+    try:
+        return await asyncio.wait_for(resolve_host(address.host, address.port), timeout)
+    except asyncio.TimeoutError:
+        raise SourceError(
+            "timeout",
+            f"the name {address.host} was not resolved within {timeout:g} s: check this machine's resolver "
+            "(/etc/resolv.conf), or give an IP address",
+        ) from None
+
+
+async def _read(address: Address, addresses: Sequence[AddressInfo], size_cap: int) -> Answer:
     match address:
         case Unix():
             return await unix.read_unix(address, size_cap)
         case Tcp():
-            return await tcp.read_tcp(address, size_cap)
+            return await tcp.read_tcp(addresses, size_cap)
         case Http():
-            return await http.read_http(address, size_cap)
+            return await http.read_http(address, addresses, size_cap)
         case File():
             return replay.replay_file(address, size_cap)
 
@@ -44,7 +77,6 @@ async def _read(address: Address, size_cap: int) -> Answer:
 def _explain_os_error(error: OSError) -> SourceError:
     """The operating system's word as one sentence for an operator: what happened, and what to do."""
     reason: Reason = "unreachable"
-    advice = str(error)
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         reason, advice = "not_found", "no such file: is uWSGI running, with `stats` set to this path?"
     elif isinstance(error, PermissionError):
@@ -58,5 +90,16 @@ def _explain_os_error(error: OSError) -> SourceError:
     elif isinstance(error, ConnectionError):
         reason, advice = "truncated", "the server closed the connection before it answered"
     elif isinstance(error, socket.gaierror):
-        advice = f"the name does not resolve ({error.strerror})"
+        advice = f"the name does not resolve ({error.strerror}): check its spelling, or give an IP address"
+    elif isinstance(error, ssl.SSLCertVerificationError):
+        advice = (
+            f"its certificate is not trusted ({error.verify_message}): give the name that is in it, or trust its CA"
+        )
+    elif isinstance(error, ssl.SSLError):
+        advice = (
+            "no TLS connection comes about: https:// is for a server that speaks TLS, http:// for one that does not"
+        )
+    else:
+        what = (error.strerror or str(error) or type(error).__name__).lower()
+        advice = _ADVICE.get(error.errno or 0, f"{what}: check the address, and that this machine can reach it")
     return SourceError(reason, advice)

@@ -6,11 +6,20 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import time
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from uwsgi_headroom.errors import SourceError
 
 _CHUNK = 256 * 1024  # a UNIX socket holds 219,264 bytes: one call empties it
+
+
+class Received(NamedTuple):
+    """What came, and how many seconds passed from its first byte to its last."""
+
+    body: bytes
+    transfer_seconds: float
 
 
 def close_sending_side(sock: socket.socket) -> None:
@@ -23,7 +32,7 @@ def close_sending_side(sock: socket.socket) -> None:
         sock.shutdown(socket.SHUT_WR)
 
 
-async def receive(sock: socket.socket, size_cap: int) -> bytes:
+async def receive(sock: socket.socket, size_cap: int) -> Received:
     """Receive to the end of the stream. Raises OSError, or SourceError past `size_cap` bytes."""
     loop = asyncio.get_running_loop()
     return await _receive_all(lambda: loop.sock_recv(sock, _CHUNK), size_cap)
@@ -31,7 +40,7 @@ async def receive(sock: socket.socket, size_cap: int) -> bytes:
 
 async def exchange_over_tls(
     sock: socket.socket, context: ssl.SSLContext, host: str, request: bytes, size_cap: int
-) -> bytes:
+) -> Received:
     """Send a request to the server that has a certificate for `host`, and receive to the end of the stream.
 
     Raises OSError, or SourceError past `size_cap` bytes.
@@ -44,11 +53,13 @@ async def exchange_over_tls(
         writer.transport.abort()  # close() would wait for a peer that may never answer
 
 
-async def _receive_all(read: Callable[[], Awaitable[bytes]], size_cap: int) -> bytes:
+async def _receive_all(read: Callable[[], Awaitable[bytes]], size_cap: int) -> Received:
     chunks: list[bytes] = []
+    began = None
     room = size_cap
     try:
         while chunk := await read():
+            began = began or time.monotonic()
             chunks.append(chunk)
             room -= len(chunk)
             if room < 0:
@@ -61,4 +72,4 @@ async def _receive_all(read: Callable[[], Awaitable[bytes]], size_cap: int) -> b
         # whether the document is whole, its decoder knows.
         if not chunks:
             raise
-    return b"".join(chunks)
+    return Received(b"".join(chunks), time.monotonic() - began if began else 0.0)

@@ -1,39 +1,36 @@
-"""Reading a raw stats server over TCP, and connecting to any server over TCP."""
+"""Reads a raw stats server over TCP, and connects to any server over TCP."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 from collections.abc import Sequence
-from typing import Any
 
-from uwsgi_headroom.source.address import Tcp
 from uwsgi_headroom.source.answer import Answer
 from uwsgi_headroom.source.receive import close_sending_side, receive
+from uwsgi_headroom.source.resolve import AddressInfo
 
 # Where the kernel lets us (net.core.rmem_max), a reader that is paused leaves uWSGI's master this much room to
 # finish its write in: measured on loopback, 12.5 MB against 4.3 MB with the default.
 _RECEIVE_BUFFER = 4 * 1024 * 1024
 
-_AddressInfo = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]
 
-
-async def read_tcp(address: Tcp, size_cap: int) -> Answer:
+async def read_tcp(addresses: Sequence[AddressInfo], size_cap: int) -> Answer:
     """Read a raw TCP stats server to the end. Raises OSError or SourceError."""
-    sock = await connect_tcp(address.host, address.port)
+    sock = await connect_tcp(addresses)
     try:
         peer = sock.getpeername()[:2]
         close_sending_side(sock)
-        return Answer(await receive(sock, size_cap), peer=peer)
+        return Answer(*await receive(sock, size_cap), peer=peer)
     finally:
         sock.close()
 
 
-async def connect_tcp(host: str, port: int) -> socket.socket:
-    """Connect to the first address of `host` that answers. Raises OSError."""
+async def connect_tcp(addresses: Sequence[AddressInfo]) -> socket.socket:
+    """Connect to the first of these that answers. Raises OSError."""
     loop = asyncio.get_running_loop()
     failure: OSError | None = None
-    for family, kind, protocol, _name, sockaddr in await _addresses(host, port):
+    for family, kind, protocol, _name, sockaddr in addresses:
         sock = socket.socket(family, kind, protocol)
         try:
             sock.setblocking(False)
@@ -46,12 +43,4 @@ async def connect_tcp(host: str, port: int) -> socket.socket:
         except BaseException:
             sock.close()
             raise
-    raise failure or OSError(f"no address for {host}")
-
-
-async def _addresses(host: str, port: int) -> Sequence[_AddressInfo]:
-    try:
-        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    except socket.gaierror:
-        # A resolver may hang for half a minute in one of the few threads there are; a number must not wait for one.
-        return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    raise failure or OSError("the name has no address")

@@ -28,7 +28,7 @@ async def read_unix(address: Unix, size_cap: int) -> Answer:
         await _connect_to_first(sock, address.sockaddrs)
         peer_pid, _uid, _gid = struct.unpack("iII", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         close_sending_side(sock)
-        return Answer(await receive(sock, size_cap), peer_pid=peer_pid)
+        return Answer(*await receive(sock, size_cap), peer_pid=peer_pid)
     finally:
         sock.close()
 

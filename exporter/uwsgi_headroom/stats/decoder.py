@@ -1,29 +1,26 @@
-"""Decodes the bytes of a stats server's answer to a snapshot."""
+"""Decodes the bytes of a stats server's answer to a snapshot.
+
+This runs on the event loop: a document of the default size cap, made to cost time, takes some 50 ms at most.
+"""
 
 from __future__ import annotations
-
-import re
 
 import msgspec
 
 from uwsgi_headroom.errors import StatsError
+from uwsgi_headroom.stats.bounds import begin_document
 from uwsgi_headroom.stats.emperor_router import EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.stats.raw import Document
+from uwsgi_headroom.stats.repair import repair_bytes, repair_document
 from uwsgi_headroom.stats.server import Snapshot, make_snapshot
 
 AnySnapshot = Snapshot | EmperorSnapshot | RouterSnapshot
 
 _decoder = msgspec.json.Decoder(Document)
 
-# uWSGI escapes tab, newline and carriage return itself; every other control byte it writes raw.
-_CONTROL_TO_SPACE = bytes(32 if byte < 32 and byte not in b"\t\n\r" else byte for byte in range(256))
-
-# A router lists its addresses with a comma too many when another gateway's address follows in its memory. Inside a
-# string uWSGI escapes every quote, so this quote ends one.
-_TRAILING_COMMA = re.compile(rb'(?<!\\)",(?=\s*\])')
-
-# An abstract socket may be configured as `\0name`, which uWSGI writes as it stands: no escape that JSON knows.
-_ABSTRACT_NAME = (b'"name":"\\0', b'"name":"@')
+_LARGE_BYTES = 2**20
+"""A document beyond this is decoded once only, with the repairs that its request variables need made beforehand: to
+decode it a second time would take too long."""
 
 
 def decode(body: bytes) -> AnySnapshot:
@@ -31,17 +28,20 @@ def decode(body: bytes) -> AnySnapshot:
 
     Raises StatsError, whose message never quotes the document.
     """
-    if not body.strip():
+    if not body or body.isspace():
         raise StatsError(
             "empty",
             "the answer was empty: uWSGI closes without a word when it is stopping, or waits for HTTP (stats-http)",
         )
     try:
-        document = _decode(body)
+        return _make_snapshot(_decode(body))
     except msgspec.ValidationError as error:
-        raise StatsError("not_uwsgi", f"this is JSON, but no uWSGI writes it: {error}") from None
-    except (msgspec.DecodeError, RecursionError) as error:
+        raise _not_uwsgi(error) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _not_json(body, error) from None
+
+
+def _make_snapshot(document: Document) -> AnySnapshot:
     if document.workers is not None:
         return make_snapshot(document)
     if document.vassals is not None:
@@ -60,14 +60,24 @@ def decode(body: bytes) -> AnySnapshot:
 
 
 def _decode(body: bytes) -> Document:
+    begin_document()
+    if len(body) > _LARGE_BYTES:
+        return _decoder.decode(repair_bytes(body))
     try:
         return _decoder.decode(body)
     except msgspec.ValidationError:
-        raise  # well-formed: mending would not change what it says
+        raise  # well-formed: repairing would not change what it says
     except (msgspec.DecodeError, UnicodeDecodeError):
-        text = body.translate(_CONTROL_TO_SPACE).decode("utf-8", "replace").encode()
-        text = text.replace(*_ABSTRACT_NAME)
-        return _decoder.decode(_TRAILING_COMMA.sub(b'"', text))
+        begin_document()
+        return _decoder.decode(repair_document(body))
+
+
+def _not_uwsgi(error: msgspec.ValidationError) -> StatsError:
+    words = str(error)  # msgspec names the place and the bound, and quotes no value and no key
+    if " of length <= " in words:
+        bound, _, place = words.partition(" of length <= ")[2].partition(" - at ")
+        return StatsError("too_large", f"a text of the document is longer than {bound} characters: {place or 'a name'}")
+    return StatsError("not_uwsgi", f"this is JSON, but no uWSGI writes it: {error}")
 
 
 def _not_json(body: bytes, error: Exception) -> StatsError:

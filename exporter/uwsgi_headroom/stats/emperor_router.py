@@ -6,13 +6,14 @@ from typing import ClassVar
 
 from msgspec import Struct, field
 
-from uwsgi_headroom.stats.parts import Whole
+from uwsgi_headroom.stats.bounds import Name, count_part
+from uwsgi_headroom.stats.parts import Whole, hide_negatives
 
 
-class Vassal(Struct, frozen=True):
+class Vassal(Struct, frozen=True, gc=False):
     """An instance that an emperor runs. Times in epoch seconds, 0 for never."""
 
-    name: str = field(default="", name="id")
+    name: Name = field(default="", name="id")
     pid: Whole = 0
     born: Whole | None = None
     last_heartbeat: Whole | None = None
@@ -22,13 +23,21 @@ class Vassal(Struct, frozen=True):
     cursed: Whole | None = None
     respawns: Whole | None = None
 
+    def __post_init__(self) -> None:
+        count_part("vassals")
+        hide_negatives(self, "born", "last_heartbeat", "loyal", "ready", "accepting", "cursed", "respawns")
 
-class Blacklisted(Struct, frozen=True):
+
+class Blacklisted(Struct, frozen=True, gc=False):
     """A vassal that the emperor throttles after failed starts. `throttle_level` in milliseconds."""
 
-    name: str = field(default="", name="id")
+    name: Name = field(default="", name="id")
     throttle_level: Whole | None = None
     attempt: Whole | None = None
+
+    def __post_init__(self) -> None:
+        count_part("blacklisted vassals")
+        hide_negatives(self, "throttle_level", "attempt")
 
 
 class EmperorSnapshot(Struct, frozen=True):
@@ -42,10 +51,10 @@ class EmperorSnapshot(Struct, frozen=True):
     blacklist: tuple[Blacklisted, ...]
 
 
-class Node(Struct, frozen=True):
+class Node(Struct, frozen=True, gc=False):
     """A backend that subscribed to a router. `tx` and `rx` in bytes, `last_check` in epoch seconds."""
 
-    name: str = ""
+    name: Name = ""
     requests: Whole | None = None
     tx: Whole | None = None
     rx: Whole | None = None
@@ -54,20 +63,32 @@ class Node(Struct, frozen=True):
     failures: Whole | None = field(default=None, name="failcnt")
     death_mark: Whole | None = None
 
+    def __post_init__(self) -> None:
+        count_part("nodes")
+        hide_negatives(self, "requests", "tx", "rx", "load", "weight", "failures", "death_mark")
+
 
 class Subscription(Struct, frozen=True):
     """A key (a host name, as a rule) and the backends behind it."""
 
-    key: str = ""
+    key: Name = ""
     hits: Whole | None = None
     nodes: tuple[Node, ...] = ()
 
+    def __post_init__(self) -> None:
+        count_part("subscriptions")
+        hide_negatives(self, "hits")
 
-class StaticNode(Struct, frozen=True):
+
+class StaticNode(Struct, frozen=True, gc=False):
     """A backend named in the router's configuration."""
 
-    name: str = ""
+    name: Name = ""
     hits: Whole | None = None
+
+    def __post_init__(self) -> None:
+        count_part("static nodes")
+        hide_negatives(self, "hits")
 
 
 class RouterSnapshot(Struct, frozen=True):

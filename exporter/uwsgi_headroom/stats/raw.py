@@ -9,24 +9,29 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Raw, Struct
 
+from uwsgi_headroom.stats.bounds import Name, begin_part, count_part
 from uwsgi_headroom.stats.emperor_router import Blacklisted, StaticNode, Subscription, Vassal
 from uwsgi_headroom.stats.parts import App, Cache, Count, Cron, CustomMetric, Legion, Spooler, Whole
 
-# A wall clock set back during a request wraps running_time around 2**64; such a value is absent, not an error.
-Wrapping = Annotated[int, Meta(ge=0)]
+# A wall clock set back during a request wraps running_time around 2**64; such a value is absent, not an error. A float
+# holds microseconds exactly for 285 years, and does not take quadratic time to read 4,299 digits.
+Wrapping = Annotated[float, Meta(ge=0)]
 
 
-class RequestInfo(Struct, frozen=True):
+class RequestInfo(Struct, frozen=True, gc=False):
     request_start: Whole | None = None
 
 
-class Core(Struct, frozen=True):
+class Core(Struct, frozen=True, gc=False):
     requests: Count = 0
     static_requests: Count = 0
     in_request: Whole = 0
     req_info: RequestInfo | None = None
+
+    def __post_init__(self) -> None:
+        count_part("cores")
 
 
 class RawWorker(Struct, frozen=True):
@@ -36,7 +41,7 @@ class RawWorker(Struct, frozen=True):
     exceptions: Count | None = None
     harakiri_count: Count | None = None
     signals: Count | None = None
-    status: str = ""
+    status: Name = ""
     rss: Count | None = None
     running_time: Wrapping | None = None
     last_spawn: Count | None = None
@@ -45,33 +50,36 @@ class RawWorker(Struct, frozen=True):
     apps: tuple[App, ...] = ()
     cores: list[Core] | None = None
 
+    def __post_init__(self) -> None:
+        count_part("workers")
+        begin_part("applications of one worker")
 
-# A document under the size cap could list millions; their series would hold up every other server's scrape.
-Workers = Annotated[list[RawWorker], Meta(max_length=16384)]
 
-
-class RawSocket(Struct, frozen=True):
-    name: str = ""
+class RawSocket(Struct, frozen=True, gc=False):
+    name: Name = ""
     queue: Count | None = None
     max_queue: Count | None = None
+
+    def __post_init__(self) -> None:
+        count_part("sockets")
 
 
 class Document(Struct, frozen=True):
     """Any of the three kinds of document; which one it is, is told by the keys that only that kind has."""
 
-    version: str | None = None
+    version: Name | None = None
     pid: Whole = 0
     # a server
-    workers: Workers | None = None
+    workers: list[RawWorker] | None = None
     listen_queue: Count | None = None
     signal_queue: Whole | None = None
     sockets: list[RawSocket] = []
-    locks: list[dict[str, Whole]] | None = None
+    locks: Raw = Raw(b"null")  # decoded when it is known to be short
     caches: tuple[Cache, ...] = ()
     spoolers: tuple[Spooler, ...] = ()
     crons: tuple[Cron, ...] = ()
     legions: tuple[Legion, ...] = ()
-    metrics: dict[str, CustomMetric] = {}
+    metrics: dict[Name, CustomMetric] = {}
     # an emperor
     vassals: tuple[Vassal, ...] | None = None
     blacklist: tuple[Blacklisted, ...] = ()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, get_args
 
-from msgspec import Struct
+from msgspec import Raw, Struct
+from msgspec.json import Decoder
 
-from uwsgi_headroom.stats.parts import App, Cache, Cron, CustomMetric, Legion, Spooler
+from uwsgi_headroom.errors import StatsError
+from uwsgi_headroom.stats.bounds import LOCKS_BYTES, MOST, LockName, too_many
+from uwsgi_headroom.stats.parts import App, Cache, Cron, CustomMetric, Legion, Spooler, Whole, is_built_in
 from uwsgi_headroom.stats.raw import Document, RawSocket, RawWorker
 
 State = Literal["idle", "busy", "cheap", "pause", "signal", "starting", "gone", "never_spawned"]
@@ -105,15 +108,15 @@ def make_snapshot(document: Document) -> Snapshot:
         version=document.version or "",
         pid=document.pid,
         listen_queue=document.listen_queue,
-        signal_queue=document.signal_queue,
+        signal_queue=_natural(document.signal_queue),
         workers=tuple(_worker(place, raw) for place, raw in enumerate(document.workers, 1)),
         sockets=_sockets(document.sockets),
-        locks=None if document.locks is None else _locks(document.locks),
+        locks=_locks(document.locks),
         caches=document.caches,
         spoolers=document.spoolers,
         crons=document.crons,
         legions=document.legions,
-        custom_metrics=document.metrics,
+        custom_metrics=_custom_metrics(document.metrics),
     )
 
 
@@ -124,7 +127,7 @@ def _worker(worker_id: int, raw: RawWorker) -> Worker:
     # `cores` is left out by stats-no-cores; a server without a single core cannot be.
     counts = [core.requests for core in cores] if cores else []
     serving = {
-        place: core.req_info.request_start or None if core.req_info else None
+        place: _natural(core.req_info.request_start) or None if core.req_info else None
         for place, core in enumerate(cores or () if up else ())
         if core.in_request
     }
@@ -164,12 +167,36 @@ def _worker_state(raw: RawWorker) -> State:
     return raw.status if raw.status in ("busy", "cheap", "pause") else "idle"  # type: ignore[return-value]
 
 
-def _locks(raw: list[dict[str, int]]) -> dict[str, int]:
+def _natural(number: int | None) -> int | None:
+    return None if number is None or number < 0 else number
+
+
+def _custom_metrics(metrics: dict[str, CustomMetric]) -> dict[str, CustomMetric]:
+    """All metrics, or those that become series where there are too many others to keep."""
+    most = MOST["metrics of its own making"]
+    if len(metrics) > most:
+        metrics = {name: metric for name, metric in metrics.items() if not is_built_in(name)}
+    if len(metrics) > most:
+        raise too_many("metrics of its own making")
+    return metrics
+
+
+_lock_decoder = Decoder(list[dict[LockName, Whole]] | None)
+
+
+def _locks(raw: Raw) -> dict[str, int] | None:
     """Who holds each lock. Several may have one name (the spoolers of one folder): whoever holds one holds it."""
+    if len(raw) > LOCKS_BYTES:
+        raise StatsError("too_large", f"the document's list of locks is longer than {LOCKS_BYTES:,} bytes")
+    locks = _lock_decoder.decode(raw)
+    if locks is None:
+        return None
     holders: dict[str, int] = {}
-    for lock in raw:
+    for lock in locks:
         for name, pid in lock.items():
             holders[name] = holders.get(name) or pid
+    if len(holders) > MOST["locks"]:
+        raise too_many("locks")
     return holders
 
 

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from uwsgi_headroom.check.judge import UNREADABLE
+from uwsgi_headroom.check.exit_status import UNKNOWN
 from uwsgi_headroom.top import loop
 from uwsgi_headroom.top.feeds.feed import Feed
 from uwsgi_headroom.top.navigation import Navigation
@@ -30,7 +30,7 @@ def main(feeds: Sequence[Feed], interval: float, seconds: float, *, once: bool) 
         asyncio.run(loop.run(feeds, Navigation(interval=interval), capabilities))
         return 0
     lines, status = asyncio.run(_snapshot(feeds, seconds))
-    print("\n".join(lines))
+    print("\n".join(lines))  # painted, and so escaped
     return status
 
 
@@ -45,6 +45,6 @@ async def _snapshot(feeds: Sequence[Feed], seconds: float) -> tuple[list[str], i
     if navigation.view == "servers":
         width = _UNCUT
     lines = [painter.paint(line, width).rstrip() for line in draw_plain(poller.model, navigation, width, time.time())]
-    # With trouble, an exporter has not answered, and its servers are missing.
-    status = UNREADABLE if poller.model.trouble else exit_status(entry.summary.state for entry in poller.model.entries)
+    # With troubles, an exporter has not answered, and its servers are missing.
+    status = UNKNOWN if poller.model.troubles else exit_status(entry.summary.state for entry in poller.model.entries)
     return lines, status

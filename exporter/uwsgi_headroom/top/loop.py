@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import sys
@@ -64,10 +63,13 @@ class _Loop:
         tasks = [asyncio.create_task(feed.run(), name="watching") for feed in self._feeds]
         tasks.append(asyncio.create_task(self._poll_repeatedly(), name="looking"))
         ended = asyncio.create_task(self._ended.wait())
-        done, _ = await asyncio.wait({*tasks, ended}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (*tasks, ended):
-            task.cancel()
-        for task in done:
+        try:
+            done, _ = await asyncio.wait({*tasks, ended}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (*tasks, ended):
+                task.cancel()
+            self._poller.cancel()
+        for task in done - {ended}:
             task.result()  # raises what failed, for the caller to see
         if self._fault:
             raise self._fault
@@ -83,21 +85,40 @@ class _Loop:
         self._ended.set()
 
     async def _poll_repeatedly(self) -> None:
-        """Look again and again; at once after a key that wants something else."""
+        """Ask again and again, at once after a key that wants something else, and draw what is answered."""
+        due = time.monotonic()
         while True:
-            began = time.monotonic()
-            if not self._navigation.paused:
-                await self._poller.poll(self._navigation)
-                self._navigation = select_server(
-                    self._navigation, self._poller.model.entries
-                )  # keys may have changed it meanwhile
-            self._draw()
-            server = self._poller.model.server
-            interval = _FIRST_POLL_SECONDS if server and server.age is None else self._navigation.interval
-            left = interval - (time.monotonic() - began)
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._poll_now.wait(), max(0.05, left))
-            self._poll_now.clear()
+            if self._poll_now.is_set() or time.monotonic() >= due:
+                self._poll_now.clear()
+                if not self._navigation.paused:
+                    self._poller.ask(self._navigation)
+                due = time.monotonic() + self._interval
+            await self._wait_for_answer(max(0.0, due - time.monotonic()))
+            self._poller.take_answers()
+            if not self._select():
+                self._draw()
+
+    @property
+    def _interval(self) -> float:
+        server = self._poller.model.server
+        return _FIRST_POLL_SECONDS if server and server.age is None else self._navigation.interval
+
+    async def _wait_for_answer(self, seconds: float) -> None:
+        """Wait until a feed has answered, or a key wants something else, for `seconds` at most."""
+        wake = asyncio.create_task(self._poll_now.wait(), name="waiting")
+        try:
+            await asyncio.wait({wake, *self._poller.under_way}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            wake.cancel()
+
+    def _select(self) -> bool:
+        """Look at a server that is listed. Return whether it is another one, whose page is asked for at once then."""
+        before = self._navigation.server
+        self._navigation = select_server(self._navigation, self._poller.model.entries)
+        if self._navigation.server == before:
+            return False
+        self._poll_now.set()
+        return True
 
     def _draw(self) -> None:
         if self._redraw_timer:

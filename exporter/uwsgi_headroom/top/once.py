@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
 
-from uwsgi_headroom.check.judge import UNREADABLE
+from uwsgi_headroom.check.exit_status import UNKNOWN
 from uwsgi_headroom.documents.schema import Server, State
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.top.feeds.feed import Feed, close_all, pause_all, resume_all
@@ -16,20 +16,25 @@ from uwsgi_headroom.watch import suspend
 
 
 async def read_documents(feeds: Sequence[Feed], seconds: float) -> Server | list[Server]:
-    """The document of the server, or those of all; after `seconds` where it is watched from here. Raises GoneError."""
+    """The document of the server, or those of all; after `seconds` where it is watched from here. Raises FeedError."""
     async with run_feeds(feeds, seconds):
-        documents = [
-            await feed.server(summary.name, None) for feed in feeds for summary in (await feed.servers(None)).servers
-        ]
+        lists = await asyncio.gather(*(feed.servers(None) for feed in feeds))
+        documents = await asyncio.gather(
+            *(
+                feed.server(summary.name, None)
+                for feed, listed in zip(feeds, lists, strict=True)
+                for summary in listed.servers
+            )
+        )
     if not documents:
         raise HeadroomError("there is no server to show")
-    return documents[0] if len(documents) == 1 else documents
+    return documents[0] if len(documents) == 1 else list(documents)
 
 
 def exit_status(states: Iterable[State]) -> int:
     """The exit status of a snapshot: 3, as of `check`, if a server could not be read, or there is none; else 0."""
     known = list(states)
-    return 0 if known and all(state == "up" for state in known) else UNREADABLE
+    return 0 if known and all(state == "up" for state in known) else UNKNOWN
 
 
 @contextlib.asynccontextmanager

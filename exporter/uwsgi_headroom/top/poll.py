@@ -1,13 +1,15 @@
-"""Looking: from feeds to what there is to show. What a feed does not bring stays as it was last seen."""
+"""From feeds to what there is to show. What a feed does not bring stays as it was last seen."""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 from uwsgi_headroom.documents.build import urgency
-from uwsgi_headroom.documents.schema import Server, Summary
+from uwsgi_headroom.documents.schema import Server, Servers, Summary
 from uwsgi_headroom.top.feeds.feed import NO_TREND, Feed, FeedError, Trend
 from uwsgi_headroom.top.model import ScreenModel, ServerEntry
 from uwsgi_headroom.top.navigation import Key, Navigation
@@ -18,50 +20,121 @@ _LIST_SECONDS = 5.0
 _TREND_SECONDS = 3.0
 """How often a trend is asked for, at most: it costs an exporter more than anything else."""
 
+_LATE_SECONDS = 2.0
+"""For how long a feed may take to answer before it is said that it does not."""
+
 _POINTS = 60
 _SPANS = (60.0, 300.0, 900.0)
 """Seconds a trend is of: the longest that there is a history for."""
 
 
-class Poller:
-    """`model` is what the last poll brought."""
+T = TypeVar("T")
 
-    def __init__(self, feeds: Sequence[Feed]) -> None:
+
+@dataclass(frozen=True, slots=True)
+class _Request(Generic[T]):
+    task: asyncio.Task[T]
+    asked_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What a feed listed, and when (epoch seconds)."""
+
+    summaries: tuple[Summary, ...]
+    at: float
+
+
+class Poller:
+    """Asks feeds for documents, each on its own: one that hangs delays no other.
+
+    `model` is what has been answered so far. `ask` begins requests and `take_answers` takes what has come; `poll` does
+    both and waits. `clock` is monotonic.
+    """
+
+    def __init__(self, feeds: Sequence[Feed], clock: Callable[[], float] = time.monotonic) -> None:
         self.model = ScreenModel(where=", ".join(feed.where for feed in feeds))
         self._feeds = feeds
-        self._listed: dict[int, tuple[Summary, ...]] = {}
+        self._clock = clock
+        self._listed: dict[int, Listed] = {}
         self._listed_at = float("-inf")
-        self._trouble = ""
+        self._lists: dict[int, _Request[Servers]] = {}
+        self._page: _Request[tuple[Server, Trend]] | None = None
+        self._page_key: tuple[Key, float | None] | None = None
+        self._shown: Key | None = None
+        self._errors: dict[int, str] = {}
         self._trend_key: tuple[object, ...] = ()
 
+    @property
+    def under_way(self) -> set[asyncio.Task[Any]]:
+        """Requests that have not been answered, or whose answers have not been taken."""
+        tasks: set[asyncio.Task[Any]] = {request.task for request in self._lists.values()}
+        return tasks | {self._page.task} if self._page else tasks
+
+    def ask(self, navigation: Navigation) -> None:
+        """Ask for what is due, except of a feed that has not answered the same question yet. Waits for nothing."""
+        if navigation.view == "servers" or self._clock() - self._listed_at >= _LIST_SECONDS:
+            self._listed_at = self._clock()
+            for place, feed in enumerate(self._feeds):
+                if place not in self._lists:
+                    self._lists[place] = self._request(feed.servers(navigation.window))
+        self._ask_page(navigation)
+        self._update()
+
+    def take_answers(self) -> None:
+        """Take what has been answered into the model. Raises what a request raised, but for FeedError."""
+        for place in [place for place, request in self._lists.items() if request.task.done()]:
+            answer = self._take(place, self._lists.pop(place))
+            if answer is not None:
+                self._listed[place] = Listed(answer.servers, time.time())
+        if self._page and self._page.task.done() and self._page_key:
+            page, self._page = self._page, None
+            answered = self._take(self._page_key[0][0], page)
+            if answered is not None:
+                self._shown = self._page_key[0]
+                self.model = replace(self.model, server=answered[0], trend=answered[1])
+        self._update()
+
     async def poll(self, navigation: Navigation) -> None:
-        """Look once."""
-        if navigation.view == "servers" or time.monotonic() - self._listed_at >= _LIST_SECONDS:
-            await self._poll_list(navigation.window)
-        trouble = self._trouble
-        entries = _sort_entries(self._listed)
-        navigation = select_server(navigation, entries)
-        server, trend = self.model.server, self.model.trend
-        if navigation.server is not None:
-            try:
-                server = await self._feeds[navigation.server[0]].server(navigation.server[1], navigation.window)
-                trend = await self._poll_trend(navigation.server, server)
-            except FeedError as error:
-                trouble = str(error)
-                if server and server.name != navigation.server[1]:
-                    server, trend = None, NO_TREND
-        self.model = replace(self.model, entries=entries, server=server, trend=trend, trouble=trouble)
+        """Ask once, and wait for all the answers. Cancelled, it leaves no request behind."""
+        try:
+            self.ask(navigation)
+            while self.under_way:
+                await asyncio.wait(self.under_way)
+                self.take_answers()
+                if navigation.server is None:
+                    navigation = select_server(navigation, self.model.entries)
+                    self._ask_page(navigation)
+        finally:
+            self.cancel()
 
-    async def _poll_list(self, window: float | None) -> None:
-        self._trouble = ""
-        for place, feed in enumerate(self._feeds):
-            try:
-                self._listed[place] = (await feed.servers(window)).servers
-            except FeedError as error:
-                self._trouble = str(error)
-        self._listed_at = time.monotonic()
+    def cancel(self) -> None:
+        """End the requests under way."""
+        for task in self.under_way:
+            task.cancel()
+        self._lists, self._page, self._page_key = {}, None, None
 
-    async def _poll_trend(self, key: Key, server: Server) -> Trend:
+    def _request(self, answer: Coroutine[Any, Any, T]) -> _Request[T]:
+        return _Request(asyncio.create_task(answer, name="asking"), self._clock())
+
+    def _ask_page(self, navigation: Navigation) -> None:
+        """Ask for the page that is looked at; a request for another one is of no use any more."""
+        key = select_server(navigation, self.model.entries).server
+        wanted = None if key is None else (key, navigation.window)
+        if self._page and self._page_key == wanted:
+            return
+        if self._page:
+            self._page.task.cancel()
+            self._page = None
+        self._page_key = wanted
+        if key is not None:
+            self._page = self._request(self._read_page(key, navigation.window))
+
+    async def _read_page(self, key: Key, window: float | None) -> tuple[Server, Trend]:
+        server = await self._feeds[key[0]].server(key[1], window)
+        return server, await self._read_trend(key, server)
+
+    async def _read_trend(self, key: Key, server: Server) -> Trend:
         """A new one when there is one more point for it."""
         if server.kind != "server":
             return NO_TREND
@@ -73,11 +146,36 @@ class Poller:
             return trend
         return self.model.trend
 
+    def _take(self, place: int, request: _Request[T]) -> T | None:
+        try:
+            answer = request.task.result()
+        except FeedError as error:
+            self._errors[place] = str(error)
+            return None
+        self._errors.pop(place, None)
+        return answer
 
-def _sort_entries(listed: dict[int, tuple[Summary, ...]]) -> tuple[ServerEntry, ...]:
+    def _update(self) -> None:
+        """Bring the model up to date with what was answered, and with what was not for too long."""
+        troubles = dict(self._errors)
+        asked = [(place, request.asked_at) for place, request in self._lists.items()]
+        if self._page and self._page_key:
+            asked.append((self._page_key[0][0], self._page.asked_at))
+        for place, at in asked:
+            waited = self._clock() - at
+            if waited >= _LATE_SECONDS:
+                troubles[place] = f"{self._feeds[place].where}: no answer for {waited:.0f} s"
+        self.model = replace(self.model, entries=_sort_entries(self._listed), troubles=dict(sorted(troubles.items())))
+        wanted = self._page_key and self._page_key[0]
+        if wanted != self._shown and (wanted is None or wanted[0] in troubles):
+            self._shown = None
+            self.model = replace(self.model, server=None, trend=NO_TREND)
+
+
+def _sort_entries(listed: dict[int, Listed]) -> tuple[ServerEntry, ...]:
     """All of them, in the order that each list has by itself."""
     entries = [
-        ServerEntry((place, summary.name), summary) for place, summaries in listed.items() for summary in summaries
+        ServerEntry((place, summary.name), summary, of.at) for place, of in listed.items() for summary in of.summaries
     ]
     return tuple(sorted(entries, key=lambda entry: urgency(entry.summary)))
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from uwsgi_headroom import logs
 from uwsgi_headroom.errors import HeadroomError
+from uwsgi_headroom.terminal_text import print_lines
 from uwsgi_headroom.top import json_dump
 from uwsgi_headroom.top.feeds.attach import attach
 from uwsgi_headroom.top.once import exit_status, read_documents
@@ -24,7 +25,7 @@ def run(addresses: Sequence[str], interval: float, seconds: float, *, once: bool
     feeds = attach(addresses, discover_servers)
     if as_json:
         documents = asyncio.run(read_documents(feeds, seconds))
-        print(json_dump.render_json(documents))
+        print_lines(json_dump.render_json(documents).splitlines())
         listed = documents if isinstance(documents, list) else [documents]
         return exit_status(server.state for server in listed)
     try:

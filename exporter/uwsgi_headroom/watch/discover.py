@@ -8,6 +8,7 @@ tells what an epoll holds (`/proc/<pid>/fdinfo`, proc(5)). Only what the master 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 from collections.abc import Iterator
@@ -19,10 +20,11 @@ import psutil
 
 from uwsgi_headroom import source, stats
 from uwsgi_headroom.config.model import ServerConfig
-from uwsgi_headroom.config.names import name_servers
+from uwsgi_headroom.config.names import address_name
 from uwsgi_headroom.errors import AddressError, HeadroomError, ReadError
 from uwsgi_headroom.kernel import sock_diag
 from uwsgi_headroom.source import Address, Http, Tcp
+from uwsgi_headroom.terminal_text import print_lines
 
 _READ_SECONDS = 3.0
 _NO_MASTER = "it runs without a master, or has no worker now; only a master has stats: set `master = true` and `stats`"
@@ -53,8 +55,8 @@ def discover_servers() -> tuple[ServerConfig, ...]:
     masters = asyncio.run(find_masters())
     pids = {master.address: master.pid for master in masters if master.address and not master.trouble}
     if not pids:
-        raise HeadroomError(f"no --stats given, and none found.\n{render_report(masters)}")
-    names = name_servers(pids)
+        raise HeadroomError("no --stats given, and none found.", render_report(masters))
+    names = {address: address_name(address) for address in pids}
     for address, name in names.items():
         _log.info("found", extra={"fields": {"server": name, "address": str(address)}})
     return tuple(ServerConfig(name, address, where=f"uWSGI master {pids[address]}") for address, name in names.items())
@@ -63,7 +65,7 @@ def discover_servers() -> tuple[ServerConfig, ...]:
 def run() -> int:
     """Print what runs here, and return the exit status: 1 where there is no stats server."""
     masters = asyncio.run(find_masters())
-    print(render_report(masters))
+    print_lines(render_report(masters))
     return 0 if any(master.address for master in masters) else 1
 
 
@@ -72,13 +74,13 @@ async def find_masters() -> list[FoundMaster]:
     return [await _read_once(master) for master in _masters()]
 
 
-def render_report(masters: list[FoundMaster]) -> str:
-    """What was found, for a person, with what to do where something is missing."""
+def render_report(masters: list[FoundMaster]) -> list[str]:
+    """What was found, as lines for a person, with what to do where something is missing."""
     if not masters:
-        return (
+        return [
             "No uWSGI master runs here (in this PID namespace). Where it runs elsewhere, give its stats server's "
             "address: uwsgi-headroom --stats tcp://HOST:PORT"
-        )
+        ]
     lines = []
     for master in masters:
         what = f": {master.what}" if master.what else ""
@@ -90,7 +92,7 @@ def render_report(masters: list[FoundMaster]) -> str:
         else:
             lines.append("  It has no stats server. Turn it on in its configuration, and reload it:")
             lines.append("      stats = /run/uwsgi/NAME.stats")
-    return "\n".join(lines)
+    return lines
 
 
 def _masters() -> Iterator[FoundMaster]:
@@ -108,7 +110,7 @@ def _masters() -> Iterator[FoundMaster]:
             continue  # else a worker, or a router, whose public port is none of our business
         master = FoundMaster(pid, process.info["username"])
         try:
-            inodes = _epoll_inodes(pid)
+            inodes = _epoll_inodes(Path(f"/proc/{pid}/fdinfo"))
         except PermissionError:
             yield replace(
                 master,
@@ -116,7 +118,7 @@ def _masters() -> Iterator[FoundMaster]:
             )
             continue
         except OSError:
-            continue  # gone meanwhile
+            continue  # the process has ended meanwhile
         addresses = [listening[inode] for inode in sorted(inodes) if inode in listening]
         if not addresses:
             yield master
@@ -127,11 +129,12 @@ def _masters() -> Iterator[FoundMaster]:
                 yield replace(master, trouble=str(error))
 
 
-def _epoll_inodes(pid: int) -> set[int]:
-    """Inodes of what a process waits on in its epolls."""
+def _epoll_inodes(fdinfo: Path) -> set[int]:
+    """Inodes of what a process waits on in its epolls. Raises OSError if it has ended or this user may not know."""
     inodes: set[int] = set()
-    for entry in Path(f"/proc/{pid}/fdinfo").iterdir():
-        inodes.update(int(inode, 16) for inode in _EPOLL_SOCKET.findall(entry.read_text()))
+    for entry in fdinfo.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # the descriptor was closed meanwhile
+            inodes.update(int(inode, 16) for inode in _EPOLL_SOCKET.findall(entry.read_text()))
     return inodes
 
 

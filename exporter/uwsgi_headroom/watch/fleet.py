@@ -6,19 +6,25 @@ import asyncio
 import glob
 import os
 import stat
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.model import SETTINGS, ServerConfig, Settings
-from uwsgi_headroom.config.names import free_name
-from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.config.names import GlobNames
 from uwsgi_headroom.source import Address, Unix
-from uwsgi_headroom.watch.observation import Observation
+from uwsgi_headroom.watch.loop_lag import LoopLag
+from uwsgi_headroom.watch.observation import ExporterHealth, Observation
+from uwsgi_headroom.watch.supervise import supervise
 from uwsgi_headroom.watch.watch import Watch
 
 GLOB_SECONDS = 5.0
 """How often globs are looked up again."""
+
+FIRST_SECONDS = 1.0
+"""How long an answer waits for servers that have not been read yet."""
 
 FORGET_SECONDS = 600.0
 """How long a globbed server is still reported as down after its socket is gone: long enough to be paged about."""
@@ -38,10 +44,13 @@ class Fleet:
     ) -> None:
         self.clock = clock or Clock()
         self.settings = settings
+        self.lag = LoopLag(self.clock.monotonic)
+        self.restarts: Counter[str] = Counter()
+        self._paused = False
         self._named = [self._watch(server.name, server.address, server) for server in servers if server.address]
         self._globs = [server for server in servers if server.address is None]
+        self._names = GlobNames([server.pattern for server in self._globs], {watch.name for watch in self._named})
         self._globbed: dict[str, _GlobbedServer] = {}
-        self._answer_lock = asyncio.Lock()
 
     def watches(self) -> list[Watch]:
         """Every server: those named, in the order of the configuration, then those that the last `refresh` left."""
@@ -58,44 +67,44 @@ class Fleet:
                 if path in self._globbed:
                     self._globbed[path].last_seen_at = now
                 elif _is_socket(path):
-                    self._globbed[path] = _GlobbedServer(self._watch(self._name(path), Unix(path), entry), now)
+                    self._globbed[path] = _GlobbedServer(self._watch(self._names.name(path), Unix(path), entry), now)
         self._globbed = {
             path: server for path, server in self._globbed.items() if now - server.last_seen_at < FORGET_SECONDS
         }
 
-    async def read_all(self, timeout: float | None = None) -> list[Observation]:
-        """Read every server, all at once, each within `timeout` seconds.
+    async def wait_for_first(self, watches: Sequence[Watch], seconds: float = FIRST_SECONDS) -> None:
+        """Wait until each of these has been read once, or could not be, for `seconds` at most."""
+        unread = [watch.reader.finished_first for watch in watches if not watch.reader.finished_first.is_set()]
+        waiting = [asyncio.create_task(event.wait(), name="first reading") for event in unread]
+        try:
+            if waiting:
+                await asyncio.wait(waiting, timeout=seconds)
+        finally:
+            for task in waiting:
+                task.cancel()
 
-        Whoever asks is answered in turn: making an answer of hundreds of workers takes a while, and a hundred askers in
-        a row would keep the event loop from reads in flight for longer than the deadline.
-        """
+    async def observe(self) -> list[Observation]:
+        """What was last read of every server. Reads nothing; waits for servers that were never read, for a second."""
         watches = self.watches()
-        outcomes = await asyncio.gather(*(watch.reader.read(timeout=timeout) for watch in watches))
-        async with self._answer_lock:
-            await asyncio.sleep(0)  # the event loop's own turn
-        return [
-            Observation(
-                name=watch.name,
-                address=str(watch.address),
-                outcome=outcome,
-                read_errors=watch.reader.errors,
-                totals=watch.integrals.totals,
-                pace=watch.pace,
-                figures=watch.figures(outcome, self.settings.windows) if isinstance(outcome, Reading) else [],
-            )
-            for watch, outcome in zip(watches, outcomes, strict=True)
-        ]
+        await self.wait_for_first(watches)
+        observations = []
+        for watch in watches:
+            observations.append(watch.observe(self.settings.windows))
+            await asyncio.sleep(0)  # reads in flight have a deadline
+        return observations
 
     async def run(self) -> None:
         """Look the globs up now and every GLOB_SECONDS, and sample every server on its own timer, until cancelled."""
-        tasks: dict[Watch, asyncio.Task[None]] = {}
+        tasks: dict[Watch, asyncio.Task[NoReturn]] = {}
         try:
             while True:
-                self.refresh()
+                if not self._paused:  # a socket found now would be read
+                    self.refresh()
                 watches = self.watches()
                 for watch in watches:
                     if watch not in tasks or tasks[watch].done():
-                        tasks[watch] = asyncio.create_task(watch.sample(), name=f"sample {watch.name}")
+                        name = f"sample {watch.name}"
+                        tasks[watch] = asyncio.create_task(supervise("sample", watch.sample, self.restarts), name=name)
                 for forgotten in tasks.keys() - set(watches):
                     tasks.pop(forgotten).cancel()
                 await asyncio.sleep(GLOB_SECONDS)
@@ -103,16 +112,28 @@ class Fleet:
             for task in tasks.values():
                 task.cancel()
 
+    @property
+    def health(self) -> ExporterHealth:
+        """How the exporter itself is."""
+        return ExporterHealth(self.lag.largest, self.restarts)
+
+    def fail(self, name: str, error: Exception) -> Observation:
+        """What is known of a server about which a fault of ours came up."""
+        watch = next(watch for watch in self.watches() if watch.name == name)
+        return watch.failed_observation(watch.reader.fault(error))
+
     async def close(self) -> None:
         """End reads in flight."""
         await asyncio.gather(*(watch.reader.close() for watch in self.watches()))
 
     async def pause(self) -> None:
         """End reads in flight, and begin none until `resume`."""
+        self._paused = True
         await asyncio.gather(*(watch.reader.pause() for watch in self.watches()))
 
     def resume(self) -> None:
         """Read again after a `pause`."""
+        self._paused = False
         for watch in self.watches():
             watch.reader.resume()
 
@@ -125,12 +146,8 @@ class Fleet:
             samples_per_second=self.settings.samples_per_second,
             cpu_residency=self.settings.cpu_residency,
             clock=self.clock,
+            lag=self.lag,
         )
-
-    def _name(self, path: str) -> str:
-        """After its file, without the ending (`/run/uwsgi/shop.stats` is `shop`); after its path if that is taken."""
-        taken = {watch.name for watch in self._named} | {globbed.watch.name for globbed in self._globbed.values()}
-        return free_name(Unix(path), taken)
 
 
 def _is_socket(path: str) -> bool:

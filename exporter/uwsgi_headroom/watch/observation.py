@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.errors import ReadError, Reason
 from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch.pace import Pace
+
+
+@dataclass(frozen=True)
+class ExporterHealth:
+    """How the exporter itself is: by how much its event loop was late of late, in seconds; how often background work
+    ended and began again, by what it does."""
+
+    loop_lag: float = 0.0
+    restarts: Mapping[str, int] = field(default_factory=dict)
+
+
+WELL = ExporterHealth()
+"""Nothing late, nothing ended."""
 
 
 @dataclass(frozen=True)

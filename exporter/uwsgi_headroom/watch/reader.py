@@ -1,21 +1,20 @@
-"""One server, read by whoever asks, once at a time."""
+"""One server, read once at a time."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import traceback
 from collections import Counter
 from collections.abc import Callable
 
 from uwsgi_headroom import source, stats
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import SIZE_CAP, TIMEOUT_SECONDS
-from uwsgi_headroom.errors import ReadError, Reason, SourceError
+from uwsgi_headroom.errors import HeadroomError, ReadError, Reason, SourceError
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.reading import Reading
-
-FRESH_SECONDS = 0.1
-"""A reading younger than this answers whoever asks: twenty scrapers at once cost a server one read."""
+from uwsgi_headroom.watch.log_limit import LogLimit
 
 _log = logging.getLogger(__name__)
 
@@ -23,9 +22,10 @@ _log = logging.getLogger(__name__)
 class Reader:
     """Reads one server, with at most one read in flight however many ask (uWSGI's master serves its stats itself).
 
-    `outcome` is what the last finished read brought, None before the first; `errors` counts failed reads by reason.
-    Each outcome goes to `on_outcome` once, with its monotonic instant, for any caller. A change from readable to
-    not, or from one reason to another, is logged; the same failure again is not.
+    `outcome` is what the last finished read brought, None before the first; `finished_first` is set with it; `errors`
+    counts failed reads by reason. Each outcome goes to `on_outcome` once, with its monotonic instant. A change from
+    readable to not, or from one reason to another, is logged, a few times a minute at most; the same failure again is
+    not.
     """
 
     def __init__(
@@ -42,6 +42,7 @@ class Reader:
         self.name = name
         self.address = address
         self.outcome: Reading | ReadError | None = None
+        self.finished_first = asyncio.Event()
         self.errors: Counter[Reason] = Counter()
         self._timeout = timeout
         self._size_cap = size_cap
@@ -49,92 +50,123 @@ class Reader:
         self._on_outcome = on_outcome
         self._host = Host(cpu_residency, self._clock.monotonic)
         self._in_flight: asyncio.Task[Reading | ReadError] | None = None
+        self._decoded: tuple[bytes, stats.AnySnapshot] | None = None
+        self._faults_logged: set[object] = set()
+        self._log_limit = LogLimit()
         self._closed = False
         self._not_paused = asyncio.Event()
         self._not_paused.set()
 
-    async def read(self, *, timeout: float | None = None) -> Reading | ReadError:
-        """A reading at most FRESH_SECONDS old (the last one, the one under way, or a new one), or why there is none.
+    async def read(self) -> Reading | ReadError:
+        """Read the server, or wait for the read under way, and return a reading or why there is none.
 
-        Waits at most `timeout` seconds; the read itself goes on to its own deadline for whoever else waits for it.
+        A caller that is cancelled leaves the read to its deadline, for whoever else waits for it.
         """
-        if isinstance(self.outcome, Reading) and self._clock.monotonic() - self.outcome.at < FRESH_SECONDS:
-            return self.outcome
-        await self._not_paused.wait()
-        if self._closed:
-            return SourceError("unreachable", "the exporter is stopping")
-        if self._in_flight is None:
-            self._in_flight = asyncio.create_task(self._read(), name=f"read {self.name}")
-        task = self._in_flight
-        done, _ = await asyncio.wait({task}, timeout=timeout)
-        if not done:
-            return SourceError("timeout", f"no answer yet after the {timeout:g} s that the scrape leaves")
-        if task.cancelled():  # by `pause`, or by `close`, which the next turn tells apart
-            return await self.read(timeout=timeout)
-        return task.result()
+        while True:
+            await self._not_paused.wait()
+            if self._closed:
+                return SourceError("unreachable", "the exporter is stopping")
+            task = self._in_flight
+            if task is None:
+                task = self._in_flight = asyncio.create_task(self._read(), name=f"read {self.name}")
+                # Not at the end of `_read`: a task that is cancelled before its first step never gets there.
+                task.add_done_callback(self._forget)
+            await asyncio.wait({task})
+            if not task.cancelled():  # as `pause` and `close` do, which the next turn tells apart
+                return task.result()
 
     async def close(self) -> None:
         """End the read in flight, if any, close its connection, and begin no other."""
         self._closed = True
         self._not_paused.set()
-        if self._in_flight is not None:
-            self._in_flight.cancel()
-            await asyncio.wait({self._in_flight})
+        await self._cancel_read()
 
     async def pause(self) -> None:
-        """End the read in flight, if any, and close its connection; whoever wants a reading waits until `resume`."""
+        """End the read in flight, if any, and close its connection; `read` waits until `resume`."""
         self._not_paused.clear()
-        if self._in_flight is not None:
-            self._in_flight.cancel()
-            await asyncio.wait({self._in_flight})
+        await self._cancel_read()
 
     def resume(self) -> None:
         """Read again after a `pause`."""
         self._not_paused.set()
 
+    async def _cancel_read(self) -> None:
+        if self._in_flight is not None:
+            self._in_flight.cancel()
+            await asyncio.wait({self._in_flight})
+
+    def _forget(self, task: asyncio.Task[Reading | ReadError]) -> None:
+        if self._in_flight is task:
+            self._in_flight = None
+
     async def _read(self) -> Reading | ReadError:
+        """Read once. Nothing but a cancellation gets out: a fault of ours about this server is its outcome."""
         outcome: Reading | ReadError
         try:
             outcome = await self._read_once()
         except ReadError as error:
             outcome = error
         except Exception as error:  # noqa: BLE001 - our own mistake about one server must not take the others down
-            outcome = ReadError("internal", f"a fault of the exporter itself, please report it: {error!r}")
-            _log.error("internal error", extra={"fields": {"server": self.name}}, exc_info=True)
-        finally:
-            self._in_flight = None
-        self._log_change(outcome)
-        self._on_outcome(self._clock.monotonic(), outcome)
-        self.outcome = outcome
+            outcome = self.fault(error)
+        try:
+            self._on_outcome(self._clock.monotonic(), outcome)
+        except Exception as error:  # noqa: BLE001 - as above
+            outcome = self.fault(error)
+        self._note(outcome)
         return outcome
+
+    def fault(self, error: Exception) -> ReadError:
+        """What a mistake of the exporter's own about this server is to whoever asks. Each is logged once.
+
+        The error's words may quote the document, so they go nowhere.
+        """
+        kind = type(error).__name__
+        place = traceback.extract_tb(error.__traceback__)[-1:]
+        key = kind, *((frame.filename, frame.lineno) for frame in place)
+        if key not in self._faults_logged:
+            self._faults_logged.add(key)
+            _log.error("internal error", extra={"fields": {"server": self.name}}, exc_info=_without_words(error))
+        return ReadError("internal", f"a fault of the exporter itself ({kind}): please report it, with its log")
 
     async def _read_once(self) -> Reading:
         start = self._clock.monotonic()
         answer = await source.read_document(self.address, timeout=self._timeout, size_cap=self._size_cap)
         at, epoch = self._clock.monotonic(), self._clock.epoch()
-        snapshot = stats.decode(answer.body)
+        # At rest, documents are the same byte for byte, and decoding is most of what a read costs.
+        if self._decoded is None or self._decoded[0] != answer.body:
+            self._decoded = answer.body, stats.decode(answer.body)
+        snapshot = self._decoded[1]
         return Reading(
             at=at,
             time=epoch,
             read_seconds=at - start,
+            transfer_seconds=answer.transfer_seconds,
             document_bytes=len(answer.body),
             snapshot=snapshot,
             host=self._host.read_facts(snapshot, answer),
         )
 
-    def _log_change(self, outcome: Reading | ReadError) -> None:
-        fields: dict[str, object] = {"server": self.name, "address": str(self.address)}
-        before = self.outcome
+    def _note(self, outcome: Reading | ReadError) -> None:
+        """Keep an outcome as the latest, and log it if it is of another kind than the one before."""
+        before, self.outcome = self.outcome, outcome
+        self.finished_first.set()
+        address = {"address": str(self.address)}
         if isinstance(outcome, ReadError):
             self.errors[outcome.reason] += 1
             if not isinstance(before, ReadError) or before.reason != outcome.reason:
-                _log.warning(
-                    "cannot read",
-                    extra={"fields": {**fields, "reason": outcome.reason, "detail": str(outcome)}},
-                )
+                self._log(logging.WARNING, "cannot read", **address, reason=outcome.reason, detail=str(outcome))
             return
         if not isinstance(before, Reading):
-            fields |= {"kind": outcome.snapshot.kind, "uwsgi": outcome.snapshot.version}
-            _log.info("reading", extra={"fields": fields})
+            self._log(logging.INFO, "reading", **address, kind=outcome.snapshot.kind, uwsgi=outcome.snapshot.version)
         if outcome.host.off and (not isinstance(before, Reading) or before.host.off != outcome.host.off):
-            _log.info("no process facts", extra={"fields": {"server": self.name, "detail": outcome.host.off}})
+            self._log(logging.INFO, "no process facts", detail=outcome.host.off)
+
+    def _log(self, level: int, message: str, **fields: object) -> None:
+        if self._log_limit.allows(self._clock.monotonic()):
+            fields = {"server": self.name, **fields, **self._log_limit.take_left_out()}
+            _log.log(level, message, extra={"fields": fields})
+
+
+def _without_words(error: Exception) -> Exception:
+    """The error with its traceback and without its message, which may quote what was received."""
+    return HeadroomError(type(error).__name__).with_traceback(error.__traceback__)

@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, SIZE_CAP, TIMEOUT_SECONDS
-from uwsgi_headroom.errors import ReadError
+from uwsgi_headroom.errors import ReadError, Reason
 from uwsgi_headroom.history.integrals import Integrals
+from uwsgi_headroom.history.totals import copy_totals
 from uwsgi_headroom.history.window import History
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Address
 from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.watch.loop_lag import LoopLag
+from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import Pace, sample
 from uwsgi_headroom.watch.reader import Reader
 
+FRESH_SECONDS = 5.0
+"""For how long a server counts as up after a read that succeeded: uWSGI's master is silent for 1 to 3 s in normal life
+(it ends a worker, or reloads)."""
+
+_FRESH_INTERVALS = 3
+"""And for so many intervals, where they are longer."""
+
+_GONE: frozenset[Reason] = frozenset({"refused", "not_found"})
+"""Reasons that leave no doubt: nothing listens there."""
+
+State = Literal["up", "stale", "down"]
+"""up: read a moment ago; down: it cannot be read, `Watch.error` says why; stale: it has not been read for a while, and
+nothing says why."""
+
 
 class Watch:
-    """A server's reader, pace, totals and history. `sample` reads on its own timer; scrapes read through `reader`.
+    """A server's reader, pace, totals and history. `sample` reads on its own timer, and nothing else reads.
 
     `reading` is the last that succeeded, None before the first; `reader.outcome` says what came of the last attempt.
     """
@@ -33,15 +51,17 @@ class Watch:
         samples_per_second: float = DEFAULT_SAMPLES_PER_SECOND,
         cpu_residency: bool = False,
         clock: Clock | None = None,
+        lag: LoopLag | None = None,
     ) -> None:
         self.name = name
         self.address = address
+        self._clock = clock or Clock()
         self.reader = Reader(
             name,
             address,
             timeout=timeout,
             size_cap=size_cap,
-            clock=clock,
+            clock=self._clock,
             cpu_residency=cpu_residency,
             on_outcome=self._record,
         )
@@ -49,10 +69,57 @@ class Watch:
         self.integrals = Integrals()
         self.history = History()
         self.reading: Reading | None = None
+        self._lag = lag or LoopLag(self._clock.monotonic)
 
     async def sample(self) -> None:
         """Read on the watch's own timer until cancelled."""
-        await sample(self.reader, self.pace)
+        await sample(self.reader, self.pace, self._lag)
+
+    @property
+    def state(self) -> State:
+        """Whether the server is up now."""
+        outcome = self.reader.outcome
+        failed = isinstance(outcome, ReadError)
+        if isinstance(outcome, ReadError) and outcome.reason in _GONE:
+            return "down"
+        fresh_seconds = max(FRESH_SECONDS, _FRESH_INTERVALS * self.pace.interval)
+        if self.reading and self._clock.monotonic() - self.reading.at <= fresh_seconds:
+            return "up"
+        return "down" if failed else "stale"
+
+    @property
+    def error(self) -> ReadError | None:
+        """Why the server is down; None while it is not."""
+        outcome = self.reader.outcome
+        return outcome if isinstance(outcome, ReadError) and self.state == "down" else None
+
+    def observe(self, windows: Sequence[float]) -> Observation:
+        """What is known of the server now, with the figures of these windows (seconds). Reads nothing.
+
+        A fault of ours about the server is its failure.
+        """
+        if self.reading is None or self.state != "up":
+            return self.failed_observation(self.error or ReadError("timeout", "it has not been read for a while"))
+        try:
+            figures = self.figures(self.reading, windows)
+        except Exception as error:  # noqa: BLE001 - as said
+            return self.failed_observation(self.reader.fault(error))
+        return self._observation(self.reading, figures)
+
+    def failed_observation(self, error: ReadError) -> Observation:
+        """What is known where there is nothing to show but this reason."""
+        return self._observation(error, [])
+
+    def _observation(self, outcome: Reading | ReadError, figures: list[Figures]) -> Observation:
+        return Observation(
+            name=self.name,
+            address=str(self.address),
+            outcome=outcome,
+            read_errors=self.reader.errors,
+            totals=copy_totals(self.integrals.totals),
+            pace=self.pace,
+            figures=figures,
+        )
 
     def figures(self, reading: Reading, windows: Sequence[float]) -> list[Figures]:
         """The figures of the last so many seconds, for each window that the history has two rows of. An emperor or a

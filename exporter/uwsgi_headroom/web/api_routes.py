@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
@@ -20,11 +19,9 @@ from uwsgi_headroom.web.event_stream import RETRY_SECONDS, EventStreams
 from uwsgi_headroom.web.history_cache import HistoryCache
 from uwsgi_headroom.web.negotiation import compressible_response
 from uwsgi_headroom.web.query_parameters import RefusedError
+from uwsgi_headroom.web.text_convertor import register_text_convertor
 
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Vary": "Accept-Encoding"}
-
-API_FIRST_READ_SECONDS = 5.0
-"""How long to wait for a server that was never read; every other is described as it was last seen."""
 
 _LEAST_BYTES_TO_COMPRESS = 8192  # bytes
 _LEAST_SECONDS = 2.0
@@ -33,6 +30,7 @@ _POINTS = 240
 
 def routes(fleet: Fleet, streams: EventStreams) -> list[Route]:
     """Everything under /api/v1/."""
+    register_text_convertor()
     histories = HistoryCache(fleet.clock)
     answers: dict[str, Callable[[Request, Watch], Awaitable[Response]]] = {
         "": lambda request, watch: _server(fleet, request, watch),
@@ -43,14 +41,12 @@ def routes(fleet: Fleet, streams: EventStreams) -> list[Route]:
 
     async def one(request: Request) -> Response:
         watch, what = _find_watch(fleet, request.path_params["rest"], answers)
-        if watch.reader.outcome is None:
-            await watch.reader.read(timeout=API_FIRST_READ_SECONDS)
+        await fleet.wait_for_first([watch])
         return await answers[what](request, watch)
 
     async def all_of_them(request: Request) -> Response:
         window = _window(fleet, request)
-        unread = [watch for watch in fleet.watches() if watch.reader.outcome is None]
-        await asyncio.gather(*(watch.reader.read(timeout=API_FIRST_READ_SECONDS) for watch in unread))
+        await fleet.wait_for_first(fleet.watches())
         return _json(request, msgspec.json.encode(await _servers(fleet, window)))
 
     async def events(request: Request) -> Response:
@@ -69,10 +65,10 @@ def routes(fleet: Fleet, streams: EventStreams) -> list[Route]:
 
     endpoints = {
         "/api/v1/servers": all_of_them,
-        "/api/v1/servers/{rest:path}": one,
+        "/api/v1/servers/{rest:anything}": one,
         "/api/v1/events": events,
         "/api/v1/openapi.json": description,
-        "/api/v1/{rest:path}": nothing,
+        "/api/v1/{rest:anything}": nothing,
     }
     return [Route(path, _refuse_with_document(endpoint)) for path, endpoint in endpoints.items()]
 

@@ -4,54 +4,40 @@ anything."""
 from __future__ import annotations
 
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from uwsgi_headroom.metrics import families
-from uwsgi_headroom.metrics.exposition import OPENMETRICS, TEXT, render_families
 from uwsgi_headroom.watch.fleet import Fleet
-from uwsgi_headroom.web import api_routes, page_routes, runbook_routes
+from uwsgi_headroom.web import api_routes, metrics_route, page_routes, runbook_routes
 from uwsgi_headroom.web.event_stream import EventStreams
-from uwsgi_headroom.web.negotiation import accepts_openmetrics, compressible_response
+from uwsgi_headroom.web.host_check import HostCheck, HostPolicy
 
-SCRAPE_TIMEOUT_SECONDS = 10.0
-"""Prometheus' own default, for whoever does not say how long it waits."""
+_REDIRECTS = {"/metrics/": "/metrics", "/runbooks": "/runbooks/", "/servers": "/"}
+"""Relative to the host. Starlette's own redirects of slashes name whatever host the request named."""
 
 
-def create_application(fleet: Fleet, streams: EventStreams | None = None) -> Starlette:
-    """The ASGI application over a fleet; whoever ends it closes its `streams`."""
-
-    async def metrics(request: Request) -> Response:
-        observations = await fleet.read_all(
-            timeout=_scrape_timeout(request.headers.get("x-prometheus-scrape-timeout-seconds", ""))
-        )
-        openmetrics = accepts_openmetrics(request.headers.get("accept", ""))
-        body = render_families(families(observations), openmetrics=openmetrics)
-        headers = {"Content-Type": OPENMETRICS if openmetrics else TEXT, "Vary": "Accept, Accept-Encoding"}
-        return compressible_response(request, body, headers)
+def create_application(fleet: Fleet, streams: EventStreams | None = None, hosts: HostPolicy | None = None) -> Starlette:
+    """The ASGI application over a fleet, for the names that `hosts` allows. Close `streams` to end it."""
 
     async def alive(_request: Request) -> Response:
         return PlainTextResponse("uwsgi-headroom is up\n")
 
-    return Starlette(
+    async def redirect(request: Request) -> Response:
+        return RedirectResponse(_REDIRECTS[request.url.path])
+
+    application = Starlette(
         routes=[
-            Route("/metrics", metrics),
+            metrics_route.route(fleet),
             Route("/-/healthy", alive),
             Route("/-/ready", alive),
             *page_routes.routes(fleet),
             *api_routes.routes(fleet, streams or EventStreams()),
             *runbook_routes.ROUTES,
-        ]
+            *(Route(path, redirect) for path in _REDIRECTS),
+        ],
+        middleware=[Middleware(HostCheck, policy=hosts or HostPolicy())],
     )
-
-
-def _scrape_timeout(header: str) -> float:
-    """How long a scrape may wait for servers: what Prometheus grants, less the time to answer in."""
-    try:
-        granted = float(header)
-    except ValueError:
-        granted = SCRAPE_TIMEOUT_SECONDS
-    if not 0 < granted < 3600:
-        granted = SCRAPE_TIMEOUT_SECONDS
-    return max(granted - 0.5, granted * 0.8)
+    application.router.redirect_slashes = False
+    return application

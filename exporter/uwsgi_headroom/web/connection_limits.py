@@ -1,50 +1,85 @@
-"""How many may be connected to the HTTP face, and for how long without a word, or without taking one.
+"""uvicorn's protocol with the bounds of `bounds`: on requests, on their time, and on answers that nobody takes.
 
-Without a bound, idle connections take every descriptor that the process may have: then no server can be read, and
-asyncio logs the failing accept without a pause, gigabytes an hour beside the uWSGI that was to be left in peace.
-
-And whoever asks for a stream and then does not read it would keep what he was sent in memory, for ever.
+uvicorn itself has none of them: its only timer is cancelled by the first byte of a request.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+from http import HTTPStatus
+from typing import Any
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-MOST_CONNECTIONS = 256
-"""A quarter of the descriptors that a process has by default."""
-
-BACKLOG = 64
-"""Connections that wait to be accepted: asyncio takes as many at once, before any of them can be found too many."""
-
-
-STALLED_SECONDS = 10.0
-"""How long a client may take nothing of what waits for it: long for a network, and for a laptop that went to sleep."""
-
-UNSENT_BYTES = 65536
-"""How much the kernel takes of an answer before the client does; it would take megabytes."""
+from uwsgi_headroom.web import bounds
+from uwsgi_headroom.web.connection_slots import ConnectionSlots
+from uwsgi_headroom.web.request_meter import RequestMeter, body_length
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, that closes at once what is one connection too many, and later what never says anything, and
-    what does not take what it asked for."""
+    """One connection. It is idle, or has a request in progress; `slots` has the others."""
 
-    _stall_timer: asyncio.TimerHandle | None = None
+    def __init__(self, *arguments: Any, slots: ConnectionSlots, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._slots = slots
+        self._meter = RequestMeter()
+        self._takes_data = True
+        self._request_timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > MOST_CONNECTIONS:
-            transport.abort()
+        if not self._slots.admit(self):
+            self.abort()
             return
-        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
-        # uvicorn itself sets this timer only behind an answer.
-        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, bounds.UNSENT_BYTES)
+        self._start_request_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._slots.remove(self)
+        self._cancel_request_timer()
         self._cancel_stall_timer()
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._takes_data:
+            self.abort()
+        start = 0
+        while start < len(data) and self._takes_data and not self.transport.is_closing():
+            end = self._meter.end_of_piece(data, start)
+            if status := self._meter.count(data, start, end):
+                self._refuse(status)
+                return
+            self._start_request_timer()
+            super().data_received(data[start:end])
+            start = end
+            if len(self.pipeline) > bounds.MOST_PIPELINED:
+                self.abort()
+
+    def on_headers_complete(self) -> None:
+        length = body_length(self.headers)
+        if length < 0 or length > bounds.BODY_BYTES:
+            self._refuse(411 if length < 0 else 413)
+            return
+        if authority := httptools.parse_url(self.url).host:  # which goes before the header (RFC 9112, 3.2.2)
+            self.headers[:] = [*(header for header in self.headers if header[0] != b"host"), (b"host", authority)]
+        super().on_headers_complete()
+        self._slots.mark_busy(self)
+        self._meter.start_body(length)
+        if self.parser.should_upgrade():  # the parser takes no other request then
+            self._takes_data = self.cycle.keep_alive = False
+
+    def on_message_complete(self) -> None:
+        self._meter.start_request()
+        self._cancel_request_timer()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.pipeline:
+            self._slots.mark_idle(self)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -57,16 +92,56 @@ class LimitedProtocol(HttpToolsProtocol):
     def shutdown(self) -> None:
         super().shutdown()
         if self.flow.write_paused:  # its end would wait behind what is not taken
-            self.transport.abort()
+            self.abort()
+
+    def is_sending(self) -> bool:
+        return self.transport.get_write_buffer_size() > 0
+
+    def abort(self) -> None:
+        self.transport.abort()
+
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _refuse(self, status: int) -> None:
+        """Answer with a status, read nothing more, and close. An answer in progress cannot be followed by another."""
+        self._takes_data = False
+        self._cancel_request_timer()
+        if self._is_answering():
+            self.abort()
+            return
+        phrase = HTTPStatus(status).phrase
+        self.transport.write(
+            f"HTTP/1.1 {status} {phrase}\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n"
+            f"Content-Length: {len(phrase) + 1}\r\n\r\n{phrase}\n".encode()
+        )
+        self.transport.write_eof()
+        self.flow.pause_reading()
+        self._request_timer = self.loop.call_later(bounds.LINGER_SECONDS, self.abort)
+
+    def _start_request_timer(self) -> None:
+        if self._request_timer is None:
+            self._request_timer = self.loop.call_later(bounds.REQUEST_SECONDS, self._end_late_request)
+
+    def _end_late_request(self) -> None:
+        if self._meter.is_in_head:
+            self._refuse(408)
+        else:  # nothing was sent, or a body of a request that may have its answer already
+            self.abort()
+
+    def _cancel_request_timer(self) -> None:
+        if self._request_timer is not None:
+            self._request_timer.cancel()
+            self._request_timer = None
 
     def _start_stall_timer(self, waiting: int) -> None:
         self._cancel_stall_timer()
-        self._stall_timer = self.loop.call_later(STALLED_SECONDS, self._abort_if_stalled, waiting)
+        self._stall_timer = self.loop.call_later(bounds.STALLED_SECONDS, self._abort_if_stalled, waiting)
 
     def _abort_if_stalled(self, waiting: int) -> None:
         left = self.transport.get_write_buffer_size()
         if left >= waiting:
-            self.transport.abort()
+            self.abort()
         else:
             self._start_stall_timer(left)
 

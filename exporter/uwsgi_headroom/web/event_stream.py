@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterat
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-MOST_STREAMS = 32
+from uwsgi_headroom.web import bounds
+
 EVERY_SECONDS = 1.0
 RETRY_SECONDS = 2
 """How long a browser waits before it connects again."""
@@ -28,14 +29,15 @@ _log = logging.getLogger(__name__)
 class EventStreams:
     """The streams that are open, by what they tell."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = bounds.MOST_STREAMS) -> None:
         self.open = 0
+        self._most = most
         self._closed = False
         self._channels: dict[Hashable, _Channel] = {}
 
     def is_full(self) -> bool:
         """Whether there may be no more of them."""
-        return self.open >= MOST_STREAMS
+        return self.open >= self._most
 
     def response(self, key: Hashable, make: MakeDocument) -> StreamingResponse:
         """A stream of what `make` makes; whoever has the same key gets the same."""
@@ -93,6 +95,7 @@ class _Channel:
         self._next.set()
 
     async def _run(self) -> None:
+        """Make documents until there is no other. However this ends, a cancelled read of `make` too, listeners end."""
         try:
             while (document := await self._make()) is not None:
                 self._newest = b"data: %b\n\n" % document
@@ -101,7 +104,9 @@ class _Channel:
                 await asyncio.sleep(EVERY_SECONDS)
         except Exception:  # noqa: BLE001 - our own mistake about one server ends its streams, and nothing else
             _log.error("internal error", exc_info=True)
-        self.end()
+        finally:
+            self.ended = True
+            self._next.set()
 
 
 class _Response(StreamingResponse):

@@ -24,7 +24,10 @@ class HistoryBody:
 
 
 class HistoryCache:
-    """Makes one at a time, and once until there is a new slice for it, however many ask."""
+    """Makes one at a time, and once until there is a new slice for it, however many ask.
+
+    A cancelled request leaves the others theirs. What could not be made is not kept: the next request tries again.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -38,10 +41,16 @@ class HistoryCache:
         made = self._cached.pop(key, None)
         if made is None or made[0] != newest:
             made = newest, asyncio.create_task(self._build(watch, seconds, points, until), name="history")
+            made[1].add_done_callback(lambda task: self._forget_failed(key, task))
         self._cached[key] = made
         while len(self._cached) > _KEPT:
             del self._cached[next(iter(self._cached))]
         return await asyncio.shield(made[1])
+
+    def _forget_failed(self, key: object, task: asyncio.Task[HistoryBody]) -> None:
+        failed = task.cancelled() or task.exception() is not None
+        if failed and key in self._cached and self._cached[key][1] is task:
+            del self._cached[key]
 
     async def _build(self, watch: Watch, seconds: float, points: int, until: float | None) -> HistoryBody:
         async with self._build_lock:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
@@ -12,13 +10,12 @@ from uwsgi_headroom.documents import build, schema
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import assets, page_html
-
-PAGE_FIRST_READ_SECONDS = 1.0
-"""How long a page waits for servers that were never read; after that it says so."""
+from uwsgi_headroom.web.text_convertor import register_text_convertor
 
 
 def routes(fleet: Fleet) -> list[Route]:
     """`/`, a page for each server, and the files they are made of."""
+    register_text_convertor()
 
     async def index(_request: Request) -> Response:
         servers = await _describe(fleet, fleet.watches())
@@ -31,12 +28,11 @@ def routes(fleet: Fleet) -> list[Route]:
             return _html(page_html.render_missing(request.path_params["name"]), 404)
         return _html(page_html.render_page(await _describe(fleet, shown), len(watches), alone=True))
 
-    return [Route("/", index), Route("/servers/{name:path}", one), Route(assets.PATH, assets.serve_asset)]
+    return [Route("/", index), Route("/servers/{name:anything}", one), Route(assets.PATH, assets.serve_asset)]
 
 
 async def _describe(fleet: Fleet, watches: list[Watch]) -> list[schema.Server]:
-    unread = [watch for watch in watches if watch.reader.outcome is None]
-    await asyncio.gather(*(watch.reader.read(timeout=PAGE_FIRST_READ_SECONDS) for watch in unread))
+    await fleet.wait_for_first(watches)
     windows = fleet.settings.windows
     return await build.build_servers(watches, fleet.clock, windows[0], windows)
 

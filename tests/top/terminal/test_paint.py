@@ -31,7 +31,13 @@ def test_text_of_others_is_harmless(text: str, width: int) -> None:
 
 def test_an_escape_sequence_is_shown_for_what_it_is() -> None:
     """The title of somebody's terminal is not set. (Rich drops the bell by itself.)"""
-    assert painter().paint(Text("shop\x1b]0;x\x07 \u202egnp"), 80) == "shop�]0;x �gnp"
+    assert painter().paint(Text("shop\x1b]0;x\x07 \u202egnp"), 80) == "shop\\x1b]0;x \\u202egnp"
+
+
+def test_styles_stay_on_their_words() -> None:
+    """A name that is escaped becomes longer; what is bold behind it is still bold, and nothing else is."""
+    line = Text("\x1b\x1bshop ", end="").append("down", "bold").append(" since")
+    assert painter().paint(line, 80) == "\\x1b\\x1bshop \x1b[1mdown\x1b[0m since"
 
 
 def test_without_colour_there_is_bold() -> None:

@@ -96,7 +96,7 @@ def test_what_is_old_says_so() -> None:
     drawn = lines(screen_model(watch.document()), AT_IT)
     assert "down, as it was" in drawn[0]
     assert drawn[1].startswith("UNKNOWN  It cannot be read: connection refused")
-    drawn = lines(replace(screen_model(hot()), trouble="http://h:1: nothing listens there"), AT_IT)
+    drawn = lines(replace(screen_model(hot()), troubles={0: "http://h:1: nothing listens there"}), AT_IT)
     assert drawn[1] == "STALE  http://h:1: nothing listens there"
 
 

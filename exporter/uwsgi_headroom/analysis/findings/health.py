@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.formatting import counted, duration, joined, megabytes, percent
+from uwsgi_headroom.analysis.formatting import counted, duration, megabytes, numbered, percent
 from uwsgi_headroom.analysis.stuck import STUCK_SECONDS, find_stuck_requests
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Worker
@@ -31,13 +31,18 @@ def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
     ended = [worker.worker_id for worker in workers if reading.process_is_missing(worker)]
     missing = [worker.worker_id for worker in workers if worker.state in ("gone", "starting")]
     if ended or missing:
+        absent = sorted({*ended, *missing})
         yield Finding(
             code="workers_missing",
             severity="warning",
-            title=f"Worker {joined(sorted({*ended, *missing}))} is not there, or not ready yet.",
+            title=f"{numbered('Worker', absent)} {_verb(absent)} not there, or not ready yet.",
             evidence=f"{len(ended)} ended without uWSGI having noticed, {len(missing)} gone or still starting.",
             meaning="Capacity is smaller meanwhile. A moment of it is a reload or a respawn; if it stays, see the log.",
         )
+
+
+def _verb(workers: Sequence[int]) -> str:
+    return "is" if len(workers) == 1 else "are"
 
 
 def _killed(figures: Figures) -> Iterator[Finding]:
@@ -57,7 +62,7 @@ def _killed(figures: Figures) -> Iterator[Finding]:
         yield Finding(
             code="respawn_loop",
             severity="critical",
-            title=f"Worker {joined(looping)} is respawned again and again.",
+            title=f"{numbered('Worker', looping)} {_verb(looping)} respawned again and again.",
             evidence=f"{window.respawns} respawns in {duration(window.seconds)}, {window.harakiris} by harakiri.",
             meaning="Every respawn loads the application again and loses what the worker was doing.",
             change="See uWSGI's log for signals and import errors; raise `max-requests` and `reload-on-rss` if they "
@@ -74,7 +79,7 @@ def _stuck(reading: Reading, workers: Sequence[Worker]) -> Iterator[Finding]:
             code="request_stuck",
             severity="warning",
             title=f"{counted(len(requests), 'request')} in service for longer than {duration(STUCK_SECONDS)}.",
-            evidence=f"The oldest for {duration(oldest)}; in worker {joined(affected)}.",
+            evidence=f"The oldest for {duration(oldest)}; in {numbered('worker', affected)}.",
             meaning="Each keeps a thread from the others. Little's law does not see them until they end.",
             change="See what it waits for (py-spy dump --pid PID of that worker); set timeouts on what the application "
             "calls, and `harakiri` as the last resort.",
@@ -111,7 +116,7 @@ def _growing(figures: Figures) -> Iterator[Finding]:
         yield Finding(
             code="memory_growing",
             severity="warning",
-            title=f"The memory of worker {joined([worker.worker_id for worker in growing])} is growing.",
+            title=f"The memory of {numbered('worker', [worker.worker_id for worker in growing])} is growing.",
             evidence=f"Worker {most.worker_id}: {megabytes(most.resident_growth or 0)} more in "
             f"{duration(figures.window.seconds)}, {megabytes(most.resident_bytes or 0)} now.",
             meaning="It may be a cache filling after a start; if it goes on, it is a leak.",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.formatting import counted, duration, joined, percent
+from uwsgi_headroom.analysis.formatting import counted, duration, numbered, percent
 from uwsgi_headroom.reading import Reading
 
 THREADS_FULL = (0.10, 0.01)
@@ -63,14 +63,18 @@ def _interpreters(figures: Figures) -> Iterator[Finding]:
         return
     everywhere = len(full) == len(active)
     wait = max((worker.concurrency or 0) for worker in full)
-    ids = joined([worker.worker_id for worker in full])
-    of = f"all {counted(len(active), 'worker')}" if everywhere else f"worker {ids}"
+    if len(full) == 1:
+        saturated = f"The interpreter of worker {full[0].worker_id} is"
+    elif everywhere:
+        saturated = f"The interpreters of all {len(full)} workers are"
+    else:
+        saturated = f"The interpreters of {numbered('worker', [worker.worker_id for worker in full])} are"
     highest = max(worker.interpreter_load or 0 for worker in full)
     single = everywhere and wait <= 1
     yield Finding(
         code="interpreter_bound",
         severity="critical" if everywhere else "warning",
-        title=f"The interpreter of {of} is saturated.",
+        title=f"{saturated} saturated.",
         evidence=f"{highest:.2f} CPU seconds a second, where one interpreter can use 1; "
         f"up to {wait:.1f} requests at once in such a worker.",
         meaning="One worker runs Python on one CPU at a time; its threads take turns, and each request takes longer."

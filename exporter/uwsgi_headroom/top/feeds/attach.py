@@ -25,15 +25,14 @@ def attach(arguments: Sequence[str], discovered: Callable[[], tuple[ServerConfig
     if not arguments:
         local = parse_address(f"http://{defaults.LISTEN_ADDRESS}")
         assert isinstance(local, Http)
-        if _exporter(local) is True:
+        if asyncio.run(_probe([local])) == [True]:
             return [RemoteFeed(local)]
         return [LocalFeed(discovered())]
     servers = refuse_duplicate_names(parse_server_argument(argument, "top") for argument in arguments)
     exporters: list[Feed] = []
     watched: list[ServerConfig] = []
-    for server in servers:
-        url = _as_url(server)
-        answer = _exporter(url) if url else False
+    urls = [_as_url(server) for server in servers]
+    for server, url, answer in zip(servers, urls, asyncio.run(_probe(urls)), strict=True):
         if answer is None and isinstance(server.address, Http):
             raise HeadroomError(f"{server.address}: nothing listens here, neither an exporter nor a stats server")
         if url and answer:
@@ -52,9 +51,13 @@ def _as_url(server: ServerConfig) -> Http | None:
     return None
 
 
-def _exporter(url: Http) -> bool | None:
-    """Whether an exporter answers there; None where nobody listens."""
+async def _probe(urls: Sequence[Http | None]) -> list[bool | None]:
+    """Ask all at once whether an exporter answers there; None where nobody listens."""
+    return await asyncio.gather(*(_is_exporter(url) for url in urls))
+
+
+async def _is_exporter(url: Http | None) -> bool | None:
     try:
-        return asyncio.run(is_exporter(url))
+        return url is not None and await is_exporter(url)
     except SourceError:
         return None

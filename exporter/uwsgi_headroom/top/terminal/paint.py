@@ -1,11 +1,14 @@
-"""From lines to what a terminal is sent. Here, and nowhere else, text of others is made harmless."""
+"""From lines to what a terminal is sent."""
 
 from __future__ import annotations
 
 import io
+from itertools import accumulate
 
 from rich.console import Console
-from rich.text import Text
+from rich.text import Span, Text
+
+from uwsgi_headroom.terminal_text import escape_text
 
 _BLOCKS = str.maketrans("▏▎▍▌▋▊▉█▁▂▃▄▅▆▇", "   #####__..--=")
 """For a terminal that knows ASCII alone, a character for a character."""
@@ -30,16 +33,22 @@ class Painter:
 
     def paint(self, line: Text, width: int) -> str:
         """The line with its styles, at most so wide, and not a control character in it but theirs."""
-        harmless = Text(self._harmless(line.plain), spans=line.spans, style=line.style, end="")
+        harmless = _escape(line) if self._unicode else _to_ascii(_escape(line))
         harmless.truncate(width)
         with self._console.capture() as captured:
             self._console.print(harmless, soft_wrap=True, end="")
         return captured.get()
 
-    def _harmless(self, text: str) -> str:
-        """A name may hold anything: escape sequences, characters that turn the line around, halves of surrogates."""
-        if not text.isprintable():
-            text = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
-        if self._unicode:
-            return text
-        return text.translate(_BLOCKS).encode("ascii", "replace").decode("ascii")
+
+def _escape(line: Text) -> Text:
+    """A copy of a line with the names of others escaped, its styles on the same words."""
+    if escape_text(line.plain) == line.plain:
+        return line.copy()
+    ends = [0, *accumulate(len(escape_text(character)) for character in line.plain)]
+    spans = [Span(ends[span.start], ends[min(span.end, len(line.plain))], span.style) for span in line.spans]
+    return Text(escape_text(line.plain), spans=spans, style=line.style, end="")
+
+
+def _to_ascii(line: Text) -> Text:
+    plain = line.plain.translate(_BLOCKS).encode("ascii", "replace").decode("ascii")
+    return Text(plain, spans=line.spans, style=line.style, end="")

@@ -16,6 +16,7 @@ from uwsgi_headroom.top.view import headline, help_page, pages, server_table, wo
 
 _SERVER_KEYS = ("q quit", "? help", "e advice", "t threads", "srwibm sort", "[ ] window", "p pause", "tab next")
 _LIST_KEYS = ("q quit", "? help", "enter look at it", "j k choose")
+_MOST_TROUBLES = 3
 _ADVICE = 4, 2  # lines that it may take where there is room, and where there is not
 _BODY = 0.45
 """The part of the screen that the head leaves to the body, if that has as many lines."""
@@ -23,12 +24,12 @@ _BODY = 0.45
 
 def draw(model: ScreenModel, navigation: Navigation, width: int, height: int, now: float) -> list[Text]:
     """At most `height` lines, none wider than `width`. now: epoch seconds."""
-    body = list(_body(model, navigation, width))
+    body = list(_body(model, navigation, width, now))
     head = _head(model, navigation, width, height, len(body), now)
     foot = _foot(model, navigation, width)
     room = max(0, height - len(head) - 1)
     in_view = _scroll(body, navigation, room)
-    if _is_old(model) and navigation.view not in ("help", "servers"):
+    if _is_old(model, navigation) and navigation.view not in ("help", "servers"):
         in_view = [Text(line.plain, "dim") for line in in_view]
     lines = [*head, *in_view][: height - 1]
     lines += [Text()] * (height - 1 - len(lines))
@@ -46,8 +47,8 @@ def draw_plain(model: ScreenModel, navigation: Navigation, width: int, now: floa
 def _head(model: ScreenModel, navigation: Navigation, width: int, height: int, body: int, now: float) -> list[Text]:
     """As many of its lines as leave the body its room, the most telling."""
     must = [_title(model, navigation, width, now)]
-    if model.trouble:
-        must += [Text(line, "bold red") for line in headline.cut_lines(wrap(f"STALE  {model.trouble}", width), 2)]
+    for trouble in _troubles(model, navigation)[:_MOST_TROUBLES]:
+        must += [Text(line, "bold red") for line in headline.cut_lines(wrap(f"STALE  {trouble}", width), 2)]
     server = model.server
     if navigation.view == "servers":
         chosen = next((entry.summary for entry in model.entries if entry.key == navigation.server), None)
@@ -65,8 +66,15 @@ def _head(model: ScreenModel, navigation: Navigation, width: int, height: int, b
     return must + [part.line for part in rest if id(part) in kept]
 
 
-def _is_old(model: ScreenModel) -> bool:
-    return bool(model.trouble) or (model.server is not None and model.server.state != "up")
+def _troubles(model: ScreenModel, navigation: Navigation) -> list[str]:
+    """Of the feed whose server is looked at; in the list, of all."""
+    if navigation.view == "servers" or navigation.server is None:
+        return list(model.troubles.values())
+    return [trouble for place, trouble in model.troubles.items() if place == navigation.server[0]]
+
+
+def _is_old(model: ScreenModel, navigation: Navigation) -> bool:
+    return bool(_troubles(model, navigation)) or (model.server is not None and model.server.state != "up")
 
 
 def _title(model: ScreenModel, navigation: Navigation, width: int, now: float) -> Text:
@@ -97,12 +105,12 @@ def _state(server: Server, now: float) -> str:
     return f"{server.state}, as it was {duration(server.age + max(0.0, now - server.time))} ago"
 
 
-def _body(model: ScreenModel, navigation: Navigation, width: int) -> Iterator[Text]:
+def _body(model: ScreenModel, navigation: Navigation, width: int, now: float) -> Iterator[Text]:
     server = model.server
     if navigation.view == "help":
         yield from help_page.help_lines()
     elif navigation.view == "servers":
-        yield from server_table.server_table(model.entries, navigation.server, width)
+        yield from server_table.server_table(model, navigation.server, width, now)
     elif server is None:
         yield Text("no server is looked at")
     elif navigation.view == "findings":

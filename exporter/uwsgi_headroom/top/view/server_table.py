@@ -9,7 +9,7 @@ from rich.text import Text
 
 from uwsgi_headroom.analysis.formatting import counted, duration, factor
 from uwsgi_headroom.documents.schema import Summary
-from uwsgi_headroom.top.model import ServerEntry
+from uwsgi_headroom.top.model import ScreenModel, ServerEntry
 from uwsgi_headroom.top.navigation import Key
 from uwsgi_headroom.top.view.headline import STATUS_STYLES
 from uwsgi_headroom.top.view.worker_table import rate
@@ -17,11 +17,11 @@ from uwsgi_headroom.top.view.worker_table import rate
 _NAME = 16
 
 
-def server_table(entries: Sequence[ServerEntry], chosen: Key | None, width: int) -> Iterator[Text]:
-    """The title and a line for every server, the chosen one marked."""
+def server_table(model: ScreenModel, chosen: Key | None, width: int, now: float) -> Iterator[Text]:
+    """The title and a line for every server, the chosen one marked; those of a feed in trouble with their age."""
     title = f"  {'SERVER':{_NAME}} {'STATUS':8} {'MORE':>5} {'IN SERVICE':>10} {'REQ/S':>6} {'RESP':>6}  HOW IT IS"
     yield Text(f"{title:{width}}"[:width], "reverse")
-    for entry in entries:
+    for entry in model.entries:
         summary, here = entry.summary, entry.key == chosen
         line = Text("> " if here else "  ", "bold")
         name = Text(summary.name, "bold" if here else "")
@@ -31,6 +31,8 @@ def server_table(entries: Sequence[ServerEntry], chosen: Key | None, width: int)
         line.append(f"{'-' if summary.headroom is None else factor(summary.headroom):>5} ", "bold")
         line.append(f"{_in_service(summary):>10} {rate(summary.throughput):>6} ")
         line.append(f"{'-' if summary.response_time is None else duration(summary.response_time):>6}  ")
+        if entry.key[0] in model.troubles:
+            line.append(f"{duration(max(0.0, now - entry.seen_at))} ago: ", "bold red")
         yield line.append(summary.verdict)
 
 

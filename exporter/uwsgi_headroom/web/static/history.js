@@ -12,6 +12,7 @@ export const rangeFor = (seconds) => RANGES.find((range) => range.seconds >= sec
 export class History {
   #path;
   #turn = null;
+  #stale = true; // until the range has been fetched whole, the columns are those of another
 
   constructor(path) {
     this.#path = path;
@@ -34,18 +35,26 @@ export class History {
     return this.column(name)?.at(-1) ?? null;
   }
 
-  /** Show another range: everything anew. */
+  /** Show another range: everything anew, now or, if that fails, when `follow` tries again. */
   async load(range) {
     this.range = range;
     this.step = range.seconds / range.points;
-    return this.#ask(range.seconds, (fetched) => {
+    this.#stale = true;
+    return this.#loadWhole();
+  }
+
+  async #loadWhole() {
+    await this.#ask(this.range.seconds, (fetched) => {
       this.columns = fetched;
+      this.#stale = false;
     });
+    return !this.#stale;
   }
 
   /** Whether there is something new at this instant (epoch seconds), which then is fetched. */
   async follow(now) {
     if (this.#turn || !this.step) return false;
+    if (this.#stale) return this.#loadWhole();
     const last = this.time.at(-1) ?? now - this.range.seconds;
     if (now - last < this.step + 0.5) return false;
     const slices = Math.min(this.range.points, Math.max(2, Math.ceil((now - last) / this.step) + 1));
@@ -64,7 +73,7 @@ export class History {
       use(flatten(document));
       return before !== this.time.at(-1);
     } catch {
-      return false; // the next document tries again
+      return false; // `follow` tries again with the next document
     } finally {
       if (this.#turn === mine) this.#turn = null;
     }

@@ -1,0 +1,42 @@
+"""How late the event loop is: by how much longer a sleep took than was asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+REMEMBERED_SECONDS = 30.0
+"""For how long a lag is remembered at least, and for twice as long at most: longer than most scrape intervals."""
+
+
+class LoopLag:
+    """The largest lag of the last seconds. It is measured by the sleeps of the samplers, which cost nothing more."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._period = 0.0
+        self._largest = self._largest_before = 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep, and note by how much longer it took."""
+        began = self._monotonic()
+        await asyncio.sleep(seconds)
+        self.note(self._monotonic() - began - seconds)
+
+    def note(self, seconds: float) -> None:
+        """Note one lag."""
+        self._turn()
+        self._largest = max(self._largest, seconds)
+
+    @property
+    def largest(self) -> float:
+        """Seconds; 0 where nothing was late, or nothing slept."""
+        self._turn()
+        return max(self._largest, self._largest_before)
+
+    def _turn(self) -> None:
+        """Forget what is two periods ago."""
+        period = self._monotonic() // REMEMBERED_SECONDS
+        if period != self._period:
+            self._largest_before = self._largest if period == self._period + 1 else 0.0
+            self._largest, self._period = 0.0, period

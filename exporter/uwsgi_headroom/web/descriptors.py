@@ -1,0 +1,52 @@
+"""How many descriptors the process may open, and how many of them the HTTP face gets.
+
+A connection that is one too many is accepted before it can be closed, and a closed one keeps its descriptor for another
+turn of the event loop. So about four times the backlog can be open beyond the connections that are kept.
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+from dataclasses import dataclass
+
+from uwsgi_headroom.web import bounds
+
+_LEAST_CONNECTIONS, _LEAST_BACKLOG = 4, 2
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """How many connections are kept open, how many wait to be accepted, and how many may be event streams."""
+
+    connections: int
+    backlog: int
+
+    @property
+    def streams(self) -> int:
+        return min(bounds.MOST_STREAMS, self.connections // 2)
+
+
+def raise_soft_limit() -> int:
+    """Raise the soft limit of open descriptors towards the hard limit; return the limit that now holds."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = bounds.MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, bounds.MOST_DESCRIPTORS)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return wanted
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted
+
+
+def share_out(limit: int, servers: int, listeners: int) -> Capacity:
+    """The HTTP face's share of `limit` descriptors: half of what servers, listeners and the process itself leave, a
+    third for connections about to be accepted or closed. The rest is for servers that globs find later."""
+    needed = bounds.OWN_DESCRIPTORS + bounds.DESCRIPTORS_PER_SERVER * servers + listeners
+    spare = limit - needed
+    connections = max(_LEAST_CONNECTIONS, min(bounds.MOST_CONNECTIONS, spare // 2))
+    backlog = max(_LEAST_BACKLOG, min(bounds.BACKLOG, spare // 12))
+    if connections < bounds.MOST_CONNECTIONS:
+        fields = {"limit": limit, "connections": connections}
+        _log.warning("few descriptors: raise the hard limit (ulimit -n, LimitNOFILE=)", extra={"fields": fields})
+    return Capacity(connections, backlog)

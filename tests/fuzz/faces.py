@@ -1,0 +1,167 @@
+"""Leads a story's documents through everything that is made of them, and asserts what holds whatever they say."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from random import Random
+
+import msgspec
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from tests.fuzz.mutations import tell_story
+from uwsgi_headroom import stats
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings import collect_findings
+from uwsgi_headroom.check.json_report import render_json
+from uwsgi_headroom.check.judge import Verdict
+from uwsgi_headroom.check.text_report import render_lines
+from uwsgi_headroom.clock import Clock
+from uwsgi_headroom.documents import build
+from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.errors import REASONS, StatsError
+from uwsgi_headroom.history.totals import Totals, copy_totals
+from uwsgi_headroom.kernel.host import Host
+from uwsgi_headroom.metrics import families
+from uwsgi_headroom.metrics.exposition import render_families
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.source import Answer, File
+from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.top.feeds.feed import NO_TREND
+from uwsgi_headroom.top.model import ScreenModel, ServerEntry
+from uwsgi_headroom.top.navigation import Navigation
+from uwsgi_headroom.top.view.screen import draw
+from uwsgi_headroom.watch.watch import Watch
+
+DOCUMENTS = 5
+"""In one story. The last that can be read is led through all faces."""
+
+VIEWS = ("servers", "workers", "threads", "findings")
+WINDOWS = (60.0,)
+
+
+class Story:
+    """One server watched over a story. Instants are a second apart, or a little less or much more."""
+
+    def __init__(self, number: int) -> None:
+        self._random = Random(number)
+        self._now = 1000.0
+        self._clock = Clock(monotonic=lambda: self._now, epoch=lambda: 1.7e9 + self._now)
+        self._watch = Watch("story", File("/story.json"), clock=self._clock)
+        self._host = Host(clock=self._clock.monotonic)
+        self.readable = 0
+
+    def run(self) -> None:
+        """Raise AssertionError, or whatever came out, at the first thing that is wrong."""
+        reading = None
+        for body in tell_story(self._random, DOCUMENTS):
+            self._now += self._random.choice([0.2, 1.0, 1.0, 1.1, 30.0])
+            reading = self._read(body) or reading
+        if reading:
+            self._watch.reading = reading
+            self._watch.reader.outcome = reading
+            self._now = max(self._now, reading.at)
+            self._look_at_all_faces(reading)
+
+    def _read(self, body: bytes) -> Reading | None:
+        before = copy_totals(self._watch.integrals.totals)
+        try:
+            snapshot = stats.decode(body)
+        except StatsError as error:
+            self._watch._record(self._now, error)
+            _assert_refusal(error)
+            return None
+        self.readable += 1
+        own = os.getpid() if self._random.random() < 0.2 else None
+        if own and isinstance(snapshot, Snapshot):
+            snapshot = msgspec.structs.replace(snapshot, pid=own)
+        host = self._host.read_facts(snapshot, Answer(b"", peer_pid=own))
+        reading = Reading(self._now, self._clock.epoch(), 0.001, 0.001, len(body), snapshot, host)
+        self._watch._record(self._now, reading)
+        _assert_totals_grow(before, self._watch.integrals.totals)
+        return reading
+
+    def _look_at_all_faces(self, reading: Reading) -> None:
+        figures = self._watch.figures(reading, WINDOWS)
+        observation = self._watch.observe(WINDOWS)
+        if self._watch.state == "up":
+            assert observation.reading is reading
+        _assert_metrics([replace(observation, outcome=reading, figures=figures)])
+        document = build.build_server(self._watch, self._clock, WINDOWS[0], WINDOWS)
+        assert document.error is None or document.error.reason != "internal"
+        json.loads(msgspec.json.encode(document), parse_constant=_refuse_constant)
+        _assert_check_and_screen(self._watch, reading, figures, document)
+
+
+def _refuse_constant(text: str) -> None:
+    raise AssertionError(f"{text} in a document")
+
+
+def _assert_refusal(error: StatsError) -> None:
+    """It is one of the known reasons, in a sentence that cannot hold a document."""
+    assert error.reason in REASONS
+    assert len(str(error)) < 300
+
+
+def _assert_totals_grow(before: Totals, after: Totals) -> None:
+    """Nothing that was counted is taken back, nothing is negative or no number."""
+    for name in ("samples", "observed_seconds", "gap_seconds", "full_seconds", "reloads", "occupancy_sum"):
+        assert getattr(after, name) >= getattr(before, name) >= 0, name
+    for then, now in zip(before.workers, after.workers, strict=False):
+        for name in ("requests", "static_requests", "exceptions", "harakiris", "respawns", "up_seconds"):
+            assert getattr(now, name) >= getattr(then, name) >= 0, name
+        for name in ("running_time", "busy_seconds", "cpu_seconds"):
+            assert (getattr(now, name) or 0.0) >= (getattr(then, name) or 0.0) >= 0, name
+            assert math.isfinite(getattr(now, name) or 0.0), name
+    for name, area in after.queue_seconds.items():
+        assert area >= before.queue_seconds.get(name, 0.0) >= 0
+
+
+def _assert_metrics(observations: list) -> None:
+    """Both formats parse, say the same, have no series twice, no NaN and no counter below zero."""
+    made = [family for family in families(observations) if not family.name.startswith("process_")]
+    text = render_families(made).decode()
+    openmetrics = render_families(made, openmetrics=True).decode()
+    parsed = [
+        [
+            (sample.name, tuple(sorted(sample.labels.items())), sample.value)
+            for family in read
+            for sample in family.samples
+        ]
+        for read in (parse_text(text), parse_openmetrics(openmetrics))
+    ]
+    assert sorted(parsed[0]) == sorted(parsed[1])
+    series = [(name, labels) for name, labels, _ in parsed[0]]
+    assert len(series) == len(set(series)), "a series is there twice"
+    for name, labels, value in parsed[0]:
+        assert math.isfinite(value), (name, labels)
+        assert value >= 0 or not name.endswith(("_total", "_bucket", "_count", "_sum")), (name, labels, value)
+
+
+def _assert_check_and_screen(watch: Watch, reading: Reading, figures: list[Figures], document: Server) -> None:
+    if figures:
+        verdict = Verdict(watch, reading, figures[-1], collect_findings(figures[-1], reading))
+        assert list(render_lines(verdict))
+        json.loads(render_json(verdict))
+    entry = ServerEntry((0, document.name), build.build_server_list([document], Clock()).servers[0])
+    model = ScreenModel(entries=(entry,), server=document, trend=NO_TREND, where="here")
+    for view in VIEWS:
+        drawn = draw(model, Navigation(view=view, server=entry.key), 100, 30, 1.7e9)
+        assert len(drawn) == 30
+
+
+def run_stories(numbers: Iterable[int]) -> int:
+    """Run these; return how many documents could be read. The number of a story that fails is in the note."""
+    readable = 0
+    for number in numbers:
+        story = Story(number)
+        try:
+            story.run()
+        except Exception as error:
+            raise AssertionError(f"story {number}: {type(error).__name__}: {error}") from error
+        readable += story.readable
+    return readable

@@ -1,0 +1,205 @@
+"""Running time is counted in full where it can be time, and not beyond, whatever uWSGI's wall clock does."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.support.captured_documents import NAMES, document, kind
+from tests.support.simulated_server import EPOCH, Server, reading
+from uwsgi_headroom import stats
+from uwsgi_headroom.analysis.littles_law import compute_flow
+from uwsgi_headroom.history.integrals import Integrals
+from uwsgi_headroom.history.window import History
+from uwsgi_headroom.kernel.facts import HostFacts
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.stats import Snapshot
+
+STEP = 1.0
+"""The longest step without a gap."""
+
+
+class Watched:
+    """Integrals of a simulated server of four threads, sampled five times a second."""
+
+    def __init__(self) -> None:
+        self.server = Server(processes=2, threads=2)
+        self.integrals = Integrals()
+        self.history = History()
+        self.at = 0.0
+
+    def sample(self, seconds: float) -> None:
+        for _ in range(round(seconds / 0.2)):
+            self.at = round(self.at + 0.2, 1)
+            self.integrals.add(self.server.read(self.at), STEP)
+            self.history.add(self.at, self.integrals.totals)
+
+    def serving(self, worker_id: int, *starts: float) -> None:
+        """Requests in service now, by uWSGI's date of each."""
+        self.server[worker_id].request_starts = tuple(EPOCH + int(start) for start in starts)
+        self.server[worker_id].busy = len(starts)
+
+    @property
+    def running_time(self) -> float:
+        return sum(worker.running_time or 0.0 for worker in self.integrals.totals.workers)
+
+
+@pytest.mark.parametrize("forward", [10.0, 100.0, 86_400.0])
+def test_forward_step_makes_no_concurrency_above_the_threads(forward: float) -> None:
+    """Every request in service when uWSGI's clock is set forward adds the step; the window's figures stay possible."""
+    watched = Watched()
+    watched.sample(0.2)
+    for second in range(60):
+        watched.serving(1, second, second)
+        watched.serving(2, second, second)
+        watched.sample(1.0)
+        for worker_id in (1, 2):  # each of the two threads ends a request of a second
+            watched.server.serve(worker_id, 2, each=1.0 + (forward if second == 30 else 0.0))
+    watched.serving(1)
+    watched.serving(2)
+    watched.sample(0.2)
+    window = watched.history.window(60)
+    assert window is not None
+    concurrency = compute_flow(window).littles_law
+    assert concurrency is not None
+    assert 3.9 < concurrency < 4.05
+
+
+def test_long_request_is_counted_in_full() -> None:
+    """A request of ten minutes ends between two samples and adds all of its time."""
+    watched = Watched()
+    watched.sample(1.0)
+    watched.serving(1, watched.at)
+    watched.sample(600.0)
+    watched.serving(1)
+    watched.server.serve(1, 1, each=600.0)
+    watched.sample(0.2)
+    assert watched.running_time == pytest.approx(600.0)
+
+
+def test_long_request_that_ended_while_the_document_was_written() -> None:
+    """The thread is no longer serving in one document, and its time is in the next: it is counted in full."""
+    watched = Watched()
+    watched.sample(1.0)
+    watched.serving(1, watched.at)
+    watched.sample(60.0)
+    watched.serving(1)
+    watched.sample(0.2)
+    watched.server.serve(1, 1, each=60.0)
+    watched.sample(0.2)
+    assert watched.running_time == pytest.approx(60.0)
+
+
+def test_long_request_from_before_the_first_sample() -> None:
+    """A request that the exporter never saw begin may be of any age."""
+    watched = Watched()
+    watched.serving(1, -5000)
+    watched.sample(10.0)
+    watched.serving(1)
+    watched.server.serve(1, 1, each=5000.0)
+    watched.sample(0.2)
+    assert watched.running_time == pytest.approx(5000.0)
+
+
+def test_long_request_over_a_gap() -> None:
+    """The time of a gap is time too."""
+    watched = Watched()
+    watched.sample(1.0)
+    watched.serving(2, watched.at)
+    watched.sample(1.0)
+    watched.at += 120.0
+    watched.serving(2)
+    watched.server.serve(2, 1, each=121.0)
+    watched.sample(0.2)
+    assert watched.running_time == pytest.approx(121.0)
+
+
+def test_only_what_is_impossible_is_dropped() -> None:
+    """Of a request of a minute that the clock lengthens by a day, the minute is counted, and no more than the slack."""
+    watched = Watched()
+    watched.sample(1.0)
+    watched.serving(1, watched.at)
+    watched.sample(60.0)
+    watched.serving(1)
+    watched.server.serve(1, 1, each=60.0 + 86_400)
+    watched.sample(0.2)
+    assert 60.0 <= watched.running_time < 68.0
+
+
+def test_next_request_of_a_thread_is_not_as_old_as_the_one_before() -> None:
+    """A thread's age is that of its present request: uWSGI's date of it changes with each."""
+    watched = Watched()
+    watched.sample(1.0)
+    for second in range(100):
+        watched.serving(1, second)
+        watched.sample(1.0)
+    watched.serving(1)
+    watched.server.serve(1, 1, each=100.0)
+    watched.sample(0.2)
+    assert watched.running_time < 5.0
+
+
+def test_absurd_time_after_a_reload_is_not_counted() -> None:
+    """What a worker holds after a full reload came since the sample before it."""
+    watched = Watched()
+    watched.sample(1.0)
+    watched.server.reload(watched.at)
+    watched.server.serve(1, 5, each=1e9)
+    watched.sample(0.2)
+    assert watched.integrals.totals.reloads == 1
+    assert watched.running_time < 1.0
+
+
+def test_without_threads_nothing_is_bounded() -> None:
+    """With stats-no-cores the number of threads is not known: uWSGI's word stands."""
+    server = Server(processes=1, cores=False)
+    integrals = Integrals()
+    integrals.add(server.read(1.0), STEP)
+    server.serve(1, 1, each=1000.0)
+    integrals.add(server.read(1.2), STEP)
+    assert integrals.totals.workers[0].running_time == pytest.approx(1000.0)
+
+
+def _captured(name: str, at: float, running_time: int, serving: bool) -> Reading:
+    """A captured document, its workers' running time moved on (µs), its requests as captured or ended."""
+    tree = json.loads(document(name).decode("latin-1"), strict=False)
+    for worker in tree["workers"]:
+        worker["running_time"] += running_time * sum(core["in_request"] for core in worker.get("cores", ()))
+        for core in () if serving else worker.get("cores", ()):
+            core["in_request"], core["req_info"] = 0, {}
+    return reading(at, stats.decode(json.dumps(tree).encode()), HostFacts())
+
+
+CAPTURED = [name for name in NAMES if kind(name) == "server"]
+
+
+@pytest.mark.parametrize("name", CAPTURED)
+@pytest.mark.parametrize("lasting", [0.3, 90.0])
+def test_captured_requests_are_counted_in_full(name: str, lasting: float) -> None:
+    """The requests of every captured document begin, last and end: all of their time is counted."""
+    integrals = Integrals()
+    integrals.add(_captured(name, 1.0, 0, serving=False), STEP)
+    integrals.add(_captured(name, 1.2, 0, serving=True), STEP)
+    integrals.add(_captured(name, 1.2 + lasting - 0.2, 0, serving=True), STEP)
+    last = _captured(name, 1.2 + lasting, int(lasting * 1e6), serving=False)
+    integrals.add(last, STEP)
+    busy = _captured(name, 1.0, 0, serving=True).snapshot
+    assert isinstance(busy, Snapshot)
+    expected = [lasting * (worker.busy_threads or 0) for worker in busy.workers]
+    grown = [worker.running_time or 0.0 for worker in integrals.totals.workers]
+    # The flags of a killed worker stay up and are no requests: their time is not counted, whatever is written.
+    assert [time for time, truth in zip(grown, expected, strict=True) if truth] == pytest.approx(
+        [truth for truth in expected if truth]
+    )
+
+
+def test_slow_read_is_time_too() -> None:
+    """uWSGI may have written a document as early as its read began: the step is that much longer."""
+    server = Server(processes=1, threads=1)
+    integrals = Integrals()
+    integrals.add(replace(server.read(10.0), read_seconds=3.0), STEP)
+    server.serve(1, 1, each=3.1)
+    integrals.add(server.read(10.2), STEP)
+    assert integrals.totals.workers[0].running_time == pytest.approx(3.1)

@@ -1,0 +1,262 @@
+"""What a document may have of each part is bounded, and nothing that uWSGI writes in earnest is refused for it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from uwsgi_headroom import stats
+from uwsgi_headroom.config.defaults import SIZE_CAP
+from uwsgi_headroom.errors import StatsError
+from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot, Snapshot
+from uwsgi_headroom.stats.bounds import LOCKS_BYTES, MOST
+
+SECRET = "hunter2"
+
+
+def server(**keys: object) -> bytes:
+    return json.dumps({"version": "2.0.31", "pid": 7, "workers": [], **keys}).encode()
+
+
+def emperor(**keys: object) -> bytes:
+    return json.dumps({"version": "2.0.31", "vassals": [], **keys}).encode()
+
+
+def router(**keys: object) -> bytes:
+    return json.dumps({"version": "2.0.31", "active_sessions": 0, **keys}).encode()
+
+
+def refusal(body: bytes) -> StatsError:
+    with pytest.raises(StatsError) as caught:
+        stats.decode(body)
+    return caught.value
+
+
+def some(count: int, **keys: object) -> list[Any]:
+    return [dict(keys) for _ in range(count)]
+
+
+PARTS = {
+    "workers": lambda count: server(workers=some(count)),
+    "cores": lambda count: server(workers=[{"cores": some(count - count // 2)}, {"cores": some(count // 2)}]),
+    "applications of one worker": lambda count: server(workers=[{"apps": some(9)}, {"apps": some(count)}]),
+    "applications": lambda count: server(
+        workers=[{"apps": some(128)} for _ in range(count // 128)] + [{"apps": some(count % 128)}]
+    ),
+    "sockets": lambda count: server(sockets=some(count, name=SECRET)),
+    "caches": lambda count: server(caches=some(count, name=SECRET)),
+    "spoolers": lambda count: server(spoolers=some(count, dir=SECRET)),
+    "crons": lambda count: server(crons=some(count, command=SECRET)),
+    "legions": lambda count: server(legions=some(count, legion=SECRET)),
+    "members of legions": lambda count: server(legions=[{"members": some(1)}, {"members": some(count - 1)}]),
+    "locks": lambda count: server(locks=[{f"{SECRET} {number}": 0} for number in range(count)]),
+    "metrics": lambda count: server(metrics={f"worker.1.{number}": {} for number in range(count)}),
+    "metrics of its own making": lambda count: server(metrics={f"{SECRET}.{number}": {} for number in range(count)}),
+    "vassals": lambda count: emperor(vassals=some(count, id=SECRET)),
+    "blacklisted vassals": lambda count: emperor(blacklist=some(count, id=SECRET)),
+    "subscriptions": lambda count: router(subscriptions=some(count, key=SECRET)),
+    "nodes": lambda count: router(subscriptions=[{"nodes": some(1)}, {"nodes": some(count - 1)}]),
+    "static nodes": lambda count: router(static_nodes=some(count, name=SECRET)),
+}
+
+
+def test_every_bound_is_tested() -> None:
+    """There is no part with a bound of which these tests have no document."""
+    assert PARTS.keys() == MOST.keys()
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_as_many_as_may_be_are_read(part: str) -> None:
+    """A document with exactly as many of a part as its bound is read; the one before it does not count."""
+    for _ in range(2):
+        assert isinstance(stats.decode(PARTS[part](MOST[part])), (Snapshot, EmperorSnapshot, RouterSnapshot))
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_one_more_is_refused(part: str) -> None:
+    """One more refuses the whole document, with the bound and no word of the document."""
+    error = refusal(PARTS[part](MOST[part] + 1))
+    assert error.reason == "too_large"
+    assert f"more than {MOST[part]:,} {part}" in str(error)
+    assert SECRET not in str(error)
+
+
+def test_parts_listed_under_a_key_twice_are_counted_together() -> None:
+    """A key that stands in the document twice is no way around the bound."""
+    half = json.dumps(some(MOST["caches"] // 2 + 1))
+    assert refusal(f'{{"workers":[],"caches":{half},"caches":{half}}}'.encode()).reason == "too_large"
+
+
+def test_a_document_that_needs_repair_is_counted_once() -> None:
+    """Parts counted before the repair do not count again: a control character in a request hides no document."""
+    caches = json.dumps(some(MOST["caches"])).encode()
+    body = b'{"caches":' + caches + b',"workers":[{"cores":[{"vars":["A=\x01"]}]}]}'
+    assert isinstance(stats.decode(body), Snapshot)
+
+
+@pytest.mark.parametrize("name", [255, 256])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda name: server(caches=[{"name": name}]),
+        lambda name: server(sockets=[{"name": name}]),
+        lambda name: server(workers=[{"apps": [{"mountpoint": name}]}]),
+        lambda name: server(workers=[{"status": name}]),
+        lambda name: server(version=name),
+        lambda name: server(metrics={name: {}}),
+        lambda name: server(legions=[{"legion": name, "members": [{"name": name}]}]),
+        lambda name: emperor(vassals=[{"id": name}], blacklist=[{"id": name}]),
+        lambda name: router(subscriptions=[{"key": name, "nodes": [{"name": name}]}]),
+        lambda name: router(static_nodes=[{"name": name}]),
+    ],
+)
+def test_names_have_a_length(make: Any, name: int) -> None:
+    """A name of 255 characters is read; a longer one refuses the document with its place, and is not quoted."""
+    body = make("é" * name)
+    if name == 255:
+        stats.decode(body)
+        return
+    error = refusal(body)
+    assert error.reason == "too_large"
+    assert "255 characters" in str(error)
+    assert "é" not in str(error)
+
+
+def test_paths_may_be_longer() -> None:
+    """A spooler's directory and a cron's command have the length of a path."""
+    stats.decode(server(spoolers=[{"dir": "d" * 4096}], crons=[{"command": "c" * 4096}]))
+    assert refusal(server(spoolers=[{"dir": "d" * 4097}])).reason == "too_large"
+    assert refusal(server(crons=[{"command": "c" * 4097}])).reason == "too_large"
+
+
+def test_locks_are_measured_before_they_are_built() -> None:
+    """A list of locks that is longer than 1,024 of them can be is refused by its bytes."""
+    error = refusal(server(locks=[{}] * LOCKS_BYTES))
+    assert error.reason == "too_large"
+    assert "locks" in str(error)
+    assert refusal(server(locks=[{"l" * 5000: 0}])).reason == "too_large"
+
+
+@pytest.mark.parametrize("locks", [3, [3], [{"a": "b"}], {"a": 1}])
+def test_locks_of_another_kind_are_no_uwsgis(locks: object) -> None:
+    """What is no list of locks refuses the document as it did."""
+    assert refusal(server(locks=locks)).reason == "not_uwsgi"
+
+
+def test_locks_that_are_not_there() -> None:
+    """A uWSGI without the list, or with nothing in its place, says nothing of locks."""
+    for body in (server(), server(locks=None)):
+        snapshot = stats.decode(body)
+        assert isinstance(snapshot, Snapshot)
+        assert snapshot.locks is None
+
+
+def test_uwsgis_own_metrics_are_many() -> None:
+    """64 workers of 64 threads have 29,248 metrics of uWSGI's own, and may have others beside them."""
+    own = {f"worker.{worker}.core.{core}.m{key}": {} for worker in range(64) for core in range(64) for key in range(7)}
+    snapshot = stats.decode(server(metrics={**own, "shop.orders": {"value": 3}}))
+    assert isinstance(snapshot, Snapshot)
+    assert snapshot.custom_metrics["shop.orders"].value == 3
+    assert len(snapshot.custom_metrics) < MOST["metrics of its own making"]
+
+
+def as_uwsgi_writes(workers: int, cores: int, variables: int, busy: bool) -> bytes:
+    """A document as uWSGI prints it, with tabs; so many bytes of request variables in each core."""
+    request = [f"HTTP_X_{number}={'v' * (variables // 20 - 9)}" for number in range(20)] + [""] if busy else []
+    info = {"request_start": 1_700_000_000} if busy else {}
+    keys = ("id", "requests", "static_requests", "routed_requests", "offloaded_requests", "write_errors", "read_errors")
+    core = {**dict.fromkeys(keys, 1), "in_request": int(busy), "vars": request, "req_info": info}
+    names = ("requests", "delta_requests", "exceptions", "harakiri_count", "signals", "rss", "vsz", "tx", "avg_rt")
+    worker = {
+        **dict.fromkeys(names, 5), "id": 1, "pid": 8, "accepting": 1, "status": "busy" if busy else "idle",
+        "running_time": 99, "last_spawn": 1, "respawn_count": 1, "apps": [], "cores": [core] * cores,
+    }  # fmt: skip
+    return json.dumps({"version": "2.0.31", "pid": 7, "workers": [worker] * workers}, indent="\t").encode()
+
+
+@pytest.mark.parametrize(
+    ("workers", "cores", "variables"), [(64, 64, 0), (64, 16, 4096), (1024, 1, 4096), (64, 64, 1024), (64, 256, 0)]
+)
+def test_large_servers_are_read(workers: int, cores: int, variables: int) -> None:
+    """64 x 64 threads, and 1,024 of them busy with all that `buffer-size` lets in, are within every bound."""
+    body = as_uwsgi_writes(workers, cores, variables, busy=variables > 0)
+    assert len(body) <= SIZE_CAP
+    snapshot = stats.decode(body)
+    assert isinstance(snapshot, Snapshot)
+    assert sum(worker.threads or 0 for worker in snapshot.workers) == workers * cores
+    assert sum(worker.busy_threads or 0 for worker in snapshot.workers) == (workers * cores if variables else 0)
+
+
+@pytest.mark.parametrize("variable", [b"{" * 4000, b"{}," * 1300, b'{\\"name\\":0},' * 300, b"\x01{}" * 1300])
+def test_braces_in_request_variables_are_no_parts(variable: bytes) -> None:
+    """A client that sends what looks like parts of a document does not use up its bounds."""
+    core = b'{"requests":1,"in_request":1,"vars":["A=' + variable + b'",""],"req_info":{}}'
+    body = b'{"workers":[{"pid":2,"accepting":1,"cores":[' + b",".join([core] * 1024) + b"]}]}"
+    snapshot = stats.decode(body)
+    assert isinstance(snapshot, Snapshot)
+    assert snapshot.workers[0].busy_threads == 1024
+
+
+@pytest.mark.parametrize("escape", [r"\ud800", r"\uDFFF", r"\ud83d\ud83d", r"\\\ud800"])
+def test_half_a_surrogate_pair_is_replaced(escape: str) -> None:
+    """An escape that no text can hold does not refuse the document."""
+    snapshot = stats.decode(b'{"workers":[],"caches":[{"name":"a' + escape.encode() + b'b"}]}')
+    assert isinstance(snapshot, Snapshot)
+    assert "\ufffd" in snapshot.caches[0].name
+    assert (snapshot.caches[0].name[0], snapshot.caches[0].name[-1]) == ("a", "b")
+
+
+def test_other_escapes_stay_beside_half_a_surrogate_pair() -> None:
+    """Whole pairs, and backslashes that stand before a u, are what they are."""
+    snapshot = stats.decode(rb'{"workers":[],"caches":[{"name":"\ud83e\udd84 \\ud800 \ud800 \u00e9"}]}')
+    assert isinstance(snapshot, Snapshot)
+    assert snapshot.caches[0].name == "\U0001f984 \\ud800 \ufffd é"
+
+
+def test_what_is_negative_and_should_not_be_is_unknown() -> None:
+    """A count, a date or a length below zero is absent, and the rest of the document is read."""
+    snapshot = stats.decode(
+        server(
+            signal_queue=-5,
+            spoolers=[{"running": -1}],
+            crons=[{"started_at": -1}],
+            legions=[{"valor": -1, "quorum": -1, "i_am_the_lord": -1, "members": [{"last_seen": -1}]}],
+            workers=[{"pid": 1, "accepting": 1, "cores": [{"in_request": 1, "req_info": {"request_start": -9}}]}],
+        )
+    )
+    assert isinstance(snapshot, Snapshot)
+    assert (snapshot.signal_queue, snapshot.spoolers[0].running, snapshot.crons[0].started_at) == (None, None, 0)
+    legion = snapshot.legions[0]
+    assert (legion.valor, legion.quorum, legion.lord_since, legion.members[0].last_seen) == (None,) * 4
+    assert snapshot.workers[0].serving == {0: None}
+
+
+def test_what_is_negative_of_other_kinds_is_unknown() -> None:
+    """So is that of an emperor and of a router."""
+    keys = ("born", "last_heartbeat", "loyal", "ready", "accepting", "cursed", "respawns")
+    snapshot = stats.decode(emperor(vassals=[dict.fromkeys(keys, -1)], blacklist=[{"attempt": -1}]))
+    assert isinstance(snapshot, EmperorSnapshot)
+    assert {getattr(snapshot.vassals[0], key) for key in keys} == {snapshot.blacklist[0].attempt} == {None}
+    node = dict.fromkeys(("requests", "tx", "rx", "load", "weight", "failcnt", "death_mark"), -1)
+    snapshot = stats.decode(
+        router(subscriptions=[{"hits": -1, "nodes": [node]}], static_nodes=[{"name": "a", "hits": -1}])
+    )
+    assert isinstance(snapshot, RouterSnapshot)
+    (key,) = snapshot.subscriptions
+    (read,) = key.nodes
+    assert {key.hits, snapshot.static_nodes[0].hits, read.requests, read.tx, read.rx, read.load, read.weight} == {None}
+    assert {read.failures, read.death_mark} == {None}
+
+
+def test_a_large_document_is_repaired_too() -> None:
+    """Beyond a megabyte, control bytes in requests and the name of an abstract socket are repaired as ever."""
+    core = b'{"requests":1,"in_request":1,"vars":["A=' + b"\x01\xff" * 2000 + b'",""],"req_info":{}}'
+    cores = b",".join([core] * 512)
+    body = b'{"sockets":[{"name":"\\0app"}],"workers":[{"pid":2,"accepting":1,"cores":[' + cores + b"]}]}"
+    assert len(body) > 2**20
+    snapshot = stats.decode(body)
+    assert isinstance(snapshot, Snapshot)
+    assert snapshot.sockets[0].name == "@app"
+    assert snapshot.workers[0].busy_threads == 512

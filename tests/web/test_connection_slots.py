@@ -1,0 +1,80 @@
+"""Which connection goes when there is no room for another."""
+
+from __future__ import annotations
+
+from uwsgi_headroom.web.connection_slots import ConnectionSlots
+
+
+class Client:
+    """A connection that counts how often it was closed."""
+
+    def __init__(self, *, sending: bool = False) -> None:
+        self.closed = 0
+        self.sending = sending
+
+    def is_sending(self) -> bool:
+        return self.sending
+
+    def abort(self) -> None:
+        self.closed += 1
+
+
+def admitted(slots: ConnectionSlots, count: int) -> list[Client]:
+    clients = [Client() for _ in range(count)]
+    assert all(map(slots.admit, clients))
+    return clients
+
+
+def test_there_is_room() -> None:
+    """As many as there may be stay open; one more closes exactly one."""
+    slots = ConnectionSlots(3)
+    clients = admitted(slots, 3)
+    assert [client.closed for client in clients] == [0, 0, 0]
+    clients += admitted(slots, 1)
+    assert [client.closed for client in clients] == [1, 0, 0, 0]
+
+
+def test_the_oldest_idle_one_goes() -> None:
+    """One that has a request in progress stays, and is the youngest when it has its answer."""
+    slots = ConnectionSlots(3)
+    clients = admitted(slots, 3)
+    slots.mark_busy(clients[0])
+    clients += admitted(slots, 1)
+    slots.mark_idle(clients[0])
+    clients += admitted(slots, 2)
+    assert [client.closed for client in clients] == [0, 1, 1, 1, 0, 0]
+
+
+def test_none_is_idle() -> None:
+    """The new one is refused, and admitted when one is idle again."""
+    slots = ConnectionSlots(2)
+    clients = admitted(slots, 2)
+    for client in clients:
+        slots.mark_busy(client)
+    late = Client()
+    assert not slots.admit(late)
+    slots.mark_idle(clients[1])
+    assert slots.admit(late)
+    assert [client.closed for client in clients] == [0, 1]
+
+
+def test_an_answer_on_its_way_is_not_cut() -> None:
+    """A connection whose answer waits to be sent stays open."""
+    slots = ConnectionSlots(1)
+    client = Client(sending=True)
+    assert slots.admit(client)
+    assert not slots.admit(Client())
+    assert not client.closed
+
+
+def test_a_closed_one_leaves_room() -> None:
+    """Busy or idle; a second end, or a late event of a closed one, changes nothing."""
+    slots = ConnectionSlots(2)
+    clients = admitted(slots, 2)
+    slots.mark_busy(clients[0])
+    for client in [*clients, *clients]:
+        slots.remove(client)
+        slots.mark_busy(client)
+        slots.mark_idle(client)
+    others = admitted(slots, 2)
+    assert not any(client.closed for client in clients + others)

@@ -1,0 +1,46 @@
+"""How many of the descriptors the HTTP face gets."""
+
+from __future__ import annotations
+
+import resource
+
+import pytest
+
+from uwsgi_headroom.web import bounds, descriptors
+
+
+@pytest.mark.parametrize("limit", [64, 100, 256, 1024, 4096])
+@pytest.mark.parametrize("servers", [1, 8])
+def test_the_sum_fits(limit: int, servers: int) -> None:
+    """Connections, four times the backlog, and what else needs descriptors are no more than there are."""
+    capacity = descriptors.share_out(limit, servers, 1)
+    needed = bounds.OWN_DESCRIPTORS + bounds.DESCRIPTORS_PER_SERVER * servers + 1
+    assert capacity.connections + 4 * capacity.backlog + needed <= limit
+    assert 0 < capacity.streams < capacity.connections
+
+
+def test_plenty() -> None:
+    """With the usual limit every bound is the constant, and nothing is logged."""
+    capacity = descriptors.share_out(1024, 10, 2)
+    assert (capacity.connections, capacity.backlog) == (bounds.MOST_CONNECTIONS, bounds.BACKLOG)
+    assert capacity.streams == bounds.MOST_STREAMS
+
+
+@pytest.mark.parametrize(("limit", "warned"), [(64, True), (537, True), (539, False)])
+def test_few_are_worth_a_warning(caplog: pytest.LogCaptureFixture, limit: int, warned: bool) -> None:
+    """The log says so once, where there are fewer connections than usual."""
+    descriptors.share_out(limit, 1, 1)
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["few descriptors"] * warned
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "after"),
+    [(256, 512, 512), (1024, 1 << 20, 4096), (1024, resource.RLIM_INFINITY, 4096), (8192, 1 << 20, 8192), (64, 64, 64)],
+)
+def test_the_soft_limit_is_raised(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, after: int) -> None:
+    """To the hard limit, or to a bound; it is never lowered."""
+    limits = [(soft, hard)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _what: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _what, pair: limits.append(pair))
+    assert descriptors.raise_soft_limit() == min(after, bounds.MOST_DESCRIPTORS)
+    assert limits[-1] == (after, hard)

@@ -1,0 +1,113 @@
+"""Names that the page and the API answer for: a foreign site's name is refused (DNS rebinding)."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.limited_server import limited_server
+from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.web.app import create_application
+from uwsgi_headroom.web.host_check import HostPolicy, make_policy
+
+LOOPBACK = HostPolicy(frozenset({"shop", "headroom.example.com"}), None)
+CHECKED = ("/", "/api/v1/servers", "/api/v1/events", "/runbooks/", "/servers/x", "/static/1/page.css", "/nowhere")
+UNCHECKED = ("/metrics", "/-/healthy", "/-/ready")
+
+
+@pytest.mark.parametrize(
+    ("host", "allowed"),
+    [
+        ("127.0.0.1:9238", True),
+        ("localhost", True),
+        ("localhost:8080", True),  # a tunnel of ssh
+        ("LOCALHOST.", True),
+        ("a.localhost:1", True),
+        ("[::1]:9238", True),
+        ("[fe80::1%eth0]", True),
+        ("192.0.2.7", True),
+        ("shop:9238", True),
+        ("headroom.example.com", True),  # nginx: proxy_set_header Host $host
+        ("", True),
+        ("evil.example.com", False),
+        ("evil.example.com:9238", False),
+        ("localhost.evil.example.com", False),
+        ("127.0.0.1.evil.example.com", False),
+        ("evillocalhost", False),
+        ("shop.evil.example.com", False),
+        ("evil@127.0.0.1", False),
+        (":evil", False),
+    ],
+)
+def test_names(host: str, allowed: bool) -> None:
+    """Addresses, localhost, own and allowed names are answered for, on any port; all others are refused."""
+    assert LOOPBACK.allows(host) == allowed
+
+
+def test_listeners() -> None:
+    """Loopback is checked; other listeners are if names are allowed, and then every listener is."""
+    with socket.create_server(("127.0.0.1", 0)) as loopback, socket.create_server(("0.0.0.0", 0)) as public:
+        own, other = loopback.getsockname(), ("127.0.0.1", public.getsockname()[1])
+        policy = make_policy([], [loopback, public])
+        assert (policy.checks(own), policy.checks(other)) == (True, False)
+        policy = make_policy(["a.example.com"], [loopback, public])
+        assert (policy.checks(own), policy.checks(other)) == (True, True)
+        assert policy.allows("a.example.com:80")
+        assert policy.allows(socket.gethostname())
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    """An exporter without servers on a listener that is checked."""
+    with limited_server(create_application(Fleet([]), hosts=LOOPBACK)) as server:
+        yield server.servers[0].sockets[0].getsockname()[1]
+
+
+def answer(port: int, path: str, *headers: str) -> bytes:
+    with contextlib.closing(socket.create_connection(("127.0.0.1", port), 10)) as client:
+        client.sendall("\r\n".join([f"HEAD {path} HTTP/1.1", "Connection: close", *headers, "", ""]).encode())
+        parts = []
+        while part := client.recv(65536):
+            parts.append(part)
+        return b"".join(parts)
+
+
+@pytest.mark.parametrize("path", CHECKED)
+def test_what_is_checked(port: int, path: str) -> None:
+    """Everything that people read is for known names alone."""
+    assert answer(port, path, "Host: evil.example.com").startswith(b"HTTP/1.1 421 ")
+    assert not answer(port, path, "Host: localhost").startswith(b"HTTP/1.1 421 ")
+
+
+@pytest.mark.parametrize("path", UNCHECKED)
+def test_what_is_not_checked(port: int, path: str) -> None:
+    """Scrapers and probes come by any name."""
+    assert answer(port, path, "Host: evil.example.com").startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize(
+    ("target", "headers", "status"),
+    [
+        ("/runbooks/", (), b"200"),
+        ("/runbooks/", ("Host:",), b"200"),
+        ("/runbooks/", ("Host: localhost", "Host: evil.example.com"), b"421"),
+        ("/runbooks/", ("Host: evil.example.com", "Host: localhost"), b"421"),
+        ("http://evil.example.com/runbooks/", ("Host: localhost",), b"421"),
+        ("http://localhost:1/runbooks/", ("Host: evil.example.com",), b"200"),
+    ],
+)
+def test_forms_of_a_request(port: int, target: str, headers: tuple[str, ...], status: bytes) -> None:
+    """A request without a host is answered; of several every one has to be known; a target's goes before the header."""
+    assert answer(port, target, *headers).startswith(b"HTTP/1.1 " + status)
+
+
+@pytest.mark.parametrize(
+    ("path", "location"), [("/runbooks", b"/runbooks/"), ("/servers", b"/"), ("/metrics/", b"/metrics")]
+)
+def test_redirects_name_no_host(port: int, path: str, location: bytes) -> None:
+    """A redirect leads to the same host, whatever the request called it."""
+    assert b"location: " + location + b"\r\n" in answer(port, path, "Host: localhost:1")
+    assert b"location" not in answer(port, "/api/v1/servers/", "Host: localhost:1")

@@ -1,0 +1,207 @@
+"""The real exporter with clients that abuse it: scrapes are answered, sampling goes on, and memory stays bounded."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import selectors
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import psutil
+import pytest
+
+from tests.support import bad_servers
+from tests.support.captured_documents import document
+from tests.support.exporter import Exporter, exporter
+from tests.support.real_uwsgi import wait_until
+from uwsgi_headroom.web import bounds
+
+pytestmark = pytest.mark.integration
+
+ABUSE_SECONDS = 1.2
+GROWTH_BYTES = 24_000_000
+"""256 connections of a head, a piece as received (256 kB, a few at a time) and an answer each."""
+
+SHORT = ("REQUEST_SECONDS=1", "STALLED_SECONDS=1", "LINGER_SECONDS=0.2")
+HEAD = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n"
+
+
+@dataclass(frozen=True)
+class Target:
+    """An exporter with the only client of a fake stats server; `reads` counts the reads."""
+
+    exporter: Exporter
+    reads: list[float]
+
+    def sampling(self, seconds: float) -> float:
+        """Reads per second over the next so many seconds."""
+        before, began = len(self.reads), time.monotonic()
+        time.sleep(seconds)
+        return (len(self.reads) - before) / (time.monotonic() - began)
+
+    @property
+    def rss(self) -> int:
+        return int(psutil.Process(self.exporter.pid).memory_info().rss)
+
+
+@contextlib.contextmanager
+def target(*settings: str) -> Iterator[Target]:
+    """An exporter with these bounds that samples."""
+    reads: list[float] = []
+    body = document("minified")
+
+    def behave(connection: socket.socket, _ended: threading.Event) -> None:
+        reads.append(time.monotonic())
+        connection.sendall(body)
+
+    command = (sys.executable, "-m", "tests.support.bounded_exporter", *settings, "--")
+    with (
+        bad_servers.serving("unix", behave) as stats,
+        exporter("--stats", f"shop={stats}", command=command) as running,
+    ):
+        wait_until(lambda: 'uwsgi_up{server="shop"} 1.0' in running.metrics(), what="the first reading")
+        yield Target(running, reads)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[tuple[Target, float]]:
+    """An exporter with short deadlines, and how often it samples undisturbed."""
+    with target(*SHORT) as made:
+        yield made, made.sampling(1.5)
+
+
+Abuse = Callable[[int], contextlib.AbstractContextManager[None]]
+
+
+def endless(first: bytes, more: bytes) -> Abuse:
+    """Sends `first`, then `more` for as long as the block runs; connects again when it is closed."""
+
+    @contextlib.contextmanager
+    def abuse(port: int) -> Iterator[None]:
+        ended = threading.Event()
+        block = more * (65536 // len(more))
+
+        def send() -> None:
+            while not ended.wait(0.05):
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.5) as client:
+                    client.sendall(first)
+                    while not ended.is_set():
+                        client.sendall(block)
+
+        threads = [threading.Thread(target=send) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            for thread in threads:
+                thread.join(5)
+
+    return abuse
+
+
+def many(first: bytes, more: bytes = b"", count: int = 1000) -> Abuse:
+    """So many connections that send `first`, then `more` now and then; each that is closed is replaced."""
+
+    @contextlib.contextmanager
+    def abuse(port: int) -> Iterator[None]:
+        ended = threading.Event()
+
+        def hold() -> None:
+            with contextlib.ExitStack() as stack, selectors.DefaultSelector() as selector:
+
+                def connect() -> None:
+                    client = socket.socket()
+                    client.setblocking(False)
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                    stack.callback(client.close)
+                    client.connect_ex(("127.0.0.1", port))
+                    selector.register(client, selectors.EVENT_WRITE, data=first)
+
+                for _ in range(count):
+                    connect()
+                while not ended.wait(0.05):
+                    for key, _ in selector.select(0):
+                        client = key.fileobj
+                        assert isinstance(client, socket.socket)
+                        try:
+                            if key.data:
+                                client.send(key.data)
+                            selector.modify(client, selectors.EVENT_WRITE, data=more)
+                        except OSError:
+                            selector.unregister(client)
+                            client.close()
+                            connect()
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join(10)
+
+    return abuse
+
+
+ABUSES = {
+    "an endless request line": endless(b"GET /", b"a"),
+    "an endless header name": endless(HEAD, b"a"),
+    "an endless header value": endless(HEAD + b"X: ", b"a"),
+    "endless headers": endless(HEAD, b"X: %b\r\n" % (b"a" * 900)),
+    "endless empty lines": endless(b"", b"\r\n"),
+    "an endless body": endless(HEAD + b"Content-Length: 1000000000000\r\n\r\n", b"a"),
+    "an endless chunked body": endless(HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\na\r\n"),
+    "pipelined requests": endless(b"", HEAD + b"\r\n"),
+    "slow heads": many(HEAD, b"a"),
+    "half heads": many(HEAD),
+    "silence": many(b""),
+    "answers that nobody takes": many(HEAD + b"\r\n", count=100),
+    "streams that nobody takes": many(
+        b"GET /api/v1/servers/shop/events HTTP/1.1\r\nHost: localhost\r\n\r\n", count=100
+    ),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _descriptors() -> Iterator[None]:
+    """Room for a thousand clients."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("name", ABUSES)
+def test_abuse(shared: tuple[Target, float], name: str) -> None:
+    """A client beside it is answered, sampling goes on at half its pace at least, and memory stays bounded."""
+    abused, control = shared
+    before = abused.rss
+    with ABUSES[name](abused.exporter.port):
+        assert abused.sampling(ABUSE_SECONDS) >= control / 2
+        assert "uwsgi_up" in abused.exporter.metrics(timeout=10)
+        assert abused.rss - before < GROWTH_BYTES
+
+
+@pytest.mark.parametrize("descriptors", [64, 256])
+def test_few_descriptors(descriptors: int) -> None:
+    """A thousand clients take no descriptor that sampling or the log need: nothing fails, and nothing fills the log."""
+    with target(f"DESCRIPTORS={descriptors}") as made:
+        control = made.sampling(1)
+        with many(HEAD, b"a")(made.exporter.port):
+            assert made.sampling(ABUSE_SECONDS) >= control / 2
+            assert "uwsgi_up" in made.exporter.metrics(timeout=10)
+        assert len(made.exporter.lines("few descriptors")) == 1
+        assert not made.exporter.lines("out of system resource")
+        assert made.exporter.log.stat().st_size < 4096
+
+
+def test_bounds_are_those_of_the_module() -> None:
+    """The growth that is allowed is what the bounds add up to, and more than their heads alone."""
+    assert bounds.MOST_CONNECTIONS * bounds.HEAD_BYTES < GROWTH_BYTES

@@ -1,0 +1,104 @@
+"""What a scrape answers where something is wrong with one server, or with us."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+import pytest
+from prometheus_client.metrics_core import Metric
+from starlette.requests import Request
+from starlette.routing import Route
+
+from tests.support.scripted_watch import FIXTURES
+from uwsgi_headroom import metrics
+from uwsgi_headroom.config.values import make_server
+from uwsgi_headroom.errors import ReadError
+from uwsgi_headroom.metrics.exposition import render_family
+from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.observation import ExporterHealth, Observation
+from uwsgi_headroom.web import metrics_route
+
+NAMES = ["minified", "threads_4x8_busy", "no_cores"]
+
+
+def make_fleet() -> Fleet:
+    return Fleet([make_server(f"file://{FIXTURES}/{name}.json", name=name) for name in NAMES])
+
+
+async def scrape(route: Route) -> str:
+    """The body of one answer."""
+    request = Request({"type": "http", "method": "GET", "path": "/metrics", "headers": []})
+    response = await route.endpoint(request)
+    return bytes(response.body).decode()
+
+
+async def read_and_scrape(fleet: Fleet, times: int = 1) -> list[str]:
+    await asyncio.gather(*(watch.reader.read() for watch in fleet.watches()))
+    route = metrics_route.route(fleet)
+    return [await scrape(route) for _ in range(times)]
+
+
+@pytest.mark.parametrize("broken", NAMES)
+def test_a_fault_about_one_server_is_that_servers_failure(
+    broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its series are gone and it is down for a reason of ours, logged once; those of the others are as ever."""
+    (well,) = asyncio.run(read_and_scrape(make_fleet()))
+    words = "hunter2"
+
+    def families(observations: Sequence[Observation], health: ExporterHealth) -> Iterator[Metric]:
+        if any(observation.reading for observation in observations if observation.name == broken):
+            raise ZeroDivisionError(words)
+        return metrics.families(observations, health)
+
+    monkeypatch.setattr(metrics_route, "families", families)
+    bodies = asyncio.run(read_and_scrape(make_fleet(), times=3))
+
+    def of_others(body: str) -> list[str]:
+        """Names of the series: values of times differ."""
+        lines = [line.rpartition(" ")[0] for line in body.splitlines() if not line.startswith("#")]
+        return [line for line in lines if f'server="{broken}"' not in line]
+
+    for body in bodies:
+        assert of_others(body) == of_others(well)
+        assert f'uwsgi_up{{server="{broken}"}} 0.0' in body
+        assert words not in body
+    (record,) = [record for record in caplog.records if record.getMessage() == "internal error"]
+    assert record.fields == {"server": broken}  # type: ignore[attr-defined]
+
+
+def test_scrapers_are_answered_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a crowd of scrapers is answered, reads in flight have their turns: every family is one at most."""
+    monkeypatch.setattr(metrics_route, "_SLICE_SECONDS", 0.0)
+    rendered: list[int] = []
+    turns = 0
+
+    def render(family: Metric, *, openmetrics: bool) -> str:
+        rendered.append(turns)
+        return render_family(family, openmetrics=openmetrics)
+
+    monkeypatch.setattr(metrics_route, "render_family", render)
+
+    async def run() -> None:
+        nonlocal turns
+        fleet = make_fleet()
+        await asyncio.gather(*(watch.reader.read() for watch in fleet.watches()))
+        route = metrics_route.route(fleet)
+        scraping = asyncio.gather(*(scrape(route) for _ in range(5)))
+        while not scraping.done():
+            turns += 1
+            await asyncio.sleep(0)
+        await scraping
+
+    asyncio.run(run())
+    assert len(rendered) == len(set(rendered)) > 100
+
+
+def test_a_fleet_that_was_never_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer says that nothing is known yet."""
+    fleet = make_fleet()
+    monkeypatch.setattr(Fleet.wait_for_first, "__defaults__", (0.0,))
+    body = asyncio.run(scrape(metrics_route.route(fleet)))
+    assert [f'uwsgi_up{{server="{name}"}} 0.0' in body for name in NAMES] == [True] * 3
+    assert not any(isinstance(watch.reader.outcome, ReadError) for watch in fleet.watches())

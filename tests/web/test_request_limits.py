@@ -1,0 +1,220 @@
+"""What the HTTP face does with requests that are too large, too slow or too many."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from tests.support.limited_server import limited_server
+from tests.support.real_uwsgi import wait_until
+from uwsgi_headroom.web import bounds
+
+GET = b"GET / HTTP/1.1\r\nHost: x\r\n"
+OK = b"HTTP/1.1 200 OK"
+
+
+@contextlib.contextmanager
+def serving(connections: int = 8) -> Iterator[uvicorn.Server]:
+    """A server that answers at / with the Host header, and at /never not at all."""
+
+    async def host(request: Request) -> Response:
+        return PlainTextResponse(" ".join(request.headers.getlist("host")))
+
+    async def never(_request: Request) -> Response:
+        await asyncio.Event().wait()
+        return Response()
+
+    app = Starlette(routes=[Route("/", host), Route("/never", never)])
+    with limited_server(app, connections) as server:
+        yield server
+
+
+def connected(server: uvicorn.Server) -> socket.socket:
+    client = socket.create_connection(server.servers[0].sockets[0].getsockname(), 10)
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return client
+
+
+def answers(server: uvicorn.Server, data: bytes) -> bytes:
+    """Everything that comes back until the connection is closed."""
+    with connected(server) as client:
+        client.sendall(data)
+        return received(client)
+
+
+def received(client: socket.socket) -> bytes:
+    parts = []
+    with contextlib.suppress(ConnectionResetError):
+        while part := client.recv(65536):
+            parts.append(part)
+    return b"".join(parts)
+
+
+def asked(client: socket.socket, data: bytes = GET + b"\r\n") -> bytes:
+    """The answer on a connection that stays open: its body is the Host header."""
+    client.sendall(data)
+    answer = b""
+    while not answer.endswith(b"\r\n\r\nx"):
+        part = client.recv(65536)
+        assert part, answer
+        answer += part
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET /" + b"a" * bounds.LINE_BYTES, b"414 "),
+        (GET + b"X: " + b"a" * bounds.LINE_BYTES, b"431 "),
+        (GET + b"X: " + b"a" * 1000 + (b"\r\nX: " + b"a" * 1000) * 33, b"431 "),
+        (GET + b"Content-Length: %d\r\n\r\n" % (bounds.BODY_BYTES + 1), b"413 "),
+        (GET + b"Content-Length: 99999999999999999999\r\n\r\n", b"400 "),
+        (GET + b"Transfer-Encoding: chunked\r\n\r\n", b"411 "),
+    ],
+)
+def test_a_request_that_is_too_large(request_: bytes, status: bytes) -> None:
+    """It is answered with what is wrong, and its connection is closed."""
+    with serving() as server:
+        answer = answers(server, request_)
+    assert answer.startswith(b"HTTP/1.1 " + status)
+    assert b"connection: close" in answer.lower()
+
+
+def test_requests_as_large_as_they_may_be() -> None:
+    """A line, a head and a body of exactly the bound are taken, again and again on one connection."""
+    longest = b"X: " + b"a" * (bounds.LINE_BYTES - 5) + b"\r\n"
+    head = GET + longest * 3
+    length = b"Content-Length: %d\r\n" % bounds.BODY_BYTES
+    filler = bounds.HEAD_BYTES - len(head) - len(length) - 2
+    whole = head + length + b"Y: " + b"b" * (filler - 5) + b"\r\n\r\n" + b"c" * bounds.BODY_BYTES
+    with serving() as server, connected(server) as client:
+        for _ in range(3):
+            assert asked(client, whole).startswith(OK)
+
+
+def test_a_request_behind_another_is_taken_apart() -> None:
+    """Requests, with bodies or without, may arrive in one piece; each has its answer."""
+    body = b"Content-Length: 3\r\n\r\n\n\n\n"
+    with serving() as server:
+        answer = answers(server, GET + body + GET + b"\r\n" + GET + body + GET + b"Connection: close\r\n\r\n")
+    assert answer.count(OK) == 4
+
+
+@pytest.mark.parametrize(("waiting", "closed"), [(bounds.MOST_PIPELINED, False), (bounds.MOST_PIPELINED + 1, True)])
+def test_pipelined_requests(waiting: int, closed: bool) -> None:
+    """So many requests may wait for an earlier one of their connection; one more closes it."""
+    with serving() as server, connected(server) as client:
+        client.sendall(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n" + (GET + b"\r\n") * waiting)
+        wait_until(lambda: server.server_state.tasks or closed, what="the request")
+        if closed:
+            assert received(client) == b""
+        else:
+            (protocol,) = server.server_state.connections
+            wait_until(lambda: len(protocol.pipeline) == waiting, what="all requests")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("first", "answer"),
+    [
+        (b"", b""),
+        (b"G", b"HTTP/1.1 408 "),
+        (GET, b"HTTP/1.1 408 "),
+        (GET + b"Content-Length: 5\r\n\r\nabc", OK),
+        (GET + b"\r\n" + b"GET /", OK),
+    ],
+)
+def test_a_slow_request_is_closed(monkeypatch: pytest.MonkeyPatch, first: bytes, answer: bytes) -> None:
+    """A request that is not complete at its deadline ends its connection, whether it has an answer already or not."""
+    monkeypatch.setattr(bounds, "REQUEST_SECONDS", 0.3)
+    with serving() as server, connected(server) as client:
+        client.sendall(first)
+        assert received(client).startswith(answer)
+
+
+def test_bytes_now_and_then_move_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a complete request does: a client that goes on sending is closed too."""
+    monkeypatch.setattr(bounds, "REQUEST_SECONDS", 0.4)
+    with serving() as server, connected(server) as client:
+        client.sendall(GET + b"X: ")
+        client.settimeout(0.05)
+        for _ in range(200):
+            with contextlib.suppress(TimeoutError):
+                assert client.recv(100).startswith(b"HTTP/1.1 408 ")
+                return
+            client.sendall(b"a")
+    pytest.fail("the connection was not closed")
+
+
+def test_a_connection_between_requests_has_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scraper's connection stays open from one scrape to the next, and each request has its own time."""
+    monkeypatch.setattr(bounds, "REQUEST_SECONDS", 0.2)
+    with serving() as server, connected(server) as client, connected(server) as silent:
+        for _ in range(3):
+            assert asked(client).startswith(OK)
+            received(silent)  # the deadline of a connection that was opened with the first
+            silent = connected(server)  # noqa: PLW2901 - and another
+        silent.close()
+
+
+def test_a_client_beside_half_heads_is_answered() -> None:
+    """The oldest idle connection makes room; a request in progress keeps its connection."""
+    with serving(connections=4) as server, contextlib.ExitStack() as stack:
+        busy = stack.enter_context(connected(server))
+        busy.sendall(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n")
+        wait_until(lambda: server.server_state.tasks, what="the request")
+        halves = [stack.enter_context(connected(server)) for _ in range(9)]
+        for half in halves[:3]:
+            half.sendall(GET)
+        client = stack.enter_context(connected(server))
+        assert asked(client).startswith(OK)
+        assert [received(half) for half in halves[:7]] == [b""] * 7
+        assert len(server.server_state.connections) == 4
+        assert server.server_state.tasks
+
+
+def test_answered_connections_make_room() -> None:
+    """A connection that has its answer is idle: the oldest of them goes first."""
+    with serving(connections=2) as server, contextlib.ExitStack() as stack:
+        clients = []
+        for _ in range(4):
+            clients.append(stack.enter_context(connected(server)))
+            assert asked(clients[-1]).startswith(OK)
+        assert [received(client) for client in clients[:2]] == [b"", b""]
+
+
+def test_clients_that_leave_make_room() -> None:
+    """A connection that its client closed in the middle of a request takes no place."""
+    with serving(connections=2) as server:
+        for _ in range(4):
+            with connected(server) as client:
+                client.sendall(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n")
+                wait_until(lambda: server.server_state.tasks, what="the request")
+            wait_until(lambda: not server.server_state.connections, what="the end of the connection")
+            for task in list(server.server_state.tasks):
+                task.get_loop().call_soon_threadsafe(task.cancel)
+            wait_until(lambda: not server.server_state.tasks, what="the end of the request")
+        with connected(server) as client:
+            assert asked(client).startswith(OK)
+
+
+def test_an_upgrade_ends_with_its_answer() -> None:
+    """A request for another protocol is answered in this one, and its connection closed."""
+    with serving() as server:
+        assert answers(server, GET + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n").startswith(OK)
+
+
+@pytest.mark.parametrize(("target", "host"), [("/", "x"), ("http://other:1/", "other")])
+def test_an_absolute_target_goes_before_the_header(target: str, host: str) -> None:
+    """The host of a request is that of its target, if it has one."""
+    with serving() as server:
+        answer = answers(server, f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    assert answer.endswith(b"\r\n\r\n" + host.encode())
