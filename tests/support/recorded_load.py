@@ -121,12 +121,13 @@ def _loads(rng: random.Random, processes: int, threads: int) -> list[_Load]:
 
 def _load(rng: random.Random, rate: int, threads: int) -> _Load:
     static, crowd = rng.choice([0, 0, rate // 2]), rng.choice([0.01, 0.5, 1.0])
+    longest = 10_000 * READ_EVERY * threads // (2 * rate or 1)  # for that there are threads, at the highest rate
     return _Load(
         # Times of a history are whole tenths of a millisecond.
         served=[rng.randint(0, 2 * rate) for _ in range(_PATTERN)],
         static=[rng.randint(0, static) for _ in range(_PATTERN)],
         busy=[sum(rng.random() < crowd for _ in range(threads)) for _ in range(_PATTERN)],
-        each=rng.randint(1, 9000) / 10_000,
+        each=rng.randint(1, min(9000, longest)) / 10_000,
         cpu=rng.choice([0, rng.randint(1, 400)]) * 2 / 10_000,
     )
 
