@@ -22,13 +22,13 @@ ifdef ARGS
 	@$(PYTEST) $(ARGS)
 else
 	@$(BESIDE) -m "not alone and not slow"
-	@$(PYTEST) -q -m "alone and not slow"
+	@$(PYTEST) -q -m "alone and not slow" tests/kernel
 endif
 
 test-all:  ## run all tests, those included that take long
 	@$(PYTHON) -m tools.prepare test
 	@$(BESIDE) -m "not alone"
-	@$(PYTEST) -q -m alone
+	@$(PYTEST) -q -m alone tests/kernel
 
 lint:  ## check style, formatting and types
 	@$(PYTHON) -m tools.prepare lint
