@@ -75,7 +75,7 @@ async def _watch(watch: Watch, sampling: asyncio.Task[None], seconds: float, pro
             progress(end - now)
             await asyncio.wait({sampling}, timeout=min(ROW_SECONDS, end - now))
             if sampling.done():
-                raise ReadError("internal", f"sampling ended ({sampling.exception()!r:.80}): please report it")
+                raise ReadError("internal", f"sampling ended ({type(sampling.exception()).__name__}): please report it")
             if loop.time() > now + _STOPPED_SECONDS:
                 end = loop.time() + seconds
     except asyncio.CancelledError:
