@@ -97,7 +97,7 @@ def test_the_same_document_is_decoded_once() -> None:
         async def look() -> None:
             reader = Reader("shop", Unix(server.address))
             outcomes = []
-            for answer in (DOCUMENT, DOCUMENT, DOCUMENT + b" "):
+            for answer in (DOCUMENT + b" ", DOCUMENT + b" ", DOCUMENT + b"\n"):
                 server.answer = answer
                 outcomes.append(await reader.read())
             first, same, other = (outcome.snapshot for outcome in outcomes if isinstance(outcome, Reading))

@@ -1,4 +1,4 @@
-"""A watch to its documents: nothing is read for them, they tell of the last reading and of the history."""
+"""A watch to its documents: nothing is read for them, they show the last reading and the history."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def _tls_context() -> ssl.SSLContext:
 
 
 def _request(connection: h11.Connection, address: Http) -> bytes:
-    """The request, in one small write: uWSGI answers after a single read of at most 4 kB and resets whoever sends more.
+    """The request, in one small write: uWSGI answers after a single read of at most 4 kB and resets what sends more.
 
     Its version is 1.0, so that a proxy in between sends the document as it is: in chunks, which HTTP/1.1 allows it,
     each byte of a document may cost a turn of a parser.

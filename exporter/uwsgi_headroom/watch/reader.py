@@ -60,7 +60,7 @@ class Reader:
     async def read(self) -> Reading | ReadError:
         """Read the server, or wait for the read under way, and return a reading or why there is none.
 
-        A caller that is cancelled leaves the read to its deadline, for whoever else waits for it.
+        A caller that is cancelled leaves the read to its deadline, for others that wait for it.
         """
         while True:
             await self._not_paused.wait()
@@ -116,7 +116,7 @@ class Reader:
         return outcome
 
     def fault(self, error: Exception) -> ReadError:
-        """What a mistake of the exporter's own about this server is to whoever asks. Each is logged once.
+        """Make a mistake of the exporter's own about this server its failure. Each is logged once.
 
         The error's words may quote the document, so they go nowhere.
         """

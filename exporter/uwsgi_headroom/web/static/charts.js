@@ -126,8 +126,8 @@ export class Lines {
     });
     values.forEach((value, place) => say(this.values[place], value));
     if (at !== null) return;
-    const told = this.#lines.map((line, place) => `${line.name} ${values[place]}`).join(", ");
-    const label = `${this.name} over the last ${this.#history?.range.name ?? ""}: now ${told}`;
+    const latest = this.#lines.map((line, place) => `${line.name} ${values[place]}`).join(", ");
+    const label = `${this.name} over the last ${this.#history?.range.name ?? ""}: now ${latest}`;
     if (this.place.getAttribute("aria-label") !== label) this.place.setAttribute("aria-label", label);
   }
 }

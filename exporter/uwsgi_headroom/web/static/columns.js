@@ -26,8 +26,8 @@ export class Columns {
   /** items: {label, value, hot, dim}; line: {value, text}, drawn across; band: [from, to], shaded. */
   show(items, line = null, band = null) {
     this.#shown = { items, line, band };
-    const told = items.filter((item) => item.value !== null).map((item) => `${item.label} ${this.#format(item.value)}`);
-    this.surface.describe(told.length ? told.join(", ") + (line ? `; ${line.text}` : "") : "nothing known");
+    const labels = items.filter((item) => item.value !== null).map((item) => `${item.label} ${this.#format(item.value)}`);
+    this.surface.describe(labels.length ? labels.join(", ") + (line ? `; ${line.text}` : "") : "nothing known");
     this.surface.draw();
   }
 

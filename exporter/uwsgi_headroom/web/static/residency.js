@@ -21,8 +21,8 @@ export class Residency {
   show({ workers, host, unknown }) {
     this.#workers = workers;
     const used = workers.flatMap((worker) => [...Object.keys(worker.residency ?? {}).map(Number), ...(worker.affinity ?? [])]);
-    const seen = workers.map((worker) => worker.last_cpu).filter((cpu) => cpu !== null);
-    this.#cpus = [...new Set([...used, ...seen])].sort((a, b) => a - b).slice(0, MOST_CPUS);
+    const cpus = workers.map((worker) => worker.last_cpu).filter((cpu) => cpu !== null);
+    this.#cpus = [...new Set([...used, ...cpus])].sort((a, b) => a - b).slice(0, MOST_CPUS);
     this.surface.resize(this.#cpus.length ? TOP + workers.length * this.#tall() : 0);
     this.surface.describe(workers.map((worker) => `worker ${worker.worker_id} ${home(worker)}`).join(", "));
     this.surface.draw();

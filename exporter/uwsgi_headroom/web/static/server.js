@@ -157,8 +157,8 @@ const BEFORE_CHARTS = 2;
 
 function ofServer() {
   const findings = new Findings();
-  const found = panel("What to change", "the worst first", findings.node);
-  found.classList.add("wide");
+  const advice = panel("What to change", "the worst first", findings.node);
+  advice.classList.add("wide");
   const levels = new Columns("Occupancy", { format: format.percent, height: 172 });
   const occupancy = panel("Occupancy", "share of the time at each level of busy threads, of those available", levels.node);
   const residency = new Residency();
@@ -166,7 +166,7 @@ function ofServer() {
   const unknown = el("ul", { class: "unknown" });
   const watched = panel("How it is watched", "and what is not known", sampling, unknown);
   return [
-    { node: found, now: (server) => findings.show(server) },
+    { node: advice, now: (server) => findings.show(server) },
     workers.sideBySide(),
     timelines.concurrency(),
     timelines.headroom(),
@@ -194,9 +194,9 @@ function watch({ sampling, unknown }, sentence, list) {
       `history of ${format.duration(sampling.history_seconds)}; ${format.duration(sampling.gap_seconds)} without samples; ` +
       `${many(sampling.reloads, "reload")} seen.`,
   );
-  const elsewhere = unknown.filter((each) => each.what !== "residency"); // that is told in its own panel
-  const told = elsewhere.map((each) => `${each.what}${each.socket ? ` of ${each.socket}` : ""}: ${each.why}`);
-  if (list.dataset.told === told.join()) return;
-  list.dataset.told = told.join();
-  list.replaceChildren(...told.map((text) => el("li", {}, `Not known: ${text}.`)));
+  const elsewhere = unknown.filter((each) => each.what !== "residency"); // that has a panel of its own
+  const sentences = elsewhere.map((each) => `${each.what}${each.socket ? ` of ${each.socket}` : ""}: ${each.why}`);
+  if (list.dataset.unknown === sentences.join()) return;
+  list.dataset.unknown = sentences.join();
+  list.replaceChildren(...sentences.map((text) => el("li", {}, `Not known: ${text}.`)));
 }

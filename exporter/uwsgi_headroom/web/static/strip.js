@@ -26,10 +26,10 @@ export class Strip {
   constructor(name, format) {
     this.format = format;
     this.surface = new Surface(name, 60, (context, width, height) => this.#paint(context, width, height));
-    this.told = el("p", { class: "told" }, "\u00a0");
-    this.node = el("div", {}, this.surface.node, this.told);
+    this.caption = el("p", { class: "caption" }, "\u00a0");
+    this.node = el("div", {}, this.surface.node, this.caption);
     this.surface.canvas.addEventListener("pointermove", (event) => this.#tell(event));
-    this.surface.canvas.addEventListener("pointerleave", () => say(this.told, "\u00a0"));
+    this.surface.canvas.addEventListener("pointerleave", () => say(this.caption, "\u00a0"));
   }
 
   /** rows: {label, column, whole}: the name of a column of the history, and the value of it that is everything. */
@@ -108,6 +108,6 @@ export class Strip {
     const row = this.#rows[Math.floor(event.offsetY / this.#tall())];
     const at = row ? this.#history.time.findIndex((time, each) => this.#begin(each) <= slot && slot <= this.#slot(time)) : -1;
     const value = at < 0 ? null : (this.#history.column(row.column)?.[at] ?? null);
-    say(this.told, at < 0 ? "\u00a0" : `worker ${row.label}, ${clock(this.#history.time[at])}: ${this.format(value)}`);
+    say(this.caption, at < 0 ? "\u00a0" : `worker ${row.label}, ${clock(this.#history.time[at])}: ${this.format(value)}`);
   }
 }

@@ -33,8 +33,8 @@ export function sideBySide() {
       const band = chance === null ? null : [Math.max(0, even - chance), even + chance];
       share.show(items((worker) => worker.share), even, `even ${format.percent(even)}`, fair(even, band), band);
       const calm = balance?.calm_response_time ?? null;
-      const told = calm === null ? "" : `dashed: the calmer half, ${format.duration(calm)}`;
-      response.show(items((worker) => worker.response_time), calm, `calm half ${format.duration(calm)}`, told);
+      const explanation = calm === null ? "" : `dashed: the calmer half, ${format.duration(calm)}`;
+      response.show(items((worker) => worker.response_time), calm, `calm half ${format.duration(calm)}`, explanation);
       load.show(items((worker) => worker.interpreter_load), 1, "one CPU", "dashed: one CPU, all that one interpreter can use");
     },
   };
@@ -53,8 +53,8 @@ function row(name, options) {
   const note = el("small", {});
   return {
     node: el("div", { class: "row" }, el("h3", {}, name, " ", note), columns.node),
-    show(items, line, text, told, band = null) {
-      say(note, told);
+    show(items, line, text, explanation, band = null) {
+      say(note, explanation);
       columns.show(items, line === null ? null : { value: line, text }, band);
     },
   };
