@@ -103,6 +103,27 @@ def test_sampling_finds_new_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert asyncio.run(look()) == ["shop"]
 
 
+def test_a_paused_fleet_finds_no_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A socket that appears in a pause would be read; it is found when the pause is over."""
+    monkeypatch.setattr(module, "GLOB_SECONDS", 0.001)
+    fleet = globbing(f"{tmp_path}/*.stats")
+
+    async def look() -> None:
+        await fleet.pause()
+        sampling = asyncio.create_task(fleet.run())
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+        assert fleet.watches() == []
+        fleet.resume()
+        while not fleet.watches():  # noqa: ASYNC110 - a fleet has no event for it
+            await asyncio.sleep(0)
+        sampling.cancel()
+        await fleet.close()
+
+    with listening(tmp_path / "shop.stats"):
+        asyncio.run(asyncio.wait_for(look(), 20))
+
+
 @pytest.mark.parametrize("call", ["pause", "resume", "close"])
 def test_pausing_looks_nothing_up(tmp_path: Path, call: str) -> None:
     """To pause, resume or close a fleet reads no folder."""
