@@ -29,7 +29,7 @@ async def cancelled_everywhere(
     place = 0
     while True:
         coroutine = make()
-        task = asyncio.create_task(_cancelled_at(coroutine, place), name=f"cancelled at {place}")
+        task = asyncio.create_task(_count_suspensions(coroutine, place), name=f"cancelled at {place}")
         if place == 0:
             task.cancel()
         await asyncio.wait({task})
@@ -81,6 +81,10 @@ def everywhere(scenario: Callable[[int], Awaitable[bool]], least: int) -> None:
 
 async def _within(scenario: Awaitable[bool]) -> bool:
     return await asyncio.wait_for(scenario, 30)
+
+
+async def _count_suspensions(coroutine: Coroutine[Any, Any, Any], place: int) -> int:
+    return await _cancelled_at(coroutine, place)
 
 
 async def _with_its_result(coroutine: Coroutine[Any, Any, Any], place: int, cancellation: Cancellation) -> Any:

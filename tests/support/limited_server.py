@@ -28,6 +28,7 @@ def limited_server(app: ASGIApp, connections: int = 8) -> Iterator[uvicorn.Serve
         ws="none",
         http=functools.partial(LimitedProtocol, slots=ConnectionSlots(connections)),  # type: ignore[arg-type]
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=1,
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)

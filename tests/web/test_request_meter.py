@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from uwsgi_headroom.web.bounds import HEAD_BYTES, LINE_BYTES
+from uwsgi_headroom.web.bounds import HEAD_BYTES, HEAD_LINES, LINE_BYTES
 from uwsgi_headroom.web.request_meter import RequestMeter, body_length
 
 FIRST = b"GET / HTTP/1.1\r\n"
@@ -36,10 +36,12 @@ def line(length: int) -> bytes:
         (FIRST + b"a" * (LINE_BYTES + 1), 431),
         (line(LINE_BYTES), 0),
         (line(LINE_BYTES + 1), 414),
+        (line(8) * HEAD_LINES, 0),
+        (line(8) * HEAD_LINES + b"\r", 431),
+        (b"\n" * HEAD_LINES, 0),
+        (b"\n" * HEAD_LINES + b"G", 431),
         (line(1024) * (HEAD_BYTES // 1024), 0),
         (line(1024) * (HEAD_BYTES // 1024) + b"\r", 431),
-        (b"\n" * HEAD_BYTES, 0),
-        (b"\n" * (HEAD_BYTES + 1), 431),
     ],
 )
 def test_bounds(head: bytes, status: int, size: int) -> None:

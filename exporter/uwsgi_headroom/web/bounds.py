@@ -12,6 +12,9 @@ LINE_BYTES = 8192
 HEAD_BYTES = 32768
 """The whole head. uvicorn and httptools concatenate what they received so far at each piece: unbounded, quadratic."""
 
+HEAD_LINES = 128
+"""Lines of the head, empty ones before it included. Each costs a turn of the parser; browsers send some twenty."""
+
 BODY_BYTES = 65536
 """The body of a request. No route takes one; some clients send one with every request."""
 

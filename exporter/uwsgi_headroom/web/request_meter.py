@@ -21,7 +21,7 @@ class RequestMeter:
         """The next byte is the first of a request."""
         self._bytes = 0
         self._line_bytes = 0
-        self._is_first_line = True
+        self._lines = 0
         self._body_left = 0
 
     def start_body(self, length: int) -> None:
@@ -47,11 +47,12 @@ class RequestMeter:
             return 0
         self._line_bytes += end - start
         if self._line_bytes > bounds.LINE_BYTES:
-            return 414 if self._is_first_line else 431
-        if self._bytes > bounds.HEAD_BYTES:
+            return 431 if self._lines else 414
+        if self._bytes > bounds.HEAD_BYTES or self._lines >= bounds.HEAD_LINES:
             return 431
         if data[end - 1] == 0x0A:
-            self._line_bytes, self._is_first_line = 0, False
+            self._line_bytes = 0
+            self._lines += 1
         return 0
 
 
