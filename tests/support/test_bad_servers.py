@@ -71,7 +71,9 @@ def test_accepts_and_never_writes_keeps_silent(where: Where) -> None:
 def test_drips_never_stays_silent_for_long(where: Where) -> None:
     """Bytes come one by one, and the document far from whole."""
     with bad_servers.drips(where, DOCUMENT, interval=0.02) as address, connect(address) as client:
-        assert [client.recv(100) for _ in range(3)] == [b"{", b'"', b"v"]
+        received = b"".join(client.recv(100) for _ in range(3))  # several bytes at once, where this was late
+        assert DOCUMENT.startswith(received)
+        assert 3 <= len(received) < len(DOCUMENT)
 
 
 @both

@@ -45,7 +45,7 @@ def test_a_server_that_goes_down_and_comes_back() -> None:
         response = stack.enter_context(listening(exporting.port, "/api/v1/servers/shop/events"))
         up = until(response, lambda received: received["flow"])
         server.process.send_signal(signal.SIGSTOP)
-        stale = until(response, lambda received: received["state"] != "up", 6)
+        silent = until(response, lambda received: received["state"] != "up", 8)
         server.process.send_signal(signal.SIGCONT)
         again = until(response, lambda received: received["state"] == "up")
         server.process.send_signal(signal.SIGINT)
@@ -53,12 +53,13 @@ def test_a_server_that_goes_down_and_comes_back() -> None:
         down = until(response, lambda received: received["state"] == "down")
         listed = get(exporting, "/api/v1/servers")
         history = get(exporting, "/api/v1/servers/shop/history?seconds=60&points=60")
-    assert stale["state"] == "stale"
-    assert stale["workers"]
+    # Stale until the read under way has timed out, which is a moment later.
+    assert silent["state"] in ("stale", "down")
+    assert silent["workers"]
     assert down["error"]
     assert down["flow"]
     assert str(down["verdict"]).startswith("It cannot be read")
-    for received in (up, stale, again, down):
+    for received in (up, silent, again, down):
         validate(received, "Server")
     validate(listed, "Servers")
     validate(history, "History")
