@@ -32,7 +32,7 @@ def test_load_moves_the_counters_and_ends_in_time(served):
     before, start = served.count("requests"), time.monotonic()
     tally = asyncio.run(load.run("127.0.0.1", served.port, 2.0, random.Random(1)))
     assert 1.9 < time.monotonic() - start < 10
-    assert tally.answered > 0
+    assert tally.answered > 5
     assert tally.refused_since is None
     assert served.count("requests") - before >= tally.answered
     assert served.count("in_request") <= load.MOST

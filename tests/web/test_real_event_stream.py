@@ -45,7 +45,7 @@ def test_a_server_that_goes_down_and_comes_back() -> None:
         response = stack.enter_context(listening(exporting.port, "/api/v1/servers/shop/events"))
         up = until(response, lambda received: received["flow"])
         server.process.send_signal(signal.SIGSTOP)
-        silent = until(response, lambda received: received["state"] != "up", 8)
+        silent = until(response, lambda received: received["state"] != "up", 6)
         server.process.send_signal(signal.SIGCONT)
         again = until(response, lambda received: received["state"] == "up")
         server.process.send_signal(signal.SIGINT)
