@@ -66,9 +66,9 @@ async def ask(host: str, port: int, path: str) -> bool:
         writer.close()
 
 
-async def run(host: str, port: int, seconds: float, rng: random.Random) -> Tally:
-    """Load the server for `seconds`, or until it has gone."""
-    tally, start = Tally(), time.monotonic()
+async def run(host: str, port: int, seconds: float, rng: random.Random, tally: Tally) -> None:
+    """Load the server for `seconds`, or until it has gone, and count what happens in `tally`."""
+    start = time.monotonic()
 
     async def client(number: int) -> None:
         while not tally.gone(time.monotonic()):
@@ -78,7 +78,6 @@ async def run(host: str, port: int, seconds: float, rng: random.Random) -> Tally
 
     with contextlib.suppress(asyncio.TimeoutError):
         await asyncio.wait_for(asyncio.gather(*(client(number) for number in range(MOST))), seconds)
-    return tally
 
 
 async def _count(tally: Tally, request: Callable[[], Awaitable[bool]]) -> None:
@@ -98,7 +97,8 @@ def main(argv: list[str] | None = None) -> str | None:
     parser.add_argument("port", type=int, help="where the application listens on 127.0.0.1")
     parser.add_argument("--seconds", type=float, default=3600, help="how long (default: %(default)g)")
     chosen = parser.parse_args(argv)
-    tally = asyncio.run(run("127.0.0.1", chosen.port, chosen.seconds, random.Random()))
+    tally = Tally()
+    asyncio.run(run("127.0.0.1", chosen.port, chosen.seconds, random.Random(), tally))
     print(f"{tally.answered} requests answered, {tally.unanswered} without an answer")
     if tally.refused_since is not None:
         return f"the application on port {chosen.port} has gone"

@@ -73,7 +73,10 @@ class Running:
         return [each.program.name for each in self._started]
 
     def start(self, program: Program) -> None:
-        """Returns when it is ready. Raises `ProgramError` where it, or a required one that runs, is lost."""
+        """Returns when it is ready. Raises `ProgramError` where it, or a required one that runs, is lost.
+
+        One that is not required and takes long is left to start: on a busy machine Prometheus may need a minute.
+        """
         started = _start(program, self._directory / f"{program.name}.log", self._cwd)
         self._started.append(started)
         end = time.monotonic() + START_SECONDS
@@ -82,6 +85,9 @@ class Running:
                 started.refuse_if_ended()
                 self.check()
                 if time.monotonic() > end:
+                    if not program.required:
+                        self._news.append(f"  {program.name} is not ready after {START_SECONDS:g} s; it starts beside")
+                        return
                     raise ProgramError(program, f"is not ready after {START_SECONDS:g} s{started.last_words()}")
                 time.sleep(0.05)
             started.refuse_if_ended()  # something else may have answered in its place
@@ -102,7 +108,7 @@ class Running:
                 self._news.append(error.without)
 
     def news(self) -> list[str]:
-        """Why the programs were lost that ended since the last call, and that the others go on without."""
+        """What happened since the last call to programs that are not required: ended, or not ready yet."""
         news, self._news = self._news, []
         return news
 

@@ -104,7 +104,8 @@ def test_demo_shows_the_alerts_of_its_exporter(monkeypatch):
         assert len(lines) >= 6
         assert max(map(len, lines)) <= 80
         addresses = [address for line in lines for address in re.findall(r"http://127\.0\.0\.1:(\d+)(/\S*)", line)]
-        assert [each for each in addresses if get(int(each[0]), each[1]) is None] == []
+        for address, path in addresses:  # on a busy machine Prometheus may still be starting
+            real_uwsgi.wait_until(lambda: get(int(address), path) is not None, what=f"{address}{path} to answer")  # noqa: B023
         ports = dict(re.findall(r"(Prometheus|Alertmanager) +http://127\.0\.0\.1:(\d+)/", demo_.said()))
         prometheus = Prometheus(int(ports["Prometheus"]))
         prometheus.wait_for('uwsgi_threads_available{job="uwsgi", server="demo"}')

@@ -110,6 +110,18 @@ def test_one_that_never_becomes_ready_is_given_up(tmp_path, monkeypatch):
         pass
 
 
+def test_one_that_is_not_required_may_take_long(tmp_path, monkeypatch, capsys):
+    """It runs on beside the others, which do not wait for it any longer."""
+    monkeypatch.setattr(programs, "START_SECONDS", 0.2)
+    diary = tmp_path / "diary"
+    slow = shell("b", f"trap 'echo b ends >> {diary}; exit' TERM; sleep 60 & wait", lambda: False, required=False)
+    with running([slow, lasting("a", diary)], tmp_path, tmp_path) as up:
+        up.check()
+        assert up.names() == ["b", "a"]
+        assert "  b is not ready after 0.2 s; it starts beside\n" in capsys.readouterr().out
+    assert "b ends" in diary.read_text()
+
+
 def test_one_that_ignores_the_end_is_ended_for_certain(tmp_path, monkeypatch):
     monkeypatch.setattr(programs, "STOP_SECONDS", 0.2)
     marker = tmp_path / "marker"
