@@ -55,7 +55,7 @@ def run_until(served, enough) -> load.Tally:
     async def run() -> load.Tally:
         tally = load.Tally()
         running = asyncio.ensure_future(load.run("127.0.0.1", served.port, 60.0, random.Random(1), tally))
-        while not enough(tally) and not running.done():
+        while not enough(tally) and not running.done():  # noqa: ASYNC110 - the tally tells nobody
             await asyncio.sleep(0.01)
         assert not running.done()
         running.cancel()
