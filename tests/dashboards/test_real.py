@@ -71,9 +71,11 @@ class GrafanaQueries:
             return {frozenset({(query.label, value)}): 1.0 for value in values}
         if query.kind == "instant":
             return self.prometheus.query(query.expression, self.now)
-        seconds = recorded_months.DAYS * recorded_months.DAY if query.where.startswith("capacity") else 3600
+        if not query.where.startswith("capacity"):
+            # Grafana would begin and end at a multiple of the step, before which there may have been too few samples.
+            return self.prometheus.query_range(query.expression, self.now - 3600, self.now, query.step)
         end = self.now // query.step * query.step
-        start = (self.now - seconds) // query.step * query.step
+        start = (self.now - recorded_months.DAYS * recorded_months.DAY) // query.step * query.step
         return self.prometheus.query_range(query.expression, start, end, query.step)
 
 
