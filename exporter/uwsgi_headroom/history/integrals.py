@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+from uwsgi_headroom.history.levels import Levels, add_levels, find_levels
 from uwsgi_headroom.history.service_time import ServiceTime
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, Totals, WorkerTotals, sum_if_all_known
 from uwsgi_headroom.kernel.processes import WorkerProcess
@@ -34,6 +35,7 @@ class Integrals:
     def __init__(self) -> None:
         self.totals = Totals()
         self._before: Reading | None = None
+        self._levels: Levels | None = None  # then
         self._until: float | None = None  # how far the time is accounted for
         self._broken = False
         self._service_time = ServiceTime()
@@ -61,24 +63,30 @@ class Integrals:
         step = reading.at - before.at if before and bridged else 0.0
         for index, (total, now) in enumerate(zip(totals.workers, snapshot.workers, strict=True)):
             then = earlier[index] if index < len(earlier) else None
-            _add_counters(total, then, now, reloaded, self._service_time.bound(now, reading.at))
-            _add_process(total, before, then, reading, now)
-            _add_residency(total, before, reading, now)
-            _note_known_since(total, reading, now)
-            _add_levels(total, _levels(before, then), _levels(reading, now), step)
+            # A document that is the same has the same workers, and nothing of theirs has moved.
+            if before is None or now is not then or not _is_as_before(now, before, reading):
+                _add_counters(total, then, now, reloaded, self._service_time.bound(now, reading.at))
+                _add_process(total, before, then, reading, now)
+                _add_residency(total, before, reading, now)
+                _note_known_since(total, reading, now)
         self._service_time.note(reading, snapshot.workers)
-        if before and bridged:
+        if before is None or snapshot is not before.snapshot:
+            totals.configured = sum_if_all_known([worker.threads for worker in snapshot.workers])
+            totals.available = sum_if_all_known([worker.available_threads for worker in snapshot.workers])
+        levels = find_levels(reading, snapshot.workers)
+        add_levels(totals, self._levels, levels, step)
+        if bridged:
             totals.observed_seconds += step
-            totals.full_seconds += step * (_is_full(before) + _is_full(reading)) / 2
             self._until = reading.at
         else:
             self._gap_to(reading.at)
         self._add_queues(before, reading, step)
-        self._add_occupancy(reading)
-        totals.configured = sum_if_all_known([worker.threads for worker in snapshot.workers])
-        totals.available = sum_if_all_known([worker.available_threads for worker in snapshot.workers])
+        if levels.available:
+            ratio = min(1.0, levels.busy / levels.available)
+            totals.occupancy[bisect_left(OCCUPANCY_BOUNDS, ratio)] += 1
+            totals.occupancy_sum += ratio
         totals.samples += 1
-        self._before, self._broken = reading, False
+        self._before, self._levels, self._broken = reading, levels, False
 
     def _gap_to(self, at: float) -> None:
         if self._until is None:
@@ -101,18 +109,10 @@ class Integrals:
             area = step * (then.queue + backlog.queue) / 2 if then and then.queue is not None else 0.0
             self.totals.queue_seconds[name] = self.totals.queue_seconds.get(name, 0.0) + area
 
-    def _add_occupancy(self, reading: Reading) -> None:
-        busy, available = _count_threads(reading)
-        if not available:
-            return
-        ratio = min(1.0, busy / available)
-        self.totals.occupancy[bisect_left(OCCUPANCY_BOUNDS, ratio)] += 1
-        self.totals.occupancy_sum += ratio
-
 
 def is_reload(before: tuple[Worker, ...], now: tuple[Worker, ...]) -> bool:
     """Whether uWSGI's master began anew in between: every spawn adds to a worker's respawns, unless that began anew."""
-    if not before:
+    if not before or now is before:
         return False
     return len(before) != len(now) or any(_has_restarted(then, later) for then, later in zip(before, now, strict=True))
 
@@ -127,12 +127,17 @@ def _has_restarted(then: Worker, now: Worker) -> bool:
     return now.respawns < then.respawns or (now.respawns == then.respawns and bool(spawned))
 
 
+def _is_as_before(worker: Worker, before: Reading, reading: Reading) -> bool:
+    """Whether the kernel says the same of a worker as before: most workers, most of the time."""
+    then, now = before.host, reading.host
+    pid = worker.pid or 0
+    return then.off == now.off and not now.threads and then.processes.get(pid) is now.processes.get(pid)
+
+
 def _add_counters(
     total: WorkerTotals, then: Worker | None, now: Worker, reloaded: bool, most_running_time: float
 ) -> None:
     """uWSGI's own counters. After a reload what they hold is what came since, in slots that it added as well."""
-    if now is then:
-        return  # of the same document: the server is at rest
     if now.running_time is not None:
         total.running_time = total.running_time or 0.0
     if then is None:
@@ -203,31 +208,3 @@ def _since(since: float | None, known: bool, at: float) -> float | None:
 def _cpu_seconds(process: WorkerProcess) -> float | None:
     user, system = process.cpu_user_seconds, process.cpu_system_seconds
     return None if user is None or system is None else user + system
-
-
-def _add_levels(total: WorkerTotals, then: tuple[int | None, bool], now: tuple[int | None, bool], step: float) -> None:
-    """Join two samples of (busy threads, accepting) that are `step` seconds apart."""
-    (busy_then, up_then), (busy, up) = then, now
-    if busy is not None:
-        area = step * (busy_then + busy) / 2 if busy_then is not None else 0.0
-        total.busy_seconds = (total.busy_seconds or 0.0) + area
-    total.up_seconds += step * (up_then + up) / 2
-
-
-def _levels(reading: Reading | None, worker: Worker | None) -> tuple[int | None, bool]:
-    if reading is None or worker is None:
-        return None, False
-    return reading.busy_threads(worker), worker.accepting
-
-
-def _count_threads(reading: Reading) -> tuple[int, int]:
-    """Busy and available threads; 0 of 0 where uWSGI names no threads."""
-    assert isinstance(reading.snapshot, Snapshot)
-    workers = reading.snapshot.workers
-    busy = sum(reading.busy_threads(worker) or 0 for worker in workers)
-    return busy, sum(worker.available_threads or 0 for worker in workers)
-
-
-def _is_full(reading: Reading) -> bool:
-    busy, available = _count_threads(reading)
-    return busy >= available > 0

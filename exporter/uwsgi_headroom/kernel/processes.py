@@ -71,7 +71,7 @@ class Processes:
                 look = _read_stat(pid)
                 before = self._last.get(pid)
                 if quick and before and look.is_of(before[0], master_pid):
-                    worker: WorkerProcess | None = look.update(before[1])
+                    worker: WorkerProcess | None = before[1] if look == before[0] else look.update(before[1])
                 else:
                     worker = _read(process, master_pid)
             except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
