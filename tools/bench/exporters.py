@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import re
 import shlex
 import subprocess
 import sys
@@ -24,6 +25,8 @@ OURS = {
     EVERYTHING: "{python} -m uwsgi_headroom --stats unix://{stats} --web.listen-address 127.0.0.1:{port}",
 }
 
+_SAMPLES = re.compile(rb"^uwsgi_exporter_samples_total(?:\{[^}]*\})? (\S+)", re.MULTILINE)
+
 
 @dataclass(frozen=True)
 class Exporter:
@@ -35,6 +38,11 @@ class Exporter:
 
     def cpu_seconds(self) -> float:
         return cpu_seconds(self.process.pid)
+
+    def samples(self) -> float:
+        """How often ours has sampled its server so far; 0 for others."""
+        found = _SAMPLES.search(self.scraper.scrape().body)
+        return float(found[1]) if found else 0.0
 
     def resident_bytes(self) -> int:
         return int(psutil.Process(self.process.pid).memory_info().rss)

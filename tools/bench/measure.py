@@ -1,9 +1,9 @@
 """Measuring exporters side by side against one real uWSGI.
 
 Exporters take turns, in an order shuffled anew each round, so that whatever else the machine does falls on all of them.
-CPU time is the whole process's. What a scrape costs is told apart from what an exporter uses when nobody asks (our
-sampling), which the quiet beginning of each round shows; and only scrapes count that made uWSGI's master work, for ours
-answers from a sample that is 0.1 s old or younger.
+CPU time is the whole process's. What an exporter uses when nobody asks (our sampling) shows in the quiet beginning of
+each round, and is taken off what scrapes use. Ours answers a scrape from its last sample, the others read uWSGI for it:
+so a look at uWSGI costs ours a sample and a scrape, and the others a scrape.
 """
 
 from __future__ import annotations
@@ -19,16 +19,13 @@ from tests.support import real_uwsgi
 from tools.bench import exporters, load, master
 from tools.bench.exporters import Exporter
 
-FRESH_SECONDS = 0.12
-"""Between two scrapes of one exporter, at least: ours answers from its last reading for 0.1 s."""
+PAUSE_SECONDS = 0.12
+"""Between two scrapes of one exporter, at least."""
 
 _REST_SECONDS = 2.0
 
 _AFTERWARDS_SECONDS = 0.02
 """What an exporter does so soon after its answer (collecting garbage) is still the scrape's."""
-
-_A_READ_SECONDS = 0.00005
-"""CPU of the master that only a read explains: the smallest document measured takes twice as much, a glance a tenth."""
 
 _WATCHED_SCRAPES = 40
 
@@ -48,11 +45,12 @@ class Scenario:
 
 @dataclass
 class Figures:
-    """What was measured of one exporter. Seconds and bytes; one value a round of `cpu` (a scrape) and `rest` (a second
-    in which nobody asks), one a scrape of `scrape` and `master_cpu`."""
+    """What was measured of one exporter. Seconds and bytes; one value a round of `cpu` (a scrape), `rest` (a second in
+    which nobody asks) and `sample` (one of ours, 0 for others), one a scrape of `scrape` and `master_cpu`."""
 
     cpu: list[float] = field(default_factory=list)
     rest: list[float] = field(default_factory=list)
+    sample: list[float] = field(default_factory=list)
     scrape: list[float] = field(default_factory=list)
     master_cpu: list[float] = field(default_factory=list)
     occupation: master.Occupation = field(default_factory=lambda: master.Occupation(0, 0))
@@ -97,27 +95,34 @@ def _figures(running: list[Exporter], uwsgi: real_uwsgi.Uwsgi, rounds: int, turn
         mine = figures[exporter.name]
         answer = exporter.scraper.scrape()
         mine.series, mine.sent, mine.resident = answer.series, answer.sent, exporter.resident_bytes()
-        mine.occupation = master.occupation(uwsgi.pid, exporter.scraper.scrape, _WATCHED_SCRAPES, FRESH_SECONDS)
+        mine.occupation = master.occupation(uwsgi.pid, exporter.scraper.scrape, _WATCHED_SCRAPES, PAUSE_SECONDS)
     return figures
 
 
 def _round(running: list[Exporter], master_pid: int, figures: dict[str, Figures], turns: int) -> None:
-    before = [exporter.cpu_seconds() for exporter in running]
+    rest = {}
+    before = {exporter.name: exporter.samples() for exporter in running}
+    time.sleep(_AFTERWARDS_SECONDS)
+    cpu = {exporter.name: exporter.cpu_seconds() for exporter in running}
     time.sleep(_REST_SECONDS)
-    for exporter, cpu in zip(running, before, strict=True):
-        figures[exporter.name].rest.append((exporter.cpu_seconds() - cpu) / _REST_SECONDS)
+    used = {exporter.name: exporter.cpu_seconds() - cpu[exporter.name] for exporter in running}
+    for exporter in running:
+        name = exporter.name
+        samples = exporter.samples() - before[name]
+        rest[name] = used[name] / _REST_SECONDS
+        figures[name].rest.append(rest[name])
+        figures[name].sample.append(used[name] / samples if samples else 0.0)
     scrapes: dict[str, list[_Scrape]] = {exporter.name: [] for exporter in running}
     order = random.sample(running, len(running))
     for _ in range(turns):
         for exporter in order:
-            time.sleep(max(0.0, FRESH_SECONDS / len(running) - _AFTERWARDS_SECONDS))
+            time.sleep(max(0.0, PAUSE_SECONDS / len(running) - _AFTERWARDS_SECONDS))
             scrapes[exporter.name].append(_scrape(exporter, master_pid))
     for name, taken in scrapes.items():
-        # The others were answered from a sample that was there already.
-        read = [scrape for scrape in taken if scrape.master_cpu > _A_READ_SECONDS]
-        figures[name].scrape += [scrape.seconds for scrape in read]
-        figures[name].master_cpu += [scrape.master_cpu for scrape in read]
-        figures[name].cpu.append(statistics.fmean(scrape.cpu for scrape in read))
+        figures[name].scrape += [scrape.seconds for scrape in taken]
+        figures[name].master_cpu += [scrape.master_cpu for scrape in taken]
+        beside = rest[name] * statistics.fmean(scrape.seconds + _AFTERWARDS_SECONDS for scrape in taken)
+        figures[name].cpu.append(max(0.0, statistics.fmean(scrape.cpu for scrape in taken) - beside))
 
 
 @dataclass(frozen=True, slots=True)

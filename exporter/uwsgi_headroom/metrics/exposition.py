@@ -7,11 +7,12 @@ the same bytes for the families that are made here, about ten times faster; a te
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.utils import floatToGoString
 
-from uwsgi_headroom.metrics.family import LabelSet
+from uwsgi_headroom.metrics.family import Family, LabelSet
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 END = "# EOF\n"
@@ -28,21 +29,26 @@ def render_families(families: Iterable[Metric], *, openmetrics: bool = False) ->
 
 def render_family(family: Metric, *, openmetrics: bool = False) -> str:
     """Write one family; empty where it has no samples."""
-    if not family.samples:
+    samples = family.samples
+    if not samples:
         return ""
-    name = f"{family.name}_total" if family.type == "counter" and not openmetrics else family.name
-    documentation = family.documentation.replace("\\", r"\\").replace("\n", r"\n")
+    head = _head(family.name, family.documentation, family.type, family.unit, openmetrics)
+    if isinstance(family, Family):
+        lines = [f"{name}{labels.text} {_value(value)}\n" for name, labels, value, *_ in samples]  # type: ignore[attr-defined]
+    else:
+        lines = [f"{name}{LabelSet(**labels).text} {_value(value)}\n" for name, labels, value, *_ in samples]
+    return head + "".join(lines)
+
+
+@cache
+def _head(family: str, documentation: str, kind: str, unit: str, openmetrics: bool) -> str:
+    """The lines above a family's samples: the same ones for every scrape."""
+    name = f"{family}_total" if kind == "counter" and not openmetrics else family
+    documentation = documentation.replace("\\", r"\\").replace("\n", r"\n")
     if openmetrics:
         documentation = documentation.replace('"', r"\"")
-    lines = [f"# HELP {name} {documentation}\n# TYPE {name} {family.type}\n"]
-    if openmetrics and family.unit:
-        lines.append(f"# UNIT {name} {family.unit}\n")
-    lines += [f"{sample.name}{_labels(sample.labels)} {_value(sample.value)}\n" for sample in family.samples]
-    return "".join(lines)
-
-
-def _labels(labels: dict[str, str]) -> str:
-    return labels.text if isinstance(labels, LabelSet) else LabelSet(**labels).text
+    unit_line = f"# UNIT {name} {unit}\n" if openmetrics and unit else ""
+    return f"# HELP {name} {documentation}\n# TYPE {name} {kind}\n{unit_line}"
 
 
 def _value(value: float) -> str:

@@ -1,10 +1,10 @@
-"""Building metric families: prometheus_client's own types, made fresh for every scrape."""
+"""Building metric families, fresh for every scrape: prometheus_client's own types, without its checks of each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
@@ -46,27 +46,34 @@ def forget_label_sets() -> None:
     _asked_before[0] = asked
 
 
+class Family(Metric):
+    """A family whose labels are all label sets, and whose name is one of ours: tests check the names, once."""
+
+    def __init__(self, name: str, documentation: str, kind: str, samples: list[Sample]) -> None:
+        self.name, self.documentation, self.type, self.unit, self.samples = name, documentation, kind, "", samples
+
+
 Subject = TypeVar("Subject")
 
 Samples = Iterable[tuple[LabelSet, float | None]]
 """Labels and values of one family; a value of None is absent from the output."""
 
 
-def gauge(name: str, documentation: str, samples: Samples) -> Metric:
+def gauge(name: str, documentation: str, samples: Samples) -> Family:
     """A value that goes up and down."""
-    return _metric(name, name, documentation, "gauge", samples)
+    return Family(name, documentation, "gauge", _named(name, samples))
 
 
-def counter(name: str, documentation: str, samples: Samples) -> Metric:
+def counter(name: str, documentation: str, samples: Samples) -> Family:
     """A value that only grows, until a reset. `name` ends in `_total`."""
-    return _metric(name, name.removesuffix("_total"), documentation, "counter", samples)
+    return Family(name[: -len("_total")], documentation, "counter", _named(name, samples))
 
 
 Table = Sequence[tuple[str, str, Callable[[Subject], float | None]]]
 """Families by name and documentation, with their value of a subject."""
 
 
-def tabulate_families(table: Table[Subject], subjects: Sequence[tuple[LabelSet, Subject]]) -> Iterator[Metric]:
+def tabulate_families(table: Table[Subject], subjects: Sequence[tuple[LabelSet, Subject]]) -> Iterator[Family]:
     """The families of a table, with a sample for each subject. Those whose name ends in `_total` are counters."""
     labels = [labels for labels, _ in subjects]
     described = [subject for _, subject in subjects]
@@ -98,12 +105,8 @@ def summed(samples: Samples) -> Samples:
     return sums.values()
 
 
-def _metric(
-    sample_name: str, name: str, documentation: str, kind: Literal["gauge", "counter"], samples: Samples
-) -> Metric:
-    metric = Metric(name, documentation, kind)
-    metric.samples = [Sample(sample_name, labels, value) for labels, value in samples if value is not None]
-    return metric
+def _named(name: str, samples: Samples) -> list[Sample]:
+    return [Sample(name, labels, value) for labels, value in samples if value is not None]
 
 
 def _escape(value: str) -> str:

@@ -9,7 +9,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
-from uwsgi_headroom.metrics.family import counter, label_set
+from uwsgi_headroom.metrics.family import Family, counter, label_set
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 
 
@@ -73,22 +73,24 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
 
 
-def _occupancy(scrape: Scrape) -> Metric:
-    metric = Metric(
-        "uwsgi_threads_busy_ratio",
-        "Samples by busy over available threads. Above 0.99: every thread busy, or all but one in a hundred.",
-        "histogram",
-    )
+def _occupancy(scrape: Scrape) -> Family:
+    name = "uwsgi_threads_busy_ratio"
+    bounds = [*map(str, OCCUPANCY_BOUNDS), "+Inf"]
+    samples: list[Sample] = []
     for server in scrape.servers:
         totals = server.observation.totals
         if not any(totals.occupancy):  # uWSGI names no threads
             continue
-        bounds = [str(bound) for bound in OCCUPANCY_BOUNDS] + ["+Inf"]
         counts = list(accumulate(totals.occupancy))
-        metric.samples += [
-            Sample("uwsgi_threads_busy_ratio_bucket", label_set(server=server.observation.name, le=bound), count)
+        samples += [
+            Sample(f"{name}_bucket", label_set(server=server.observation.name, le=bound), count)
             for bound, count in zip(bounds, counts, strict=True)
         ]
-        metric.samples.append(Sample("uwsgi_threads_busy_ratio_count", server.labels, counts[-1]))
-        metric.samples.append(Sample("uwsgi_threads_busy_ratio_sum", server.labels, totals.occupancy_sum))
-    return metric
+        samples.append(Sample(f"{name}_count", server.labels, counts[-1]))
+        samples.append(Sample(f"{name}_sum", server.labels, totals.occupancy_sum))
+    return Family(
+        name,
+        "Samples by busy over available threads. Above 0.99: every thread busy, or all but one in a hundred.",
+        "histogram",
+        samples,
+    )
