@@ -20,9 +20,10 @@ def test_every_generated_file_is_as_it_is_made() -> None:
 
 
 def test_each_kind_of_file_is_among_them() -> None:
-    """Rules, dashboards where this Python can make them, the API's description, and the tables of both READMEs."""
+    """Rules, dashboards where this Python can make them, the API's description, the tables of both READMEs, and the
+    bounds."""
     names = {str(path.relative_to(ROOT)) for path, _ in generated_files()}
-    assert names >= {"README.md", "alerts/README.md", "alerts/rules/recording.yaml"}
+    assert names >= {"README.md", "alerts/README.md", "alerts/rules/recording.yaml", "docs/bounds.md"}
     assert "exporter/uwsgi_headroom/documents/openapi.json" in names
     assert ("dashboards/out/fleet.json" in names) == CAN_MAKE_DASHBOARDS
 

@@ -1,0 +1,73 @@
+"""`docs/bounds.md`: every bound of the exporter with its reason, from the modules that state them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FILE = ROOT / "docs" / "bounds.md"
+
+MODULES = {
+    "A stats document": "uwsgi_headroom.stats.bounds",
+    "Reading": "uwsgi_headroom.watch.pace",
+    "When a server counts as up": "uwsgi_headroom.watch.watch",
+    "The HTTP face": "uwsgi_headroom.web.bounds",
+}
+
+HEAD = """\
+# Bounds
+
+What the exporter takes at most from a stats server, a client and a configuration, so that none of them can take its
+memory, its CPU or its connections from the others. A document over a bound is refused as `too_large`: `uwsgi_up` is 0,
+and `uwsgi_exporter_read_errors_total{reason="too_large"}` counts it. A document may have `size_cap` bytes (8 MB unless
+set) and must have come within `timeout` (5 s unless set). This page is generated (`make generate`) from the modules
+that keep the bounds.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join([HEAD, *(_section(title, module) for title, module in MODULES.items())])
+
+
+def _section(title: str, module: str) -> str:
+    rows = [f"| {name} | {value} | {reason} |\n" for name, value, reason in _bounds(module)]
+    return f"## {title}\n\n`{module}`\n\n| bound | value | why |\n|---|---|---|\n{''.join(rows)}"
+
+
+def _bounds(module: str) -> Iterator[tuple[str, str, str]]:
+    """Name, value and reason of each constant of a module, and of each entry of a dictionary among them."""
+    imported = import_module(module)
+    text = Path(str(imported.__file__)).read_text()
+    body = ast.parse(text).body
+    for place, node in enumerate(body):
+        if isinstance(node, ast.Assign):
+            target = node.targets[0]
+        elif isinstance(node, ast.AnnAssign):
+            target = node.target
+        else:
+            continue
+        if not isinstance(target, ast.Name) or not target.id.isupper() or target.id.startswith("_"):
+            continue
+        value = getattr(imported, target.id)
+        if isinstance(value, dict):
+            comments = dict(re.findall(r'^ +"(.+)": .*?,(?:  # (.*))?$', text, re.MULTILINE))
+            yield from ((each, f"{most:,}", comments[each]) for each, most in value.items())
+        elif isinstance(value, (int, float, tuple)):
+            reason = _reason(body[place + 1 : place + 2])
+            if reason:  # what needs none is not a bound
+                yield f"`{target.id}`", _shown(value), reason
+
+
+def _shown(value: float | tuple[float, ...]) -> str:
+    return " to ".join(map(_shown, value)) if isinstance(value, tuple) else f"{value:,}"
+
+
+def _reason(after: list[ast.stmt]) -> str:
+    if after and isinstance(after[0], ast.Expr) and isinstance(after[0].value, ast.Constant):
+        return " ".join(str(after[0].value.value).split())
+    return ""
