@@ -11,6 +11,7 @@ import pytest
 from tests.support.simulated_server import EPOCH, Server, emperor, router
 from uwsgi_headroom.history.integrals import Integrals, is_reload
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, Totals
+from uwsgi_headroom.kernel.netstat import ListenOverflows
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import Snapshot
@@ -596,6 +597,15 @@ class TestLevels:
         server.queue = 20
         assert totals_of(first, second, server.read(10.4)).queue_seconds == {"app.sock": pytest.approx(3.0)}
 
+    def test_full_queue_is_timed(self) -> None:
+        """Time at the limit, or above it: the kernel lets one more in than the backlog says."""
+        server = Server(queue=100)
+        readings = [server.read(10.0)]
+        for at, queue in ((10.2, 101), (10.4, 99), (10.6, 0)):
+            server.queue = queue
+            readings.append(server.read(at))
+        assert totals_of(*readings).queue_full_seconds == {"app.sock": pytest.approx(0.2 + 0.1)}
+
     def test_socket_that_is_gone_after_a_reload_is_forgotten(self) -> None:
         """A reload may give a socket another name; the old one has no total any more."""
         server = Server(socket=":40001")
@@ -652,3 +662,58 @@ def _poisson(rng: random.Random, mean: float) -> int:
         count += 1
         product *= rng.random()
     return count
+
+
+class TestLost:
+    """Requests in service when their worker's process ends."""
+
+    def test_killed_worker_loses_what_it_had(self) -> None:
+        """At least so many: those that the last sample saw, whether uWSGI's master has noticed the death or not."""
+        server = Server()
+        server.busy(3, 0, 0, 0)
+        readings = [server.read(10.0)]
+        server.kill(1)
+        readings.append(server.read(10.2))
+        server.respawn(1, 10.3)
+        readings.append(server.read(10.4))
+        assert [total.lost for total in totals_of(*readings).workers] == [3, 0, 0, 0]
+        assert totals_of(readings[0], readings[2]).workers[0].lost == 3
+
+    def test_recycled_worker_loses_nothing(self) -> None:
+        """What it had in hand it finishes first, which its count of requests shows."""
+        server = Server()
+        server.busy(3, 0, 0, 0)
+        first = server.read(10.0)
+        server.serve(1, 3)
+        server.respawn(1, 10.1)
+        assert totals_of(first, server.read(10.2)).workers[0].lost == 0
+
+    def test_full_reload_is_not_counted(self) -> None:
+        """It begins all counts anew, so that what it lost cannot be known."""
+        server = Server()
+        server.busy(3, 3, 3, 3)
+        first = server.read(10.0)
+        server.reload(11.0)
+        assert [total.lost for total in totals_of(first, server.read(12.0)).workers] == [0] * 4
+
+    def test_next_process_makes_it_fewer(self) -> None:
+        """Requests that the next process has served already are taken off: it is a least number."""
+        server = Server()
+        server.busy(3, 0, 0, 0)
+        first = server.read(10.0)
+        server.respawn(1, 10.1)
+        server.serve(1, 2)
+        assert totals_of(first, server.read(10.2)).workers[0].lost == 1
+
+
+def test_overflows_are_counted_from_the_first_sample() -> None:
+    """The kernel's count is since the network namespace began; where it is not known it is unknown."""
+    server = Server()
+    counts = [ListenOverflows(1000, 0), ListenOverflows(1007, 0), ListenOverflows(1009, 0)]
+    readings = [server.read(10.0 + 0.2 * place) for place in range(3)]
+    counted = [
+        replace(reading, host=replace(reading.host, overflows=count))
+        for reading, count in zip(readings, counts, strict=True)
+    ]
+    assert totals_of(*counted).overflows == 9
+    assert totals_of(*readings).overflows is None

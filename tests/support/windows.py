@@ -14,6 +14,8 @@ def worker(
     busy: float | None = None,
     static: int = 0,
     up: float | None = None,
+    respawns: int = 0,
+    lost: int = 0,
 ) -> WorkerWindow:
     """Requests of `each` seconds in service; cpu, busy and up in seconds over the window. Always up if not said."""
     return WorkerWindow(
@@ -24,7 +26,8 @@ def worker(
         busy_seconds=busy,
         up_seconds=float("inf") if up is None else up,
         cpu_seconds=cpu,
-        respawns=0,
+        respawns=respawns,
+        lost=lost,
         resident_bytes=None,
         resident_growth=None,
     )
@@ -43,9 +46,11 @@ def window(seconds: float, *workers: WorkerWindow, observed: float | None = None
         reloads=0,
         exceptions=0,
         harakiris=0,
-        respawns=0,
+        respawns=sum(worker.respawns for worker in workers),
+        overflows=None,
         workers=workers,
         queue_seconds=queues,
+        queue_full_seconds=dict.fromkeys(queues, 0.0),
         occupancy=(0,) * 12,
         configured=None,
         available=None,

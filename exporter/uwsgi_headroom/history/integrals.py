@@ -66,6 +66,8 @@ class Integrals:
             # A document that is the same has the same workers, and nothing of theirs has moved.
             if before is None or now is not then or not _is_as_before(now, before, reading):
                 _add_counters(total, then, now, reloaded, self._service_time.bound(now, reading.at))
+                if before and then and self._levels and not reloaded:
+                    total.lost += _count_lost(then, now, self._levels.workers[index][0] or 0, before, reading)
                 _add_process(total, before, then, reading, now)
                 _add_residency(total, before, reading, now)
                 _note_known_since(total, reading, now)
@@ -81,6 +83,7 @@ class Integrals:
         else:
             self._gap_to(reading.at)
         self._add_queues(before, reading, step)
+        self._add_overflows(before, reading)
         if levels.available:
             ratio = min(1.0, levels.busy / levels.available)
             totals.occupancy[bisect_left(OCCUPANCY_BOUNDS, ratio)] += 1
@@ -99,6 +102,7 @@ class Integrals:
         queues = reading.listen_queues()
         for gone in self.totals.queue_seconds.keys() - queues.keys():
             del self.totals.queue_seconds[gone]
+            self.totals.queue_full_seconds.pop(gone, None)
             self.totals.queue_since.pop(gone, None)
         for name, backlog in queues.items():
             if backlog.queue is None:
@@ -106,8 +110,18 @@ class Integrals:
                 continue
             self.totals.queue_since.setdefault(name, reading.at)
             then = earlier.get(name)
-            area = step * (then.queue + backlog.queue) / 2 if then and then.queue is not None else 0.0
+            area = full = 0.0
+            if then and then.queue is not None:
+                area = step * (then.queue + backlog.queue) / 2
+                full = step * (then.is_full + backlog.is_full) / 2
             self.totals.queue_seconds[name] = self.totals.queue_seconds.get(name, 0.0) + area
+            self.totals.queue_full_seconds[name] = self.totals.queue_full_seconds.get(name, 0.0) + full
+
+    def _add_overflows(self, before: Reading | None, reading: Reading) -> None:
+        now, then = reading.host.overflows, before.host.overflows if before else None
+        if now:
+            grown = max(0, now.overflows - then.overflows) if then else 0
+            self.totals.overflows = (self.totals.overflows or 0) + grown
 
 
 def is_reload(before: tuple[Worker, ...], now: tuple[Worker, ...]) -> bool:
@@ -151,6 +165,15 @@ def _add_counters(
     total.respawns += int(_increase(then.respawns, now.respawns, reloaded))
     if total.running_time is not None:
         total.running_time += min(most_running_time, _increase(then.running_time, now.running_time, reloaded))
+
+
+def _count_lost(then: Worker, now: Worker, busy: int, before: Reading, reading: Reading) -> int:
+    """The requests in service at the last sample of a process that has ended since, less those counted since: of its
+    own they may have ended in time, of the next process they make this fewer than it was."""
+    ended = now.pid != then.pid or (reading.process_is_missing(now) and not before.process_is_missing(then))
+    if not busy or not ended:
+        return 0
+    return max(0, busy - int(_increase(then.requests, now.requests, reloaded=False)))
 
 
 def _increase(then: float | None, now: float | None, reloaded: bool) -> float:

@@ -1,8 +1,8 @@
 """Rows of a history: the totals of one instant, packed, and what two of them say of the time in between.
 
 What can grow without bound within an hour (thread time, queue time) is kept as doubles; counts, and times that one
-process cannot outrun, as numbers modulo 2**32 (of 0.1 ms), whose differences are exact. A row takes 40 bytes a worker:
-144 kB a worker for the hour, and some 300 kB a server.
+process cannot outrun, as numbers modulo 2**32 (of 0.1 ms), whose differences are exact. A row takes 44 bytes a worker:
+158 kB a worker for the hour, and some 300 kB a server.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ _TICKS = 10_000  # a second: a process may so use 119 CPUs for an hour
 _MODULO = 2**32
 _PAGE = 1024  # bytes: resident memory up to 4 TiB
 _LEVELS = len(OCCUPANCY_BOUNDS) + 1
-_SERVER_COUNTS, _WORKER_COUNTS = 4 + _LEVELS + 2, 6
-_SERVER_TIMES, _WORKER_TIMES = 3, 2  # and one a socket, between the server's and the workers'
+_SERVER_COUNTS, _WORKER_COUNTS = 5 + _LEVELS + 2, 7
+_SERVER_TIMES, _WORKER_TIMES, _SOCKET_TIMES = 3, 2, 2  # the sockets' are between the server's and the workers'
 
 Row = tuple["array[int]", "array[float]"]
 """Counts and times: first the server's, then each worker's."""
 
 
-WorkerGrowth = tuple[int, int, int, float, float, float, float, int, int]
-"""How much a worker's totals grew, where they were unknown as if from 0: requests, static requests, respawns, seconds
-up, CPU seconds, running time, busy seconds; and its memory in bytes at the start and at the end, 0 for unknown."""
+WorkerGrowth = tuple[int, int, int, int, float, float, float, float, int, int]
+"""How much a worker's totals grew, where they were unknown as if from 0: requests, static requests, respawns, requests
+lost, seconds up, CPU seconds, running time, busy seconds; and its memory in bytes at the start and at the end, 0 for
+unknown."""
 
 
 class Growth(NamedTuple):
@@ -36,6 +37,7 @@ class Growth(NamedTuple):
     exceptions: int
     harakiris: int
     respawns: int
+    overflows: int
     occupancy: tuple[int, ...]
     configured: int
     available: int
@@ -43,6 +45,7 @@ class Growth(NamedTuple):
     full_seconds: float
     gap_seconds: float
     queue_seconds: list[float]
+    queue_full_seconds: list[float]
     workers: Iterator[WorkerGrowth]
 
 
@@ -54,16 +57,20 @@ def pack_row(totals: Totals) -> Row:
         sum(worker.exceptions for worker in workers),
         sum(worker.harakiris for worker in workers),
         sum(worker.respawns for worker in workers),
+        totals.overflows or 0,
         *totals.occupancy,
         totals.configured or 0,  # 0 for not known: no server is without threads
         totals.available or 0,
     ]
-    times = [totals.observed_seconds, totals.full_seconds, totals.gap_seconds, *totals.queue_seconds.values()]
+    times = [totals.observed_seconds, totals.full_seconds, totals.gap_seconds]
+    times += totals.queue_seconds.values()
+    times += [totals.queue_full_seconds.get(name, 0.0) for name in totals.queue_seconds]
     for worker in workers:
         counts += (
             worker.requests,
             worker.static_requests,
             worker.respawns,
+            worker.lost,
             round(worker.up_seconds * _TICKS),
             round((worker.cpu_seconds or 0.0) * _TICKS),
             (worker.resident_bytes or 0) // _PAGE,
@@ -77,17 +84,19 @@ def compare_rows(first: Row, last: Row, sockets: int) -> Growth:
     (early, times_before), (late, times_after) = first, last
     counts = [(after - before) % _MODULO for before, after in zip(early, late, strict=True)]
     times = [after - before for before, after in zip(times_before, times_after, strict=True)]
-    reloads, exceptions, harakiris, respawns, *occupancy = counts[: _SERVER_COUNTS - 2]
+    reloads, exceptions, harakiris, respawns, overflows, *occupancy = counts[: _SERVER_COUNTS - 2]
     configured, available = late[_SERVER_COUNTS - 2 : _SERVER_COUNTS]
-    observed, full, gap, *queues = times[: _SERVER_TIMES + sockets]
-    requests, static_requests, respawns_of_workers, up, cpu, _ = _columns(counts[_SERVER_COUNTS:], _WORKER_COUNTS)
-    running, busy = _columns(times[_SERVER_TIMES + sockets :], _WORKER_TIMES)
+    of_workers = _SERVER_TIMES + _SOCKET_TIMES * sockets
+    observed, full, gap, *queues = times[:of_workers]
+    requests, static_requests, respawns_of_workers, lost, up, cpu, _ = _columns(counts[_SERVER_COUNTS:], _WORKER_COUNTS)
+    running, busy = _columns(times[of_workers:], _WORKER_TIMES)
     *_, memory_before = _columns(early[_SERVER_COUNTS:], _WORKER_COUNTS)
     *_, memory_after = _columns(late[_SERVER_COUNTS:], _WORKER_COUNTS)
     workers = zip(
         requests,
         static_requests,
         respawns_of_workers,
+        lost,
         [ticks / _TICKS for ticks in up],
         [ticks / _TICKS for ticks in cpu],
         running,
@@ -101,13 +110,15 @@ def compare_rows(first: Row, last: Row, sockets: int) -> Growth:
         exceptions=exceptions,
         harakiris=harakiris,
         respawns=respawns,
+        overflows=overflows,
         occupancy=tuple(occupancy),
         configured=configured,
         available=available,
         observed_seconds=observed,
         full_seconds=full,
         gap_seconds=gap,
-        queue_seconds=queues,
+        queue_seconds=queues[:sockets],
+        queue_full_seconds=queues[sockets:],
         workers=workers,
     )
 

@@ -17,7 +17,8 @@ class WorkerTotals:
     """One worker slot since the exporter's first sample of it. Counts, and times in seconds.
 
     busy_seconds: over all its threads; up_seconds: time it accepted requests; resident_bytes alone is a level, the
-    latest. residency: CPU seconds by CPU. None where uWSGI or the kernel never said. running_time_since and cpu_since:
+    latest. lost: requests that were in service when the worker's process ended and have not been counted since, at
+    least. residency: CPU seconds by CPU. None where uWSGI or the kernel never said. running_time_since and cpu_since:
     the monotonic instants from which on they have always said; None while they do not.
     """
 
@@ -33,6 +34,7 @@ class WorkerTotals:
     exceptions: int = 0
     harakiris: int = 0
     respawns: int = 0
+    lost: int = 0
     residency: dict[int, float] = field(default_factory=dict)
 
 
@@ -42,7 +44,9 @@ class Totals:
 
     observed_seconds is covered by samples and gap_seconds is not; together they are all the time since. full_seconds:
     every available thread was busy. workers and sockets are those that uWSGI lists now. occupancy counts samples by
-    `OCCUPANCY_BOUNDS`, the last one those above all. queue_since: from when on a queue has always been measured.
+    `OCCUPANCY_BOUNDS`, the last one those above all. queue_full_seconds: time in which a queue was at its limit;
+    queue_since: from when on it has always been measured. overflows: connections that found a TCP queue of the network
+    namespace full, None where that is not known.
     configured and available alone are levels, the latest: threads, None where uWSGI names none.
     """
 
@@ -56,7 +60,9 @@ class Totals:
     configured: int | None = None
     available: int | None = None
     workers: list[WorkerTotals] = field(default_factory=list)
+    overflows: int | None = None
     queue_seconds: dict[str, float] = field(default_factory=dict)
+    queue_full_seconds: dict[str, float] = field(default_factory=dict)
     queue_since: dict[str, float] = field(default_factory=dict)
 
 
@@ -73,5 +79,6 @@ def copy_totals(totals: Totals) -> Totals:
         workers=[replace(worker) for worker in totals.workers],
         occupancy=list(totals.occupancy),
         queue_seconds=dict(totals.queue_seconds),
+        queue_full_seconds=dict(totals.queue_full_seconds),
         queue_since=dict(totals.queue_since),
     )

@@ -25,6 +25,7 @@ ROW_SECONDS = 1.0
 class WorkerWindow:
     """What one worker did in a window: counts, and times in seconds; None where it is not known for all of the window.
 
+    lost: requests that were in service when the worker's process ended, at least.
     resident_bytes at the window's end, and by how much they grew (negative: shrank) since its start.
     """
 
@@ -36,6 +37,7 @@ class WorkerWindow:
     up_seconds: float
     cpu_seconds: float | None
     respawns: int
+    lost: int
     resident_bytes: int | None
     resident_growth: int | None
 
@@ -48,6 +50,8 @@ class Window:
     where an outage is at its start; until: the monotonic instant of its end.
     observed_seconds of it are covered by samples, full_seconds of them with every available thread busy.
     queue_seconds: by socket, the integral of the listen queue's length; only sockets measured for all of the window.
+    queue_full_seconds: of the same sockets, how long they were at their limit. overflows: how often a connection found
+    a TCP queue of the network namespace full, any program's; None where that is not known.
     occupancy: samples by `OCCUPANCY_BOUNDS`. configured and available: threads at its end, None where not known.
     """
 
@@ -61,8 +65,10 @@ class Window:
     exceptions: int
     harakiris: int
     respawns: int
+    overflows: int | None
     workers: tuple[WorkerWindow, ...]
     queue_seconds: dict[str, float]
+    queue_full_seconds: dict[str, float]
     occupancy: tuple[int, ...]
     configured: int | None
     available: int | None
@@ -157,16 +163,20 @@ def _window_between(latest: Totals, first: tuple[float, Row], last: tuple[float,
         exceptions=growth.exceptions,
         harakiris=growth.harakiris,
         respawns=growth.respawns,
+        overflows=None if latest.overflows is None else growth.overflows,
         workers=tuple(_worker_window(place, at, totals, grown) for place, (totals, grown) in enumerate(workers, 1)),
-        queue_seconds={
-            name: area
-            for name, area in zip(latest.queue_seconds, growth.queue_seconds, strict=True)
-            if _covers(latest.queue_since.get(name), at)
-        },
+        queue_seconds=_since_start(latest, growth.queue_seconds, at),
+        queue_full_seconds=_since_start(latest, growth.queue_full_seconds, at),
         occupancy=growth.occupancy,
         configured=growth.configured or None,
         available=growth.available if growth.configured else None,
     )
+
+
+def _since_start(latest: Totals, areas: list[float], start: float) -> dict[str, float]:
+    """By socket, of those that have been measured since the start of a window."""
+    named = zip(latest.queue_seconds, areas, strict=True)
+    return {name: area for name, area in named if _covers(latest.queue_since.get(name), start)}
 
 
 def _covers(since: float | None, start: float) -> bool:
@@ -175,7 +185,7 @@ def _covers(since: float | None, start: float) -> bool:
 
 
 def _worker_window(worker_id: int, start: float, totals: WorkerTotals, grown: WorkerGrowth) -> WorkerWindow:
-    requests, static_requests, respawns, up, cpu, running, busy, early, late = grown
+    requests, static_requests, respawns, lost, up, cpu, running, busy, early, late = grown
     return WorkerWindow(
         worker_id=worker_id,
         requests=requests,
@@ -185,6 +195,7 @@ def _worker_window(worker_id: int, start: float, totals: WorkerTotals, grown: Wo
         up_seconds=up,
         cpu_seconds=None if totals.cpu_seconds is None or not _covers(totals.cpu_since, start) else cpu,
         respawns=respawns,
+        lost=lost,
         resident_bytes=late or None,
         resident_growth=late - early if early and late else None,
     )

@@ -40,6 +40,11 @@ class Backlog:
     limit: int | None
     reason: str | None
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the queue was at its limit, so that the next connection is refused (UNIX) or dropped (TCP)."""
+        return self.queue is not None and bool(self.limit) and self.queue >= (self.limit or 0)
+
 
 _UNPROVEN = "it is not proven that uWSGI runs here as the process it says it is, and so whose sockets to look at"
 

@@ -45,6 +45,25 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         ],
     )
     yield counter(
+        "uwsgi_socket_queue_full_seconds_total",
+        "Time in which the listen queue was at its limit, from samples: further clients were refused or dropped.",
+        [
+            (labels_of(server.observation, socket=name), area)
+            for server, its in totals
+            for name, area in its.queue_full_seconds.items()
+        ],
+    )
+    yield counter(
+        "uwsgi_worker_lost_requests_total",
+        "Requests in service when the worker's process ended and not counted since, at least. Absent where threads "
+        "are not known.",
+        [
+            (labels, None if total.busy_seconds is None else total.lost)
+            for server, its in totals
+            for (labels, _), total in zip(server.workers, its.workers, strict=False)
+        ],
+    )
+    yield counter(
         "uwsgi_full_occupancy_seconds_total",
         "Time in which every available thread was busy. Absent with stats-no-cores, which hides the threads.",
         [(server.labels, its.full_seconds) for server, its in totals if any(its.occupancy)],
