@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test test-all lint generate bench bench-accuracy bench-cost bench-page bare-machine clean
+.PHONY: help demo test test-all lint generate bench bench-accuracy bench-cost bench-page bench-hostile bare-machine clean
 .DEFAULT_GOAL := help
 
 help:  ## print this list
@@ -56,6 +56,10 @@ bench-cost:  ## measure what the exporter costs uWSGI, the machine and the appli
 bench-page:  ## measure what the page costs: bytes, paint, drawing, the exporter's CPU, for 3 minutes
 	@$(PYTHON) -m tools.prepare bench-page
 	@.venv/bin/python -m tools.bench.page
+
+bench-hostile:  ## measure the exporter beside hostile servers and clients, for 4 minutes (ARGS="--write FILE")
+	@$(PYTHON) -m tools.prepare bench
+	@.venv/bin/python -m tools.bench.hostile $(ARGS)
 
 bare-machine:  ## check `make demo` on a minimal Debian that has nothing, as root (SUITE=trixie)
 	@exec $(PYTHON) -m tools.bare_machine $(SUITE)

@@ -219,6 +219,17 @@ def test_a_reset_before_a_document() -> None:
         assert reason(address) == "truncated"
 
 
+def test_a_reset_while_the_connection_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that is reset before the kernel is asked whom it is to is an answer cut short, too."""
+
+    def fail(_: socket.socket) -> None:
+        raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
+
+    with bad_servers.answers("tcp", DOCUMENT) as address:
+        monkeypatch.setattr(socket.socket, "getpeername", fail)
+        assert {reason(address), reason(f"http://{address}")} == {"truncated"}
+
+
 @both
 def test_a_listener_that_never_accepts(where: Where) -> None:
     """A full listen queue is a timeout: no hang, and nothing read from a connection that is not one."""
@@ -357,7 +368,9 @@ SECRET = b"hunter2-in-a-cookie"
         (b"HTTP/1.1 200 OK\r\n" + b"X: x\r\n" * 1_000_000, "http"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * 1_000_000, "http"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 20 + b"\r\n\r\n{}", "truncated"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n{}", "http"),
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 50_000, "http"),
+        (b"HTTP/1.1 200 OK\r\n" + b"X: x\r\n" * 10_000 + b"\r\n" + DOCUMENT, "http"),
         (b"HTTP/1.1 200 OK\r\nX: " + SECRET, "http"),
         (b"\n" + DOCUMENT, "http"),
         (b"[" + SECRET, "http"),

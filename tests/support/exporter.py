@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,23 +33,25 @@ class Exporter:
     def pid(self) -> int:
         return self.process.pid
 
-    def get(self, path: str = "/metrics", timeout: float = 30) -> tuple[int, str]:
+    def get(self, path: str = "/metrics", timeout: float = 30, accept: str = "*/*") -> tuple[int, str]:
         """One request: its status and body."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         with contextlib.closing(connection):
-            connection.request("GET", path)
+            connection.request("GET", path, headers={"Accept": accept})
             response = connection.getresponse()
             return response.status, response.read().decode()
 
-    def metrics(self, timeout: float = 30) -> str:
+    def metrics(self, timeout: float = 30, accept: str = "*/*") -> str:
         """The text of one scrape."""
-        status, body = self.get(timeout=timeout)
+        status, body = self.get(timeout=timeout, accept=accept)
         assert status == 200, body
         return body
 
-    def scrape(self) -> dict[str, float]:
+    def scrape(self, timeout: float = 30) -> dict[str, float]:
         """Every series of one scrape, as it stands in the text, with its value."""
-        pairs = [line.rpartition(" ") for line in self.metrics().splitlines() if not line.startswith("#")]
+        # Not splitlines(): a name may hold what Unicode calls an end of line, and the format does not.
+        lines = self.metrics(timeout).removesuffix("\n").split("\n")
+        pairs = [line.rpartition(" ") for line in lines if not line.startswith("#")]
         return {name: float(value) for name, _, value in pairs}
 
     def value(self, name: str) -> float:
@@ -114,6 +117,18 @@ def exporter(
             yield running
         finally:
             running.kill()
+
+
+@contextlib.contextmanager
+def configured_exporter(
+    servers: Sequence[Mapping[str, object]], *, command: Sequence[str] = COMMAND
+) -> Iterator[Exporter]:
+    """Run an exporter of these servers, by the keys of the configuration file, until the block ends."""
+    with tempfile.TemporaryDirectory(prefix="configured-") as folder:
+        path = Path(folder) / "config.yml"
+        path.write_text(json.dumps({"servers": list(servers)}))  # JSON is YAML
+        with exporter("--config", str(path), command=command) as running:
+            yield running
 
 
 @contextlib.contextmanager

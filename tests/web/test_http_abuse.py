@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import resource
-import selectors
-import socket
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import psutil
 import pytest
 
-from tests.support import bad_servers
-from tests.support.captured_documents import document
+from tests.support.abusive_clients import HEAD, endless, many
+from tests.support.counted_server import CountedServer, counted_server
 from tests.support.exporter import Exporter, exporter
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.web import bounds
@@ -27,22 +23,17 @@ GROWTH_BYTES = 24_000_000
 """256 connections of a head, a piece as received (256 kB, a few at a time) and an answer each."""
 
 SHORT = ("REQUEST_SECONDS=1", "STALLED_SECONDS=1", "LINGER_SECONDS=0.2")
-HEAD = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n"
 
 
 @dataclass(frozen=True)
 class Target:
-    """An exporter with the only client of a fake stats server; `reads` counts the reads."""
+    """An exporter with the only client of a stats server."""
 
     exporter: Exporter
-    reads: list[float]
+    server: CountedServer
 
     def sampling_beside(self, control: Target) -> float:
-        """Its reads, as a part of those of another that nobody abuses, while that makes ten: on a busy machine both are
-        slower."""
-        before, others = len(self.reads), len(control.reads)
-        wait_until(lambda: len(control.reads) >= others + 10, what="ten reads")
-        return (len(self.reads) - before) / (len(control.reads) - others)
+        return self.server.sampling_beside(control.server)
 
     @property
     def rss(self) -> int:
@@ -52,20 +43,13 @@ class Target:
 @contextlib.contextmanager
 def target(*settings: str) -> Iterator[Target]:
     """An exporter with these bounds that samples."""
-    reads: list[float] = []
-    body = document("minified")
-
-    def behave(connection: socket.socket, _ended: threading.Event) -> None:
-        reads.append(time.monotonic())
-        connection.sendall(body)
-
     command = (sys.executable, "-m", "tests.support.bounded_exporter", *settings, "--")
     with (
-        bad_servers.serving("unix", behave) as stats,
-        exporter("--stats", f"shop={stats}", "--samples-per-second", "10", command=command) as running,
+        counted_server() as server,
+        exporter("--stats", f"shop={server.address}", "--samples-per-second", "10", command=command) as running,
     ):
         wait_until(lambda: 'uwsgi_up{server="shop"} 1.0' in running.metrics(), what="the first reading")
-        yield Target(running, reads)
+        yield Target(running, server)
 
 
 @pytest.fixture(scope="module")
@@ -80,81 +64,6 @@ def abused() -> Iterator[Target]:
     """An exporter with short deadlines."""
     with target(*SHORT) as made:
         yield made
-
-
-Abuse = Callable[[int], contextlib.AbstractContextManager[None]]
-
-
-def endless(first: bytes, more: bytes) -> Abuse:
-    """Sends `first`, then `more` for as long as the block runs; connects again when it is closed."""
-
-    @contextlib.contextmanager
-    def abuse(port: int) -> Iterator[None]:
-        ended = threading.Event()
-        block = more * (65536 // len(more))
-
-        def send() -> None:
-            while not ended.wait(0.05):
-                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.5) as client:
-                    client.sendall(first)
-                    while not ended.is_set():
-                        client.sendall(block)
-
-        threads = [threading.Thread(target=send) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            for thread in threads:
-                thread.join(5)
-
-    return abuse
-
-
-def many(first: bytes, more: bytes = b"", count: int = 1000) -> Abuse:
-    """So many connections that send `first`, then `more` now and then; each that is closed is replaced."""
-
-    @contextlib.contextmanager
-    def abuse(port: int) -> Iterator[None]:
-        ended = threading.Event()
-
-        def hold() -> None:
-            with contextlib.ExitStack() as stack, selectors.DefaultSelector() as selector:
-
-                def connect() -> None:
-                    client = socket.socket()
-                    client.setblocking(False)
-                    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-                    stack.callback(client.close)
-                    client.connect_ex(("127.0.0.1", port))
-                    selector.register(client, selectors.EVENT_WRITE, data=first)
-
-                for _ in range(count):
-                    connect()
-                while not ended.wait(0.05):
-                    for key, _ in selector.select(0):
-                        client = key.fileobj
-                        assert isinstance(client, socket.socket)
-                        try:
-                            if key.data:
-                                client.send(key.data)
-                            selector.modify(client, selectors.EVENT_WRITE, data=more)
-                        except OSError:
-                            selector.unregister(client)
-                            client.close()
-                            connect()
-
-        thread = threading.Thread(target=hold)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join(10)
-
-    return abuse
 
 
 ABUSES = {

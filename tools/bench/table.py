@@ -27,14 +27,14 @@ def report(results: Sequence[Result], scrapes: int) -> str:
     return "\n\n".join([_measured(results), _targets(results), _notes(scrapes), machine()])
 
 
-def write(path: Path, text: str) -> None:
+def write(path: Path, text: str, begin: str = BEGIN, end: str = END) -> None:
     """Put the text between the markers of a file, or at its end where it has none."""
     whole = path.read_text() if path.exists() else ""
-    before, begin, rest = whole.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if bool(begin) != bool(end):
-        raise SystemExit(f"{path}: {BEGIN} without {END}")
-    path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after or os.linesep}")
+    before, found, rest = whole.partition(begin)
+    _, closed, after = rest.partition(end)
+    if bool(found) != bool(closed):
+        raise SystemExit(f"{path}: {begin} without {end}")
+    path.write_text(f"{before}{begin}\n{text}\n{end}{after or os.linesep}")
 
 
 def _measured(results: Sequence[Result]) -> str:
@@ -42,7 +42,9 @@ def _measured(results: Sequence[Result]) -> str:
         "server | exporter | CPU a scrape, ms | CPU a sample, ms | CPU at rest, ms/s | of one CPU | scrape, ms | "
         "resident, MB | series | answer, kB | master's CPU, ms | master occupied, ms | held up, ms"
     )
-    return _table(head, [_row(result, name, figures) for result in results for name, figures in result.figures.items()])
+    return render_table(
+        head, [_row(result, name, figures) for result in results for name, figures in result.figures.items()]
+    )
 
 
 def _row(result: Result, name: str, figures: Figures) -> str:
@@ -83,7 +85,7 @@ def _targets(results: Sequence[Result]) -> str:
         )
         for name in OURS
     ]
-    return _table("target | " + " | ".join(str(result.scenario) for result in results), rows)
+    return render_table("target | " + " | ".join(str(result.scenario) for result in results), rows)
 
 
 def _notes(scrapes: int) -> str:
@@ -120,5 +122,6 @@ def _mark(value: float, limit: float, form: str) -> str:
     return f"{form.format(value)} {'✓' if value <= limit else '✗'}"
 
 
-def _table(head: str, rows: Sequence[str]) -> str:
+def render_table(head: str, rows: Sequence[str]) -> str:
+    """A Markdown table of a head and rows whose cells are parted by ` | `."""
     return "\n".join(f"| {line} |" for line in (head, " | ".join("---" for _ in head.split(" | ")), *rows))

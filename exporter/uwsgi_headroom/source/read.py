@@ -87,7 +87,7 @@ def _explain_os_error(error: OSError) -> SourceError:
     elif isinstance(error, ConnectionRefusedError):
         reason = "refused"
         advice = "connection refused: nothing listens here (uWSGI is stopped, or still loading its application)"
-    elif isinstance(error, ConnectionError):
+    elif isinstance(error, ConnectionError) or error.errno == errno.ENOTCONN:  # reset before it was asked who it is
         reason, advice = "truncated", "the server closed the connection before it answered"
     elif isinstance(error, socket.gaierror):
         advice = f"the name does not resolve ({error.strerror}): check its spelling, or give an IP address"

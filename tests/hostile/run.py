@@ -1,0 +1,95 @@
+"""One run of the exporter beside all hostile servers, at the same time as one beside none, and what came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import psutil
+
+from tests.hostile.state import has_shown
+from tests.support.counted_server import counted_server
+from tests.support.exporter import configured_exporter, exporter
+from tests.support.exposition import Series, parse_scrape
+from tests.support.hostile.cases import CASES
+from tests.support.hostile.process import hostile_servers
+from tests.support.real_uwsgi import wait_until
+from tests.support.resident_memory import peak_resident_bytes
+
+GOOD = "good"
+"""The name of the server that behaves."""
+
+SCRAPES = 3
+"""At least. Prometheus' parser takes a second for each."""
+
+CONTROL_READS = 40
+"""For as long as the control exporter takes to read its server so often, sampling is compared: some eight seconds."""
+
+SETTLED_SECONDS = 60.0
+"""By when every server has shown what it is, on a machine as busy as may be: retries are five seconds apart."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """sampling: reads of the good server, as a part of those of the control exporter; descriptors: those open at the
+    end; resident_bytes: the peak; log: its lines; status: that of its process after SIGTERM; left_over: whether another
+    process of its group outlives it."""
+
+    scrapes: Sequence[Series]
+    openmetrics: Series
+    sampling: float
+    descriptors: int
+    resident_bytes: int
+    seconds: float
+    log: Sequence[str]
+    status: int
+    left_over: bool
+
+
+def run_beside_all() -> Run:
+    """Run both exporters until every case has shown its state and sampling has been compared."""
+    began = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        hostile = stack.enter_context(hostile_servers())
+        ours, control = (stack.enter_context(counted_server()) for _ in range(2))
+        stack.enter_context(exporter("--stats", f"{GOOD}={control.address}"))
+        running = stack.enter_context(configured_exporter([{"name": GOOD, "stats": ours.address}, *hostile]))
+        wait_until(lambda: control.reads and ours.reads, what="the first reads")
+        before = len(ours.reads), len(control.reads)
+        scrapes: list[Series] = []
+        end = time.monotonic() + SETTLED_SECONDS
+        while (
+            len(scrapes) < SCRAPES
+            or len(control.reads) - before[1] < CONTROL_READS
+            or (time.monotonic() < end and not all(has_shown(case, scrapes) for case in CASES))
+        ):
+            scrapes.append(parse_scrape(running.metrics()))
+        sampling = (len(ours.reads) - before[0]) / (len(control.reads) - before[1])
+        openmetrics = parse_scrape(running.metrics(accept="application/openmetrics-text"), openmetrics=True)
+        descriptors = psutil.Process(running.pid).num_fds()
+        resident = peak_resident_bytes(running.pid)
+        running.process.send_signal(signal.SIGTERM)
+        status = running.process.wait(20)
+        return Run(
+            scrapes=scrapes,
+            openmetrics=openmetrics,
+            sampling=sampling,
+            descriptors=descriptors,
+            resident_bytes=resident,
+            seconds=time.monotonic() - began,
+            log=running.log.read_text().split("\n")[:-1],
+            status=status,
+            left_over=_group_has_members(running.pid),
+        )
+
+
+def _group_has_members(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True

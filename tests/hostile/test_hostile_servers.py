@@ -1,0 +1,123 @@
+"""The exporter beside more than two hundred hostile stats servers, all at once: it says what each is, and serves on."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+
+from tests.hostile.run import GOOD, Run, run_beside_all
+from tests.hostile.state import failures, is_up, was_read, was_up
+from tests.support.hostile.case import Case
+from tests.support.hostile.cases import CASES
+from uwsgi_headroom.stats.bounds import MOST
+from uwsgi_headroom.watch.log_limit import LINES, SECONDS
+from uwsgi_headroom.web.bounds import DESCRIPTORS_PER_SERVER, OWN_DESCRIPTORS
+
+pytestmark = pytest.mark.integration
+
+RESIDENT_BYTES = 400_000_000
+"""45 MB for the exporter. Two or three times 8 MB for each of the three documents of the default cap, whose bytes are
+kept to compare them with the next; an hour's rows of 1,024 workers; a scrape of 50,000 series as text."""
+
+REQUESTS = "uwsgi_worker_requests_total"
+
+GROWING = (
+    "uwsgi_exporter_read_errors_total",
+    "uwsgi_exporter_samples_total",
+    "uwsgi_exporter_observed_seconds_total",
+    "uwsgi_exporter_sample_gap_seconds_total",
+    "uwsgi_exporter_restarted_tasks_total",
+    "uwsgi_server_reloads_total",
+    "uwsgi_full_occupancy_seconds_total",
+    "process_cpu_seconds_total",
+)
+"""Counters of the exporter's own making. Those of a server are what the server says."""
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    """One run, of which all tests look at what came."""
+    return run_beside_all()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_state(run: Run, case: Case) -> None:
+    """A server is read, or it is down for a reason that says what is wrong; one that is down is one series."""
+    failed = failures(case.name, run.scrapes[-1])
+    assert was_read(case.name, run.scrapes) == case.expected.read, failed
+    assert failed <= set(case.expected.reasons)
+    assert bool(failed) == bool(case.expected.reasons)
+    if not case.expected.reasons:
+        assert was_up(case.name, run.scrapes)
+    elif not case.expected.read:
+        own = {name for name, labels in run.scrapes[-1] if ("server", case.name) in labels}
+        assert {name for name in own if not name.startswith("uwsgi_exporter_")} == {"uwsgi_up"}
+
+
+def test_names_are_unique() -> None:
+    """No case hides another."""
+    assert len({case.name for case in CASES}) == len(CASES) > 200
+
+
+def test_sampling_goes_on(run: Run) -> None:
+    """The server that behaves is read at least half as often as by an exporter that has no other."""
+    assert run.sampling >= 0.5
+
+
+def test_the_good_server_is_itself(run: Run) -> None:
+    """It is up in every scrape, without an error, and its figures are its own: no name of another server changes
+    them."""
+    for series in [*run.scrapes, run.openmetrics]:
+        assert is_up(series, GOOD)
+        assert not failures(GOOD, series)
+        requests = [
+            value for (name, labels), value in series.items() if name == REQUESTS and ("server", GOOD) in labels
+        ]
+        assert requests == [5, 5]
+
+
+def test_servers_are_those_of_the_configuration(run: Run) -> None:
+    """No document makes a server that is not there."""
+    for series in [*run.scrapes, run.openmetrics]:
+        servers = {value for _, labels in series for name, value in labels if name == "server"}
+        assert servers == {GOOD, *(case.name for case in CASES)}
+
+
+def test_counters_grow(run: Run) -> None:
+    """No counter of the exporter's own, and none of the server that behaves, is ever lower than before."""
+    scrapes = [*run.scrapes, run.openmetrics]
+    for before, after in pairwise(scrapes):
+        for (name, labels), value in before.items():
+            if name in GROWING or (name.endswith(("_total", "_bucket", "_count")) and ("server", GOOD) in labels):
+                assert after.get((name, labels), value) >= value, (name, labels)
+
+
+def test_log_is_bounded(run: Run) -> None:
+    """A server writes at most five lines a minute into the log, each line is one record, and none is about a fault of
+    the exporter's own."""
+    minutes = 1 + run.seconds // SECONDS
+    for line in run.log:
+        assert re.match(r"ts=\S+ level=(info|warning) msg=", line), line
+    for case in CASES:
+        lines = [line for line in run.log if f'server="{case.name}"' in line or f"server={case.name} " in line]
+        assert len(lines) <= LINES * minutes
+    assert len(run.log) <= LINES * minutes * len(CASES) / 2
+
+
+def test_memory_is_bounded(run: Run) -> None:
+    """The most that it ever takes is what the bounds of documents allow."""
+    assert MOST["workers"] == 1024
+    assert run.resident_bytes < RESIDENT_BYTES
+
+
+def test_descriptors_are_bounded(run: Run) -> None:
+    """No connection, and no open file that a server passes, is left open."""
+    assert run.descriptors <= len(CASES) * DESCRIPTORS_PER_SERVER + OWN_DESCRIPTORS
+
+
+def test_it_ends(run: Run) -> None:
+    """SIGTERM ends it in the middle of its reads, with the status that a signal gives, and nothing is left."""
+    assert run.status == -15
+    assert not run.left_over

@@ -1,0 +1,89 @@
+"""HTTP clients that abuse a server, for tests and benchmarks: endless floods, and more connections than it takes.
+
+Each is a context manager of the server's port on loopback, and has ended when its block ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+HEAD = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n"
+"""The beginning of a scrape's request."""
+
+Abuse = Callable[[int], contextlib.AbstractContextManager[None]]
+
+
+def endless(first: bytes, more: bytes) -> Abuse:
+    """Sends `first`, then `more` for as long as the block runs; connects again when it is closed."""
+
+    @contextlib.contextmanager
+    def abuse(port: int) -> Iterator[None]:
+        ended = threading.Event()
+        block = more * (65536 // len(more))
+
+        def send() -> None:
+            while not ended.wait(0.05):
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.5) as client:
+                    client.sendall(first)
+                    while not ended.is_set():
+                        client.sendall(block)
+
+        threads = [threading.Thread(target=send) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            for thread in threads:
+                thread.join(5)
+
+    return abuse
+
+
+def many(first: bytes, more: bytes = b"", count: int = 1000) -> Abuse:
+    """So many connections that send `first`, then `more` now and then; each that is closed is replaced."""
+
+    @contextlib.contextmanager
+    def abuse(port: int) -> Iterator[None]:
+        ended = threading.Event()
+
+        def hold() -> None:
+            with contextlib.ExitStack() as stack, selectors.DefaultSelector() as selector:
+
+                def connect() -> None:
+                    client = socket.socket()
+                    client.setblocking(False)
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                    stack.callback(client.close)
+                    client.connect_ex(("127.0.0.1", port))
+                    selector.register(client, selectors.EVENT_WRITE, data=first)
+
+                for _ in range(count):
+                    connect()
+                while not ended.wait(0.05):
+                    for key, _ in selector.select(0):
+                        client = key.fileobj
+                        assert isinstance(client, socket.socket)
+                        try:
+                            if key.data:
+                                client.send(key.data)
+                            selector.modify(client, selectors.EVENT_WRITE, data=more)
+                        except OSError:
+                            selector.unregister(client)
+                            client.close()
+                            connect()
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join(10)
+
+    return abuse

@@ -1,0 +1,49 @@
+"""The tables of hostile servers and clients, and what they say of targets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tools.bench import table
+from tools.bench.hostile.__main__ import BEGIN, END
+from tools.bench.hostile.beside import SITUATIONS, Figures
+from tools.bench.hostile.decoding import DOCUMENTS, Decoding
+from tools.bench.hostile.report import report
+from uwsgi_headroom.config.defaults import SIZE_CAP
+
+WELL = Figures(samples=5.0, scrapes=(0.1, 0.3, 0.2), cpu=0.02, resident=50_000_000, lag=0.01, series=100)
+QUICK = Decoding(size=1_000_000, outcome="server", cpu=(0.01, 0.02, 0.03), growth=2_000_000)
+
+
+def test_no_miss() -> None:
+    """Figures within all targets have their rows, and no miss."""
+    text = report(dict.fromkeys(SITUATIONS, WELL), {"a document": QUICK}, 40)
+    assert "| beside both | 5.00 | 0.200 | 0.300 | 100 | 2.0% | 50 | 0.010 |" in text
+    assert "| a document | 1.00 | server | 20.0 | 30.0 | 2.0 |" in text
+    assert "Misses: none." in text
+
+
+def test_every_target_can_be_missed() -> None:
+    """A good server that loses most samples, a scrape longer than Prometheus waits, and a slow document are named."""
+    poor = Figures(samples=2.4, scrapes=(11.0,), cpu=1.0, resident=1, lag=None, series=0)
+    slow = Decoding(size=1, outcome="server", cpu=(0.06,), growth=1)
+    text = report({"alone": WELL, "beside both": poor}, {"a document": slow}, 40)
+    assert [line for line in text.splitlines() if line.startswith("* ")] == [
+        "* beside both: 2.40 samples a second, fewer than half of those alone",
+        "* beside both: 1 of 1 scrapes were not answered within 10 s",
+        "* a document: decoding took 60 ms, more than 50 ms",
+    ]
+
+
+def test_documents_are_within_the_cap() -> None:
+    """No document that is decoded is larger than the exporter receives."""
+    for name, make in DOCUMENTS.items():
+        assert len(make()) <= SIZE_CAP, name
+
+
+def test_tables_replace_those_before(tmp_path: Path) -> None:
+    """What stands between the markers is replaced, and all around them stays."""
+    path = tmp_path / "benchmarks.md"
+    path.write_text(f"# Title\n\n{BEGIN}\nold\n{END}\n\nmore\n")
+    table.write(path, "new", BEGIN, END)
+    assert path.read_text() == f"# Title\n\n{BEGIN}\nnew\n{END}\n\nmore\n"

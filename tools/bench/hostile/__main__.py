@@ -1,0 +1,40 @@
+"""Measures, prints Markdown and writes it into a file if asked to. Never a test: it says what was measured."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from tools.bench import table
+from tools.bench.hostile import beside, decoding
+from tools.bench.hostile.report import report
+
+BEGIN, END = "<!-- bench:hostile -->", "<!-- /bench:hostile -->"
+
+
+def main() -> None:
+    options = _options()
+    decoded = {}
+    for document, figures in decoding.measure():
+        decoded[document] = figures
+    print("measured: decoding", file=sys.stderr)
+    measured = {}
+    for situation, found in beside.measure(options.seconds):
+        measured[situation] = found
+        print(f"measured: {situation}", file=sys.stderr)
+    text = report(measured, decoded, options.seconds)
+    print(text)
+    if options.write:
+        table.write(options.write, text, BEGIN, END)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python3 -m tools.bench.hostile", description=__doc__)
+    parser.add_argument("--write", type=Path, metavar="FILE", help=f"put the tables between {BEGIN} and its end")
+    parser.add_argument("--seconds", type=float, default=40, help="in each situation (default %(default)g)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""An exporter that watches one server that behaves, measured beside hostile servers, abusive clients, both, or none."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from statistics import median
+
+from tests.support.abusive_clients import HEAD, endless, many
+from tests.support.counted_server import CountedServer, counted_server
+from tests.support.exporter import Exporter, configured_exporter
+from tests.support.hostile.process import hostile_servers
+from tests.support.real_uwsgi import wait_until
+from tests.support.resident_memory import peak_resident_bytes
+from tools.bench.exporters import cpu_seconds
+
+SETTLE_SECONDS = 8.0
+"""Every server has been read by then, and every abusive client is there."""
+
+SCRAPE_EVERY = 2.0
+"""Seconds from one scrape to the next, or as long as one takes."""
+
+SCRAPE_TIMEOUT = 10.0
+"""Seconds: Prometheus waits for so long unless set otherwise."""
+
+DESCRIPTORS = 1024
+"""That the exporter may open, for all that it is to be few with a thousand clients."""
+
+_COMMAND = (sys.executable, "-m", "tests.support.bounded_exporter", f"DESCRIPTORS={DESCRIPTORS}", "--")
+
+ABUSES = {
+    "1,000 clients that send a byte of their request now and then": many(HEAD, b"a"),
+    "2 clients that send a header without end": endless(HEAD + b"X: ", b"a"),
+    "100 clients that take no answer": many(HEAD + b"\r\n", count=100),
+}
+
+SITUATIONS: Mapping[str, tuple[bool, bool]] = {
+    "alone": (False, False),
+    "beside hostile servers": (True, False),
+    "beside abusive clients": (False, True),
+    "beside both": (True, True),
+}
+"""Whether there are hostile servers, and whether there are abusive clients."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """samples: reads of the good server a second; scrapes: seconds until each was answered; cpu: parts of a core;
+    resident: peak in bytes; lag: by how many seconds the event loop was late, at most; series: of the last scrape
+    that was answered (None and 0 where none was)."""
+
+    samples: float
+    scrapes: tuple[float, ...]
+    cpu: float
+    resident: int
+    lag: float | None
+    series: int
+
+    @property
+    def median_scrape(self) -> float:
+        return median(self.scrapes)
+
+
+def measure(seconds: float) -> Iterator[tuple[str, Figures]]:
+    """Measure every situation for so long, one after the other."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))  # of the clients
+    for name, (servers, clients) in SITUATIONS.items():
+        with contextlib.ExitStack() as stack:
+            good = stack.enter_context(counted_server())
+            hostile = stack.enter_context(hostile_servers()) if servers else []
+            watched: list[dict[str, object]] = [{"name": "good", "stats": good.address}, *hostile]
+            exporter = stack.enter_context(configured_exporter(watched, command=_COMMAND))
+            wait_until(lambda server=good: server.reads, what="the first read")  # type: ignore[misc]
+            if clients:
+                for abuse in ABUSES.values():
+                    stack.enter_context(abuse(exporter.port))
+            time.sleep(SETTLE_SECONDS)
+            yield name, _figures(exporter, good, seconds)
+
+
+def _figures(exporter: Exporter, good: CountedServer, seconds: float) -> Figures:
+    reads, cpu, began = len(good.reads), cpu_seconds(exporter.pid), time.monotonic()
+    scrapes: list[float] = []
+    lags: list[float] = []
+    series: dict[str, float] = {}
+    while (asked := time.monotonic()) < began + seconds:
+        with contextlib.suppress(TimeoutError):  # it counts with the time that was waited for it
+            series = exporter.scrape(SCRAPE_TIMEOUT)
+            lags.append(series["uwsgi_exporter_loop_lag_seconds"])
+        scrapes.append(time.monotonic() - asked)
+        time.sleep(max(0.0, SCRAPE_EVERY - scrapes[-1]))
+    passed = time.monotonic() - began
+    return Figures(
+        samples=(len(good.reads) - reads) / passed,
+        scrapes=tuple(scrapes),
+        cpu=(cpu_seconds(exporter.pid) - cpu) / passed,
+        resident=peak_resident_bytes(exporter.pid),
+        lag=max(lags, default=None),
+        series=len(series),
+    )

@@ -1,0 +1,103 @@
+"""The figures as Markdown: tables, and which targets are missed."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+
+from tests.support.hostile.cases import CASES
+from tools.bench.hostile.beside import ABUSES, DESCRIPTORS, SCRAPE_TIMEOUT, Figures
+from tools.bench.hostile.decoding import TIMES, Decoding
+from tools.bench.table import render_table
+
+SAMPLES_TARGET = 0.5
+"""The part of its samples that a good server keeps at least."""
+
+DECODING_TARGET = 0.05
+"""Seconds in which one document keeps everything else waiting."""
+
+
+def report(beside: Mapping[str, Figures], decoded: Mapping[str, Decoding], seconds: float) -> str:
+    """The whole text between the markers."""
+    parts = [_how(seconds), _beside(beside), _how_decoded(), _decoded(decoded), _misses(beside, decoded), _machine()]
+    return "\n\n".join(parts)
+
+
+def _how(seconds: float) -> str:
+    clients = "; ".join(ABUSES)
+    return (
+        f"`make bench-hostile` ran an exporter for {seconds:g} s in each of four situations, one after the other. It "
+        f"always watches one good server at 5 samples a second. Hostile servers: the {len(CASES)} cases of "
+        f"`tests/support/hostile/`, all at once, each watched as well. Abusive clients, all at once: {clients}. The "
+        f"exporter may open {DESCRIPTORS:,} files. Scrapes are 2 s apart. CPU is of one core. The loop's lag is the "
+        "most of the last minute, as `uwsgi_exporter_loop_lag_seconds` says."
+    )
+
+
+def _beside(beside: Mapping[str, Figures]) -> str:
+    rows = [
+        f"{name} | {figures.samples:.2f} | {figures.median_scrape:.3f} | {max(figures.scrapes):.3f} | "
+        f"{figures.series:,} | {figures.cpu:.1%} | {figures.resident / 1e6:.0f} | {_lag(figures)}"
+        for name, figures in beside.items()
+    ]
+    return render_table(
+        "the exporter | samples a second | scrape, s (median) | scrape, s (max) | series | CPU | peak memory, MB | "
+        "loop lag, s",
+        rows,
+    )
+
+
+def _lag(figures: Figures) -> str:
+    return "-" if figures.lag is None else f"{figures.lag:.3f}"
+
+
+def _how_decoded() -> str:
+    return (
+        "While a document is decoded, nothing else of the exporter runs. Each of these is as large as the bounds "
+        f"allow, and was decoded {TIMES} times in a process of its own: CPU time, and by how much the peak of its "
+        "memory was above what it had before, the document included."
+    )
+
+
+def _decoded(decoded: Mapping[str, Decoding]) -> str:
+    rows = [
+        f"{name} | {decoding.size / 1e6:.2f} | {decoding.outcome} | {decoding.median_cpu * 1e3:.1f} | "
+        f"{max(decoding.cpu) * 1e3:.1f} | {decoding.growth / 1e6:.1f}"
+        for name, decoding in decoded.items()
+    ]
+    return render_table("document | MB | read as | CPU, ms (median) | CPU, ms (max) | growth, MB", rows)
+
+
+def _misses(beside: Mapping[str, Figures], decoded: Mapping[str, Decoding]) -> str:
+    least = SAMPLES_TARGET * next(iter(beside.values())).samples
+    misses: Sequence[str] = [
+        *(
+            f"{name}: {figures.samples:.2f} samples a second, fewer than half of those alone"
+            for name, figures in beside.items()
+            if figures.samples < least
+        ),
+        *(
+            f"{name}: {late} of {len(figures.scrapes)} scrapes were not answered within {SCRAPE_TIMEOUT:g} s"
+            for name, figures in beside.items()
+            if (late := sum(seconds >= SCRAPE_TIMEOUT for seconds in figures.scrapes))
+        ),
+        *(
+            f"{name}: decoding took {decoding.median_cpu * 1e3:.0f} ms, more than {DECODING_TARGET * 1e3:g} ms"
+            for name, decoding in decoded.items()
+            if decoding.median_cpu > DECODING_TARGET
+        ),
+    ]
+    aims = (
+        f"Targets: a good server keeps half of its samples; a scrape is answered within {SCRAPE_TIMEOUT:g} s; a "
+        f"document is decoded within {DECODING_TARGET * 1e3:g} ms of CPU time (median)."
+    )
+    return "\n".join([aims, "", "Misses:" if misses else "Misses: none.", *(f"* {miss}" for miss in misses)])
+
+
+def _machine() -> str:
+    return (
+        f"Machine: {os.cpu_count()} CPUs, {platform.system()} {platform.release()}, "
+        f"{platform.python_implementation()} {platform.python_version()}; load average at the end "
+        f"{'/'.join(f'{average:.1f}' for average in os.getloadavg())}, the benchmark's own included."
+    )
