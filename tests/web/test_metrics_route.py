@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -26,9 +27,10 @@ def make_fleet() -> Fleet:
     return Fleet([make_server(f"file://{FIXTURES}/{name}.json", name=name) for name in NAMES])
 
 
-async def scrape(route: Route) -> str:
+async def scrape(route: Route, accept: str = "") -> str:
     """The body of one answer."""
-    request = Request({"type": "http", "method": "GET", "path": "/metrics", "headers": []})
+    headers = [(b"accept", accept.encode())]
+    request = Request({"type": "http", "method": "GET", "path": "/metrics", "headers": headers})
     response = await route.endpoint(request)
     return bytes(response.body).decode()
 
@@ -68,8 +70,8 @@ def test_a_fault_about_one_server_is_that_servers_failure(
     assert record.fields == {"server": broken}  # type: ignore[attr-defined]
 
 
-def test_scrapers_are_answered_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While a crowd of scrapers is answered, reads in flight have their turns: every family is one at most."""
+def test_rendering_leaves_turns_to_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While an answer is made, reads in flight have their turns: every family is one at most."""
     monkeypatch.setattr(metrics_route, "_SLICE_SECONDS", 0.0)
     rendered: list[int] = []
     turns = 0
@@ -85,7 +87,7 @@ def test_scrapers_are_answered_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
         fleet = make_fleet()
         await asyncio.gather(*(watch.reader.read() for watch in fleet.watches()))
         route = metrics_route.route(fleet)
-        scraping = asyncio.gather(*(scrape(route) for _ in range(5)))
+        scraping = asyncio.gather(*(scrape(route, accept) for accept in ("", "application/openmetrics-text")))
         while not scraping.done():
             turns += 1
             await asyncio.sleep(0)
@@ -93,6 +95,57 @@ def test_scrapers_are_answered_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 
     asyncio.run(run())
     assert len(rendered) == len(set(rendered)) > 100
+
+
+class _CountedFleet(Fleet):
+    """Says how often it was observed."""
+
+    observed = 0
+
+    async def observe(self) -> list[Observation]:
+        self.observed += 1
+        await asyncio.sleep(0)
+        return [make_observation(str(self.observed))]
+
+
+def make_observation(name: str) -> Observation:
+    (watch,) = Fleet([make_server(f"file://{FIXTURES}/minified.json", name=name)]).watches()
+    return watch.observe(())
+
+
+def test_a_crowd_of_scrapers_shares_answers() -> None:
+    """A hundred that ask while one answer is made have the next one, begun after they asked, in either encoding."""
+
+    async def run() -> list[str]:
+        fleet = _CountedFleet([])
+        route = metrics_route.route(fleet)
+        first = asyncio.ensure_future(scrape(route))
+        while not fleet.observed:  # noqa: ASYNC110 - a fleet has no event for it
+            await asyncio.sleep(0)
+        crowd = await asyncio.gather(*(scrape(route) for _ in range(100)))
+        later = await scrape(route)
+        return [await first, *crowd, later]
+
+    bodies = asyncio.run(run())
+    numbers = [re.findall(r'uwsgi_up{server="(\d+)"}', body) for body in bodies]
+    assert numbers == [["1"], *[["2"]] * 100, ["3"]]
+
+
+def test_one_who_goes_away_leaves_the_answer_to_the_others() -> None:
+    """A scraper that gives up, wherever it waits, takes nothing from those who share its answer."""
+
+    async def run() -> list[str]:
+        fleet = _CountedFleet([])
+        route = metrics_route.route(fleet)
+        scraping = [asyncio.ensure_future(scrape(route)) for _ in range(3)]
+        await asyncio.sleep(0)
+        scraping[0].cancel()
+        await asyncio.wait(scraping)
+        assert scraping[0].cancelled()
+        return [await scraping[1], await scraping[2], await scrape(route)]
+
+    bodies = asyncio.run(run())
+    assert [re.findall(r'uwsgi_up{server="(\d+)"}', body) for body in bodies] == [["1"], ["1"], ["2"]]
 
 
 def test_a_fleet_that_was_never_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,16 @@
-"""`/metrics`: what was last read of every server. Nothing is read for it."""
+"""`/metrics`: what was last read of every server. Nothing is read for it.
+
+All who ask while an answer is being made share the next one, which is begun after they asked: a crowd of scrapers, of a
+fleet with tens of thousands of series, costs two renderings and not one each.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,7 +20,7 @@ from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import END, OPENMETRICS, TEXT, render_family
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.observation import ExporterHealth, Observation
-from uwsgi_headroom.web.negotiation import accepts_openmetrics, compressible_response
+from uwsgi_headroom.web.negotiation import accepts_gzip, accepts_openmetrics, compress
 
 _SLICE_SECONDS = 0.01
 """For how long families are made without a turn for the event loop: reads in flight have a deadline."""
@@ -22,16 +28,47 @@ _SLICE_SECONDS = 0.01
 
 def route(fleet: Fleet) -> Route:
     """The route over a fleet."""
-    in_turn = asyncio.Lock()  # a hundred scrapers at once would have the event loop to themselves
+    in_turn = asyncio.Lock()
+    shared = {openmetrics: _SharedAnswer(fleet, in_turn, openmetrics=openmetrics) for openmetrics in (False, True)}
 
     async def metrics(request: Request) -> Response:
         openmetrics = accepts_openmetrics(request.headers.get("accept", ""))
-        async with in_turn:
-            body = await _render_all(fleet, await fleet.observe(), openmetrics=openmetrics)
+        answer = await shared[openmetrics].wait()
         headers = {"Content-Type": OPENMETRICS if openmetrics else TEXT, "Vary": "Accept, Accept-Encoding"}
-        return compressible_response(request, body, headers)
+        if not accepts_gzip(request.headers.get("accept-encoding", "")):
+            return Response(answer.plain, headers=headers)
+        return Response(answer.compressed, headers={**headers, "Content-Encoding": "gzip"})
 
     return Route("/metrics", metrics)
+
+
+@dataclass
+class _Answer:
+    plain: bytes
+
+    @cached_property
+    def compressed(self) -> bytes:
+        return compress(self.plain)
+
+
+class _SharedAnswer:
+    """The answers of one format, made one after the other, and in turn with those of the other format."""
+
+    def __init__(self, fleet: Fleet, in_turn: asyncio.Lock, *, openmetrics: bool) -> None:
+        self._fleet, self._in_turn, self._openmetrics = fleet, in_turn, openmetrics
+        self._next: asyncio.Task[_Answer] | None = None
+
+    async def wait(self) -> _Answer:
+        """An answer that is begun from now on. One who goes away leaves it to the others."""
+        if self._next is None:
+            self._next = asyncio.ensure_future(self._make())
+        return await asyncio.shield(self._next)
+
+    async def _make(self) -> _Answer:
+        async with self._in_turn:
+            self._next = None  # this one begins: who comes from now on is for the one after
+            observations = await self._fleet.observe()
+            return _Answer(await _render_all(self._fleet, observations, openmetrics=self._openmetrics))
 
 
 async def _render_all(fleet: Fleet, observations: Sequence[Observation], *, openmetrics: bool) -> bytes:
