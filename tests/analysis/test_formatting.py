@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from uwsgi_headroom.analysis.formatting import numbered
+from uwsgi_headroom.analysis.formatting import byte_size, numbered
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,22 @@ from uwsgi_headroom.analysis.formatting import numbered
 def test_a_list_of_workers_stays_short(numbers: list[int], text: str) -> None:
     """At most eight are named, and the noun is in the plural where there are several."""
     assert numbered("worker", numbers) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0.0 MB"),
+        (4_200_000, "4.2 MB"),
+        (9_960_000, "10 MB"),
+        (180_000_000, "180 MB"),
+        (999_400_000, "999 MB"),
+        (999_600_000, "1.0 GB"),
+        (1_200_000_000, "1.2 GB"),
+        (9_960_000_000, "10 GB"),
+        (384_000_000_000, "384 GB"),
+    ],
+)
+def test_sizes(count: int, text: str) -> None:
+    """A size has two or three digits, in the unit that suits."""
+    assert byte_size(count) == text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
@@ -10,6 +12,9 @@ from tests.support.scripted_watch import ScriptedWatch, replayed
 from tests.support.simulated_server import EPOCH, Server, emperor, router
 from uwsgi_headroom.documents import build, schema
 from uwsgi_headroom.errors import ReadError, SourceError
+from uwsgi_headroom.kernel.available_memory import AvailableMemory
+from uwsgi_headroom.kernel.facts import Memory
+from uwsgi_headroom.kernel.worker_memory import WorkerMemory
 from uwsgi_headroom.source import Unix
 
 REFUSED = SourceError("refused", "nobody listens at /run/shop.stats")
@@ -52,6 +57,30 @@ def test_a_server_under_load() -> None:
     assert document.host is not None
     assert (document.host.cpus, document.host.limited_by) == (4, "host")
     assert [finding.code for finding in document.findings] == ["unevenness_harmless"]
+
+
+def test_memory() -> None:
+    """What a worker takes, what is available, and how many more fit; of each worker, what was seen of it alone."""
+    server = Server()
+    reading = server.read(1.0)
+    unknown = ScriptedWatch().read(reading).document()
+    assert unknown.host is not None
+    assert (unknown.host.memory, unknown.workers[0].unique_bytes) == (None, None)
+
+    memory = Memory(WorkerMemory(180, "uss", 720, {101: 180, 102: 150}), AvailableMemory(719, "cgroup"))
+    document = ScriptedWatch().read(replace(reading, host=replace(reading.host, memory=memory))).document()
+    assert document.host is not None
+    assert document.host.memory == schema.Memory(
+        available=719, limited_by="cgroup", per_worker=180, source="uss", more_workers=3
+    )
+    assert [worker.unique_bytes for worker in document.workers] == [180, 150, None, None]
+
+    memory = Memory(None, AvailableMemory(719, "host"))
+    document = ScriptedWatch().read(replace(reading, host=replace(reading.host, memory=memory))).document()
+    assert document.host is not None
+    assert document.host.memory == schema.Memory(
+        available=719, limited_by="host", per_worker=None, source=None, more_workers=None
+    )
 
 
 def test_the_window_asked_for_and_what_there_was_of_it() -> None:

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from tests.support.captured_documents import NAMES
+from tests.support.observations import proven
 from tests.support.scripted_watch import ScriptedWatch, replayed
 from tests.support.simulated_server import Server
 from uwsgi_headroom.documents import build, openapi
@@ -55,6 +56,9 @@ def test_documents_with_figures_and_without_are_what_it_says() -> None:
         validate(sent(watch.document()), "Server")
         validate(sent(watch.history()), "History")
         validate(sent(watch.read(ReadError("refused", "nobody"), 99.0).document()), "Server")
+    with_memory = proven("threads_4x8_busy").reading
+    assert with_memory
+    validate(sent(ScriptedWatch().read(with_memory).document()), "Server")
     validate(sent(ScriptedWatch().document()), "Server")
     validate(sent(ScriptedWatch().history()), "History")
 

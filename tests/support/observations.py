@@ -8,11 +8,13 @@ from tests.support.captured_documents import document
 from uwsgi_headroom import stats
 from uwsgi_headroom.errors import ReadError, Reason, SourceError
 from uwsgi_headroom.history.integrals import Integrals
+from uwsgi_headroom.kernel.available_memory import AvailableMemory
 from uwsgi_headroom.kernel.backlogs import Backlog
 from uwsgi_headroom.kernel.cpus import UsableCpus
-from uwsgi_headroom.kernel.facts import HostFacts
+from uwsgi_headroom.kernel.facts import HostFacts, Memory
 from uwsgi_headroom.kernel.netstat import ListenOverflows
 from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.kernel.worker_memory import WorkerMemory
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.reading import Reading
@@ -72,6 +74,10 @@ def proven(name: str, called: str = "") -> Observation:
         backlogs={socket.name: Backlog(3, 100, None) for socket in snapshot.sockets},
         cpus=UsableCpus(1.5, "quota", 8, 8, 1.5),
         overflows=ListenOverflows(4, 5),
+        memory=Memory(
+            WorkerMemory(15_000_000, "uss", 15_000_000 * len(pids), dict.fromkeys(pids[:2], 15_000_000)),
+            AvailableMemory(100_000_000, "cgroup"),
+        ),
     )
     return up(called or name, body, host)
 

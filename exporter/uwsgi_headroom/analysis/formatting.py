@@ -34,6 +34,15 @@ def megabytes(count: float) -> str:
     return f"{count / 1e6:.0f} MB"
 
 
+def byte_size(count: float) -> str:
+    """Bytes in the unit that suits: 180,000,000 is `180 MB`, 1,200,000,000 is `1.2 GB`, 4,200,000 is `4.2 MB`."""
+    if count < 9.95e6:
+        return f"{count / 1e6:.1f} MB"
+    if count < 999.5e6:
+        return f"{count / 1e6:.0f} MB"
+    return f"{count / 1e9:.1f} GB" if count < 9.95e9 else f"{count / 1e9:.0f} GB"
+
+
 def counted(count: int, noun: str) -> str:
     """1 worker, 2 workers."""
     return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -187,6 +187,7 @@ def _build_host(reading: Reading) -> schema.Host:
         sharing_one_cpu=count_workers_sharing_one_cpu(host) if host.processes else None,
         listen_overflows=host.overflows.overflows if host.overflows else None,
         listen_drops=host.overflows.drops if host.overflows else None,
+        memory=sections.build_memory(host.memory) if host.memory else None,
     )
 
 

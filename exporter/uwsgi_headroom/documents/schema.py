@@ -138,10 +138,24 @@ class Socket(Struct, frozen=True, kw_only=True):
     queue_wait: float | None
 
 
+class Memory(Struct, frozen=True, kw_only=True):
+    """How many more workers fit into memory. available: bytes that the server can still get, limited_by: which has the
+    least, the host or a cgroup of the server. per_worker: bytes that the largest worker takes, by source: "uss", its
+    unique memory, or "anonymous", an upper bound where that is unknown. more_workers: how many of that size fit. Null:
+    unknown."""
+
+    available: int | None
+    limited_by: Literal["host", "cgroup"] | None
+    per_worker: int | None
+    source: Literal["uss", "anonymous"] | None
+    more_workers: int | None
+
+
 class Host(Struct, frozen=True, kw_only=True):
     """What the kernel says. cpus: usable by the server, the least of affinity, quota (null: none) and the host's CPUs;
     limited_by: which of them. sharing_one_cpu: workers pinned to a CPU another one is pinned to as well.
-    listen_overflows, listen_drops: of TCP listeners, in the whole network namespace, since it began."""
+    listen_overflows, listen_drops: of TCP listeners, in the whole network namespace, since it began.
+    memory: null before it is known."""
 
     cpus: float | None
     limited_by: Literal["affinity", "quota", "host"] | None
@@ -150,6 +164,7 @@ class Host(Struct, frozen=True, kw_only=True):
     sharing_one_cpu: int | None
     listen_overflows: int | None
     listen_drops: int | None
+    memory: Memory | None
 
 
 class Sampling(Struct, frozen=True, kw_only=True):

@@ -9,10 +9,12 @@ import msgspec
 from uwsgi_headroom.analysis import balance as evenness
 from uwsgi_headroom.analysis import capacity, littles_law
 from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.memory_headroom import compute_memory_headroom
 from uwsgi_headroom.analysis.stuck import find_stuck_requests
 from uwsgi_headroom.documents import schema
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, sum_if_all_known
 from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.kernel.facts import Memory
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Snapshot
 
@@ -62,6 +64,18 @@ def build_threads(reading: Reading) -> schema.Threads:
         available=sum_if_all_known([worker.available_threads for worker in workers]),
         busy=sum_if_all_known([reading.busy_threads(worker) for worker in workers]),
         stuck=None if configured is None else len(find_stuck_requests(reading, workers)),
+    )
+
+
+def build_memory(of: Memory) -> schema.Memory:
+    """What is available, what a worker takes, and how many more fit."""
+    room = compute_memory_headroom(of)
+    return schema.Memory(
+        available=of.available.byte_count if of.available else None,
+        limited_by=of.available.limited_by if of.available else None,
+        per_worker=of.worker.largest if of.worker else None,
+        source=of.worker.source if of.worker else None,
+        more_workers=room.more_workers if room else None,
     )
 
 

@@ -30,6 +30,7 @@ class Worker(Struct, frozen=True, kw_only=True):
     second. thread_requests: of each thread, since the last full reload; serving: the threads in service and the age of
     the request, null where uWSGI does not say; both null with stats-no-cores. Threads are numbered from 0, as in
     uWSGI's log ("core 3").
+    unique_bytes: the most memory that its process was seen to have for itself alone; null where it was not looked at.
     affinity: the CPUs its mask allows. last_cpu: where its main thread ran last. residency: CPU seconds by CPU since
     the exporter's start; null unless it is turned on.
     """
@@ -57,6 +58,7 @@ class Worker(Struct, frozen=True, kw_only=True):
     transmitted_bytes: int | None
     resident_bytes: int | None
     resident_growth: int | None
+    unique_bytes: int | None
     last_spawn: int | None
     age: float | None
     oldest_request_age: float | None
@@ -96,6 +98,7 @@ def _build_worker(
     residency: dict[int, float],
 ) -> Worker:
     process = reading.host.processes.get(worker.pid or 0)
+    memory = reading.host.memory
     ages = stuck.request_ages(reading, worker)
     return Worker(
         worker_id=worker.worker_id,
@@ -121,6 +124,7 @@ def _build_worker(
         transmitted_bytes=worker.transmitted_bytes,
         resident_bytes=process.resident_bytes if process else worker.resident_bytes,
         resident_growth=window.resident_growth if window else None,
+        unique_bytes=memory.worker.unique.get(worker.pid or 0) if memory and memory.worker else None,
         last_spawn=worker.last_spawn,
         age=max(0.0, reading.time - worker.last_spawn) if worker.last_spawn and worker.pid else None,
         oldest_request_age=ages[0] if ages else None,

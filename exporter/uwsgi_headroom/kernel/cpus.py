@@ -1,27 +1,20 @@
 """How many CPUs a process can really use: the least of the host's, its affinity and its cgroup quota.
 
-A quota is enforced at every level of the cgroup tree, so the tightest ancestor wins. The rules of the two
-cgroup versions live here and nothing else: version 2 writes "<quota or max> <period>" into `cpu.max`,
-version 1 has `cpu.cfs_quota_us` (-1 is none) and `cpu.cfs_period_us`; see cgroups(7) and the kernel's
-cgroup-v2.rst. On a hybrid host the cpu controller belongs to one of them, and `/proc/<pid>/cgroup` says to
-which.
-
-From inside a container nothing above its own cgroup can be seen: a quota of the pod around it is missed.
-And the cgroup of another container may lie outside of what is mounted here: then the quota is not known,
-and neither is the figure.
+The tightest quota of all levels of cgroups (see `cgroups`) wins. The rules of the two versions for quotas live here:
+version 2 writes "<quota or max> <period>" into `cpu.max`, version 1 has `cpu.cfs_quota_us` (-1 is none) and
+`cpu.cfs_period_us`; see the kernel's cgroup-v2.rst. Where a quota is not known, neither is the figure.
 """
 
 from __future__ import annotations
 
 import math
 import os
-import re
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from uwsgi_headroom.kernel import procfs
+from uwsgi_headroom.kernel.cgroups import find_cgroups
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -60,7 +53,7 @@ def read_usable_cpus(pid: int, *, affinity: Collection[int] | None = None, root:
     """
     try:
         allowed = len(os.sched_getaffinity(pid) if affinity is None else affinity)
-        host = _count_cpus(_read(root, "sys/devices/system/cpu/online"))
+        host = _count_cpus(procfs.read_text(root, "sys/devices/system/cpu/online"))
         quota = _quota(pid, root)
     except (OSError, ValueError):
         return None
@@ -71,10 +64,6 @@ def read_usable_cpus(pid: int, *, affinity: Collection[int] | None = None, root:
     return UsableCpus(count, limited_by, host, allowed, None if quota == math.inf else quota)
 
 
-def _read(folder: Path | str, name: str) -> str:
-    return procfs.read_file(folder, name).decode()
-
-
 def _count_cpus(cpus: str) -> int:
     """How many CPUs are in a list such as `0-3,8`."""
     spans = (span.split("-") for span in cpus.strip().split(","))
@@ -83,68 +72,14 @@ def _count_cpus(cpus: str) -> int:
 
 def _quota(pid: int, root: Path) -> float:
     """The tightest quota in CPUs, infinite if there is none. Raises `OSError` where it cannot be known."""
-    version, path = _cgroup(_read(root, f"proc/{pid}/cgroup"))
-    if version == 0:
-        return math.inf
-    mountinfo = _read(root, "proc/self/mountinfo")
-    for mount_root, mount_point in _mounts(mountinfo, version):
-        if (below := _below(path, mount_root)) is None:
-            continue
-        top = os.path.join(root, mount_point.lstrip("/"))
-        levels = list(accumulate(filter(None, below.split("/")), os.path.join, initial=top))
-        if os.path.exists(os.path.join(levels[-1], "cgroup.procs")):  # else something is mounted over it
-            return min((_cfs_quota if version == 1 else _cpu_max)(level) for level in levels)
-    raise FileNotFoundError(f"the cgroup of process {pid} is not mounted here")
-
-
-def _cgroup(lines: str) -> tuple[Literal[0, 1, 2], str]:
-    """The cgroup version the cpu controller belongs to, 0 if to none, and the path of the process in it."""
-    unified: str | None = None
-    for line in lines.splitlines():
-        _, controllers, path = line.split(":", 2)
-        if "cpu" in controllers.split(","):
-            return 1, path
-        if not controllers:
-            unified = path
-    return (0, "") if unified is None else (2, unified)
-
-
-def _mounts(mountinfo: str, version: Literal[1, 2]) -> list[tuple[str, str]]:
-    """Where the hierarchy is mounted: for each mount, the cgroup at its top and its place (proc(5))."""
-    mounts = []
-    for line in mountinfo.splitlines():
-        mount, _, filesystem = line.partition(" - ")
-        kind, _, options = filesystem.split(" ", 2)
-        if (version == 2 and kind == "cgroup2") or (version == 1 and kind == "cgroup" and _has_cpu(options)):
-            _, _, _, mount_root, mount_point, *_ = mount.split(" ")
-            mounts.append((_unescaped(mount_root), _unescaped(mount_point)))
-    return mounts
-
-
-def _has_cpu(options: str) -> bool:
-    return "cpu" in options.split(",")
-
-
-def _unescaped(path: str) -> str:
-    r"""mountinfo writes a space as \040, and so on."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
-
-
-def _below(path: str, mount_root: str) -> str | None:
-    """A cgroup's path from the top of a mount; None if it is not under it.
-
-    Both are as seen from this process's cgroup namespace: with one of its own, a container's cgroup is `/`,
-    its neighbour `/../neighbour`, and a mount made outside has a top such as `/..`.
-    """
-    if path != mount_root and not path.startswith(mount_root.rstrip("/") + "/"):
-        return None
-    below = path[len(mount_root) :].lstrip("/")
-    return None if below.split("/")[0] == ".." else below
+    cgroups = find_cgroups(pid, "cpu", root)
+    read_quota = _cfs_quota if cgroups.version == 1 else _cpu_max
+    return min(map(read_quota, cgroups.folders), default=math.inf)
 
 
 def _cpu_max(folder: str) -> float:
     try:
-        quota, period = _read(folder, "cpu.max").split()
+        quota, period = procfs.read_text(folder, "cpu.max").split()
     except FileNotFoundError:  # the root of all, or the cpu controller is not enabled at this level
         return math.inf
     return math.inf if quota == "max" else int(quota) / int(period)
@@ -152,8 +87,8 @@ def _cpu_max(folder: str) -> float:
 
 def _cfs_quota(folder: str) -> float:
     try:
-        quota = int(_read(folder, "cpu.cfs_quota_us"))
-        period = int(_read(folder, "cpu.cfs_period_us"))
+        quota = int(procfs.read_text(folder, "cpu.cfs_quota_us"))
+        period = int(procfs.read_text(folder, "cpu.cfs_period_us"))
     except FileNotFoundError:  # a kernel without CFS_BANDWIDTH
         return math.inf
     return math.inf if quota < 0 else quota / period

@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from uwsgi_headroom.kernel.available_memory import AvailableMemory
 from uwsgi_headroom.kernel.backlogs import Backlog
 from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.netstat import ListenOverflows
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.residency import Threads
+from uwsgi_headroom.kernel.worker_memory import WorkerMemory
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What the workers of a server take, and what is available for more of them. None: unknown."""
+
+    worker: WorkerMemory | None
+    available: AvailableMemory | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +31,7 @@ class HostFacts:
     master_affinity: CPUs that the master may run on, which its workers inherit.
     backlogs: by socket name as it stands in the stats document.
     threads: by pid, where CPU residency is asked for.
+    memory: of its workers, and available for more of them.
     """
 
     off: str | None = None
@@ -30,3 +41,4 @@ class HostFacts:
     cpus: UsableCpus | None = None
     overflows: ListenOverflows | None = None
     threads: Mapping[int, Threads] = field(default_factory=dict)
+    memory: Memory | None = None

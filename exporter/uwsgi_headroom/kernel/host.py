@@ -6,13 +6,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from uwsgi_headroom.kernel.available_memory import read_available_memory
 from uwsgi_headroom.kernel.backlogs import Backlogs
 from uwsgi_headroom.kernel.cpus import UsableCpus, read_affinity, read_usable_cpus
-from uwsgi_headroom.kernel.facts import HostFacts
+from uwsgi_headroom.kernel.facts import HostFacts, Memory
 from uwsgi_headroom.kernel.netstat import ListenOverflows, read_listen_overflows
 from uwsgi_headroom.kernel.processes import Processes
 from uwsgi_headroom.kernel.proof import Proof, prove_master_pid
 from uwsgi_headroom.kernel.residency import read_threads
+from uwsgi_headroom.kernel.worker_memory import WorkerMemories
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker
@@ -33,7 +35,7 @@ class Host:
 
     Each time anew: which workers live and their CPU time, of those that have worked since the last time, and the listen
     queues. Once a second, of all workers. Every five seconds: the proof, their memory, switches, descriptors and
-    affinity, the CPUs usable, the overflows.
+    affinity, the CPUs usable, the memory available, the overflows. Once a minute, of one worker: its unique memory.
     """
 
     def __init__(self, cpu_residency: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
@@ -42,6 +44,7 @@ class Host:
         self._slow = _SlowFacts()
         self._processes = Processes()
         self._backlogs = Backlogs()
+        self._worker_memories = WorkerMemories()
         self._workers: tuple[Worker, ...] = ()
         self._all_read_at = float("-inf")
 
@@ -65,8 +68,13 @@ class Host:
             # uWSGI's cpu-affinity pins its workers one by one, and its master not at all.
             allowed = {cpu for process in processes.values() for cpu in process.affinity or ()}
             cpus = read_usable_cpus(proof.pid, affinity=allowed or None)
+            memory = Memory(self._worker_memories.read(proof.pid, processes, now), read_available_memory(proof.pid))
             self._slow = replace(
-                self._slow, cpus=cpus, affinity=read_affinity(proof.pid), overflows=read_listen_overflows(proof.pid)
+                self._slow,
+                cpus=cpus,
+                affinity=read_affinity(proof.pid),
+                overflows=read_listen_overflows(proof.pid),
+                memory=memory,
             )
         return HostFacts(
             processes=processes,
@@ -75,6 +83,7 @@ class Host:
             cpus=self._slow.cpus,
             overflows=self._slow.overflows,
             threads={pid: read_threads(pid) for pid in processes} if self._cpu_residency else {},
+            memory=self._slow.memory,
         )
 
     def _at_rest(self, snapshot: Snapshot, now: float) -> set[int]:
@@ -101,3 +110,4 @@ class _SlowFacts:
     cpus: UsableCpus | None = None
     affinity: tuple[int, ...] | None = None
     overflows: ListenOverflows | None = None
+    memory: Memory | None = None

@@ -29,7 +29,8 @@ class WorkerProcess:
     CPU in seconds since it started, its threads together. Switches since it started, of its main thread
     only (the kernel keeps them per thread); `last_cpu` too is where the main thread ran last. `start_time`
     is in seconds since the epoch, to a hundredth. None: this user may not know. `open_fds` needs a
-    privilege (see `descriptors`), the others none.
+    privilege (see `descriptors`), the others none. `anonymous_bytes` is the part of the resident memory that is no
+    file's, which other processes may share copied on write (RssAnon of proc_pid_status(5)).
     """
 
     pid: int
@@ -42,6 +43,7 @@ class WorkerProcess:
     affinity: tuple[int, ...] | None
     last_cpu: int | None
     start_time: float | None
+    anonymous_bytes: int | None = None
 
 
 class Processes:
@@ -137,6 +139,8 @@ def _read(process: psutil.Process, master_pid: int) -> WorkerProcess | None:
             affinity=tuple(affinity) if affinity else None,
             last_cpu=_value_if_permitted(process.cpu_num),
             start_time=_value_if_permitted(process.create_time),
+            # A resident page is anonymous, of a file, or of shared memory; the latter two are what statm calls shared.
+            anonymous_bytes=memory and memory.rss - memory.shared,
         )
 
 

@@ -11,6 +11,11 @@ def read_file(*path: str | os.PathLike[str]) -> bytes:
         return file.read()
 
 
+def read_text(*path: str | os.PathLike[str]) -> str:
+    """The whole file as text. Raises OSError, or ValueError where it is not UTF-8."""
+    return read_file(*path).decode()
+
+
 def read_stat_fields(*path: str) -> list[bytes]:
     """The fields of a process's or a thread's `stat` behind its name, which may itself hold spaces and parentheses:
     the first is the third of proc_pid_stat(5). Raises OSError."""

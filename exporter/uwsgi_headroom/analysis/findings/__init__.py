@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings import evenness, health, load, queue, setup
+from uwsgi_headroom.analysis.findings import evenness, health, load, memory, queue, setup
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding, Severity
 from uwsgi_headroom.reading import Reading
 
@@ -14,6 +14,7 @@ MODULES: tuple[Callable[[Figures, Reading], Iterable[Finding]], ...] = (
     load.find,
     queue.find,
     health.find,
+    memory.find,
     setup.find,
 )
 

@@ -1,0 +1,54 @@
+"""Findings about memory: whether there is any for more workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.formatting import byte_size
+from uwsgi_headroom.analysis.memory_headroom import MemoryHeadroom, compute_memory_headroom
+from uwsgi_headroom.reading import Reading
+
+FEW_WORKERS = 2
+"""Room for fewer more workers is worth a word: the first step out of a shortage of threads is seldom smaller."""
+
+SCARCE = 0.10
+"""Available memory against what the workers take together that is a warning where no other worker fits: requests of
+another size than usual make the workers grow by as much. Without it, one large worker with half of its size left would
+be one."""
+
+
+def find(_: Figures, reading: Reading) -> Iterator[Finding]:
+    """Findings of this module."""
+    room = compute_memory_headroom(reading.host.memory)
+    if room is None or room.more_workers >= FEW_WORKERS:
+        return
+    scarce = room.more_workers == 0 and room.available < SCARCE * room.together
+    at_most = "" if room.is_exact else " at most"
+    place = "within the limit of its cgroup" if room.limited_by == "cgroup" else "on this host"
+    yield Finding(
+        code="memory_headroom_low",
+        severity="warning" if scarce else "info",
+        title=_title(room),
+        evidence=f"A worker takes {byte_size(room.per_worker)}{at_most}; {byte_size(room.available)} are available "
+        f"{place}.",
+        meaning="When memory runs out, the kernel ends a process, most likely a worker, and its requests are lost."
+        if scarce
+        else "If load grows, more `processes` are no way out.",
+        change=f"Before you add `processes`, {_more_memory(room)}; without `lazy-apps`, workers share what the "
+        "application loads at its start.",
+    )
+
+
+def _title(room: MemoryHeadroom) -> str:
+    there_is = "There is" if room.is_exact else "There may be"
+    if room.more_workers == 0:
+        return f"{there_is} no memory for another worker."
+    return f"{there_is} memory for only {room.more_workers} more worker."
+
+
+def _more_memory(room: MemoryHeadroom) -> str:
+    if room.limited_by == "cgroup":
+        return "raise the memory limit of the cgroup (MemoryMax, --memory, resources.limits.memory)"
+    return "give the host more memory"

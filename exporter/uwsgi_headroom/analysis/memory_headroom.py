@@ -1,0 +1,65 @@
+"""How many more workers fit into memory: what is available over what one worker takes.
+
+Advice to add processes has to say whether they fit: `fits` makes a clause of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from uwsgi_headroom.analysis.formatting import byte_size, counted
+from uwsgi_headroom.kernel.facts import Memory
+from uwsgi_headroom.kernel.worker_memory import Source
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryHeadroom:
+    """more_workers: how many fit into what is `available`, in bytes, on the host or in the cgroup that has the least.
+    per_worker: bytes, by `source`: where that is `anonymous`, a worker takes so much at most, and more workers may
+    fit. together: bytes that the workers take now."""
+
+    more_workers: int
+    per_worker: int
+    source: Source
+    available: int
+    limited_by: Literal["host", "cgroup"]
+    together: int
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether more workers than these surely do not fit."""
+        return self.source == "uss"
+
+
+def compute_memory_headroom(memory: Memory | None) -> MemoryHeadroom | None:
+    """The memory headroom; None where one of its parts is unknown."""
+    if memory is None or memory.available is None or memory.worker is None or memory.worker.largest <= 0:
+        return None
+    worker, available = memory.worker, memory.available
+    return MemoryHeadroom(
+        more_workers=available.byte_count // worker.largest,
+        per_worker=worker.largest,
+        source=worker.source,
+        available=available.byte_count,
+        limited_by=available.limited_by,
+        together=worker.together,
+    )
+
+
+def fits(memory: Memory | None, more_processes: int) -> str:
+    """Whether so many more processes (1 or more) fit into memory, as a clause that goes into parentheses or behind a
+    comma: `2 more workers of 180 MB each fit into the 1.2 GB that are available`."""
+    room = compute_memory_headroom(memory)
+    if room is None:
+        return f"whether {'it fits' if more_processes == 1 else 'they fit'} into memory is not known from here"
+    each = f"{'' if room.is_exact else 'at most '}{byte_size(room.per_worker)}{'' if more_processes == 1 else ' each'}"
+    available = byte_size(room.available)
+    if room.more_workers >= more_processes:
+        verb = "fits" if more_processes == 1 else "fit"
+        return f"{counted(more_processes, 'more worker')} of {each} {verb} into the {available} that are available"
+    if room.more_workers == 0:
+        there = "there is no room" if room.is_exact else "there may be no room"
+    else:
+        there = f"there is room for {room.more_workers} {'only' if room.is_exact else 'for certain'}"
+    return f"{'of' if room.more_workers else 'for'} which {there}: {each}, {available} available"

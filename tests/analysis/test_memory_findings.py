@@ -1,0 +1,67 @@
+"""When memory for more workers is worth a word, and which."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.simulated_server import Server
+from tests.support.windows import window, worker
+from uwsgi_headroom.analysis.figures import compute_figures
+from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.kernel.available_memory import AvailableMemory
+from uwsgi_headroom.kernel.facts import Memory
+from uwsgi_headroom.kernel.worker_memory import Source, WorkerMemory
+
+MB = 1_000_000
+
+
+def find_memory(
+    available: int, *, source: Source = "uss", workers: int = 20, limited_by: str = "cgroup"
+) -> Finding | None:
+    """The finding of an idle server with workers of 100 MB each and this much memory left."""
+    reading = Server().read(1000.0)
+    taken = WorkerMemory(100 * MB, source, (workers if source == "uss" else 1) * 100 * MB, {})
+    memory = Memory(taken, AvailableMemory(available, limited_by))  # type: ignore[arg-type]
+    reading = replace(reading, host=replace(reading.host, memory=memory))
+    rows = [worker(worker_id, 500, each=0.01, cpu=0.5, busy=5.0) for worker_id in (1, 2, 3, 4)]
+    figures = compute_figures(window(60.0, *rows), reading.snapshot, reading.host.cpus)
+    found = collect_findings(figures, reading)
+    assert {finding.code for finding in found} <= {"memory_headroom_low"}
+    return found[0] if found else None
+
+
+def test_room_for_two_more_workers_is_not_mentioned() -> None:
+    """From two more workers on there is nothing to say."""
+    assert find_memory(200 * MB) is None
+
+
+@pytest.mark.parametrize(
+    ("available", "workers", "severity", "title"),
+    [
+        (199 * MB, 20, "info", "There is memory for only 1 more worker."),
+        (99 * MB, 20, "warning", "There is no memory for another worker."),
+        (99 * MB, 9, "info", "There is no memory for another worker."),
+        (39 * MB, 4, "warning", "There is no memory for another worker."),
+    ],
+)
+def test_little_memory(available: int, workers: int, severity: str, title: str) -> None:
+    """Less than two more is good to know; none, and less than a tenth of what the workers take, is a warning."""
+    finding = find_memory(available, workers=workers)
+    assert finding
+    assert (finding.severity, finding.title) == (severity, title)
+    assert f"100 MB; {available // MB} MB are available within the limit of its cgroup" in finding.evidence
+    assert "raise the memory limit of the cgroup" in finding.change
+
+
+def test_an_upper_bound_claims_no_more_than_it_knows() -> None:
+    """By anonymous memory another worker may not fit; a warning takes less than a tenth of a single worker."""
+    finding = find_memory(99 * MB, source="anonymous", limited_by="host")
+    assert finding
+    assert (finding.severity, finding.title) == ("info", "There may be no memory for another worker.")
+    assert finding.evidence == "A worker takes 100 MB at most; 99 MB are available on this host."
+    assert "give the host more memory" in finding.change
+    scarce = find_memory(9 * MB, source="anonymous")
+    assert scarce
+    assert scarce.severity == "warning"

@@ -1,0 +1,70 @@
+"""How many more workers fit into memory, in figures and in words."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from uwsgi_headroom.analysis.memory_headroom import compute_memory_headroom, fits
+from uwsgi_headroom.kernel.available_memory import AvailableMemory
+from uwsgi_headroom.kernel.facts import Memory
+from uwsgi_headroom.kernel.worker_memory import Source, WorkerMemory
+
+MB = 1_000_000
+
+
+def memory(per_worker: int, available: int, source: Source = "uss", workers: int = 4) -> Memory:
+    return Memory(WorkerMemory(per_worker, source, workers * per_worker, {}), AvailableMemory(available, "cgroup"))
+
+
+def test_headroom() -> None:
+    """As many workers fit as what one takes goes into what is available, rounded down."""
+    room = compute_memory_headroom(memory(180 * MB, 719 * MB))
+    assert room
+    assert (room.more_workers, room.source, room.limited_by) == (3, "uss", "cgroup")
+    assert (room.per_worker, room.available, room.together) == (180 * MB, 719 * MB, 720 * MB)
+
+
+UNKNOWN = [
+    None,
+    Memory(None, None),
+    Memory(None, AvailableMemory(10, "host")),
+    Memory(WorkerMemory(10, "uss", 10, {}), None),
+    memory(0, 10),
+]
+
+
+@pytest.mark.parametrize("unknown", UNKNOWN)
+def test_unknown(unknown: Memory | None) -> None:
+    """Without one of the two there is no figure, and the clause says so."""
+    assert compute_memory_headroom(unknown) is None
+    assert fits(unknown, 2) == "whether they fit into memory is not known from here"
+    assert fits(unknown, 1) == "whether it fits into memory is not known from here"
+
+
+@given(st.integers(1, 10**12), st.integers(0, 10**13))
+def test_so_many_fit_and_not_one_more(per_worker: int, available: int) -> None:
+    """The headroom is never negative, fits, and is the largest that does."""
+    room = compute_memory_headroom(memory(per_worker, available))
+    assert room
+    assert room.more_workers >= 0
+    assert room.more_workers * per_worker <= available < (room.more_workers + 1) * per_worker
+
+
+@pytest.mark.parametrize(
+    ("more", "available", "source", "clause"),
+    [
+        (2, 1200 * MB, "uss", "2 more workers of 180 MB each fit into the 1.2 GB that are available"),
+        (1, 1200 * MB, "uss", "1 more worker of 180 MB fits into the 1.2 GB that are available"),
+        (2, 240 * MB, "uss", "of which there is room for 1 only: 180 MB each, 240 MB available"),
+        (2, 60 * MB, "uss", "for which there is no room: 180 MB each, 60 MB available"),
+        (1, 60 * MB, "uss", "for which there is no room: 180 MB, 60 MB available"),
+        (2, 1200 * MB, "anonymous", "2 more workers of at most 180 MB each fit into the 1.2 GB that are available"),
+        (2, 240 * MB, "anonymous", "of which there is room for 1 for certain: at most 180 MB each, 240 MB available"),
+        (1, 60 * MB, "anonymous", "for which there may be no room: at most 180 MB, 60 MB available"),
+    ],
+)
+def test_whether_they_fit_in_words(more: int, available: int, source: Source, clause: str) -> None:
+    """What advice to add processes says of memory: of an upper bound, only what is certain."""
+    assert fits(memory(180 * MB, available, source), more) == clause
