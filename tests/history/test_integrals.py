@@ -6,6 +6,7 @@ import math
 import random
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from tests.support.simulated_server import EPOCH, Server, emperor, router
@@ -526,6 +527,16 @@ class TestLevels:
         assert totals.queue_seconds == {"app.sock": 0.0}
         assert totals.full_seconds == 0
         assert [total.up_seconds for total in totals.workers] == [0.0] * 4
+
+    def test_workers_that_were_not_there_are_not_joined(self) -> None:
+        """A document without workers and one with four are not two samples of the same levels."""
+        server = Server()
+        server.busy(8, 8, 8, 8)
+        whole = server.read(10.2)
+        empty = replace(whole, at=10.0, snapshot=msgspec.structs.replace(whole.snapshot, workers=()))
+        totals = totals_of(empty, whole, server.read(10.4))
+        assert [total.busy_seconds for total in totals.workers] == [pytest.approx(8 * 0.2)] * 4
+        assert totals.gap_seconds == pytest.approx(0.2)
 
     def test_reload_adds_to_no_integral(self) -> None:
         """Two samples a moment apart with a reload in between are not joined."""

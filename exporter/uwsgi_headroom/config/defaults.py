@@ -22,5 +22,5 @@ a shorter wait would call that down."""
 
 SIZE_CAP = 8 * 1024 * 1024
 """The most bytes of one document that are read. 64 workers x 64 threads write 1 MB, and 1,024 busy threads with 4 kB of
-request variables each (uWSGI's `buffer-size`) write 5 MB. A document of this size that is made to cost time is decoded
-in 50 ms, in which nothing else of the exporter runs."""
+request variables each (uWSGI's `buffer-size`) write 5 MB. A document of this size that is made to cost time takes
+0.1 s to decode (docs/benchmarks.md), in which nothing else of the exporter runs."""
