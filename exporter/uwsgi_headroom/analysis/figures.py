@@ -16,7 +16,7 @@ from uwsgi_headroom.stats import Snapshot
 @dataclass(frozen=True, slots=True)
 class Figures:
     """What a window says. snapshot: the server's document at the window's end. configured and available: threads, None
-    where uWSGI names none."""
+    where uWSGI names none; ceiling: those available, and those of workers that cheaper mode keeps in reserve."""
 
     window: Window
     snapshot: Snapshot
@@ -25,19 +25,23 @@ class Figures:
     headroom: Headroom
     configured: int | None
     available: int | None
+    ceiling: int | None
 
 
 def compute_figures(window: Window, snapshot: Snapshot, cpus: UsableCpus | None) -> Figures:
     """The figures of a window that ends with this document of a server, whose workers may use these CPUs."""
     workers = snapshot.workers
     available = sum_if_all_known([worker.available_threads for worker in workers])
+    reserve = sum_if_all_known([worker.threads for worker in workers if worker.in_reserve])
+    ceiling = None if available is None else available + (reserve or 0)
     rates, shares = compute_flow(window), compute_balance(window)
     return Figures(
         window=window,
         snapshot=snapshot,
         flow=rates,
         balance=shares,
-        headroom=compute_headroom(rates, shares, available, cpus.count if cpus else None),
+        headroom=compute_headroom(rates, shares, ceiling, cpus.count if cpus else None),
         configured=sum_if_all_known([worker.threads for worker in workers]),
         available=available,
+        ceiling=ceiling,
     )

@@ -72,6 +72,12 @@ class Backlogs:
         return backlogs
 
 
+def is_tcp(name: str) -> bool:
+    """Whether uWSGI's name of a socket is one of TCP, whose overflows the kernel counts."""
+    _, colon, port = name.rpartition(":")
+    return bool(colon) and port.isdecimal() and not name.startswith(("/", "@"))
+
+
 @dataclass(frozen=True, slots=True)
 class _Address:
     """Where one of uWSGI's names may be found: the first of `spellings` that exists, or else its port."""
@@ -89,8 +95,8 @@ def _address(name: str) -> _Address | None:
     have it."""
     if "\0" in name:
         return None
-    host, colon, port = name.rpartition(":")
-    if colon and port.isdecimal() and not name.startswith(("/", "@")):
+    if is_tcp(name):
+        host, _, port = name.rpartition(":")
         if len(port) > len(str(_LARGEST_PORT)) or int(port) > _LARGEST_PORT:
             return None
         if host.startswith("["):

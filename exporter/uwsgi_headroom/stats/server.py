@@ -61,6 +61,11 @@ class Worker(Struct, frozen=True):
         return tuple([start for start in self.serving.values() if start])
 
     @property
+    def in_reserve(self) -> bool:
+        """Whether cheaper mode keeps it back, to be spawned when load grows."""
+        return self.state in ("cheap", "never_spawned")
+
+    @property
     def available_threads(self) -> int | None:
         """Threads that can take a request, now or when their present one ends; 0 unless the worker is accepting,
         None where threads are unknown."""

@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings import evenness, health, load, memory, queue, setup
+from uwsgi_headroom.analysis.findings import evenness, health, limits, load, memory, queue, setup, workers
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding, Severity
 from uwsgi_headroom.reading import Reading
 
 MODULES: tuple[Callable[[Figures, Reading], Iterable[Finding]], ...] = (
+    queue.find,
+    workers.find,
+    health.find,
     evenness.find,
     load.find,
-    queue.find,
-    health.find,
+    limits.find,
     memory.find,
     setup.find,
 )
+"""What users feel now comes first, then what may come, then how uWSGI is set up."""
 
 
 def collect_findings(figures: Figures, reading: Reading) -> list[Finding]:
-    """Everything worth knowing, the worst first; of equals, what is nearer to a cause first."""
+    """Everything worth knowing, the worst first; of equals, what users feel first."""
     collected = [finding for module in MODULES for finding in module(figures, reading)]
     if any(finding.code == "unevenness_hurts" for finding in collected):  # which says the same, and what to do about it
         collected = [

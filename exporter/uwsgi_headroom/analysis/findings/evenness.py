@@ -62,7 +62,7 @@ def _enough(figures: Figures, workers: int) -> Iterator[Finding]:
             title="There were too few requests to judge how evenly the workers share them.",
             evidence=f"{figures.flow.requests} requests in {duration(figures.window.seconds)}; "
             f"{needed - figures.flow.requests} more are needed.",
-            change="Watch for longer: a longer window, or `check --seconds`.",
+            meaning="A longer window, or `check --seconds`, sees more.",
         )
 
 

@@ -1,26 +1,39 @@
-"""Findings about listen queues."""
+"""Findings about listen queues: clients refused, and requests that wait."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from uwsgi_headroom.analysis.advice import add_capacity
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.formatting import duration, factor
+from uwsgi_headroom.analysis.formatting import counted, duration, factor, percent
+from uwsgi_headroom.analysis.waiting import judge_waiting
+from uwsgi_headroom.kernel.backlogs import Backlog, is_tcp
 from uwsgi_headroom.reading import Reading
+
+FULL = (0.05, 0.0)
+"""Part of the time at its limit from which a queue refuses many clients, and above which it refuses some."""
 
 FILLING = 0.5
 """Mean length over its limit from which a queue may overflow in the next burst."""
-
-WAIT_NOTICED = 0.25
-"""Wait over response time from which users notice the queue."""
 
 
 def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
     """Findings of this module."""
     window = figures.window
-    for name, backlog in reading.listen_queues().items():
+    queues = reading.listen_queues()
+    for name, backlog in queues.items():
         area = window.queue_seconds.get(name)
+        if backlog.limit and area is not None and window.observed_seconds:
+            full = window.queue_full_seconds[name] / window.observed_seconds
+            mean = area / window.observed_seconds
+            if full > FULL[1] and not (is_tcp(name) and window.overflows == 0):
+                yield _refused(figures, reading, name, full, mean, backlog)
+            elif mean >= FILLING * backlog.limit:
+                yield _filling(figures, reading, name, mean, backlog)
+    yield from _wait(figures, reading)
+    for name, backlog in queues.items():
         if backlog.queue is None:
             yield Finding(
                 code="queue_not_measurable",
@@ -29,29 +42,64 @@ def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
                 evidence=f"{backlog.reason}.",
                 meaning="Requests that wait there are seen by nobody: not by uWSGI, which says 0, and not here.",
             )
-        elif area is not None and window.observed_seconds and backlog.limit:
-            mean = area / window.observed_seconds
-            if mean >= FILLING * backlog.limit or backlog.queue >= backlog.limit:
-                yield _filling(name, mean, backlog.queue, backlog.limit)
-    wait, response_time = figures.flow.queue_wait, figures.flow.response_time
-    if wait is not None and response_time and wait >= WAIT_NOTICED * response_time:
-        yield Finding(
-            code="queue_wait",
-            severity="warning",
-            title=f"A request waits {duration(wait)} before uWSGI sees it.",
-            evidence=f"{factor(wait / response_time)} the {duration(response_time)} it is in service.",
-            meaning="Users wait for both; uWSGI's own response times do not show it.",
-            change="Add capacity: see what gives out first.",
+
+
+def _refused(figures: Figures, reading: Reading, name: str, full: float, mean: float, backlog: Backlog) -> Finding:
+    window = figures.window
+    if is_tcp(name):
+        counted_ = (
+            "how often the kernel dropped a connection is not known"
+            if window.overflows is None
+            else f"the kernel dropped connections {counted(window.overflows, 'time')}, over all TCP listeners of the "
+            "network namespace"
         )
+        title = f"Clients are turned away: the listen queue of {name} is full."
+        meaning = (
+            "A client whose connection is dropped tries again after a second, then two: it sees a slow or no answer."
+        )
+    else:
+        counted_ = "how many were refused nobody counts for a UNIX socket"
+        title = f"Clients are refused: the listen queue of {name} is full."
+        meaning = "A web server in front gets `Resource temporarily unavailable` and answers 502."
+    return Finding(
+        code="clients_refused",
+        severity="critical" if full >= FULL[0] else "warning",
+        title=title,
+        evidence=f"At its limit of {backlog.limit} for {percent(full)} of the last {duration(window.seconds)}, "
+        f"{mean:.1f} waiting on average, {backlog.queue} now; {counted_}.",
+        meaning=meaning,
+        change=f"{add_capacity(figures, reading)} {_longer_queue(reading, backlog)}",
+    )
 
 
-def _filling(name: str, mean: float, now: int, limit: int) -> Finding:
+def _filling(figures: Figures, reading: Reading, name: str, mean: float, backlog: Backlog) -> Finding:
     return Finding(
         code="queue_filling",
-        severity="critical",
-        title=f"The listen queue of {name} is filling up.",
-        evidence=f"{mean:.1f} connections waiting on average, {now} now, of {limit} that fit.",
-        meaning="When it is full, clients are refused (UNIX) or left to time out (TCP).",
-        change="Add capacity first: a queue only delays. For bursts, raise uWSGI's `listen`, and before it "
-        f"net.core.somaxconn, which it may not exceed (the limit now is {limit}).",
+        severity="warning",
+        title=f"The listen queue of {name} is {percent(mean / (backlog.limit or 1))} full on average.",
+        evidence=f"{mean:.1f} connections waiting on average, {backlog.queue} now, of {backlog.limit} that fit.",
+        meaning="When it is full, clients are refused (UNIX) or left to try again (TCP).",
+        change=f"{add_capacity(figures, reading)} {_longer_queue(reading, backlog)}",
+    )
+
+
+def _longer_queue(_reading: Reading, backlog: Backlog) -> str:
+    return (
+        f"A longer queue helps against bursts alone: raise uWSGI's `listen`, and before it net.core.somaxconn, which it "
+        f"may not exceed (the limit now is {backlog.limit})."
+    )
+
+
+def _wait(figures: Figures, reading: Reading) -> Iterator[Finding]:
+    waiting, wait, response_time = judge_waiting(figures.flow), figures.flow.queue_wait, figures.flow.response_time
+    if waiting in (None, "none") or wait is None:
+        return
+    compared = f"{factor(wait / response_time)} the {duration(response_time)} it is in service" if response_time else ""
+    yield Finding(
+        code="queue_wait",
+        severity="critical" if waiting == "severe" else "warning",
+        title=f"A request waits {duration(wait)} before uWSGI sees it.",
+        evidence=f"{compared or 'In the listen queue'}, over the last {duration(figures.window.seconds)}.",
+        meaning="Users wait for both; uWSGI's own response times do not show it.",
+        change=add_capacity(figures, reading),
     )

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from uwsgi_headroom.analysis.cpu_pinning import count_workers_sharing_one_cpu
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.formatting import counted, percent
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.stats.server import Snapshot
 
 UNIX_SOCKET_ROOM = 219_264
 """Bytes of a document that a UNIX socket takes before its writer blocks (measured, Linux defaults)."""
@@ -29,7 +27,6 @@ def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
             change="Leave `cpu-affinity` out, or see that processes x CPUs each do not exceed the CPUs there are. "
             "In a container, uWSGI counts the host's CPUs, not the container's.",
         )
-    yield from _cheaper(figures, snapshot)
     if reading.host.off:
         yield Finding(
             code="no_process_facts",
@@ -64,20 +61,4 @@ def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
             evidence="uWSGI has a lock of that name.",
             meaning="It makes shares exactly even; with threads it was measured to cost a tenth of the throughput.",
             change="Try without it under load, and compare throughput and response time.",
-        )
-
-
-def _cheaper(figures: Figures, snapshot: Snapshot) -> Iterator[Finding]:
-    reserve = [worker for worker in snapshot.workers if worker.state in ("never_spawned", "cheap")]
-    observed = figures.window.observed_seconds
-    full = figures.window.full_seconds / observed if observed else 0.0
-    if reserve and full >= 0.2 and not figures.window.respawns:
-        yield Finding(
-            code="cheaper_does_not_scale",
-            severity="warning",
-            title=f"All threads are in use, and {counted(len(reserve), 'worker')} in reserve stay there.",
-            evidence=f"Every available thread was busy {percent(full)} of the time, and no worker was spawned.",
-            meaning="By default cheaper spawns after `cheaper-overload` (3) looks, a second apart, that find no worker "
-            "idle; bursts shorter than that, or memory limits (`cheaper-rss-limit-soft`), keep it from it.",
-            change="Raise `cheaper` and `cheaper-initial`, lower `cheaper-overload`, or leave cheaper mode.",
         )

@@ -1,0 +1,70 @@
+"""Findings about threads: how near all of them are to being in use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uwsgi_headroom.analysis.advice import add_capacity
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.formatting import counted, percent
+from uwsgi_headroom.analysis.waiting import judge_waiting, waiting_clause
+from uwsgi_headroom.reading import Reading
+
+THREADS_BUSY = 0.75
+"""Threads busy on average, of those there are, that is a warning: load can grow by a third. Raise it for a batch server
+whose clients do not mind waiting."""
+
+THREADS_FULL = 0.90
+"""From here it is the limit, and critical where requests wait: random arrivals find every thread busy much of the time.
+How often all threads are busy says nothing by itself: for one thread it is how busy that is."""
+
+RESERVE_UNUSED = 0.2
+"""Part of the time with every thread in use from which cheaper mode should have spawned a worker."""
+
+
+def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
+    """Findings of this module."""
+    yield from _threads(figures, reading)
+    yield from _cheaper(figures)
+
+
+def _threads(figures: Figures, reading: Reading) -> Iterator[Finding]:
+    window, observed, ceiling = figures.window, figures.flow.observed, figures.ceiling
+    if observed is None or not ceiling or not window.observed_seconds:
+        return
+    used = observed / ceiling
+    if used < THREADS_BUSY:
+        return
+    waits = used >= THREADS_FULL and judge_waiting(figures.flow) in ("noticed", "severe")
+    full = window.full_seconds / window.observed_seconds
+    up = f" ({figures.available} of them up)" if figures.available not in (None, ceiling) else ""
+    yield Finding(
+        code="saturation",
+        severity="critical" if waits else "warning",
+        title=f"{percent(used)} of the threads are in use, and requests wait for one."
+        if waits
+        else f"{percent(used)} of the threads are in use.",
+        evidence=f"{observed:.1f} of {ceiling} threads{up} busy on average, all at once {percent(full)} of the time; "
+        f"{waiting_clause(figures.flow)}.",
+        meaning="A request that finds every thread busy waits in the listen queue.",
+        change=add_capacity(figures, reading),
+    )
+
+
+def _cheaper(figures: Figures) -> Iterator[Finding]:
+    window = figures.window
+    reserve = [worker for worker in figures.snapshot.workers if worker.in_reserve]
+    full = window.full_seconds / window.observed_seconds if window.observed_seconds else 0.0
+    waits = judge_waiting(figures.flow) in ("noticed", "severe")
+    if reserve and full >= RESERVE_UNUSED and waits and not window.respawns:
+        yield Finding(
+            code="cheaper_does_not_scale",
+            severity="warning",
+            title=f"Requests wait, and {counted(len(reserve), 'worker')} in reserve stay there.",
+            evidence=f"Every thread that is up was busy {percent(full)} of the time, no worker was spawned, and "
+            f"{waiting_clause(figures.flow)}.",
+            meaning="By default cheaper spawns after `cheaper-overload` (3) looks, a second apart, that find no worker "
+            "idle; bursts shorter than that, or memory limits (`cheaper-rss-limit-soft`), keep it from it.",
+            change="Raise `cheaper` and `cheaper-initial`, lower `cheaper-overload`, or leave cheaper mode.",
+        )

@@ -1,0 +1,155 @@
+"""Findings about workers that end: killed, lost, respawned, reloaded, missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings.finding import Finding, Severity
+from uwsgi_headroom.analysis.formatting import counted, duration, numbered, percent
+from uwsgi_headroom.reading import Reading
+
+MANY_LOST = (3, 0.01)
+"""Requests lost, and their part of all, from which many are hurt."""
+
+LOOP = (3, 1.0)
+"""Respawns of one worker in a window, and a minute, that are a loop where it serves little in between."""
+
+SERVED = 50
+"""Requests that a worker serves between respawns, on average, from which they are recycling (`max-requests`,
+`reload-on-rss`) and no loop."""
+
+SHORT_LIFE = 60.0
+"""Seconds between respawns of one worker below which recycling costs more than it saves."""
+
+UP = 0.9
+"""Part of the window that a worker was up for which its absence now is a moment's."""
+
+
+def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
+    """Findings of this module."""
+    yield from _missing(figures, reading)
+    yield from _harakiri(figures)
+    yield from _lost(figures)
+    yield from _respawns(figures)
+    if figures.window.reloads:
+        yield Finding(
+            code="reloaded",
+            severity="info",
+            title=f"uWSGI was reloaded {counted(figures.window.reloads, 'time')}.",
+            evidence=f"In the last {duration(figures.window.seconds)}; its counters began anew.",
+        )
+
+
+def _severity(figures: Figures, lost: int) -> Severity:
+    least, part = MANY_LOST
+    return "critical" if lost >= least and lost >= part * (figures.flow.requests + lost) else "warning"
+
+
+def _lost_count(figures: Figures) -> int:
+    return sum(worker.lost for worker in figures.window.workers)
+
+
+def _harakiri(figures: Figures) -> Iterator[Finding]:
+    window = figures.window
+    if not window.harakiris:
+        return
+    lost = max(_lost_count(figures), window.harakiris)
+    threads = (figures.configured or 0) > len(window.workers)
+    other = max(0, window.respawns - window.harakiris)
+    yield Finding(
+        code="harakiri",
+        severity=_severity(figures, lost),
+        title=f"uWSGI ended a worker for a request over its `harakiri` time, {counted(window.harakiris, 'time')}.",
+        evidence=f"In the last {duration(window.seconds)}, with at least {counted(lost, 'request')} in service"
+        + (f"; {counted(other, 'respawn')} for other reasons." if other else "."),
+        meaning="All requests of that worker are lost with it, and counted nowhere."
+        + (
+            " With `threads` a worker has one timer: other requests push it back, so that a slow one may live long, "
+            "and it ends all of them."
+            if threads
+            else ""
+        ),
+        change="Find the request in uWSGI's log, at `HARAKIRI`; then set timeouts on what it calls, or raise `harakiri` "
+        "if it is meant to take so long.",
+    )
+
+
+def _lost(figures: Figures) -> Iterator[Finding]:
+    lost = _lost_count(figures)
+    if not lost or figures.window.harakiris:
+        return
+    ended = [worker.worker_id for worker in figures.window.workers if worker.lost]
+    yield Finding(
+        code="requests_lost",
+        severity=_severity(figures, lost),
+        title=f"{numbered('Worker', ended)} ended with {counted(lost, 'request')} in service or more.",
+        evidence=f"In the last {duration(figures.window.seconds)}, not by `harakiri`, and the requests were never "
+        f"finished: {percent(lost / (figures.flow.requests + lost))} of all.",
+        meaning="It crashed, was killed (by the kernel, when memory is short), or ended itself.",
+        change="See uWSGI's log for `died, killed by signal`, and `dmesg` for `Out of memory`.",
+    )
+
+
+def _respawns(figures: Figures) -> Iterator[Finding]:
+    window = figures.window
+    least, a_minute = LOOP
+    ended = [
+        (worker.worker_id, worker.respawns - window.reloads, worker.requests)
+        for worker in window.workers
+        if worker.respawns > window.reloads
+    ]
+    looping = [
+        worker_id
+        for worker_id, respawns, requests in ended
+        if respawns >= max(least, a_minute * window.seconds / 60) and requests < SERVED * respawns
+    ]
+    respawns = sum(times for _, times, _ in ended) - window.harakiris
+    if looping and respawns > 0:
+        yield Finding(
+            code="respawn_loop",
+            severity="critical" if 2 * len(looping) >= len(window.workers) else "warning",
+            title=f"{numbered('Worker', looping)} {_verb(looping)} respawned again and again.",
+            evidence=f"{counted(respawns, 'respawn')} in {duration(window.seconds)}, besides {window.harakiris} by "
+            f"harakiri; {counted(sum(requests for _, _, requests in ended), 'request')} served by these workers.",
+            meaning="Every respawn loads the application again, and capacity is smaller meanwhile.",
+            change="See uWSGI's log for what ends it: an import error, `died, killed by signal`, or an exit of the "
+            "application itself.",
+        )
+    elif respawns > 0 and not any(worker.in_reserve for worker in figures.snapshot.workers):
+        seconds = window.seconds * len(window.workers) / respawns
+        short = seconds < SHORT_LIFE and any(times >= least for _, times, _ in ended)
+        yield Finding(
+            code="workers_respawned",
+            severity="info",
+            title=f"{numbered('Worker', [worker_id for worker_id, _, _ in ended])} "
+            f"{'was' if len(ended) == 1 else 'were'} respawned.",
+            evidence=f"{counted(respawns, 'time')} in the last {duration(window.seconds)}"
+            + (f", each after {duration(seconds)} on average" if short else "")
+            + ("; no request was lost." if not _lost_count(figures) else "."),
+            meaning="A worker that reaches `max-requests` or `reload-on-rss` is replaced, and so is one that ends.",
+            change="Raise `max-requests`: a worker serves for less than a minute." if short else "",
+        )
+
+
+def _missing(figures: Figures, reading: Reading) -> Iterator[Finding]:
+    workers = figures.snapshot.workers
+    ended = [worker.worker_id for worker in workers if reading.process_is_missing(worker)]
+    missing = [worker.worker_id for worker in workers if worker.state in ("gone", "starting")]
+    absent = sorted({*ended, *missing})
+    if not absent:
+        return
+    window = figures.window
+    up = {worker.worker_id: worker.up_seconds for worker in window.workers}
+    longer = [worker for worker in absent if up.get(worker, 0.0) < UP * window.observed_seconds]
+    yield Finding(
+        code="workers_missing",
+        severity="critical" if len(longer) == len(workers) else "warning" if longer else "info",
+        title=f"{numbered('Worker', absent)} {_verb(absent)} not there, or not ready yet.",
+        evidence=f"{len(ended)} ended without uWSGI having noticed, {len(missing)} gone or still starting.",
+        meaning="Capacity is smaller meanwhile. A moment of it is a reload or a respawn; if it stays, see the log.",
+    )
+
+
+def _verb(workers: Sequence[int]) -> str:
+    return "is" if len(workers) == 1 else "are"
