@@ -13,6 +13,7 @@ from uwsgi_headroom.kernel.netstat import ListenOverflows, read_listen_overflows
 from uwsgi_headroom.kernel.processes import Processes
 from uwsgi_headroom.kernel.proof import Proof, prove_master_pid
 from uwsgi_headroom.kernel.residency import read_threads
+from uwsgi_headroom.kernel.setup import Setup, SetupReader
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker
@@ -33,7 +34,7 @@ class Host:
 
     Each time anew: which workers live and their CPU time, of those that have worked since the last time, and the listen
     queues. Once a second, of all workers. Every five seconds: the proof, their memory, switches, descriptors and
-    affinity, the CPUs usable, the overflows.
+    affinity, the CPUs usable, the overflows, and whether its setup has to be read again.
     """
 
     def __init__(self, cpu_residency: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
@@ -42,6 +43,7 @@ class Host:
         self._slow = _SlowFacts()
         self._processes = Processes()
         self._backlogs = Backlogs()
+        self._setup = SetupReader()
         self._workers: tuple[Worker, ...] = ()
         self._all_read_at = float("-inf")
 
@@ -66,7 +68,11 @@ class Host:
             allowed = {cpu for process in processes.values() for cpu in process.affinity or ()}
             cpus = read_usable_cpus(proof.pid, affinity=allowed or None)
             self._slow = replace(
-                self._slow, cpus=cpus, affinity=read_affinity(proof.pid), overflows=read_listen_overflows(proof.pid)
+                self._slow,
+                cpus=cpus,
+                affinity=read_affinity(proof.pid),
+                overflows=read_listen_overflows(proof.pid),
+                setup=self._setup.read(proof.pid, snapshot, processes, now),
             )
         return HostFacts(
             processes=processes,
@@ -75,6 +81,7 @@ class Host:
             cpus=self._slow.cpus,
             overflows=self._slow.overflows,
             threads={pid: read_threads(pid) for pid in processes} if self._cpu_residency else {},
+            setup=self._slow.setup,
         )
 
     def _at_rest(self, snapshot: Snapshot, now: float) -> set[int]:
@@ -101,3 +108,4 @@ class _SlowFacts:
     cpus: UsableCpus | None = None
     affinity: tuple[int, ...] | None = None
     overflows: ListenOverflows | None = None
+    setup: Setup | None = None
