@@ -9,7 +9,10 @@ from tests.support.captured_documents import NAMES, kind
 from tests.support.scripted_watch import ScriptedWatch, replayed
 from tests.support.simulated_server import EPOCH, Server, emperor, router
 from uwsgi_headroom.documents import build, schema
+from uwsgi_headroom.documents.setup import build_setup
 from uwsgi_headroom.errors import ReadError, SourceError
+from uwsgi_headroom.kernel.options import Options
+from uwsgi_headroom.kernel.setup import Setup
 from uwsgi_headroom.source import Unix
 
 REFUSED = SourceError("refused", "nobody listens at /run/shop.stats")
@@ -52,6 +55,19 @@ def test_a_server_under_load() -> None:
     assert document.host is not None
     assert (document.host.cpus, document.host.limited_by) == (4, "host")
     assert [finding.code for finding in document.findings] == ["unevenness_harmless"]
+
+
+def test_setup() -> None:
+    """Options stand under uWSGI's names, each with where it was set; those not known to be set are left out."""
+    options = Options(harakiri=30, async_cores=10, source={"harakiri": "app.ini", "async_cores": "command line"})
+    built = build_setup(Setup(options, 4096, "async", {"web": (1, 2)}, mapped=False))
+    assert built.options == {
+        "harakiri": schema.Option(value=30, source="app.ini"),
+        "async": schema.Option(value=10, source="command line"),
+    }
+    assert (built.options_complete, built.options_changed) == (False, False)
+    assert (built.somaxconn, built.concurrency_kind, built.mapped) == (4096, "async", False)
+    assert built.socket_holders == {"web": (1, 2)}
 
 
 def test_the_window_asked_for_and_what_there_was_of_it() -> None:

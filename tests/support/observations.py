@@ -12,7 +12,9 @@ from uwsgi_headroom.kernel.backlogs import Backlog
 from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.netstat import ListenOverflows
+from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.kernel.setup import Setup
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.reading import Reading
@@ -72,6 +74,13 @@ def proven(name: str, called: str = "") -> Observation:
         backlogs={socket.name: Backlog(3, 100, None) for socket in snapshot.sockets},
         cpus=UsableCpus(1.5, "quota", 8, 8, 1.5),
         overflows=ListenOverflows(4, 5),
+        setup=Setup(
+            options=Options(harakiri=30, listen=100, source={"harakiri": "app.ini", "listen": "command line"}),
+            somaxconn=4096,
+            concurrency_kind="threads",
+            socket_holders=None,
+            mapped=None,
+        ),
     )
     return up(called or name, body, host)
 
