@@ -11,9 +11,12 @@ from tests.support.captured_documents import NAMES, kind
 from tests.support.scripted_watch import ScriptedWatch, replayed
 from tests.support.simulated_server import EPOCH, Server, emperor, router
 from uwsgi_headroom.documents import build, schema
+from uwsgi_headroom.documents.setup import build_setup
 from uwsgi_headroom.errors import ReadError, SourceError
 from uwsgi_headroom.kernel.available_memory import AvailableMemory
 from uwsgi_headroom.kernel.facts import Memory
+from uwsgi_headroom.kernel.options import Options
+from uwsgi_headroom.kernel.setup import Setup
 from uwsgi_headroom.kernel.worker_memory import WorkerMemory
 from uwsgi_headroom.source import Unix
 
@@ -81,6 +84,19 @@ def test_memory() -> None:
     assert document.host.memory == schema.Memory(
         available=719, limited_by="host", per_worker=None, source=None, more_workers=None
     )
+
+
+def test_setup() -> None:
+    """Options stand under uWSGI's names, each with where it was set; those not known to be set are left out."""
+    options = Options(harakiri=30, async_cores=10, source={"harakiri": "app.ini", "async_cores": "command line"})
+    built = build_setup(Setup(options, 4096, "async", {"web": (1, 2)}, mapped=False))
+    assert built.options == {
+        "harakiri": schema.Option(value=30, source="app.ini"),
+        "async": schema.Option(value=10, source="command line"),
+    }
+    assert (built.options_complete, built.options_changed) == (False, False)
+    assert (built.somaxconn, built.concurrency_kind, built.mapped) == (4096, "async", False)
+    assert built.socket_holders == {"web": (1, 2)}
 
 
 def test_the_window_asked_for_and_what_there_was_of_it() -> None:

@@ -18,7 +18,9 @@ from tests.support.monitoring import find
 from tests.support.observations import down, of_uwsgi, proven, series, up
 from uwsgi_headroom.errors import REASONS, StatsError
 from uwsgi_headroom.kernel.facts import HostFacts
+from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.kernel.setup import Setup
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.cpu_affinity import count_workers_sharing_one_cpu
 from uwsgi_headroom.metrics.cron import crontab_schedule
@@ -100,6 +102,15 @@ def test_what_is_unknown_is_absent() -> None:
     assert worker == {'uwsgi_worker_accepting{server="bare",worker_id="1"}'}
     assert not [name for name in values if name.startswith(("uwsgi_threads", "uwsgi_socket", "uwsgi_listen"))]
     assert not [name for name in values if name.startswith(("uwsgi_thunder", "uwsgi_signal"))]
+
+
+def test_options_that_are_known() -> None:
+    """Limits that uWSGI was given are there where they are known to be set, and absent elsewhere."""
+    setup = Setup(Options(harakiri=0, source={"harakiri": "app.ini"}), None, None, None, None)
+    values = series(up("minified", host=HostFacts(setup=setup)))
+    assert values['uwsgi_harakiri_seconds{server="minified"}'] == 0
+    assert not [name for name in values if name.startswith("uwsgi_listen_backlog_limit")]
+    assert not [name for name in series(up("minified")) if name.startswith("uwsgi_harakiri_seconds")]
 
 
 def test_no_cores_has_no_threads() -> None:

@@ -13,7 +13,9 @@ from uwsgi_headroom.kernel.backlogs import Backlog
 from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.facts import HostFacts, Memory
 from uwsgi_headroom.kernel.netstat import ListenOverflows
+from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.kernel.setup import Setup
 from uwsgi_headroom.kernel.worker_memory import WorkerMemory
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import render_families
@@ -77,6 +79,13 @@ def proven(name: str, called: str = "") -> Observation:
         memory=Memory(
             WorkerMemory(15_000_000, "uss", 15_000_000 * len(pids), dict.fromkeys(pids[:2], 15_000_000)),
             AvailableMemory(100_000_000, "cgroup"),
+        ),
+        setup=Setup(
+            options=Options(harakiri=30, listen=100, source={"harakiri": "app.ini", "listen": "command line"}),
+            somaxconn=4096,
+            concurrency_kind="threads",
+            socket_holders=None,
+            mapped=None,
         ),
     )
     return up(called or name, body, host)

@@ -16,6 +16,7 @@ from uwsgi_headroom.analysis.findings.runbook_names import RUNBOOKS
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.names import printable_name
 from uwsgi_headroom.documents import emperor_router, schema, sections, server_state
+from uwsgi_headroom.documents.setup import build_setup
 from uwsgi_headroom.documents.workers import build_workers
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot, Snapshot
@@ -75,6 +76,7 @@ def _build_server(
         workers=tuple(build_workers(reading, figures, watch.integrals.totals)) if reading and is_server else (),
         sockets=tuple(sections.build_sockets(reading, figures)) if reading and is_server else (),
         host=_build_host(reading) if reading and is_server else None,
+        setup=build_setup(reading.host.setup) if reading and reading.host.setup else None,
         thunder_lock=snapshot.thunder_lock if isinstance(snapshot, Snapshot) else None,
         findings=tuple(map(_build_finding, judged)),
         unknown=tuple(_list_unknowns(reading, figures)) if reading and is_server else (),

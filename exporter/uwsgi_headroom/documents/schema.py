@@ -11,6 +11,7 @@ from uwsgi_headroom.analysis.findings import Severity
 from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.documents.emperor_router import Emperor, Router
 from uwsgi_headroom.documents.workers import Worker
+from uwsgi_headroom.kernel.concurrency import ConcurrencyKind
 
 State = Literal["up", "stale", "down"]
 """up: read a moment ago; stale: the last attempt has not ended yet and the last reading is old; down: it failed.
@@ -167,6 +168,32 @@ class Host(Struct, frozen=True, kw_only=True):
     memory: Memory | None
 
 
+class Option(Struct, frozen=True, kw_only=True):
+    """An option of uWSGI. source: "command line", or the file it was read from, by the name that uWSGI was given."""
+
+    value: int | bool | str | tuple[str, ...]
+    source: str
+
+
+class Setup(Struct, frozen=True, kw_only=True):
+    """How the server is set up, as the kernel and its configuration say. options: those known, by uWSGI's names; times
+    in seconds, reload-on-* in megabytes. options_complete: none of those looked for is missing, save one set in the
+    environment; options_changed: a file was changed after a worker began that still runs, so uWSGI uses what was in it
+    before.
+    somaxconn: net.core.somaxconn, which caps listen. concurrency_kind: one request at a time in a worker (single), one
+    on each of its threads, or many on one thread (async). socket_holders: by socket, ids of the accepting workers that
+    take requests from it. mapped: whether a worker does not take requests from every socket (map-socket). Null: not
+    known."""
+
+    options: dict[str, Option]
+    options_complete: bool
+    options_changed: bool
+    somaxconn: int | None
+    concurrency_kind: ConcurrencyKind | None
+    socket_holders: dict[str, tuple[int, ...]] | None
+    mapped: bool | None
+
+
 class Sampling(Struct, frozen=True, kw_only=True):
     """How it is watched. interval: mean seconds between samples; duty: part of the time that reading takes; samples,
     observed_seconds, gap_seconds, reloads: since the exporter's start; history_seconds: how far back `history` goes;
@@ -227,6 +254,7 @@ class Server(Struct, frozen=True, kw_only=True):
     workers: tuple[Worker, ...]
     sockets: tuple[Socket, ...]
     host: Host | None
+    setup: Setup | None = None
     thunder_lock: bool | None
     findings: tuple[Finding, ...]
     unknown: tuple[Unknown, ...]

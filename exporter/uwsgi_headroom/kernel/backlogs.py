@@ -109,49 +109,67 @@ def _address(name: str) -> _Address | None:
     return _Address("unix", (bound, f"@{bound}"))
 
 
+def find_inodes(master_pid: int, names: Sequence[str]) -> dict[str, frozenset[int]]:
+    """The inodes of the listening sockets behind each of uWSGI's names; a name that cannot be matched is left out."""
+    matches = _match_all(names, master_pid, read_socket_inodes(master_pid))
+    return {
+        name: frozenset(listener.inode for listener in listeners)
+        for name, listeners in matches.items()
+        if not isinstance(listeners, str)
+    }
+
+
 def _measure_all(names: Sequence[str], master_pid: int, held: frozenset[int] | None) -> dict[str, Backlog]:
-    """Match each name, with one dump for each family that occurs."""
+    """Measure each name's queue."""
+    return {name: _measure(match) for name, match in _match_all(names, master_pid, held).items()}
+
+
+def _measure(match: list[Listener] | str) -> Backlog:
+    if isinstance(match, str):
+        return Backlog(None, None, match)
+    # Two sockets of the master with one name: inherited ones with SO_REUSEPORT. Clients are spread over
+    # them and the workers accept from all, so what waits, and what may wait, is their sum.
+    return Backlog(sum(listener.queue for listener in match), sum(listener.limit for listener in match), None)
+
+
+def _match_all(names: Sequence[str], master_pid: int, held: frozenset[int] | None) -> dict[str, list[Listener] | str]:
+    """The listeners behind each name, or why they are not known, with one dump for each family that occurs."""
     understood = {name: _address(name) for name in names}
     addresses = {name: address for name, address in understood.items() if address}
-    refused = dict.fromkeys(understood.keys() - addresses.keys(), Backlog(None, None, _IMPOSSIBLE))
+    refused: dict[str, list[Listener] | str] = dict.fromkeys(understood.keys() - addresses.keys(), _IMPOSSIBLE)
     if held is None and (refusal := _doubt_network(master_pid)):
-        return refused | dict.fromkeys(addresses, Backlog(None, None, refusal))
+        return refused | dict.fromkeys(addresses, refusal)
     dumps: dict[Family, list[Listener] | str] = {}
     for family in {address.family for address in addresses.values()}:
         try:
             dumps[family] = sock_diag.list_listeners(family, held)
         except OSError as error:
             dumps[family] = str(error)
-    return refused | {name: _measure(name, addresses[name], dumps, master_pid, held) for name in addresses}
+    return refused | {name: _match(name, addresses[name], dumps, master_pid, held) for name in addresses}
 
 
-def _measure(
+def _match(
     name: str,
     address: _Address,
     dumps: dict[Family, list[Listener] | str],
     master_pid: int,
     held: frozenset[int] | None,
-) -> Backlog:
+) -> list[Listener] | str:
     dump = dumps[address.family]
     if isinstance(dump, str):
-        return Backlog(None, None, dump)
+        return dump
     matches: list[Listener] = []
     for spelling in address.spellings:
         matches = matches or [listener for listener in dump if listener.name == spelling]
     if address.port:
         matches = [listener for listener in dump if listener.name.endswith(f":{address.port}")]
-    reason = None
     if not matches:
-        reason = _doubt_network(master_pid) or f"uWSGI's master has no listening socket of the name {name}"
-    elif len(matches) > 1 and held is None:
-        reason = f"{len(matches)} sockets listen on {name}, and which is uWSGI's is hidden: {WHO_MAY_KNOW}"
-    elif len(matches) > 1 and address.port:
-        reason = f"uWSGI listens on port {address.port} at several addresses: name {name} by its number"
-    if reason:
-        return Backlog(None, None, reason)
-    # Two sockets of the master with one name: inherited ones with SO_REUSEPORT. Clients are spread over
-    # them and the workers accept from all, so what waits, and what may wait, is their sum.
-    return Backlog(sum(match.queue for match in matches), sum(match.limit for match in matches), None)
+        return _doubt_network(master_pid) or f"uWSGI's master has no listening socket of the name {name}"
+    if len(matches) > 1 and held is None:
+        return f"{len(matches)} sockets listen on {name}, and which is uWSGI's is hidden: {WHO_MAY_KNOW}"
+    if len(matches) > 1 and address.port:
+        return f"uWSGI listens on port {address.port} at several addresses: name {name} by its number"
+    return matches
 
 
 def _doubt_network(master_pid: int) -> str | None:

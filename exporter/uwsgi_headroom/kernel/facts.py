@@ -11,6 +11,7 @@ from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.netstat import ListenOverflows
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.residency import Threads
+from uwsgi_headroom.kernel.setup import Setup
 from uwsgi_headroom.kernel.worker_memory import WorkerMemory
 
 
@@ -32,6 +33,7 @@ class HostFacts:
     backlogs: by socket name as it stands in the stats document.
     threads: by pid, where CPU residency is asked for.
     memory: of its workers, and available for more of them.
+    setup: how the server is set up, where its master is proven.
     """
 
     off: str | None = None
@@ -42,3 +44,4 @@ class HostFacts:
     overflows: ListenOverflows | None = None
     threads: Mapping[int, Threads] = field(default_factory=dict)
     memory: Memory | None = None
+    setup: Setup | None = None

@@ -14,6 +14,7 @@ from uwsgi_headroom.kernel.netstat import ListenOverflows, read_listen_overflows
 from uwsgi_headroom.kernel.processes import Processes
 from uwsgi_headroom.kernel.proof import Proof, prove_master_pid
 from uwsgi_headroom.kernel.residency import read_threads
+from uwsgi_headroom.kernel.setup import Setup, SetupReader
 from uwsgi_headroom.kernel.worker_memory import WorkerMemories
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import AnySnapshot
@@ -35,7 +36,8 @@ class Host:
 
     Each time anew: which workers live and their CPU time, of those that have worked since the last time, and the listen
     queues. Once a second, of all workers. Every five seconds: the proof, their memory, switches, descriptors and
-    affinity, the CPUs usable, the memory available, the overflows. Once a minute, of one worker: its unique memory.
+    affinity, the CPUs usable, the memory available, the overflows, and whether its setup has to be read again. Once a
+    minute, of one worker: its unique memory.
     """
 
     def __init__(self, cpu_residency: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
@@ -45,6 +47,7 @@ class Host:
         self._processes = Processes()
         self._backlogs = Backlogs()
         self._worker_memories = WorkerMemories()
+        self._setup = SetupReader()
         self._workers: tuple[Worker, ...] = ()
         self._all_read_at = float("-inf")
 
@@ -75,6 +78,7 @@ class Host:
                 affinity=read_affinity(proof.pid),
                 overflows=read_listen_overflows(proof.pid),
                 memory=memory,
+                setup=self._setup.read(proof.pid, snapshot, processes, now),
             )
         return HostFacts(
             processes=processes,
@@ -84,6 +88,7 @@ class Host:
             overflows=self._slow.overflows,
             threads={pid: read_threads(pid) for pid in processes} if self._cpu_residency else {},
             memory=self._slow.memory,
+            setup=self._slow.setup,
         )
 
     def _at_rest(self, snapshot: Snapshot, now: float) -> set[int]:
@@ -111,3 +116,4 @@ class _SlowFacts:
     affinity: tuple[int, ...] | None = None
     overflows: ListenOverflows | None = None
     memory: Memory | None = None
+    setup: Setup | None = None

@@ -63,3 +63,16 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "metrics are absent and the exporter's page says why.",
         [(server.labels, server.reading.host.off is None) for server in scrape.servers],
     )
+    options = [(server.labels, setup.options) for server in scrape.servers if (setup := server.reading.host.setup)]
+    yield gauge(
+        "uwsgi_harakiri_seconds",
+        "The `harakiri` option: a worker whose request takes longer is killed; 0 is never. Absent where it is not "
+        "known to be set.",
+        [(labels, known.harakiri) for labels, known in options],
+    )
+    yield gauge(
+        "uwsgi_listen_backlog_limit",
+        "The `listen` option: connections that uWSGI asks the kernel to let wait in a listen queue, which "
+        "net.core.somaxconn caps. Absent where it is not known to be set.",
+        [(labels, known.listen) for labels, known in options],
+    )

@@ -1,0 +1,25 @@
+"""How a server is set up, as a part of its document."""
+
+from __future__ import annotations
+
+from uwsgi_headroom.documents import schema
+from uwsgi_headroom.kernel import setup
+from uwsgi_headroom.kernel.options.model import NAMES
+
+
+def build_setup(of: setup.Setup) -> schema.Setup:
+    """The options by the names that uWSGI has for them, each with its source, and the rest as it is."""
+    options = of.options
+    return schema.Setup(
+        options={
+            name: schema.Option(value=getattr(options, field), source=options.source[field])
+            for field, name in NAMES.items()
+            if field in options.source
+        },
+        options_complete=options.complete,
+        options_changed=options.changed,
+        somaxconn=of.somaxconn,
+        concurrency_kind=of.concurrency_kind,
+        socket_holders=None if of.socket_holders is None else dict(of.socket_holders),
+        mapped=of.mapped,
+    )

@@ -1,0 +1,49 @@
+"""How a worker serves several requests at once: on threads, or on one thread (gevent, asyncio, ugreen).
+
+The stats document has a core for each request that a worker can serve, and does not say which of the two a core is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from uwsgi_headroom.kernel import procfs
+from uwsgi_headroom.kernel.options import Options
+
+ConcurrencyKind = Literal["threads", "async", "single"]
+
+_THREADS = re.compile(rb"^Threads:\s*(\d+)$", re.MULTILINE)
+
+
+def find_concurrency_kind(
+    options: Options, cores: Mapping[int, int | None], *, proc: Path = Path("/proc")
+) -> ConcurrencyKind | None:
+    """How the workers serve requests. cores: by pid, of workers that accept requests; None with stats-no-cores.
+
+    Fewer threads in a process than it has cores are proof of the second kind. More are none of the first, for an
+    application starts threads too, and a server is taken for threaded then unless its options say otherwise.
+    """
+    if any(number and number > 0 for number in (options.async_cores, options.gevent, options.asyncio)):
+        return "async" if max(options.async_cores or 0, options.gevent or 0, options.asyncio or 0) > 1 else "single"
+    known = {pid: number for pid, number in cores.items() if number}
+    if not known:
+        return None
+    if max(known.values()) == 1:
+        return "single"
+    counts = {pid: count for pid in known if (count := _count_threads(pid, proc)) is not None}
+    if not counts:
+        return None
+    # A worker that ends has joined some of its threads already.
+    return "async" if all(count < known[pid] for pid, count in counts.items()) else "threads"
+
+
+def _count_threads(pid: int, proc: Path) -> int | None:
+    """OS threads of a process; None if it is gone."""
+    try:
+        found = _THREADS.search(procfs.read_file(proc, str(pid), "status"))
+    except OSError:
+        return None
+    return int(found[1]) if found else None

@@ -1,0 +1,213 @@
+"""Reads the options of a uWSGI master from its command line and the ini files that it names.
+
+uWSGI takes one option after the other and the last value of an option holds. `ini` and `include` put a file's options
+where they stand; a file given without an option comes after the whole command line, and `inherit` after that. A name of
+a file is relative to the directory that uWSGI started in, whichever file it stands in. So when something cannot be
+followed (another format, a file that cannot be read, `%(name)` in a file's name), every value before it is doubtful and
+is forgotten, while values after it are certain. An option whose value has a placeholder, or which is set under a
+condition or in a loop, is forgotten alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+from uwsgi_headroom.kernel.options.files import MasterFiles
+from uwsgi_headroom.kernel.options.model import FIELDS, KINDS, Options, Value, parse_value
+
+COMMAND_LINE = "command line"
+MOST_FILES = 10
+MOST_DEPTH = 5
+
+_LONGEST_LINE = 4096
+_PLACEHOLDER = re.compile(r"%|\$\(|@\(")
+_LOADS = ("ini", "include", "inherit")
+_LOADS_OTHER_FORMATS = (
+    *("xml", "xmlconfig", "yaml", "yml", "json", "js", "config", "ini-paste", "ini-paste-logged", "config-py"),
+)
+_CHANGES_DIRECTORY = ("chdir", "chdir2")
+_CHANGES_ROOT = ("chroot", "pivot-root")
+_NAMES_FILES = ("touch-", "paste", "if-")
+"""How options begin whose value may be a file of options that they do not load."""
+
+_SUFFIXES = (".ini", ".xml", ".yaml", ".yml", ".json", ".js")
+
+# How getopt(3) reads the command line of uWSGI: letters for options of interest, and all letters that take a value.
+_LETTERS = {
+    "p": "processes",
+    "t": "harakiri",
+    "l": "listen",
+    "R": "max-requests",
+    "z": "socket-timeout",
+    "M": "master",
+    "T": "enable-threads",
+    "i": "single-interpreter",
+    "m": "memory-report",
+    "S": "set",
+    "x": "xml",
+    "y": "yaml",
+}
+_LETTERS_WITH_VALUE = frozenset("sptxSdlvbRzAQywJHO")
+_VALUE_OPTIONAL = ("need-app", "asyncio")  # only as --option=value
+_READ = frozenset((*FIELDS, *_LOADS, *_LOADS_OTHER_FORMATS, *_CHANGES_DIRECTORY, *_CHANGES_ROOT, "set"))
+_NO_ABBREVIATIONS = ("http", "cheap", "lazy", "reload", "socket", "pivot", "st")
+"""Options of uWSGI that one of `_READ` begins with; any other such beginning may be its abbreviation."""
+
+
+def read_options(pid: int, *, oldest_worker: float | None = None, proc: Path = Path("/proc")) -> Options:
+    """The options of the uWSGI master `pid`, which must be proven to be one. oldest_worker: when its oldest worker was
+    spawned, in whole epoch seconds as uWSGI writes them. Never raises."""
+    files = MasterFiles(pid, proc=proc)
+    try:
+        words = _words_of_uwsgi(files.read_command_line())
+    except OSError:
+        return Options()
+    if not words:  # all in the environment, or overwritten by procname
+        return Options()
+    reading = _Reading(files)
+    reading.take_command_line(words)
+    return reading.result(changed=oldest_worker is not None and files.newest >= oldest_worker + 1)
+
+
+def _words_of_uwsgi(words: list[str]) -> list[str]:
+    """What follows the program's name, which is that of a Python script for the pyuwsgi wheel."""
+    name = words[0].rpartition("/")[2]
+    if name.startswith(("python", "pypy")):
+        return words[2:] if len(words) > 1 and "uwsgi" in words[1].rpartition("/")[2] else []
+    return words[1:]
+
+
+class _Reading:
+    """What is known so far of options that are taken in uWSGI's order."""
+
+    def __init__(self, files: MasterFiles) -> None:
+        self._files = files
+        self._values: dict[str, Value] = {}
+        self._source: dict[str, str] = {}
+        self._complete = True
+        self._conditional = False
+        self._loaded = 0
+        self._latest = ""
+        self._last: deque[str] = deque()
+        self._relative = self._moved = self._moved_root = self._doubtful = False
+
+    def result(self, changed: bool) -> Options:
+        """What is known at the end: nothing where a file may be another one than uWSGI read."""
+        if self._doubtful or (self._relative and self._moved) or (self._loaded and self._moved_root):
+            return Options()
+        known: dict[str, object] = dict(self._values)
+        return Options(**known, source=self._source, complete=self._complete, changed=changed)  # type: ignore[arg-type]
+
+    def take_command_line(self, words: list[str]) -> None:
+        """Take the words after the program's name, and the files that are left for the end."""
+        left = words[::-1]
+        while left:
+            word = left.pop()
+            if word == "--":
+                self._last.extend(left[::-1])
+                break
+            if word.startswith("--"):
+                self._take_long(word[2:], left)
+            elif word.startswith("-") and word != "-":
+                self._take_letters(word[1:], left)
+            else:
+                self._last.append(word)
+        # What is a file of options is added; anything else (an application, [a remark]) has none.
+        while self._last:
+            name = self._last.popleft()
+            if name.endswith(_SUFFIXES) or "://" in name:
+                self._load(name, needs_suffix=True)
+
+    def _take_long(self, option: str, left: list[str]) -> None:
+        key, equals, value = option.partition("=")
+        if not equals and key in _READ:
+            has_value = FIELDS.get(key) is None or KINDS[FIELDS[key]] != "bool"
+            value = left.pop() if left and has_value and key not in _VALUE_OPTIONAL else ""
+        elif key not in _READ:
+            if key not in _NO_ABBREVIATIONS and any(read.startswith(key) for read in _READ):
+                self._forget_everything()
+            if not equals and left and not left[-1].startswith("-"):
+                # Its value, or a word of its own if it takes none; which matters for a file of options alone.
+                value = left.pop()
+                self._doubtful |= value.endswith(_SUFFIXES) and not key.startswith(_NAMES_FILES)
+        self._take(key, value, COMMAND_LINE)
+
+    def _take_letters(self, letters: str, left: list[str]) -> None:
+        for place, letter in enumerate(letters, 1):
+            if letter in _LETTERS_WITH_VALUE:
+                value = letters[place:] or (left.pop() if left else "")
+                self._take(_LETTERS.get(letter, ""), value, COMMAND_LINE)
+                return
+            self._take(_LETTERS.get(letter, ""), "", COMMAND_LINE)
+
+    def _take(self, key: str, value: str, source: str, depth: int = 0) -> None:
+        """Take one option. Of one that is not asked for, nothing is kept."""
+        value = value[:_LONGEST_LINE]
+        while key == "set":
+            key, _, value = value.partition("=")
+        name = FIELDS.get(key)
+        if name:
+            self._keep(name, value, source)
+        elif key in ("endif", "end-if", "endfor", "end-for"):
+            self._conditional = False
+        elif key.startswith(("if-", "for-")) or key in ("for", "ifenv", "ifreload", "ifexists", "ifplugin", "ifdir"):
+            self._conditional, self._complete = True, False
+        elif key in _LOADS and not self._conditional:
+            if key == "inherit":
+                self._last.append(value)
+            else:
+                self._load(value, needs_suffix=key == "include", within=source, depth=depth + 1)
+        elif key in (*_LOADS, *_LOADS_OTHER_FORMATS) or _PLACEHOLDER.search(key):
+            self._forget_everything()
+        elif key in _CHANGES_DIRECTORY:
+            self._moved |= self._conditional or not self._files.is_working_directory(value)
+        elif key in _CHANGES_ROOT:
+            self._moved_root = True
+
+    def _keep(self, name: str, text: str, source: str) -> None:
+        certain = not self._conditional and not _PLACEHOLDER.search(text)
+        value = parse_value(name, text, self._values.get(name)) if certain else None
+        if value is None:
+            self._values.pop(name, None)
+            self._source.pop(name, None)
+            self._complete = False
+        else:
+            self._values[name], self._source[name] = value, source
+
+    def _forget_everything(self) -> None:
+        self._values, self._source, self._complete = {}, {}, False
+
+    def _load(self, name: str, *, needs_suffix: bool, within: str = COMMAND_LINE, depth: int = 1) -> None:
+        """Take the options of a section of an ini file, `uwsgi` if the name has none. `:section` is of the file that
+        was read last."""
+        path, colon, section = name.rpartition(":")
+        path, section = (path or self._latest, section or "uwsgi") if colon else (name, "uwsgi")
+        self._loaded += 1
+        try:
+            too_much = self._loaded > MOST_FILES or depth > MOST_DEPTH
+            if too_much or not path or "://" in name or _PLACEHOLDER.search(name):
+                raise OSError
+            if needs_suffix and not name.endswith(".ini"):
+                raise OSError
+            text = self._files.read(path)
+        except (OSError, ValueError):
+            self._forget_everything()
+            return
+        self._latest = path
+        self._relative |= not path.startswith("/")
+        for key, value in _options_of(text, section):
+            self._take(key, value, path, depth)
+
+
+def _options_of(text: str, asked: str) -> Iterator[tuple[str, str]]:
+    """The options of a section, wherever its parts stand. A remark is a line of its own, and no line is continued."""
+    section = None
+    for line in (line.strip(" \t\r") for line in text.split("\n")):
+        if line.startswith("["):
+            section = line[1:-1]
+        elif section == asked and line and line[0] not in ";#":
+            key, _, value = line.partition("=")
+            yield key.rstrip(" \t"), value.lstrip(" \t")

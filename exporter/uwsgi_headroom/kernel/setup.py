@@ -1,0 +1,87 @@
+"""How a server is set up: its options, limits of its kernel, how it serves requests and which worker has which socket.
+
+All of it changes with a reload or a new worker, and is costly: it is kept until the workers are others, and for a
+minute at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from uwsgi_headroom.kernel import procfs
+from uwsgi_headroom.kernel.concurrency import ConcurrencyKind, find_concurrency_kind
+from uwsgi_headroom.kernel.namespaces import shares_network_namespace
+from uwsgi_headroom.kernel.options import Options, read_options
+from uwsgi_headroom.kernel.socket_holders import SocketHolders, are_mapped, find_socket_holders
+from uwsgi_headroom.stats.server import Snapshot, Worker
+
+KEEP_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """How a server is set up.
+
+    somaxconn: net.core.somaxconn, which caps `listen`; None if it is that of another network namespace.
+    concurrency_kind: whether a worker serves one request at a time (single), one on each of its threads, or many on one
+    thread (async: gevent, ugreen and the like); None if not known.
+    socket_holders: by socket name as it stands in the stats document, the ids of the accepting workers that take
+    requests from it; None where descriptors are hidden. A socket that cannot be found is left out.
+    mapped: whether some worker does not take requests from every socket (`map-socket`); None if not known.
+    """
+
+    options: Options
+    somaxconn: int | None
+    concurrency_kind: ConcurrencyKind | None
+    socket_holders: SocketHolders | None
+    mapped: bool | None
+
+
+class SetupReader:
+    """Reads the setup of one server, again and again, and keeps it while it is fresh."""
+
+    def __init__(self) -> None:
+        self._read_at = float("-inf")
+        self._identity: tuple[int, Mapping[int, int], tuple[str, ...]] | None = None
+        self._setup: Setup | None = None
+
+    def read(self, master_pid: int, snapshot: Snapshot, children: Container[int], now: float) -> Setup:
+        """The setup of the server whose proven master is `master_pid`. children: pids of its proven workers; now: the
+        monotonic instant in seconds. Never raises."""
+        # A worker that starts has not yet begun its threads, nor closed the sockets that are not for it.
+        workers = {
+            worker.pid: worker
+            for worker in snapshot.workers
+            if worker.accepting and worker.pid and worker.pid in children
+        }
+        names = tuple(socket.name for socket in snapshot.sockets)
+        identity = master_pid, {pid: worker.worker_id for pid, worker in workers.items()}, names
+        if self._setup is None or identity != self._identity or now - self._read_at >= KEEP_SECONDS:
+            self._setup = _read_setup(master_pid, workers, names)
+            self._identity, self._read_at = identity, now
+        return self._setup
+
+
+def _read_setup(master_pid: int, workers: Mapping[int, Worker], names: tuple[str, ...]) -> Setup:
+    spawns = [worker.last_spawn for worker in workers.values() if worker.last_spawn]
+    options = read_options(master_pid, oldest_worker=min(spawns, default=None))
+    holders = find_socket_holders(master_pid, names, {pid: worker.worker_id for pid, worker in workers.items()})
+    return Setup(
+        options=options,
+        somaxconn=read_somaxconn(master_pid),
+        concurrency_kind=find_concurrency_kind(options, {pid: worker.threads for pid, worker in workers.items()}),
+        socket_holders=holders,
+        mapped=are_mapped(options, holders, len(workers)),
+    )
+
+
+def read_somaxconn(pid: int, *, proc: Path = Path("/proc")) -> int | None:
+    """net.core.somaxconn for a process: /proc/sys shows it for the network namespace of its reader alone."""
+    if not shares_network_namespace(pid, proc=proc):
+        return None
+    try:
+        return int(procfs.read_file(proc, "sys/net/core/somaxconn"))
+    except (OSError, ValueError):
+        return None

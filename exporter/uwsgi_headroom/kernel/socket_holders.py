@@ -1,0 +1,38 @@
+"""Which worker takes requests from which socket. With `map-socket`, a worker has /dev/null instead of a socket that is
+not for it; without, every worker has them all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from uwsgi_headroom.kernel.backlogs import find_inodes
+from uwsgi_headroom.kernel.descriptors import read_socket_inodes
+from uwsgi_headroom.kernel.options import Options
+
+SocketHolders = Mapping[str, tuple[int, ...]]
+
+
+def find_socket_holders(master_pid: int, names: Sequence[str], workers: Mapping[int, int]) -> SocketHolders | None:
+    """By socket name, the ids of the workers that hold it, ascending. workers: worker ids by pid. None where the
+    descriptors of a worker are hidden or it has just ended; a socket that cannot be found is left out."""
+    held: dict[int, frozenset[int]] = {}
+    for pid, worker_id in workers.items():
+        inodes = read_socket_inodes(pid)
+        if inodes is None:
+            return None
+        held[worker_id] = inodes
+    if not held:
+        return None
+    return {
+        name: tuple(sorted(worker_id for worker_id, inodes in held.items() if inodes & listening))
+        for name, listening in find_inodes(master_pid, names).items()
+    }
+
+
+def are_mapped(options: Options, holders: SocketHolders | None, workers: int) -> bool | None:
+    """Whether some worker does not take requests from every socket; by the options where descriptors do not show it."""
+    if holders:
+        return any(len(having) < workers for having in holders.values())
+    if options.map_socket or options.complete:
+        return bool(options.map_socket)
+    return None

@@ -1,0 +1,245 @@
+"""Options are taken in uWSGI's order from a command line and ini files; what cannot be followed is not known."""
+
+from __future__ import annotations
+
+import os
+import random
+import string
+from pathlib import Path
+
+import pytest
+
+from tests.kernel.options.trees import CWD, PID, make_tree, options_of, set_in
+from uwsgi_headroom.kernel.options import Options, read_options
+from uwsgi_headroom.kernel.options.files import MOST_BYTES
+from uwsgi_headroom.kernel.options.model import KINDS
+from uwsgi_headroom.kernel.options.read import MOST_DEPTH, MOST_FILES
+
+
+@pytest.mark.parametrize(
+    ("words", "known"),
+    [
+        ("--harakiri 30", {"harakiri": 30}),
+        ("--harakiri=30", {"harakiri": 30}),
+        ("-t 30 -l128 -Mp4", {"harakiri": 30, "listen": 128, "master": True, "processes": 4}),
+        ("-p 2 --workers 3", {"processes": 3}),
+        ("--http :8080 -p 2 --http-timeout 9", {"processes": 2, "http_timeout": 9}),
+        ("--master --need-app app.py -p 2", {"master": True, "need_app": True, "processes": 2}),
+        ("--map-socket 0:1 --map-socket=1:2,3", {"map_socket": ("0:1", "1:2,3")}),
+        ("--async 10 --ugreen", {"async_cores": 10, "ugreen": True}),
+        ("--set harakiri=44 --set set=listen=7 --set-ph x=9", {"harakiri": 44, "listen": 7}),
+        ("--cheaper-algo busyness --cheaper 2", {"cheaper_algo": "busyness", "cheaper": 2}),
+        ("--touch-reload app.ini --reload-on-rss 512", {"reload_on_rss": 512}),
+        ("-w app:application --env SECRET=x -- --harakiri 30", {}),
+    ],
+)
+def test_command_line(words: str, known: dict[str, object], tmp_path: Path) -> None:
+    """Every way to spell an option is understood, and the last value holds."""
+    options = options_of(tmp_path, *words.split())
+    assert set_in(options) == known
+    assert options.complete
+    assert set(options.source.values()) <= {"command line"}
+
+
+def test_ini(tmp_path: Path) -> None:
+    """A file has sections, remarks of a whole line, numbers with something behind them and flags of four noes."""
+    text = (
+        "processes = 1\n[other]\nlisten = 1\n[uwsgi]\r\n; harakiri = 1\n# harakiri = 2\n  listen=7 ; seven\r\n"
+        "harakiri: 9\nthunder-lock =\nneed-app = No\nmaster = 00\nlazy-apps\ncheaper = \nsecret = x\nthreads\t=\t3"
+    )
+    options = options_of(tmp_path, "--ini", "app.ini", files={"/srv/app.ini": text})
+    known = {"listen": 7, "thunder_lock": True, "need_app": False, "master": True, "lazy_apps": True, "cheaper": 0}
+    assert set_in(options) == known | {"threads": 3}
+    assert set(options.source.values()) == {"app.ini"}
+    assert options.complete
+
+
+FILES = {
+    "/srv/a.ini": "[uwsgi]\nprocesses = 1\ninherit = c.ini\ninclude = sub/b.ini\nini = :more\n[more]\nlisten = 1\n",
+    "/srv/sub/b.ini": "[uwsgi]\nprocesses = 2\n[more]\nlisten = 2\n",
+    "/srv/c.ini": "[uwsgi]\nthreads = 3\n[more]\nthreads = 4\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "known"),
+    [
+        ("--ini a.ini -p 9", {"processes": 9, "listen": 2, "threads": 3}),
+        ("a.ini -p 9 --threads 1", {"processes": 2, "listen": 2, "threads": 3}),
+        ("--ini c.ini:more", {"threads": 4}),
+        ("--ini /srv/c.ini --ini :more", {"threads": 4}),
+        ("--ini=c.ini:", {"threads": 3}),
+    ],
+)
+def test_files_in_files(words: str, known: dict[str, object], tmp_path: Path) -> None:
+    """`ini` and `include` stand for the file's options, a file without an option comes after the command line and
+    `inherit` after that; `:section` is of the file that was read last."""
+    options = options_of(tmp_path, *words.split(), files=FILES)
+    assert set_in(options) == known
+    assert options.complete
+
+
+@pytest.mark.parametrize(
+    ("words", "known"),
+    [
+        ("--harakiri 30 --ini missing.ini -p 2", {"processes": 2}),
+        ("--harakiri 30 --yaml app.yaml -p 2", {"processes": 2}),
+        ("--harakiri 30 --ini http://config/app.ini -p 2", {"processes": 2}),
+        ("--harakiri 30 --include c.ini:more -p 2", {"processes": 2}),
+        ("--harakiri 30 --haraki 20 -p 2", {"processes": 2}),
+        ("--harakiri 30 --if-env X --harakiri 20 --endif -p 2", {"processes": 2}),
+        ("--harakiri 30 --if-env X --ini c.ini --endif -p 2", {"processes": 2}),
+        ("--harakiri $(X) -p 2", {"processes": 2}),
+        ("--harakiri 30 --set %(x)=3 -p 2", {"processes": 2}),
+        ("--harakiri 30 -p 2 missing.ini", {}),
+        ("--harakiri 30 --vacuum c.ini", {}),
+        ("--processes 99999999999999999999 --threads 2", {"threads": 2}),
+    ],
+)
+def test_what_cannot_be_followed(words: str, known: dict[str, object], tmp_path: Path) -> None:
+    """What may have been replaced by something unknown is not known, and that something is missing is."""
+    options = options_of(tmp_path, *words.split(), files=FILES)
+    assert set_in(options) == known
+    assert not options.complete
+
+
+def test_placeholders_and_conditions_in_a_file(tmp_path: Path) -> None:
+    """An option with a placeholder, under a condition or in a loop is not known; one that is set again later is."""
+    text = "[uwsgi]\nharakiri = %(x)\nlisten = %k\nfor = 1 2\nthreads = 3\nendfor =\nprocesses = @(n)\nprocesses = 4\n"
+    options = options_of(tmp_path, "--threads", "1", "--ini", "/srv/app.ini", files={"/srv/app.ini": text})
+    assert set_in(options) == {"processes": 4}
+    assert not options.complete
+
+
+@pytest.mark.parametrize(("chdir", "known"), [(CWD, 30), ("/elsewhere", None), ("%d", None)])
+def test_a_relative_name_is_of_the_directory_uwsgi_started_in(chdir: str, known: int | None, tmp_path: Path) -> None:
+    """A file of a relative name is not known to be uWSGI's if uWSGI has changed its directory since."""
+    text = f"[uwsgi]\nharakiri = 30\nchdir = {chdir}\n"
+    assert options_of(tmp_path, "app.ini", files={"/srv/app.ini": text}).harakiri == known
+
+
+def test_an_absolute_name_stays(tmp_path: Path) -> None:
+    """A file of an absolute name is the same from every directory."""
+    text = "[uwsgi]\nharakiri = 30\nchdir = /elsewhere\n"
+    assert options_of(tmp_path, "/srv/app.ini", files={"/srv/app.ini": text}).harakiri == 30
+
+
+def test_another_root_directory(tmp_path: Path) -> None:
+    """A name found in the root directory that uWSGI changed to may be another file than the one it read."""
+    text = "[uwsgi]\nharakiri = 30\nchroot = /jail\n"
+    assert options_of(tmp_path, "/srv/app.ini", files={"/srv/app.ini": text}) == Options()
+
+
+@pytest.mark.parametrize(
+    ("words", "known"),
+    [
+        (["/venv/bin/python3.11", "/venv/bin/uwsgi", "-p", "2"], {"processes": 2}),
+        (["/venv/bin/python3.11", "serve.py", "-p", "2"], None),
+        (["shop-uWSGI master"], None),
+        (["uwsgi"], None),
+    ],
+)
+def test_the_programs_name(words: list[str], known: dict[str, object] | None, tmp_path: Path) -> None:
+    """The wheel's uWSGI is a script of Python's; of a command line that was overwritten nothing is known."""
+    options = read_options(PID, proc=make_tree(tmp_path, *words))
+    assert set_in(options) == (known or {})
+    assert options.complete is (known is not None)
+
+
+def test_gone(tmp_path: Path) -> None:
+    """Of a process that has ended nothing is known."""
+    assert read_options(PID, proc=tmp_path) == Options()
+
+
+def test_a_file_changed_later_than_a_worker_began(tmp_path: Path) -> None:
+    """A file that is younger than a running worker is not what uWSGI has read; uWSGI's seconds are whole."""
+    proc = make_tree(tmp_path, "uwsgi", "app.ini", files={"/srv/app.ini": "[uwsgi]\nharakiri = 30\n"})
+    changed = os.stat(tmp_path / "root/srv/app.ini").st_ctime
+    assert read_options(PID, oldest_worker=changed - 1, proc=proc).changed
+    assert not read_options(PID, oldest_worker=changed - 0.5, proc=proc).changed
+    assert not read_options(PID, proc=proc).changed
+
+
+def test_files_are_bounded(tmp_path: Path) -> None:
+    """A file that includes itself, twice, is read ten times at most and five deep, and ends as not known."""
+    text = "[uwsgi]\nprocesses = 2\nini = app.ini\nini = app.ini\n"
+    options = options_of(tmp_path, "--ini", "app.ini", files={"/srv/app.ini": text})
+    assert set_in(options) == {}
+    assert not options.complete
+    chain = {f"/srv/{n}.ini": f"[uwsgi]\nthreads = {n}\ninclude = {n + 1}.ini\n" for n in range(MOST_FILES)}
+    assert MOST_DEPTH < MOST_FILES
+    assert options_of(tmp_path / "chain", "--ini", "0.ini", files=chain) == Options()
+
+
+def test_a_large_file_is_not_read(tmp_path: Path) -> None:
+    """A file of one byte more than the bound is not read at all."""
+    text = "[uwsgi]\nharakiri = 30\n"
+    fits = text + ";" * (MOST_BYTES - len(text))
+    assert options_of(tmp_path / "fits", "--ini", "app.ini", files={"/srv/app.ini": fits}).harakiri == 30
+    options = options_of(tmp_path, "--ini", "app.ini", files={"/srv/app.ini": fits + ";"})
+    assert set_in(options) == {}
+    assert not options.complete
+    two = {"/srv/app.ini": text, "/srv/large.ini": fits}
+    options = options_of(tmp_path / "two", "app.ini", "large.ini", "--ini", "large.ini:none", files=two)
+    assert set_in(options) == {}, "two files are read up to the bound together"
+
+
+def test_a_large_command_line_is_not_read(tmp_path: Path) -> None:
+    """Nor is a command line."""
+    assert options_of(tmp_path, "-p", "2", "x" * MOST_BYTES) == Options()
+
+
+PIECES = (
+    *(
+        "[uwsgi]",
+        "[x]",
+        "harakiri",
+        "listen",
+        "map-socket",
+        "set",
+        "ini",
+        "include",
+        "inherit",
+        "if-env",
+        "endif",
+        "for",
+    ),
+    *("=", " = ", "\n", "\n", "\n", ":", "%(x)", "$(x)", "@(x)", "%", "app.ini", "a/../app.ini", "/srv/app.ini", ":x"),
+    *(
+        "30",
+        "-1",
+        "9" * 30,
+        "\0",
+        "\r",
+        "é",
+        "\ud800".encode("utf-8", "replace").decode(),
+        "secret",
+        "password = hunter2",
+    ),
+    *("--", "-", "--ini", "--set", "-p", "-S", "--harakiri=", "chdir", "/srv", "set=set=" * 3000, "٣"),
+)
+
+
+def test_nothing_breaks_it(tmp_path: Path) -> None:
+    """Whatever stands in the file and on the command line, known values have their type and a source, and every source
+    has a value."""
+    proc = make_tree(tmp_path, "uwsgi", files={"/srv/app.ini": ""})
+    types = {"int": int, "bool": bool, "str": str, "tuple[str, ...]": tuple}
+    for seed in range(500):
+        draw = random.Random(seed)
+        text = "".join(draw.choices((*PIECES, *string.printable[:3]), k=draw.randrange(60)))
+        words = ["uwsgi", *("".join(draw.choices(PIECES, k=draw.randrange(1, 4))) for _ in range(draw.randrange(8)))]
+        (tmp_path / "root/srv/app.ini").write_bytes(text.encode())
+        (proc / str(PID) / "cmdline").write_bytes("\0".join(words).encode())
+        options = read_options(PID, proc=proc)
+        known = {name for name in KINDS if getattr(options, name) is not None}
+        assert known == options.source.keys(), seed
+        assert all(type(getattr(options, name)) is types[KINDS[name]] for name in known), seed
+
+
+def test_only_what_is_asked_for_is_kept(tmp_path: Path) -> None:
+    """No value of another option is in what is returned."""
+    text = "[uwsgi]\nenv = PASSWORD=hunter2\nharakiri = 3 hunter2\nhttp-socket = hunter2\nset = x=hunter2\n"
+    options = options_of(tmp_path, "app.ini", "--pyargv", "hunter2", files={"/srv/app.ini": text})
+    assert options.harakiri == 3
+    assert "hunter2" not in repr(options)

@@ -1,0 +1,36 @@
+"""A procfs of one process with a root directory of its own, to read options from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from uwsgi_headroom.kernel.options import Options, read_options
+
+PID = 7
+CWD = "/srv"
+
+
+def make_tree(where: Path, *words: str, files: Mapping[str, str] | None = None) -> Path:
+    """A `/proc` in which process PID has these words on its command line. files: by absolute path in its root."""
+    proc, root = where / "proc", where / "root"
+    (proc / str(PID)).mkdir(parents=True)
+    (proc / str(PID) / "cmdline").write_bytes(b"".join(word.encode() + b"\0" for word in words))
+    (proc / str(PID) / "cwd").symlink_to(CWD)
+    (proc / str(PID) / "root").symlink_to(root)
+    (root / CWD[1:]).mkdir(parents=True)
+    for name, text in (files or {}).items():
+        path = root / name[1:]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode())
+    return proc
+
+
+def options_of(where: Path, *words: str, files: Mapping[str, str] | None = None) -> Options:
+    """The options of a uWSGI with these words after its name on the command line."""
+    return read_options(PID, proc=make_tree(where, "/usr/bin/uwsgi", *words, files=files))
+
+
+def set_in(options: Options) -> dict[str, object]:
+    """What is known to be set, by field."""
+    return {name: getattr(options, name) for name in options.source}

@@ -1,0 +1,156 @@
+"""How real servers are set up, and how often it is asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import real_uwsgi
+from tests.support.other_namespaces import as_nobody, as_root, python_in
+from uwsgi_headroom import stats
+from uwsgi_headroom.kernel.concurrency import find_concurrency_kind
+from uwsgi_headroom.kernel.host import Host
+from uwsgi_headroom.kernel.options import Options
+from uwsgi_headroom.kernel.setup import KEEP_SECONDS, Setup, SetupReader, read_somaxconn
+from uwsgi_headroom.kernel.socket_holders import are_mapped
+from uwsgi_headroom.source import Answer
+from uwsgi_headroom.stats import Snapshot
+
+
+def _snapshot(document: bytes) -> Snapshot:
+    snapshot = stats.decode(document)
+    assert isinstance(snapshot, Snapshot)
+    return snapshot
+
+
+def _accepting(server: real_uwsgi.Uwsgi) -> Snapshot:
+    """A snapshot in which every worker accepts."""
+    real_uwsgi.wait_until(lambda: b'"accepting":0' not in server.document(), what="the workers to accept")
+    return _snapshot(server.document())
+
+
+def _setup(server: real_uwsgi.Uwsgi, snapshot: Snapshot) -> Setup:
+    return SetupReader().read(server.pid, snapshot, {worker.pid for worker in snapshot.workers}, 0.0)
+
+
+def test_asked_anew_after_a_minute_and_for_other_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The setup is kept for a minute, unless other workers accept."""
+    asked: list[object] = []
+    monkeypatch.setattr("uwsgi_headroom.kernel.setup._read_setup", lambda *question: asked.append(question) or object())
+    core = {"in_request": 0}
+    worker = {"pid": 2, "status": "idle", "accepting": 1, "last_spawn": 9, "cores": [core]}
+    one, two = (
+        _snapshot(json.dumps({"pid": 1, "workers": workers, "sockets": [{"name": "a"}]}).encode())
+        for workers in ([worker], [worker, worker | {"pid": 3}])
+    )
+    reader = SetupReader()
+    for snapshot, now, times in (
+        (one, 0.0, 1),
+        (one, KEEP_SECONDS - 1, 1),
+        (one, KEEP_SECONDS, 2),
+        (two, KEEP_SECONDS + 5, 3),
+        (two, KEEP_SECONDS + 6, 3),
+    ):
+        reader.read(1, snapshot, {2, 3}, now)
+        assert len(asked) == times
+    reader.read(1, two, {2}, KEEP_SECONDS + 7)
+    assert len(asked) == 4, "the second worker is none of the master's any more"
+
+
+@pytest.mark.parametrize(
+    ("options", "holders", "workers", "mapped"),
+    [
+        (Options(), {"a": (1, 2), "b": (1, 2)}, 2, False),
+        (Options(), {"a": (1,), "b": (2,)}, 2, True),
+        (Options(), {"a": (1,)}, 2, True),
+        (Options(), None, 2, None),
+        (Options(map_socket=("0:1",)), None, 2, True),
+        (Options(complete=True), None, 2, False),
+        (Options(), {}, 2, None),
+    ],
+)
+def test_mapped(
+    options: Options, holders: dict[str, tuple[int, ...]] | None, workers: int, mapped: bool | None
+) -> None:
+    """Descriptors show it; where they are hidden, the options may say it."""
+    assert are_mapped(options, holders, workers) is mapped
+
+
+def test_somaxconn() -> None:
+    """It is that of this network namespace, and of a process in another one or gone it is not known."""
+    assert read_somaxconn(os.getpid()) == int(Path("/proc/sys/net/core/somaxconn").read_text())
+    assert read_somaxconn(2**22 + 1) is None
+
+
+@as_root
+def test_somaxconn_elsewhere() -> None:
+    """A process of another network namespace has another one."""
+    code = f"from uwsgi_headroom.kernel.setup import read_somaxconn; print(read_somaxconn({os.getpid()}))"
+    assert python_in("--net", code) == "None"
+
+
+@pytest.fixture(scope="module")
+def mapped() -> Iterator[real_uwsgi.Uwsgi]:
+    """Four workers of eight threads each, the first with a UNIX socket for itself."""
+    sockets = ["--http-socket", "web", "--socket", "127.0.0.1:0", "--map-socket", "0:1", "--map-socket", "1:2,3,4"]
+    shape = ["--master", "--processes", "4", "--threads", "8", "--wsgi-file", str(real_uwsgi.APP), "--stats", "stats"]
+    with real_uwsgi.bare(*shape, *sockets, "--listen", "20") as server:
+        yield server
+
+
+@pytest.mark.integration
+def test_mapped_sockets(mapped: real_uwsgi.Uwsgi) -> None:
+    """Each worker holds the sockets that map-socket gives it, and no other."""
+    setup = _setup(mapped, _accepting(mapped))
+    holders = dict(setup.socket_holders or {})
+    assert holders.pop("web") == (1,)
+    assert list(holders.values()) == [(2, 3, 4)]
+    assert setup.mapped is True
+    assert setup.concurrency_kind == "threads"
+    assert setup.options.listen == 20
+    assert setup.options.map_socket == ("0:1", "1:2,3,4")
+    assert setup.somaxconn
+
+
+@pytest.mark.integration
+def test_host_facts_have_it(mapped: real_uwsgi.Uwsgi) -> None:
+    """The facts of a server whose master is proven have its setup; those of another have none."""
+    snapshot = _accepting(mapped)
+    proven = Host().read_facts(snapshot, Answer(b"", peer_pid=mapped.pid))
+    assert proven.setup
+    assert proven.setup.mapped is True
+    assert Host().read_facts(snapshot, Answer(b"", peer_pid=os.getpid())).setup is None
+
+
+@pytest.mark.integration
+@as_root
+def test_descriptors_are_hidden_from_other_users(mapped: real_uwsgi.Uwsgi) -> None:
+    """Who holds what is not known to another user; that sockets are mapped is, from the command line."""
+    snapshot = _accepting(mapped)
+    setup = as_nobody(lambda: _setup(mapped, snapshot))
+    assert setup.socket_holders is None
+    assert setup.mapped is True
+    assert setup.concurrency_kind == "threads"
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [(["--processes", "2"], "single"), (["--ugreen", "--async", "10"], "async")],
+)
+def test_concurrency(options: list[str], kind: str) -> None:
+    """A prefork server serves one request at a time, one of green threads many on one thread; nothing is mapped. The
+    cores say it without the options."""
+    with real_uwsgi.uwsgi(*options) as server:
+        snapshot = _accepting(server)
+        setup = _setup(server, snapshot)
+        assert setup.concurrency_kind == kind
+        assert setup.mapped is False
+        workers = tuple(worker.worker_id for worker in snapshot.workers)
+        assert list((setup.socket_holders or {}).values()) == [workers, workers]
+        cores = {worker.pid: worker.threads for worker in snapshot.workers if worker.pid}
+        assert find_concurrency_kind(Options(), cores) == kind
