@@ -21,12 +21,18 @@ MORE = 1.5
 
 def add_capacity(figures: Figures, reading: Reading) -> str:
     """One step to take, in the imperative."""
-    workers = [worker for worker in figures.balance.workers if worker.active] or list(figures.balance.workers)
+    workers = [worker for worker in figures.balance.workers if worker.active] or figures.balance.workers
     loads = [worker.interpreter_load for worker in workers if worker.interpreter_load is not None]
     load = sum(loads) / len(loads) if loads else None
-    cpus = reading.host.cpus
+    cpus, setup = reading.host.cpus, reading.host.setup
     if cpus and sum(loads) >= CPU_FULL * cpus.count:
-        return f"Give it more CPUs, or move load to another host: the workers use {percent(sum(loads) / cpus.count)} of theirs."
+        used = percent(sum(loads) / cpus.count)
+        return f"Give it more CPUs, or move load to another host: the workers use {used} of theirs."
+    if setup and setup.concurrency_kind == "async":
+        return (
+            "Raise `gevent` (or `async`), the number of requests that a worker may have at once; add `processes` if the "
+            "workers' CPU is what they wait for."
+        )
     processes = len(figures.snapshot.workers)
     each = round((figures.ceiling or 0) / processes) if processes else 0
     more = math.ceil(MORE * processes)

@@ -83,11 +83,16 @@ def _filling(figures: Figures, reading: Reading, name: str, mean: float, backlog
     )
 
 
-def _longer_queue(_reading: Reading, backlog: Backlog) -> str:
-    return (
-        f"A longer queue helps against bursts alone: raise uWSGI's `listen`, and before it net.core.somaxconn, which it "
-        f"may not exceed (the limit now is {backlog.limit})."
-    )
+def _longer_queue(reading: Reading, backlog: Backlog) -> str:
+    """The kernel cuts `listen` to net.core.somaxconn: which of the two the limit is can be told where that is known."""
+    somaxconn = reading.host.setup.somaxconn if reading.host.setup else None
+    if somaxconn is None or backlog.limit is None:
+        how = f"raise uWSGI's `listen`, and net.core.somaxconn, which it may not exceed (the limit now is {backlog.limit})"
+    elif backlog.limit < somaxconn:
+        how = f"raise `listen`, which is {backlog.limit}; net.core.somaxconn is {somaxconn}"
+    else:
+        how = f"raise net.core.somaxconn, which is {somaxconn}, and then `listen`"
+    return f"A longer queue helps against bursts alone: {how}."
 
 
 def _wait(figures: Figures, reading: Reading) -> Iterator[Finding]:

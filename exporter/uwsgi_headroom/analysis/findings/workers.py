@@ -70,8 +70,8 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
             if threads
             else ""
         ),
-        change="Find the request in uWSGI's log, at `HARAKIRI`; then set timeouts on what it calls, or raise `harakiri` "
-        "if it is meant to take so long.",
+        change="Find the request in uWSGI's log, at `HARAKIRI`; then set timeouts on what it calls, or raise "
+        "`harakiri` if it is meant to take so long.",
     )
 
 
