@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from uwsgi_headroom.analysis import balance as evenness
-from uwsgi_headroom.analysis import capacity, littles_law
+from uwsgi_headroom.analysis import capacity, littles_law, neighbours
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.stuck import find_stuck_requests
 from uwsgi_headroom.documents import schema
@@ -63,6 +63,11 @@ def build_threads(reading: Reading) -> schema.Threads:
         busy=sum_if_all_known([reading.busy_threads(worker) for worker in workers]),
         stuck=None if configured is None else len(find_stuck_requests(reading, workers)),
     )
+
+
+def build_cpu(of: neighbours.CpuShares, others_follow: bool | None) -> schema.Cpu:
+    """Who uses the CPU that the server could use."""
+    return schema.Cpu(own=of.own, idle=of.idle, others=of.others, others_follow=others_follow)
 
 
 def build_occupancy(of: Window) -> schema.Occupancy | None:

@@ -1,8 +1,8 @@
 """Rows of a history: the totals of one instant, packed, and what two of them say of the time in between.
 
-What can grow without bound within an hour (thread time, queue time) is kept as doubles; counts, and times that one
-process cannot outrun, as numbers modulo 2**32 (of 0.1 ms), whose differences are exact. A row takes 40 bytes a worker:
-144 kB a worker for the hour, and some 300 kB a server.
+What can grow without bound within an hour (thread time, queue time, CPU time of the machine) is kept as doubles;
+counts, and times that one process cannot outrun, as numbers modulo 2**32 (of 0.1 ms), whose differences are exact. A
+row takes 40 bytes a worker: 144 kB a worker for the hour, and some 400 kB a server.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, Number, Totals
+from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, CpuTotals, Number, Totals
 
 _TICKS = 10_000  # a second: a process may so use 119 CPUs for an hour
 _MODULO = 2**32
 _PAGE = 1024  # bytes: resident memory up to 4 TiB
 _LEVELS = len(OCCUPANCY_BOUNDS) + 1
 _SERVER_COUNTS, _WORKER_COUNTS = 4 + _LEVELS + 2, 6
-_SERVER_TIMES, _WORKER_TIMES = 3, 2  # and one a socket, between the server's and the workers'
+_SERVER_TIMES, _WORKER_TIMES = 7, 2  # and one a socket, between the server's and the workers'
 
 Row = tuple["array[int]", "array[float]"]
 """Counts and times: first the server's, then each worker's."""
@@ -30,7 +30,8 @@ up, CPU seconds, running time, busy seconds; and its memory in bytes at the star
 
 
 class Growth(NamedTuple):
-    """How much a server's totals grew; its threads at the end, 0 for unknown."""
+    """How much a server's totals grew; its threads at the end, 0 for unknown. cpu: seconds measured, and CPU seconds
+    own, idle and of others."""
 
     reloads: int
     exceptions: int
@@ -42,6 +43,7 @@ class Growth(NamedTuple):
     observed_seconds: float
     full_seconds: float
     gap_seconds: float
+    cpu: tuple[float, float, float, float]
     queue_seconds: list[float]
     workers: Iterator[WorkerGrowth]
 
@@ -58,7 +60,17 @@ def pack_row(totals: Totals) -> Row:
         totals.configured or 0,  # 0 for not known: no server is without threads
         totals.available or 0,
     ]
-    times = [totals.observed_seconds, totals.full_seconds, totals.gap_seconds, *totals.queue_seconds.values()]
+    cpu = totals.cpu or CpuTotals()
+    times = [
+        totals.observed_seconds,
+        totals.full_seconds,
+        totals.gap_seconds,
+        cpu.measured_seconds,
+        cpu.own_seconds,
+        cpu.idle_seconds,
+        cpu.others_seconds,
+        *totals.queue_seconds.values(),
+    ]
     for worker in workers:
         counts += (
             worker.requests,
@@ -79,7 +91,7 @@ def compare_rows(first: Row, last: Row, sockets: int) -> Growth:
     times = [after - before for before, after in zip(times_before, times_after, strict=True)]
     reloads, exceptions, harakiris, respawns, *occupancy = counts[: _SERVER_COUNTS - 2]
     configured, available = late[_SERVER_COUNTS - 2 : _SERVER_COUNTS]
-    observed, full, gap, *queues = times[: _SERVER_TIMES + sockets]
+    observed, full, gap, measured, own, idle, others, *queues = times[: _SERVER_TIMES + sockets]
     requests, static_requests, respawns_of_workers, up, cpu, _ = _columns(counts[_SERVER_COUNTS:], _WORKER_COUNTS)
     running, busy = _columns(times[_SERVER_TIMES + sockets :], _WORKER_TIMES)
     *_, memory_before = _columns(early[_SERVER_COUNTS:], _WORKER_COUNTS)
@@ -107,6 +119,7 @@ def compare_rows(first: Row, last: Row, sockets: int) -> Growth:
         observed_seconds=observed,
         full_seconds=full,
         gap_seconds=gap,
+        cpu=(measured, own, idle, others),
         queue_seconds=queues,
         workers=workers,
     )

@@ -18,7 +18,8 @@ class WorkerTotals:
 
     busy_seconds: over all its threads; up_seconds: time it accepted requests; resident_bytes alone is a level, the
     latest. residency: CPU seconds by CPU. None where uWSGI or the kernel never said. running_time_since and cpu_since:
-    the monotonic instants from which on they have always said; None while they do not.
+    the monotonic instants from which on they have always said; None while they do not. children_cpu_seconds: of
+    processes that it started and waited for.
     """
 
     requests: int = 0
@@ -34,6 +35,24 @@ class WorkerTotals:
     harakiris: int = 0
     respawns: int = 0
     residency: dict[int, float] = field(default_factory=dict)
+    children_cpu_seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class CpuTotals:
+    """CPU seconds where a server could use CPU (`kernel.server_cpu`), over measured_seconds: own, of its workers and
+    the processes they waited for; idle; and others, of anything else. Together they are the capacity.
+
+    since, others_since: the monotonic instants from which on they, and others_seconds, have always been known; None
+    while they are not.
+    """
+
+    measured_seconds: float = 0.0
+    own_seconds: float = 0.0
+    idle_seconds: float = 0.0
+    others_seconds: float = 0.0
+    since: float | None = None
+    others_since: float | None = None
 
 
 @dataclass(slots=True)
@@ -43,7 +62,8 @@ class Totals:
     observed_seconds is covered by samples and gap_seconds is not; together they are all the time since. full_seconds:
     every available thread was busy. workers and sockets are those that uWSGI lists now. occupancy counts samples by
     `OCCUPANCY_BOUNDS`, the last one those above all. queue_since: from when on a queue has always been measured.
-    configured and available alone are levels, the latest: threads, None where uWSGI names none.
+    configured and available alone are levels, the latest: threads, None where uWSGI names none. cpu: None until the
+    kernel has said something.
     """
 
     samples: int = 0
@@ -58,6 +78,7 @@ class Totals:
     workers: list[WorkerTotals] = field(default_factory=list)
     queue_seconds: dict[str, float] = field(default_factory=dict)
     queue_since: dict[str, float] = field(default_factory=dict)
+    cpu: CpuTotals | None = None
 
 
 def sum_if_all_known(values: Sequence[Number | None]) -> Number | None:
@@ -74,4 +95,5 @@ def copy_totals(totals: Totals) -> Totals:
         occupancy=list(totals.occupancy),
         queue_seconds=dict(totals.queue_seconds),
         queue_since=dict(totals.queue_since),
+        cpu=None if totals.cpu is None else replace(totals.cpu),
     )

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -30,10 +30,20 @@ ROOT = Path("/")
 
 
 @dataclass(frozen=True, slots=True)
+class GroupQuota:
+    """A cgroup that has a quota, in CPUs. `usage_file` counts the CPU time of all its processes; None where the kernel
+    keeps no such file for it."""
+
+    cpus: float
+    usage_file: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class UsableCpus:
     """`count` in CPUs (a quota may be a fraction), and which of the three is the least.
 
-    `host` are the CPUs online, `affinity` those the process may run on, `quota` is None where there is none.
+    `host` are the CPUs online, `affinity` those the process may run on, `quota` is None where there is none. `groups`
+    are all cgroups with a quota that the process is in.
     """
 
     count: float
@@ -41,6 +51,7 @@ class UsableCpus:
     host: int
     affinity: int
     quota: float | None
+    groups: tuple[GroupQuota, ...] = field(default=(), compare=False)
 
 
 def read_affinity(pid: int) -> tuple[int, ...] | None:
@@ -61,14 +72,15 @@ def read_usable_cpus(pid: int, *, affinity: Collection[int] | None = None, root:
     try:
         allowed = len(os.sched_getaffinity(pid) if affinity is None else affinity)
         host = _count_cpus(_read(root, "sys/devices/system/cpu/online"))
-        quota = _quota(pid, root)
+        groups = _find_quotas(pid, root)
     except (OSError, ValueError):
         return None
+    quota = min((group.cpus for group in groups), default=math.inf)
     count = min(host, allowed, quota)
     limited_by: Literal["affinity", "quota", "host"] = (
         "host" if count == host else "affinity" if count == allowed else "quota"
     )
-    return UsableCpus(count, limited_by, host, allowed, None if quota == math.inf else quota)
+    return UsableCpus(count, limited_by, host, allowed, quota if groups else None, groups)
 
 
 def _read(folder: Path | str, name: str) -> str:
@@ -81,48 +93,68 @@ def _count_cpus(cpus: str) -> int:
     return sum(int(span[-1]) - int(span[0]) + 1 for span in spans)
 
 
-def _quota(pid: int, root: Path) -> float:
-    """The tightest quota in CPUs, infinite if there is none. Raises `OSError` where it cannot be known."""
-    version, path = _cgroup(_read(root, f"proc/{pid}/cgroup"))
+def _find_quotas(pid: int, root: Path) -> tuple[GroupQuota, ...]:
+    """Every cgroup of the process that has a quota. Raises `OSError` where that cannot be known."""
+    cgroups = _read(root, f"proc/{pid}/cgroup")
+    version, path = _cgroup(cgroups, "cpu")
     if version == 0:
-        return math.inf
+        return ()
     mountinfo = _read(root, "proc/self/mountinfo")
-    for mount_root, mount_point in _mounts(mountinfo, version):
+    levels = _find_levels(mountinfo, version, path, "cpu", root)
+    if not levels:
+        raise FileNotFoundError(f"the cgroup of process {pid} is not mounted here")
+    usage_files: list[str | None] = [None] * len(levels)
+    if version == 2:
+        quotas, usage_files = [*map(_cpu_max, levels)], [os.path.join(level, "cpu.stat") for level in levels]
+    else:
+        quotas, counted = [*map(_cfs_quota, levels)], _find_usage_files(mountinfo, cgroups, path, root)
+        usage_files = [*counted] if len(counted) == len(levels) else usage_files
+    return tuple(GroupQuota(*pair) for pair in zip(quotas, usage_files, strict=True) if pair[0] != math.inf)
+
+
+def _find_usage_files(mountinfo: str, cgroups: str, path: str, root: Path) -> list[str]:
+    """Of version 1, where CPU time is counted by another controller: it may have a hierarchy of its own, whose cgroups
+    hold the same processes only as far as they have the same path."""
+    if _cgroup(cgroups, "cpuacct") != (1, path):
+        return []
+    levels = _find_levels(mountinfo, 1, path, "cpuacct", root)
+    return [os.path.join(level, "cpuacct.usage") for level in levels]
+
+
+def _find_levels(mountinfo: str, version: Literal[1, 2], path: str, controller: str, root: Path) -> list[str]:
+    """The folders of a cgroup and of those above it, from the top; none where it is not mounted here."""
+    for mount_root, mount_point in _mounts(mountinfo, version, controller):
         if (below := _below(path, mount_root)) is None:
             continue
         top = os.path.join(root, mount_point.lstrip("/"))
         levels = list(accumulate(filter(None, below.split("/")), os.path.join, initial=top))
         if os.path.exists(os.path.join(levels[-1], "cgroup.procs")):  # else something is mounted over it
-            return min((_cfs_quota if version == 1 else _cpu_max)(level) for level in levels)
-    raise FileNotFoundError(f"the cgroup of process {pid} is not mounted here")
+            return levels
+    return []
 
 
-def _cgroup(lines: str) -> tuple[Literal[0, 1, 2], str]:
-    """The cgroup version the cpu controller belongs to, 0 if to none, and the path of the process in it."""
+def _cgroup(lines: str, controller: str) -> tuple[Literal[0, 1, 2], str]:
+    """The cgroup version that a controller belongs to, 0 if to none, and the path of the process in it."""
     unified: str | None = None
     for line in lines.splitlines():
         _, controllers, path = line.split(":", 2)
-        if "cpu" in controllers.split(","):
+        if controller in controllers.split(","):
             return 1, path
         if not controllers:
             unified = path
     return (0, "") if unified is None else (2, unified)
 
 
-def _mounts(mountinfo: str, version: Literal[1, 2]) -> list[tuple[str, str]]:
+def _mounts(mountinfo: str, version: Literal[1, 2], controller: str) -> list[tuple[str, str]]:
     """Where the hierarchy is mounted: for each mount, the cgroup at its top and its place (proc(5))."""
     mounts = []
     for line in mountinfo.splitlines():
         mount, _, filesystem = line.partition(" - ")
         kind, _, options = filesystem.split(" ", 2)
-        if (version == 2 and kind == "cgroup2") or (version == 1 and kind == "cgroup" and _has_cpu(options)):
+        if kind == "cgroup2" if version == 2 else kind == "cgroup" and controller in options.split(","):
             _, _, _, mount_root, mount_point, *_ = mount.split(" ")
             mounts.append((_unescaped(mount_root), _unescaped(mount_point)))
     return mounts
-
-
-def _has_cpu(options: str) -> bool:
-    return "cpu" in options.split(",")
 
 
 def _unescaped(path: str) -> str:

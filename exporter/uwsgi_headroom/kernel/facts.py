@@ -10,6 +10,7 @@ from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.netstat import ListenOverflows
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.residency import Threads
+from uwsgi_headroom.kernel.server_cpu import CpuTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class HostFacts:
     master_affinity: CPUs that the master may run on, which its workers inherit.
     backlogs: by socket name as it stands in the stats document.
     threads: by pid, where CPU residency is asked for.
+    cpu_times: CPU idle and used where the server could use it; the same object until there is a newer reading.
     """
 
     off: str | None = None
@@ -30,3 +32,4 @@ class HostFacts:
     cpus: UsableCpus | None = None
     overflows: ListenOverflows | None = None
     threads: Mapping[int, Threads] = field(default_factory=dict)
+    cpu_times: CpuTimes | None = None

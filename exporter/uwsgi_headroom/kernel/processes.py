@@ -26,7 +26,8 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 class WorkerProcess:
     """One worker process at one instant.
 
-    CPU in seconds since it started, its threads together. Switches since it started, of its main thread
+    CPU in seconds since it started, its threads together; `children_cpu_seconds` of the processes that it started and
+    waited for, which count when they have ended. Switches since it started, of its main thread
     only (the kernel keeps them per thread); `last_cpu` too is where the main thread ran last. `start_time`
     is in seconds since the epoch, to a hundredth. None: this user may not know. `open_fds` needs a
     privilege (see `descriptors`), the others none.
@@ -42,6 +43,7 @@ class WorkerProcess:
     affinity: tuple[int, ...] | None
     last_cpu: int | None
     start_time: float | None
+    children_cpu_seconds: float | None = None
 
 
 class Processes:
@@ -93,6 +95,8 @@ class _StatFields(NamedTuple):
     parent: int
     user: int
     system: int
+    children_user: int
+    children_system: int
     start: int
     cpu: int
 
@@ -106,6 +110,7 @@ class _StatFields(NamedTuple):
             cpu_user_seconds=self.user / _TICKS,
             cpu_system_seconds=self.system / _TICKS,
             last_cpu=self.cpu,
+            children_cpu_seconds=(self.children_user + self.children_system) / _TICKS,
         )
 
 
@@ -114,7 +119,7 @@ def _read_stat(pid: int) -> _StatFields:
     fields = procfs.read_stat_fields(f"/proc/{pid}/stat")
     if len(fields) < 37:
         raise ValueError(f"/proc/{pid}/stat has {len(fields)} fields after the name")
-    return _StatFields(fields[0].decode(), *(int(fields[at]) for at in (1, 11, 12, 19, 36)))
+    return _StatFields(fields[0].decode(), *(int(fields[at]) for at in (1, 11, 12, 13, 14, 19, 36)))
 
 
 def _read(process: psutil.Process, master_pid: int) -> WorkerProcess | None:
@@ -137,6 +142,7 @@ def _read(process: psutil.Process, master_pid: int) -> WorkerProcess | None:
             affinity=tuple(affinity) if affinity else None,
             last_cpu=_value_if_permitted(process.cpu_num),
             start_time=_value_if_permitted(process.create_time),
+            children_cpu_seconds=cpu and cpu.children_user + cpu.children_system,
         )
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings import evenness, health, load, queue, setup
+from uwsgi_headroom.analysis.findings import evenness, health, load, neighbours, queue, setup
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding, Severity
 from uwsgi_headroom.reading import Reading
 
 MODULES: tuple[Callable[[Figures, Reading], Iterable[Finding]], ...] = (
     evenness.find,
     load.find,
+    neighbours.find,
     queue.find,
     health.find,
     setup.find,
