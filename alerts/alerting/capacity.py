@@ -174,7 +174,7 @@ def _cpu_bound(t: Thresholds) -> Alert:
         + ") grow from here.\nOf its affinity, its cgroup's quota and the host's CPUs the least counts (the workers' "
         f"masks allow {answer('max(uwsgi_worker_cpu_affinity_cpus{$self})')} each): widen `cpu-affinity` or the mask "
         "that the service manager sets; raise the quota (CPUQuota, --cpus, resources.limits.cpu); give the host more "
-        "CPUs, or move load to another one.",
+        "CPUs, or move load, or what others do there, to another one.",
         dashboard=SERVER_DASHBOARD,
     )
 

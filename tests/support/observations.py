@@ -13,6 +13,7 @@ from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.netstat import ListenOverflows
 from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.kernel.server_cpu import CpuTimes
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.reading import Reading
@@ -72,6 +73,7 @@ def proven(name: str, called: str = "") -> Observation:
         backlogs={socket.name: Backlog(3, 100, None) for socket in snapshot.sockets},
         cpus=UsableCpus(1.5, "quota", 8, 8, 1.5),
         overflows=ListenOverflows(4, 5),
+        cpu_times=CpuTimes(),
     )
     return up(called or name, body, host)
 
