@@ -194,7 +194,7 @@ moves = st.lists(
 def test_no_total_falls_and_the_parts_are_the_capacity(story: list[tuple[str, float, float, float]]) -> None:
     """Whatever workers and readings do: no part falls, and while all three are known they add up to idle + used."""
     server = Server(processes=2, idle=0.0)
-    integrals, before, times = Integrals(), CpuTotals(), CpuTimes()
+    integrals, before, times, counted = Integrals(), CpuTotals(), CpuTimes(), 0.0
     for second, (move, own, idle, used) in enumerate(story, 1):
         server.host = move != "hidden"
         server.serve(1, 1, cpu=own)
@@ -215,4 +215,12 @@ def test_no_total_falls_and_the_parts_are_the_capacity(story: list[tuple[str, fl
             continue
         for part in ("measured_seconds", "own_seconds", "idle_seconds", "others_seconds"):
             assert getattr(cpu, part) >= getattr(before, part) >= 0
-        before = replace(cpu)
+        grown, allowed = _all_parts(cpu) - _all_parts(before), times.idle_seconds + times.used_seconds - counted
+        assert grown <= allowed + 1e-9
+        if known and (cpu.since, cpu.others_since) == (before.since, before.others_since):
+            assert grown == pytest.approx(allowed)
+        before, counted = replace(cpu), times.idle_seconds + times.used_seconds
+
+
+def _all_parts(cpu: CpuTotals) -> float:
+    return cpu.own_seconds + cpu.idle_seconds + cpu.others_seconds

@@ -52,7 +52,7 @@ def test_every_group_with_a_quota_and_what_counts_its_use() -> None:
 
 
 def test_use_of_a_group_that_cpuacct_does_not_know() -> None:
-    """Where version 1 counts CPU time in a hierarchy of its own, and the process is elsewhere there, no file counts it."""
+    """Where version 1 counts CPU time in a hierarchy of its own, with the process elsewhere in it, no file counts."""
     cpus = read_usable_cpus(4242, affinity=range(8), root=FIXTURES / "v1_quota")
     assert cpus is not None
     assert {group.usage_file for group in cpus.groups} == {None}

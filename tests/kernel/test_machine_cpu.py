@@ -13,7 +13,7 @@ from uwsgi_headroom.kernel.machine_cpu import FORGET_SECONDS, READ_SECONDS, Mach
 
 
 def test_iowait_is_idle_and_steal_is_used() -> None:
-    """A CPU that waits for a disk could run something else; time that the hypervisor took is gone. A guest's is in user."""
+    """A CPU that waits for a disk could do other work; time that the hypervisor took is gone; a guest's is in user."""
     line = f"cpu3 {1 * TICKS} {2 * TICKS} {4 * TICKS} {8 * TICKS} {16 * TICKS} {32 * TICKS} {64 * TICKS} {128 * TICKS}"
     idle, used = parse_stat(f"cpu 9 9 9 9 9 9 9 9 9 9\n{line} 1 2\nintr 5 0 0\ncpu7 0 0 0 0 0\n".encode())
     assert idle == {3: 8 + 16}
