@@ -115,9 +115,11 @@ def test_shares_that_differ_at_a_low_load_are_harmless() -> None:
         ran = run("check", f"shop={server.stats}", "--seconds", "6", "--format", "json")
     verdict = json.loads(ran.stdout)
     codes = {finding["code"] for finding in verdict["findings"]}
-    assert ran.returncode == 0, verdict["findings"]
-    assert verdict["status"] == "ok"
     assert not {"unevenness_hurts", "uneven"} & codes
+    # Other programs on this machine may fill it meanwhile, which is a warning of its own.
+    worse = {finding["code"] for finding in verdict["findings"] if finding["severity"] != "info"}
+    assert worse <= {"cpu_used_by_others"}, verdict["findings"]
+    assert (ran.returncode, verdict["status"]) == ((1, "warning") if worse else (0, "ok"))
     assert verdict["flow"]["requests"] == sum(worker["window_requests"] for worker in verdict["workers"]) > 100
     assert (verdict["threads"]["configured"], verdict["threads"]["available"]) == (32, 32)
 
