@@ -61,7 +61,10 @@ class Integrals:
         del totals.workers[len(snapshot.workers) :]
         reloaded = is_reload(earlier, snapshot.workers)
         totals.reloads += reloaded
-        bridged = before is not None and not self._broken and not reloaded and reading.at - before.at <= longest_step
+        # A document without workers (uWSGI has not made them yet) has no levels that could be joined to later ones.
+        same_slots = len(earlier) == len(snapshot.workers)
+        joined = same_slots and not self._broken and not reloaded
+        bridged = before is not None and joined and reading.at - before.at <= longest_step
         step = reading.at - before.at if before and bridged else 0.0
         for index, (total, now) in enumerate(zip(totals.workers, snapshot.workers, strict=True)):
             then = earlier[index] if index < len(earlier) else None
