@@ -54,6 +54,7 @@ def watched(observation: Observation) -> Observation:
         integrals.totals,
         observation.pace,
         [compute_figures(window, later, host.cpus)],
+        others_follow=False,
     )
 
 

@@ -155,20 +155,26 @@ def _interpreter_bound(t: Thresholds) -> Alert:
 def _cpu_bound(t: Thresholds) -> Alert:
     w = t.window
     used = f"worker:uwsgi_interpreter_load:rate{w}"
+    others = f"rate(uwsgi_cpu_used_by_others_seconds_total{{$self}}[{w}])"
+    idle = f"rate(uwsgi_cpu_available_idle_seconds_total{{$self}}[{w}])"
     return Alert(
         alert="UwsgiCpuBound",
-        expr=f"{by_server('sum', used)} / uwsgi_cpus_usable >= {t.cpu_full}",
+        # The second where the first is not known: a worker has just begun, or the exporter is of an earlier version.
+        expr=f"(server:uwsgi_cpu_demand:rate{w} / server:uwsgi_cpu_capacity:rate{w}"
+        f" or {by_server('sum', used)} / uwsgi_cpus_usable) >= {t.cpu_full}",
         hold=t.bound_hold,
         keep=t.load_keep,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE} uses nearly all the CPU it can get.",
         description=f"{answer(f'sum({used}{{$self}})', TENTH)} of {answer('uwsgi_cpus_usable{$self}')} CPUs are in use "
-        f"by {answer(f'count({used}{{$self}})')} workers. No option of uWSGI makes more of them, and response times ("
+        f"by {answer(f'count({used}{{$self}})')} workers{{{{ with {asked(others)} }}}}, and "
+        f"{{{{ . | first | value | {TENTH} }}}} by others, with {answer(idle, TENTH)} idle{{{{ end }}}}. "
+        "No option of uWSGI makes more of them, and response times ("
         + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")
         + ") grow from here.\nOf its affinity, its cgroup's quota and the host's CPUs the least counts (the workers' "
         f"masks allow {answer('max(uwsgi_worker_cpu_affinity_cpus{$self})')} each): widen `cpu-affinity` or the mask "
         "that the service manager sets; raise the quota (CPUQuota, --cpus, resources.limits.cpu); give the host more "
-        "CPUs, or move load to another one.",
+        "CPUs, or move load, or what others do there, to another one.",
         dashboard=SERVER_DASHBOARD,
     )
 

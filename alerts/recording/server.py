@@ -105,15 +105,35 @@ def _headroom(t: Thresholds) -> Sequence[Recording]:
     w = t.window
     workers, load = f"server:uwsgi_active_workers:count{w}", f"server:uwsgi_interpreter_load:rate{w}"
     loads = f"worker:uwsgi_interpreter_load:rate{w} and worker:uwsgi_active_requests:rate{w}"
+    demand, capacity = f"server:uwsgi_cpu_demand:rate{w}", f"server:uwsgi_cpu_capacity:rate{w}"
+    own, idle = (f"rate(uwsgi_cpu_{what}_seconds_total[{w}])" for what in ("used_by_workers", "available_idle"))
+    others = f"(rate(uwsgi_cpu_used_by_others_seconds_total[{w}]) and uwsgi_cpu_others_follow_load == 1)"
     used = {
         "hottest_interpreter": by_server("max", loads),
         "interpreters": f"{load} / {workers}",
         "threads": f"server:uwsgi_utilization:ratio_rate{w}",
-        "cpu": f"{load} / uwsgi_cpus_usable",
+        "cpu": f"{demand} / {capacity}",
     }
     return [
         # Of the active workers, and only where every one of them is known.
         Recording(load, f"{by_server('sum', loads)} and {by_server('count', loads)} == {workers}"),
+        # CPUs in use by all who grow with the load, and those that they could use together. Without idle time, the
+        # workers', and the usable CPUs.
+        Recording(
+            demand,
+            f"""
+            ({own} > 0) + {others}
+            or {own}
+            or ({load} and uwsgi_cpus_usable)
+            """,
+        ),
+        Recording(
+            capacity,
+            f"""
+            {demand} + {idle}
+            or (uwsgi_cpus_usable and {load})
+            """,
+        ),
         *(headroom(f"server:uwsgi_headroom:ratio_rate{w}", limit, part) for limit, part in used.items()),
     ]
 

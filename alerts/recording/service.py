@@ -77,12 +77,12 @@ def _headroom(t: Thresholds) -> Sequence[Recording]:
     w = t.window
     record = f"service:uwsgi_headroom:ratio_rate{w}"
     workers, load = f"server:uwsgi_active_workers:count{w}", f"server:uwsgi_interpreter_load:rate{w}"
-    cpus = "uwsgi_cpus_usable"
+    demand, capacity = f"server:uwsgi_cpu_demand:rate{w}", f"server:uwsgi_cpu_capacity:rate{w}"
     hottest = f"worker:uwsgi_interpreter_load:rate{w} and worker:uwsgi_active_requests:rate{w}"
     used = {
         "hottest_interpreter": by_service("max", hottest, t, also="worker_id"),
         "interpreters": f"{by_service('sum', load, t)} / {by_service('sum', f'{workers} and {load}', t)}",
         "threads": f"service:uwsgi_utilization:ratio_rate{w}",
-        "cpu": f"{by_service('sum', f'{load} and {cpus}', t)} / {by_service('sum', f'{cpus} and {load}', t)}",
+        "cpu": f"{by_service('sum', demand, t)} / {by_service('sum', capacity, t)}",
     }
     return [headroom(record, limit, part) for limit, part in used.items()]

@@ -67,7 +67,7 @@ def _questions(t: Thresholds) -> Sequence[Row]:
     unevenness = [*coloured({"hot worker": BLUE}), dashed("noise floor", GREY)]
     times = coloured({"in service": BLUE, "in the listen queue": ORANGE})
     errors = coloured({"exceptions": ORANGE, "harakiri": "red", "respawns": PURPLE})
-    cpu = coloured({"user": BLUE, "system": PURPLE})
+    cpu = coloured({"user": BLUE, "system": PURPLE, "others": GREY})
     return [
         Row(
             "How full is it?",

@@ -24,9 +24,11 @@ STATES = signal(
 CPU = signal(
     "CPUs used, and usable",
     "none",
-    """CPU seconds a second of all workers. Usable: the least of the affinity, the cgroup's quota and the host's CPUs.
+    """CPU seconds a second of all workers; and of others, where the server could have used it: they leave less of it.
+    Usable: the least of the affinity, the cgroup's quota and the host's CPUs.
     Empty where the processes cannot be proven to be of this host.""",
     Series(f"sum by (mode) ({ONE.rate('uwsgi_worker_cpu_seconds_total')})", "{{mode}}"),
+    Series(f"max({ONE.rate('uwsgi_cpu_used_by_others_seconds_total')})", "others"),
     Series(f"max({ONE.of('uwsgi_cpus_usable')})", "usable"),
 )
 OLDEST = signal(

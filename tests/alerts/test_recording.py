@@ -105,6 +105,9 @@ def _server(story: Story) -> Expected:
     yield "server:uwsgi_calm_response_time_seconds:ratio_rate5m", labels, figures.balance.calm_response_time
     yield "server:uwsgi_unevenness_cost:ratio_rate5m", labels, figures.balance.cost
     yield "server:uwsgi_interpreter_load:rate5m", labels, _load(story)
+    demand, capacity = _cpu(story) if story.cpus and _load(story) is not None else (None, None)
+    yield "server:uwsgi_cpu_demand:rate5m", labels, demand
+    yield "server:uwsgi_cpu_capacity:rate5m", labels, capacity
     for limit, factor in figures.headroom.by_limit.items():
         yield "server:uwsgi_headroom:ratio_rate5m", {**labels, "limit": limit}, factor
 
@@ -154,7 +157,7 @@ def _service(servers: list[Story]) -> Expected:
         "hottest_interpreter": max(loads, default=None),
         "interpreters": ratio(sum(loads), len(loads)),
         "threads": used,
-        "cpu": ratio(sum(loads), sum(story.cpus or 0.0 for story in servers)),
+        "cpu": ratio(sum(_cpu(story)[0] for story in servers), sum(_cpu(story)[1] for story in servers)),
     }
     for limit, part in used_by.items():
         factor = None if part is None or part < 0.01 else 1 / part
@@ -181,6 +184,16 @@ def _utilization(story: Story) -> float | None:
     assert story.figures
     observed = story.figures.flow.observed
     return None if observed is None else ratio(observed, story.figures.available or 0)
+
+
+def _cpu(story: Story) -> tuple[float, float]:
+    """CPUs in use by all who grow with the load, and those that they could use together."""
+    assert story.figures
+    cpu, load = story.figures.cpu, _load(story)
+    if cpu is None:
+        return (0.0, 0.0) if load is None else (load, story.cpus or 0.0)
+    demand = cpu.own + (cpu.others or 0.0) * bool(story.others_follow and cpu.own)
+    return demand, demand + cpu.idle
 
 
 def _load(story: Story) -> float | None:

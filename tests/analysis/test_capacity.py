@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.windows import the_example, window, worker
 from uwsgi_headroom.analysis.balance import compute_balance
 from uwsgi_headroom.analysis.capacity import LEAST_LOAD, LIMITS, Headroom, compute_headroom
 from uwsgi_headroom.analysis.littles_law import compute_flow
+from uwsgi_headroom.analysis.neighbours import compute_shares
 from uwsgi_headroom.history.window import Window
 
 
@@ -111,3 +114,52 @@ def test_inactive_workers_are_no_capacity() -> None:
     """A worker that cheaper ended is no interpreter that could take more."""
     rows = (worker(1, 100, cpu=30.0), worker(2, 10, cpu=0.5, up=1.0))
     assert headroom_of(window(60, *rows)).by_limit["interpreters"] == pytest.approx(2)
+
+
+def room(own: float, idle: float, others: float | None, follow: bool | None = None) -> Headroom:
+    """The headroom beside neighbours, of a server that may use 2 CPUs."""
+    window_ = window(60, worker(1, 300, cpu=60 * own), cpu=(own, idle, others))
+    shares = compute_shares(window_.cpu)
+    return compute_headroom(compute_flow(window_), compute_balance(window_), None, 2.0, shares, follow)
+
+
+def test_neighbours_that_stay_leave_what_is_idle() -> None:
+    """Beside a burner on each CPU nothing is left; alone the server has all that it may use."""
+    assert room(0.15, 0.0, 1.85).by_limit["cpu"] == pytest.approx(1.0)
+    assert room(0.15, 0.85, 1.0).by_limit["cpu"] == pytest.approx(1.0 / 0.15)
+    assert room(0.15, 1.85, 0.0).by_limit["cpu"] == pytest.approx(2 / 0.15)
+
+
+def test_neighbours_that_follow_take_their_part() -> None:
+    """A proxy that takes as much as the server reaches the end with it, at half the load."""
+    assert room(0.25, 1.5, 0.25, follow=False).by_limit["cpu"] == pytest.approx(7)
+    assert room(0.25, 1.5, 0.25, follow=True).by_limit["cpu"] == pytest.approx(4)
+    assert room(0.25, 1.5, None, follow=True).by_limit["cpu"] == pytest.approx(7)
+
+
+def test_idle_that_is_unknown_leaves_the_usable_cpus() -> None:
+    """What may be used stands in for what is idle, as if the server were alone."""
+    assert headroom_of(window(60, worker(1, 300, cpu=30.0)), cpus=2.0).by_limit["cpu"] == pytest.approx(4)
+
+
+def test_nearly_idle_server_on_a_full_machine_has_a_limit() -> None:
+    """However little it uses: where next to nothing is idle, that is a fact; where there is much, it is noise."""
+    assert room(0.005, 0.0, 1.995).by_limit["cpu"] == pytest.approx(1.0)
+    assert room(0.005, 0.1, 1.895).by_limit["cpu"] == pytest.approx(21)
+    assert "cpu" not in room(0.005, 1.0, 0.995).by_limit
+    assert "cpu" not in room(0.0, 0.0, 2.0).by_limit
+    assert "cpu" not in room(0.0, 0.5, 1.5, follow=True).by_limit
+
+
+cpus = st.floats(0, 64)
+
+
+@given(cpus, cpus, cpus)
+def test_cpu_headroom_is_at_least_reached(own: float, idle: float, others: float) -> None:
+    """Never below 1, and never more when neighbours follow than when they stay."""
+    stay, follow = (room(own, idle, others, follow).by_limit.get("cpu") for follow in (False, True))
+    assert stay is None or stay >= 1
+    assert follow is None or follow >= 1
+    if stay is not None and own > 0:
+        assert follow is not None
+        assert follow <= stay * (1 + 1e-9)

@@ -240,3 +240,37 @@ def test_the_worst_comes_first() -> None:
     severities = [finding.severity for finding in findings_by_code(window_).values()]
     assert severities == sorted(severities, key=["critical", "warning", "info"].index)
     assert severities[0] == "critical"
+
+
+def beside(own: float, idle: float, others: float | None) -> dict[str, Finding]:
+    """Findings about a server that uses so many CPUs, with so many idle and in use by others."""
+    rows = (worker(worker_id, 500, each=0.01, cpu=15 * own, busy=5.0) for worker_id in (1, 2, 3, 4))
+    return findings_by_code(window(60.0, *rows, cpu=(own, idle, others)))
+
+
+def test_others_that_leave_nothing_are_a_warning() -> None:
+    """It says how much of how much they use, who else uses how much, and what to do."""
+    finding = beside(0.1, 0.0, 1.9)["cpu_used_by_others"]
+    assert finding.severity == "warning"
+    assert finding.title == "Others use 1.9 of the 2 CPUs."
+    assert finding.evidence == ("0.10 CPUs in use by the workers, 0.00 idle, 1.90 in use by others; CPU headroom 1.0x.")
+    assert finding.change.startswith("Move the other programs")
+
+
+@pytest.mark.parametrize(
+    ("own", "idle", "others", "severity"),
+    [
+        (0.5, 0.2, 1.3, "warning"),
+        (0.5, 0.3, 1.2, "info"),
+        (0.3, 0.5, 1.2, "info"),
+        (0.2, 0.5, 1.3, None),  # headroom 3.5
+        (1.2, 0.1, 0.7, None),  # the server itself uses more
+        (0.8, 1.2, 2.0, "info"),
+        (0.8, 1.2, 0.4, None),
+        (0.1, 0.0, None, None),
+    ],
+)
+def test_when_others_matter(own: float, idle: float, others: float | None, severity: str | None) -> None:
+    """They are named where they use the larger part and headroom of CPU is low because of it."""
+    finding = beside(own, idle, others).get("cpu_used_by_others")
+    assert (finding and finding.severity) == severity

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.other_namespaces import as_root
-from uwsgi_headroom.kernel.cpus import UsableCpus, read_usable_cpus
+from uwsgi_headroom.kernel.cpus import GroupQuota, UsableCpus, read_usable_cpus
 
 FIXTURES = Path(__file__).with_name("fixtures")
 CPU_CONTROLLER = Path("/sys/fs/cgroup/cpu")  # cgroup version 1
@@ -37,6 +37,46 @@ def test_tightest_quota(tree: str, expected: UsableCpus) -> None:
 def test_neighbouring_container(tree: str) -> None:
     """The quota of a cgroup that is not mounted here is unknown, which is not the same as none."""
     assert read_usable_cpus(4242, affinity=range(8), root=FIXTURES / tree) is None
+
+
+def test_every_group_with_a_quota_and_what_counts_its_use() -> None:
+    """A quota of any level binds, so each is listed with its usage file; levels without a quota are not."""
+    root = FIXTURES / "v2_quota"
+    cpus = read_usable_cpus(4242, affinity=range(8), root=root)
+    assert cpus is not None
+    slice_ = root / "sys/fs/cgroup/web.slice"
+    assert cpus.groups == (
+        GroupQuota(2.5, str(slice_ / "cpu.stat")),
+        GroupQuota(4.0, str(slice_ / "app.service/cpu.stat")),
+    )
+
+
+def test_use_of_a_group_that_cpuacct_does_not_know() -> None:
+    """Where version 1 counts CPU time in a hierarchy of its own, with the process elsewhere in it, no file counts."""
+    cpus = read_usable_cpus(4242, affinity=range(8), root=FIXTURES / "v1_quota")
+    assert cpus is not None
+    assert {group.usage_file for group in cpus.groups} == {None}
+
+
+@pytest.mark.parametrize("mounts", [("cpu,cpuacct",), ("cpu", "cpuacct")])
+def test_use_of_a_group_of_version_1(mounts: tuple[str, ...], tmp_path: Path) -> None:
+    """In one mount with cpu or in another: cpuacct counts a group if the process has the same path in both."""
+    for name, text in {
+        "proc/7/cgroup": "".join(f"{place}:{mount}:/app\n" for place, mount in enumerate(mounts, 1)),
+        "proc/self/mountinfo": "".join(
+            f"3{place} 23 0:2{place} / /cg/{mount} rw - cgroup cgroup rw,{mount}\n"
+            for place, mount in enumerate(mounts)
+        ),
+        "sys/devices/system/cpu/online": "0-3\n",
+        f"cg/{mounts[0]}/app/cpu.cfs_quota_us": "50000\n",
+        f"cg/{mounts[0]}/app/cpu.cfs_period_us": "100000\n",
+        **{f"cg/{mount}/app/cgroup.procs": "7\n" for mount in mounts},
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    cpus = read_usable_cpus(7, affinity=range(8), root=tmp_path)
+    assert cpus is not None
+    assert cpus.groups == (GroupQuota(0.5, str(tmp_path / "cg" / mounts[-1] / "app" / "cpuacct.usage")),)
 
 
 def test_affinity_below_the_quota() -> None:

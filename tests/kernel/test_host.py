@@ -9,6 +9,8 @@ import pytest
 from tests.support.clock import MovableClock
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.host import REST_SECONDS, SLOW_SECONDS, Host
+from uwsgi_headroom.kernel.machine_cpu import READ_SECONDS, MachineCpu
+from uwsgi_headroom.kernel.server_cpu import CpuTimes
 from uwsgi_headroom.source import Answer
 
 
@@ -61,3 +63,17 @@ def test_a_worker_that_does_nothing_is_looked_at_once_a_second() -> None:
         assert host.read_facts(snapshot, answer).processes.keys() == {resting.pid}
         hands.move(REST_SECONDS * 0.1)
         assert host.read_facts(snapshot, answer).processes == {}
+
+
+def test_servers_share_one_reading_of_the_machine() -> None:
+    """Two servers with the same CPUs have the same idle time; a server whose pid is not proven has none."""
+    hands = MovableClock()
+    machine = MachineCpu(hands.clock.monotonic)
+    snapshot = stats.decode(json.dumps({"pid": os.getpid(), "workers": []}).encode())
+    hosts = [Host(clock=hands.clock.monotonic, machine_cpu=machine) for _ in range(2)]
+    answer = Answer(b"", peer_pid=os.getpid())
+    first = [host.read_facts(snapshot, answer).cpu_times for host in hosts]
+    assert first == [CpuTimes(), CpuTimes()]
+    hands.move(READ_SECONDS / 2)
+    assert [host.read_facts(snapshot, answer).cpu_times for host in hosts] == first
+    assert hosts[0].read_facts(stats.decode(b'{"pid": 1, "workers": []}'), Answer(b"")).cpu_times is None

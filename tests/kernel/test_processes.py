@@ -59,6 +59,34 @@ def test_child_of_the_master() -> None:
         end(process)
 
 
+def test_children_that_a_worker_waited_for() -> None:
+    """The CPU time of a worker's children is there when they have ended, in a quick reading too, and is not its own."""
+    burn = "import time\nwhile time.process_time() < 0.2: pass"
+    code = (
+        "import subprocess, sys, time\n"
+        f"for _ in range(2):\n subprocess.run([sys.executable, '-c', {burn!r}]); print(flush=True); input()\n"
+    )
+    worker = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert worker.stdin
+        assert worker.stdout
+        processes = Processes()
+        worker.stdout.readline()
+        first = processes.read(os.getpid(), [worker.pid])[worker.pid]
+        worker.stdin.write("\n")
+        worker.stdin.flush()
+        worker.stdout.readline()
+        second = processes.read(os.getpid(), [worker.pid], quick=True)[worker.pid]
+    finally:
+        end(worker)
+    assert first.children_cpu_seconds is not None
+    assert second.children_cpu_seconds is not None
+    assert first.children_cpu_seconds >= 0.2
+    assert second.children_cpu_seconds - first.children_cpu_seconds >= 0.2
+    assert second.cpu_user_seconds is not None
+    assert second.cpu_user_seconds < second.children_cpu_seconds
+
+
 def test_pinned_child(sleeper: subprocess.Popen[str]) -> None:
     """A pinned process has only the CPUs it is pinned to."""
     cpu = min(os.sched_getaffinity(sleeper.pid))

@@ -15,6 +15,7 @@ from uwsgi_headroom.kernel.facts import HostFacts, Memory
 from uwsgi_headroom.kernel.netstat import ListenOverflows
 from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.kernel.server_cpu import CpuTimes
 from uwsgi_headroom.kernel.setup import Setup
 from uwsgi_headroom.kernel.worker_memory import WorkerMemory
 from uwsgi_headroom.metrics import families
@@ -87,6 +88,7 @@ def proven(name: str, called: str = "") -> Observation:
             socket_holders=None,
             mapped=None,
         ),
+        cpu_times=CpuTimes(),
     )
     return up(called or name, body, host)
 

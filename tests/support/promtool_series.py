@@ -29,6 +29,7 @@ class Server:
     """cpus: those that it may use; full: part of the time with every thread busy; queue: mean length of its listen
     queue; sharing: workers pinned to a CPU that another is pinned to.
     cores: whether uWSGI tells of its threads (stats-no-cores); host: whether its processes are proven.
+    idle, others: CPUs idle, None where that is not known, and in use by others, who follow the load or do not.
     """
 
     workers: Sequence[Worker]
@@ -39,6 +40,9 @@ class Server:
     affinity: int = 8
     cores: bool = True
     host: bool = True
+    idle: float | None = None
+    others: float = 0
+    follow: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,12 @@ def _samples(server: Server) -> Iterator[tuple[str, dict[str, str], float, bool]
         yield "uwsgi_full_occupancy_seconds_total", {}, server.full, True
     if server.host:
         yield "uwsgi_cpus_usable", {}, server.cpus, False
+        if server.idle is not None:
+            own = sum(worker.load for worker in spawned)
+            yield "uwsgi_cpu_used_by_workers_seconds_total", {}, own, True
+            yield "uwsgi_cpu_available_idle_seconds_total", {}, server.idle, True
+            yield "uwsgi_cpu_used_by_others_seconds_total", {}, server.others, True
+            yield "uwsgi_cpu_others_follow_load", {}, server.follow, False
         yield "uwsgi_workers_sharing_one_cpu", {}, server.sharing, False
 
 

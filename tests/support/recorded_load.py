@@ -28,13 +28,14 @@ _PATTERN = SCRAPE_EVERY // READ_EVERY
 @dataclass
 class Story:
     """One server on one instance. scrapes: by series, a value each half minute; figures: the exporter's, at the end;
-    cpus: those it can use, as far as is known."""
+    cpus: those it can use, as far as is known; others_follow: whether the CPU use of others grows with its requests."""
 
     server: str
     instance: str
     scrapes: dict[str, list[float | None]] = field(default_factory=dict)
     figures: Figures | None = None
     cpus: float | None = None
+    others_follow: bool | None = None
 
     @property
     def labels(self) -> dict[str, str]:
@@ -43,7 +44,7 @@ class Story:
 
 def tell_story(rng: random.Random, name: str, instance: str) -> Story:
     """A server with a load, both by chance."""
-    story = Story(name, instance)
+    story = Story(name, instance, others_follow=rng.choice([None, False, True]))
     integrals, history, reading = Integrals(), History(), None
     for at, reading in _readings(rng):
         if reading:
@@ -56,7 +57,7 @@ def tell_story(rng: random.Random, name: str, instance: str) -> Story:
     window = history.window(WINDOW)
     assert window
     assert reading
-    story.figures = compute_figures(window, reading.snapshot, reading.host.cpus)
+    story.figures = compute_figures(window, reading.snapshot, reading.host.cpus, story.others_follow)
     story.cpus = reading.host.cpus.count if reading.host.cpus else None
     return story
 
@@ -73,6 +74,8 @@ def _readings(rng: random.Random) -> Iterator[tuple[int, Reading | None]]:
         cores=rng.random() < 0.85,
         queue=rng.choice([None, 0, 0]),
         cpus=rng.choice([0.5, 2.0, 4.0, 64.0]),
+        idle=rng.choice([None, 0.0, 0.5, 60.0]),
+        others=rng.choice([0.0, 0.25, 8.0]),
     )
     queues = [rng.choice([0, 0, 1, 7, 40]) for _ in range(_PATTERN)]
     loads = _loads(rng, processes, threads)
@@ -135,7 +138,9 @@ def _load(rng: random.Random, rate: int, threads: int) -> _Load:
 def _scrape(story: Story, place: int, integrals: Integrals, reading: Reading | None) -> None:
     if reading is None:
         return
-    observation = Observation(story.server, "unix:///run/app.stats", reading, {}, integrals.totals, Pace(), [])
+    observation = Observation(
+        story.server, "unix:///run/app.stats", reading, {}, integrals.totals, Pace(), [], story.others_follow
+    )
     for metric in families([observation]):
         for sample in metric.samples:
             if "server" not in sample.labels or not sample.name.startswith("uwsgi_"):

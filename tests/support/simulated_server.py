@@ -12,6 +12,7 @@ from uwsgi_headroom.kernel.backlogs import Backlog
 from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.kernel.server_cpu import CpuTimes
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import AnySnapshot, EmperorSnapshot, RouterSnapshot, Snapshot
 from uwsgi_headroom.stats.server import Socket, State, Worker
@@ -49,7 +50,8 @@ class Slot:
 @dataclass
 class Server:
     """So many processes of so many threads. `host`: whether the kernel tells of its processes; `cores`: False is
-    stats-no-cores; `queue`: the length of its socket's listen queue, None where it cannot be measured."""
+    stats-no-cores; `queue`: the length of its socket's listen queue, None where it cannot be measured; `idle`: CPUs
+    idle, None where that is not known; `others`: CPUs in use by others."""
 
     processes: int = 4
     threads: int = 8
@@ -60,8 +62,13 @@ class Server:
     queue: int | None = 0
     socket: str = "app.sock"
     cpus: float = 4.0
+    idle: float | None = None
+    others: float = 0.0
     slots: list[Slot] = field(default_factory=list)
     _pids: count[int] = field(default_factory=lambda: count(101))
+    _ended_cpu: float = 0.0
+    _own: float = 0.0
+    _times: CpuTimes = field(default_factory=CpuTimes)
 
     def __post_init__(self) -> None:
         self._begin(self.born, self.spawned)
@@ -94,6 +101,7 @@ class Server:
         slot = self[worker_id]
         slot.pid, slot.state, slot.busy, slot.alive = pid or next(self._pids), "idle", 0, True
         slot.respawns += 1
+        self._ended_cpu += slot.cpu or 0.0
         slot.last_spawn, slot.started, slot.cpu = EPOCH + int(at), EPOCH + at, 0.0
 
     def cheap(self, worker_id: int) -> None:
@@ -116,12 +124,25 @@ class Server:
         if self.host:
             processes = {slot.pid: _process(slot) for slot in self.slots if slot.pid is not None and slot.alive}
             cpus = UsableCpus(self.cpus, "host", int(self.cpus), int(self.cpus), None)
-            host = HostFacts(processes=processes, backlogs={self.socket: backlog}, cpus=cpus)
+            times = self._cpu_times(at)
+            host = HostFacts(processes=processes, backlogs={self.socket: backlog}, cpus=cpus, cpu_times=times)
         else:
             host = HostFacts(off="another host", backlogs={self.socket: backlog})
         workers = tuple(_worker(worker_id, slot, self.cores) for worker_id, slot in enumerate(self.slots, 1))
         snapshot = _snapshot(workers, (Socket(self.socket, None, None),))
         return reading(at, snapshot, host, read_seconds, transfer_seconds)
+
+    def _cpu_times(self, at: float) -> CpuTimes | None:
+        """With every reading a new one: idle and others go on at today's rates, and what workers use is used."""
+        if self.idle is None:
+            return None
+        step = at - self.born - self._times.measured_seconds
+        own = self._ended_cpu + sum(slot.cpu or 0.0 for slot in self.slots)
+        used = self._times.used_seconds + step * self.others + own - self._own
+        self._own = own
+        idle = self._times.idle_seconds + step * self.idle
+        self._times = CpuTimes(self._times.measured_seconds + step, idle, used)
+        return self._times
 
 
 def emperor(at: float) -> Reading:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uwsgi_headroom.history.window import Window, WorkerWindow
+from uwsgi_headroom.history.window import CpuWindow, Window, WorkerWindow
 
 
 def worker(
@@ -33,8 +33,15 @@ def worker(
     )
 
 
-def window(seconds: float, *workers: WorkerWindow, observed: float | None = None, **queues: float) -> Window:
-    """A window, observed all the time if not said; `queues` are queue-length seconds by socket."""
+def window(
+    seconds: float,
+    *workers: WorkerWindow,
+    observed: float | None = None,
+    cpu: tuple[float, float, float | None] | None = None,
+    **queues: float,
+) -> Window:
+    """A window, observed all the time if not said; `queues` are queue-length seconds by socket; `cpu`: CPUs in use
+    by the workers, idle, and in use by others."""
     observed = seconds if observed is None else observed
     return Window(
         asked=seconds,
@@ -54,6 +61,8 @@ def window(seconds: float, *workers: WorkerWindow, observed: float | None = None
         occupancy=(0,) * 12,
         configured=None,
         available=None,
+        cpu=cpu
+        and CpuWindow(seconds, seconds * cpu[0], seconds * cpu[1], None if cpu[2] is None else seconds * cpu[2]),
     )
 
 

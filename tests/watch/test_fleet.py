@@ -57,6 +57,12 @@ def test_named_servers_in_their_order() -> None:
     assert fleet.watches()[0] is fleet.watches()[0]
 
 
+def test_servers_share_one_reading_of_the_machine() -> None:
+    """CPU time of the machine is read for all servers together, and not by each of them."""
+    machines = {id(watch.reader._host._cpu._machine) for watch in globbing("b=/run/b", "a=tcp://localhost:1").watches()}
+    assert len(machines) == 1
+
+
 def test_sockets_found_are_named_after_their_files(tmp_path: Path) -> None:
     """Every socket that matches is a server named after its file; what is no socket is none."""
     (tmp_path / "file.stats").write_text("")

@@ -30,8 +30,8 @@ def add_capacity(figures: Figures, reading: Reading) -> str:
         return f"Give it more CPUs, or move load to another host: the workers use {used} of theirs."
     if setup and setup.concurrency_kind == "async":
         return (
-            "Raise `gevent` (or `async`), the number of requests that a worker may have at once; add `processes` if the "
-            "workers' CPU is what they wait for."
+            "Raise `gevent` (or `async`), the number of requests that a worker may have at once; add `processes` if "
+            "what they wait for is the workers' CPU."
         )
     processes = len(figures.snapshot.workers)
     each = round((figures.ceiling or 0) / processes) if processes else 0

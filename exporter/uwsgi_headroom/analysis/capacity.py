@@ -5,6 +5,11 @@ its capacity reaches it at 1/U times today's load (bottleneck analysis: P. J. De
 Analysis of Queueing Network Models", Computing Surveys 10 (3), 1978; E. D. Lazowska et al., "Quantitative System
 Performance", 1984, chapters 3 and 5). It holds while requests stay of the kind they are.
 
+CPUs have neighbours, which take part of them. Where what is idle is known, the server's own use can grow by that much:
+(own + idle) / own. Neighbours that grow with the server's requests (`neighbours` says which) take their part of what is
+idle: (own + others + idle) / (own + others), which is never more. Where it is not known, the usable CPUs are taken for
+the server's alone.
+
 Four limits: the hottest worker's interpreter at today's shares (latency degrades from there), all interpreters
 (throughput ends), the threads, and the CPUs. The least of the last three is the hard ceiling.
 """
@@ -16,6 +21,7 @@ from typing import Literal, get_args
 
 from uwsgi_headroom.analysis.balance import Balance
 from uwsgi_headroom.analysis.littles_law import Flow, ratio
+from uwsgi_headroom.analysis.neighbours import CpuShares
 from uwsgi_headroom.history.totals import sum_if_all_known
 
 Limit = Literal["hottest_interpreter", "interpreters", "threads", "cpu"]
@@ -25,7 +31,8 @@ ONE_INTERPRETER = 1.0
 """CPUs one worker's interpreter can use: CPython's global lock lets one thread run at a time."""
 
 LEAST_LOAD = 0.01
-"""Below this part of a resource in use, its headroom is larger than anybody plans for and mostly noise: absent."""
+"""Below this part of a resource in use, its headroom is larger than anybody plans for and mostly noise: absent. Of the
+CPUs the resource is what the server uses and what is idle: a small part of a full machine may have no headroom."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +51,15 @@ class Headroom:
 
 
 def compute_headroom(
-    flow: Flow, balance: Balance, available_threads: int | None, usable_cpus: float | None
+    flow: Flow,
+    balance: Balance,
+    available_threads: int | None,
+    usable_cpus: float | None,
+    cpu: CpuShares | None = None,
+    others_follow: bool | None = None,
 ) -> Headroom:
-    """The headroom of a server at the load of a window. Limits whose use is not known are left out."""
+    """The headroom of a server at the load of a window. Limits whose use is not known are left out. others_follow:
+    whether the CPU use of others grows with the server's requests."""
     loads = [worker.interpreter_load for worker in balance.workers if worker.active]
     hottest, used = max((load for load in loads if load is not None), default=None), sum_if_all_known(loads)
     concurrency = flow.observed if flow.observed is not None else flow.littles_law
@@ -54,7 +67,7 @@ def compute_headroom(
         "hottest_interpreter": _factor(ONE_INTERPRETER, hottest),
         "interpreters": _factor(ONE_INTERPRETER * len(loads), used),
         "threads": _factor(available_threads, concurrency),
-        "cpu": _factor(usable_cpus, used),
+        "cpu": _factor(usable_cpus, used) if cpu is None else _factor(*_cpu_room(cpu, bool(others_follow))),
     }
     known = sorted((factor, limit) for limit, factor in factors.items() if factor is not None)
     ceilings = [limit for _, limit in known if limit != "hottest_interpreter"]
@@ -63,6 +76,12 @@ def compute_headroom(
         first=known[0][1] if known else None,
         ceiling=ceilings[0] if ceilings else None,
     )
+
+
+def _cpu_room(cpu: CpuShares, others_follow: bool) -> tuple[float, float]:
+    """What those who grow can use together, and use now."""
+    used = cpu.own + cpu.others if others_follow and cpu.own and cpu.others is not None else cpu.own
+    return used + cpu.idle, used
 
 
 def _factor(capacity: float | None, used: float | None) -> float | None:

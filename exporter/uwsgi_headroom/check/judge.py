@@ -62,7 +62,7 @@ async def check(watch: Watch, seconds: float, progress: Callable[[float], None] 
     window = watch.history.window(seconds)
     if window is None:
         raise ReadError("timeout", "it was watched for too short a time: two readings, a second apart, are needed")
-    figures = compute_figures(window, snapshot, last.host.cpus)
+    figures = compute_figures(window, snapshot, last.host.cpus, watch.neighbours.others_follow)
     return Verdict(watch, last, figures, collect_findings(figures, last))
 
 

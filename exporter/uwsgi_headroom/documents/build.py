@@ -85,6 +85,7 @@ def _build_server(
         if reading and isinstance(snapshot, EmperorSnapshot)
         else None,
         router=emperor_router.build_router(snapshot) if isinstance(snapshot, RouterSnapshot) else None,
+        cpu=sections.build_cpu(figures.cpu, watch.neighbours.others_follow) if figures and figures.cpu else None,
     )
 
 

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from uwsgi_headroom.analysis.balance import compute_balance
 from uwsgi_headroom.analysis.capacity import compute_headroom
 from uwsgi_headroom.analysis.littles_law import compute_flow, ratio
+from uwsgi_headroom.analysis.neighbours import compute_shares
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
 from uwsgi_headroom.history.window import ROW_SECONDS, Window
@@ -40,7 +41,7 @@ class Concurrency(Struct, frozen=True, kw_only=True):
 
 
 class Headrooms(Struct, frozen=True, kw_only=True):
-    """factor: the least of the limits'. Of cpu, with the CPUs usable now."""
+    """factor: the least of the limits'. Of cpu, where idle time is not known, with the CPUs usable now."""
 
     factor: Column = field(default_factory=list)
     hottest_interpreter: Column = field(default_factory=list)
@@ -138,14 +139,14 @@ async def build_history(watch: Watch, clock: Clock, seconds: float, points: int,
     began = time.monotonic()
     for window in slices:
         columns.time.append(round(window.until + ahead, 3))
-        _append_slice(columns, window, cpus)
+        _append_slice(columns, window, cpus, watch.neighbours.others_follow)
         if time.monotonic() - began > _LONGEST_TURN:
             await asyncio.sleep(0)
             began = time.monotonic()
     return columns
 
 
-def _append_slice(to: History, window: Window, cpus: float | None) -> None:
+def _append_slice(to: History, window: Window, cpus: float | None, others_follow: bool | None) -> None:
     """One more value for every column."""
     is_covered = window.observed_seconds >= window.seconds / 2
     rates, shares = compute_flow(window), compute_balance(window)
@@ -160,7 +161,7 @@ def _append_slice(to: History, window: Window, cpus: float | None) -> None:
     put(to.concurrency.observed, rates.observed)
     to.threads.configured.append(window.configured if is_covered else None)
     to.threads.available.append(window.available if is_covered else None)
-    room = compute_headroom(rates, shares, window.available, cpus)
+    room = compute_headroom(rates, shares, window.available, cpus, compute_shares(window.cpu), others_follow)
     put(to.headroom.factor, room.factor)
     put(to.headroom.hottest_interpreter, room.by_limit.get("hottest_interpreter"))
     put(to.headroom.interpreters, room.by_limit.get("interpreters"))

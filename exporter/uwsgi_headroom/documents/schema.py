@@ -152,6 +152,17 @@ class Memory(Struct, frozen=True, kw_only=True):
     more_workers: int | None
 
 
+class Cpu(Struct, frozen=True, kw_only=True):
+    """CPUs over the window, where the server can use CPU: own, in use by its workers and the processes they waited for;
+    idle; others, in use by anything else, null where not known. others_follow: whether these grow with the server's
+    requests, null where the last hour does not show it."""
+
+    own: float
+    idle: float
+    others: float | None
+    others_follow: bool | None
+
+
 class Host(Struct, frozen=True, kw_only=True):
     """What the kernel says. cpus: usable by the server, the least of affinity, quota (null: none) and the host's CPUs;
     limited_by: which of them. sharing_one_cpu: workers pinned to a CPU another one is pinned to as well.
@@ -230,6 +241,7 @@ class Server(Struct, frozen=True, kw_only=True):
     as of then. error: why the last attempt failed. verdict: how it is, in a sentence. kind is null before the first
     reading. window, flow, headroom, balance are null before there are figures (two readings, a second apart), and of
     an emperor or a router, which has its own part. findings: the worst first. thunder_lock: whether it is on.
+    cpu: null where the kernel does not say.
     """
 
     name: str
@@ -261,6 +273,7 @@ class Server(Struct, frozen=True, kw_only=True):
     sampling: Sampling
     emperor: Emperor | None
     router: Router | None
+    cpu: Cpu | None = None
 
 
 class Summary(Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from uwsgi_headroom.analysis import balance as evenness
-from uwsgi_headroom.analysis import capacity, littles_law
+from uwsgi_headroom.analysis import capacity, littles_law, neighbours
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.memory_headroom import compute_memory_headroom
 from uwsgi_headroom.analysis.stuck import find_stuck_requests
@@ -77,6 +77,11 @@ def build_memory(of: Memory) -> schema.Memory:
         source=of.worker.source if of.worker else None,
         more_workers=room.more_workers if room else None,
     )
+
+
+def build_cpu(of: neighbours.CpuShares, others_follow: bool | None) -> schema.Cpu:
+    """Who uses the CPU that the server could use."""
+    return schema.Cpu(own=of.own, idle=of.idle, others=of.others, others_follow=others_follow)
 
 
 def build_occupancy(of: Window) -> schema.Occupancy | None:

@@ -11,13 +11,14 @@ any interval, take rates of them. Rules that live here:
   did not grow, or there are more or fewer slots, whose number a master never changes. Any other fall is one of its
   races (two threads, one unlocked ++) and adds nothing, unless it is larger than those can be.
 * No worker adds more running time than its threads can have served: `service_time` says why, and how much that is.
-* CPU time is a process's own: it begins again with each new process.
+* CPU time is a process's own: it begins again with each new process. `cpu_use` says what it is a part of.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 
+from uwsgi_headroom.history.cpu_use import CpuUse
 from uwsgi_headroom.history.levels import Levels, add_levels, find_levels
 from uwsgi_headroom.history.service_time import ServiceTime
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, Totals, WorkerTotals, sum_if_all_known
@@ -39,6 +40,7 @@ class Integrals:
         self._until: float | None = None  # how far the time is accounted for
         self._broken = False
         self._service_time = ServiceTime()
+        self._cpu_use = CpuUse()
 
     def miss(self, at: float) -> None:
         """A read failed at this instant: the time since the last word is a gap, and so will be what follows it."""
@@ -59,8 +61,10 @@ class Integrals:
         del totals.workers[len(snapshot.workers) :]
         reloaded = is_reload(earlier, snapshot.workers)
         totals.reloads += reloaded
-        same = len(earlier) == len(snapshot.workers) and not self._broken and not reloaded
-        bridged = before is not None and same and reading.at - before.at <= longest_step
+        # A document without workers (uWSGI has not made them yet) has no levels that could be joined to later ones.
+        same_slots = len(earlier) == len(snapshot.workers)
+        joined = same_slots and not self._broken and not reloaded
+        bridged = before is not None and joined and reading.at - before.at <= longest_step
         step = reading.at - before.at if before and bridged else 0.0
         for index, (total, now) in enumerate(zip(totals.workers, snapshot.workers, strict=True)):
             then = earlier[index] if index < len(earlier) else None
@@ -73,6 +77,7 @@ class Integrals:
                 _add_residency(total, before, reading, now)
                 _note_known_since(total, reading, now)
         self._service_time.note(reading, snapshot.workers)
+        self._cpu_use.add(totals, reading, snapshot.workers, bridged=bridged)
         if before is None or snapshot is not before.snapshot:
             totals.configured = sum_if_all_known([worker.threads for worker in snapshot.workers])
             totals.available = sum_if_all_known([worker.available_threads for worker in snapshot.workers])
@@ -195,15 +200,17 @@ def _add_process(
     seconds = _cpu_seconds(process)
     if seconds is None:
         return
-    if before is None:
-        used = 0.0
-    elif then is None or now.pid != then.pid or now.last_spawn != then.last_spawn:
-        used = seconds  # a new process
-    else:
-        earlier = before.host.processes.get(process.pid)
-        known = None if earlier is None else _cpu_seconds(earlier)
+    used, children = 0.0, process.children_cpu_seconds or 0.0
+    used_by_children = 0.0
+    if before is not None and (then is None or now.pid != then.pid or now.last_spawn != then.last_spawn):
+        used, used_by_children = seconds, children  # a new process
+    elif before is not None and (earlier := before.host.processes.get(process.pid)):
+        known = _cpu_seconds(earlier)
         used = 0.0 if known is None else max(0.0, seconds - known)
+        if earlier.children_cpu_seconds is not None:
+            used_by_children = max(0.0, children - earlier.children_cpu_seconds)
     total.cpu_seconds = (total.cpu_seconds or 0.0) + used
+    total.children_cpu_seconds += used_by_children
 
 
 def _add_residency(total: WorkerTotals, before: Reading | None, reading: Reading, now: Worker) -> None:

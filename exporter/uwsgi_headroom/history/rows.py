@@ -1,8 +1,8 @@
 """Rows of a history: the totals of one instant, packed, and what two of them say of the time in between.
 
-What can grow without bound within an hour (thread time, queue time) is kept as doubles; counts, and times that one
-process cannot outrun, as numbers modulo 2**32 (of 0.1 ms), whose differences are exact. A row takes 44 bytes a worker:
-158 kB a worker for the hour, and some 300 kB a server.
+What can grow without bound within an hour (thread time, queue time, CPU time of the machine) is kept as doubles;
+counts, and times that one process cannot outrun, as numbers modulo 2**32 (of 0.1 ms), whose differences are exact. A
+row takes 44 bytes a worker: 158 kB a worker for the hour, and some 400 kB a server.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, Number, Totals
+from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, CpuTotals, Number, Totals
 
 _TICKS = 10_000  # a second: a process may so use 119 CPUs for an hour
 _MODULO = 2**32
 _PAGE = 1024  # bytes: resident memory up to 4 TiB
 _LEVELS = len(OCCUPANCY_BOUNDS) + 1
 _SERVER_COUNTS, _WORKER_COUNTS = 5 + _LEVELS + 2, 7
-_SERVER_TIMES, _WORKER_TIMES, _SOCKET_TIMES = 3, 2, 2  # the sockets' are between the server's and the workers'
+_SERVER_TIMES, _WORKER_TIMES, _SOCKET_TIMES = 7, 2, 2  # the sockets' are between the server's and the workers'
 
 Row = tuple["array[int]", "array[float]"]
 """Counts and times: first the server's, then each worker's."""
@@ -31,7 +31,8 @@ unknown."""
 
 
 class Growth(NamedTuple):
-    """How much a server's totals grew; its threads at the end, 0 for unknown."""
+    """How much a server's totals grew; its threads at the end, 0 for unknown. cpu: seconds measured, and CPU seconds
+    own, idle and of others."""
 
     reloads: int
     exceptions: int
@@ -44,6 +45,7 @@ class Growth(NamedTuple):
     observed_seconds: float
     full_seconds: float
     gap_seconds: float
+    cpu: tuple[float, float, float, float]
     queue_seconds: list[float]
     queue_full_seconds: list[float]
     workers: Iterator[WorkerGrowth]
@@ -62,9 +64,18 @@ def pack_row(totals: Totals) -> Row:
         totals.configured or 0,  # 0 for not known: no server is without threads
         totals.available or 0,
     ]
-    times = [totals.observed_seconds, totals.full_seconds, totals.gap_seconds]
-    times += totals.queue_seconds.values()
-    times += [totals.queue_full_seconds.get(name, 0.0) for name in totals.queue_seconds]
+    cpu = totals.cpu or CpuTotals()
+    times = [
+        totals.observed_seconds,
+        totals.full_seconds,
+        totals.gap_seconds,
+        cpu.measured_seconds,
+        cpu.own_seconds,
+        cpu.idle_seconds,
+        cpu.others_seconds,
+        *totals.queue_seconds.values(),
+        *(totals.queue_full_seconds.get(name, 0.0) for name in totals.queue_seconds),
+    ]
     for worker in workers:
         counts += (
             worker.requests,
@@ -87,7 +98,7 @@ def compare_rows(first: Row, last: Row, sockets: int) -> Growth:
     reloads, exceptions, harakiris, respawns, overflows, *occupancy = counts[: _SERVER_COUNTS - 2]
     configured, available = late[_SERVER_COUNTS - 2 : _SERVER_COUNTS]
     of_workers = _SERVER_TIMES + _SOCKET_TIMES * sockets
-    observed, full, gap, *queues = times[:of_workers]
+    observed, full, gap, measured, own, idle, others, *queues = times[:of_workers]
     requests, static_requests, respawns_of_workers, lost, up, cpu, _ = _columns(counts[_SERVER_COUNTS:], _WORKER_COUNTS)
     running, busy = _columns(times[of_workers:], _WORKER_TIMES)
     *_, memory_before = _columns(early[_SERVER_COUNTS:], _WORKER_COUNTS)
@@ -117,6 +128,7 @@ def compare_rows(first: Row, last: Row, sockets: int) -> Growth:
         observed_seconds=observed,
         full_seconds=full,
         gap_seconds=gap,
+        cpu=(measured, own, idle, others),
         queue_seconds=queues[:sockets],
         queue_full_seconds=queues[sockets:],
         workers=workers,

@@ -19,7 +19,8 @@ class WorkerTotals:
     busy_seconds: over all its threads; up_seconds: time it accepted requests; resident_bytes alone is a level, the
     latest. lost: requests that were in service when the worker's process ended and have not been counted since, at
     least. residency: CPU seconds by CPU. None where uWSGI or the kernel never said. running_time_since and cpu_since:
-    the monotonic instants from which on they have always said; None while they do not.
+    the monotonic instants from which on they have always said; None while they do not. children_cpu_seconds: of
+    processes that it started and waited for.
     """
 
     requests: int = 0
@@ -36,6 +37,24 @@ class WorkerTotals:
     respawns: int = 0
     lost: int = 0
     residency: dict[int, float] = field(default_factory=dict)
+    children_cpu_seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class CpuTotals:
+    """CPU seconds where a server could use CPU (`kernel.server_cpu`), over measured_seconds: own, of its workers and
+    the processes they waited for; idle; and others, of anything else. Together they are the capacity.
+
+    since, others_since: the monotonic instants from which on they, and others_seconds, have always been known; None
+    while they are not.
+    """
+
+    measured_seconds: float = 0.0
+    own_seconds: float = 0.0
+    idle_seconds: float = 0.0
+    others_seconds: float = 0.0
+    since: float | None = None
+    others_since: float | None = None
 
 
 @dataclass(slots=True)
@@ -46,8 +65,8 @@ class Totals:
     every available thread was busy. workers and sockets are those that uWSGI lists now. occupancy counts samples by
     `OCCUPANCY_BOUNDS`, the last one those above all. queue_full_seconds: time in which a queue was at its limit;
     queue_since: from when on it has always been measured. overflows: connections that found a TCP queue of the network
-    namespace full, None where that is not known.
-    configured and available alone are levels, the latest: threads, None where uWSGI names none.
+    namespace full, None where that is not known. configured and available alone are levels, the latest: threads, None
+    where uWSGI names none. cpu: None until the kernel has said something.
     """
 
     samples: int = 0
@@ -64,6 +83,7 @@ class Totals:
     queue_seconds: dict[str, float] = field(default_factory=dict)
     queue_full_seconds: dict[str, float] = field(default_factory=dict)
     queue_since: dict[str, float] = field(default_factory=dict)
+    cpu: CpuTotals | None = None
 
 
 def sum_if_all_known(values: Sequence[Number | None]) -> Number | None:
@@ -81,4 +101,5 @@ def copy_totals(totals: Totals) -> Totals:
         queue_seconds=dict(totals.queue_seconds),
         queue_full_seconds=dict(totals.queue_full_seconds),
         queue_since=dict(totals.queue_since),
+        cpu=None if totals.cpu is None else replace(totals.cpu),
     )

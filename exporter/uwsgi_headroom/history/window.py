@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
-from uwsgi_headroom.history.rows import Row, WorkerGrowth, compare_rows, pack_row
-from uwsgi_headroom.history.totals import Totals, WorkerTotals, copy_totals
+from uwsgi_headroom.history.rows import Growth, Row, WorkerGrowth, compare_rows, pack_row
+from uwsgi_headroom.history.totals import CpuTotals, Totals, WorkerTotals, copy_totals
 
 ROW_SECONDS = 1.0
 
@@ -43,6 +43,17 @@ class WorkerWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class CpuWindow:
+    """CPU seconds where the server could use CPU: own, idle, and of others (None where not known for all of the
+    window), over measured_seconds: the window, give or take a second, for the machine is read once a second."""
+
+    measured_seconds: float
+    own_seconds: float
+    idle_seconds: float
+    others_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """What a server did between two rows of its history.
 
@@ -53,6 +64,7 @@ class Window:
     queue_full_seconds: of the same sockets, how long they were at their limit. overflows: how often a connection found
     a TCP queue of the network namespace full, any program's; None where that is not known.
     occupancy: samples by `OCCUPANCY_BOUNDS`. configured and available: threads at its end, None where not known.
+    cpu: None where not known for all of the window.
     """
 
     asked: float
@@ -72,6 +84,7 @@ class Window:
     occupancy: tuple[int, ...]
     configured: int | None
     available: int | None
+    cpu: CpuWindow | None = None
 
 
 class History:
@@ -170,6 +183,7 @@ def _window_between(latest: Totals, first: tuple[float, Row], last: tuple[float,
         occupancy=growth.occupancy,
         configured=growth.configured or None,
         available=growth.available if growth.configured else None,
+        cpu=_cpu_window(at, latest.cpu, growth),
     )
 
 
@@ -182,6 +196,13 @@ def _since_start(latest: Totals, areas: list[float], start: float) -> dict[str, 
 def _covers(since: float | None, start: float) -> bool:
     """Whether what is known since then is known since the start of a window."""
     return since is not None and since <= start
+
+
+def _cpu_window(start: float, totals: CpuTotals | None, growth: Growth) -> CpuWindow | None:
+    measured, own, idle, others = growth.cpu
+    if totals is None or not _covers(totals.since, start) or not measured:
+        return None
+    return CpuWindow(measured, own, idle, others if _covers(totals.others_since, start) else None)
 
 
 def _worker_window(worker_id: int, start: float, totals: WorkerTotals, grown: WorkerGrowth) -> WorkerWindow:

@@ -24,10 +24,11 @@ from uwsgi_headroom.kernel import procfs
 @dataclass(frozen=True, slots=True)
 class Cgroups:
     """The cgroup version that a controller belongs to, 0 if to none, and the folders of a process's cgroups: from the
-    top of what is mounted here down to its own."""
+    top of what is mounted here down to its own. path: of its own, as the kernel names it."""
 
     version: Literal[0, 1, 2]
     folders: tuple[str, ...] = ()
+    path: str = ""
 
 
 def find_cgroups(pid: int, controller: str, root: Path) -> Cgroups:
@@ -45,7 +46,7 @@ def find_cgroups(pid: int, controller: str, root: Path) -> Cgroups:
         top = os.path.join(root, mount_point.lstrip("/"))
         levels = tuple(accumulate(filter(None, below.split("/")), os.path.join, initial=top))
         if os.path.exists(os.path.join(levels[-1], "cgroup.procs")):  # else something is mounted over it
-            return Cgroups(version, levels)
+            return Cgroups(version, levels, path)
     raise FileNotFoundError(f"the cgroup of process {pid} is not mounted here")
 
 

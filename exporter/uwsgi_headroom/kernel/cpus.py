@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.cgroups import find_cgroups
+from uwsgi_headroom.kernel.cgroups import Cgroups, find_cgroups
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -23,10 +23,20 @@ ROOT = Path("/")
 
 
 @dataclass(frozen=True, slots=True)
+class GroupQuota:
+    """A cgroup that has a quota, in CPUs. `usage_file` counts the CPU time of all its processes; None where the kernel
+    keeps no such file for it."""
+
+    cpus: float
+    usage_file: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class UsableCpus:
     """`count` in CPUs (a quota may be a fraction), and which of the three is the least.
 
-    `host` are the CPUs online, `affinity` those the process may run on, `quota` is None where there is none.
+    `host` are the CPUs online, `affinity` those the process may run on, `quota` is None where there is none. `groups`
+    are all cgroups with a quota that the process is in.
     """
 
     count: float
@@ -34,6 +44,7 @@ class UsableCpus:
     host: int
     affinity: int
     quota: float | None
+    groups: tuple[GroupQuota, ...] = field(default=(), compare=False)
 
 
 def read_affinity(pid: int) -> tuple[int, ...] | None:
@@ -54,14 +65,15 @@ def read_usable_cpus(pid: int, *, affinity: Collection[int] | None = None, root:
     try:
         allowed = len(os.sched_getaffinity(pid) if affinity is None else affinity)
         host = _count_cpus(procfs.read_text(root, "sys/devices/system/cpu/online"))
-        quota = _quota(pid, root)
+        groups = _find_quotas(pid, root)
     except (OSError, ValueError):
         return None
+    quota = min((group.cpus for group in groups), default=math.inf)
     count = min(host, allowed, quota)
     limited_by: Literal["affinity", "quota", "host"] = (
         "host" if count == host else "affinity" if count == allowed else "quota"
     )
-    return UsableCpus(count, limited_by, host, allowed, None if quota == math.inf else quota)
+    return UsableCpus(count, limited_by, host, allowed, quota if groups else None, groups)
 
 
 def _count_cpus(cpus: str) -> int:
@@ -70,11 +82,28 @@ def _count_cpus(cpus: str) -> int:
     return sum(int(span[-1]) - int(span[0]) + 1 for span in spans)
 
 
-def _quota(pid: int, root: Path) -> float:
-    """The tightest quota in CPUs, infinite if there is none. Raises `OSError` where it cannot be known."""
+def _find_quotas(pid: int, root: Path) -> tuple[GroupQuota, ...]:
+    """Every cgroup of the process that has a quota. Raises `OSError` where that cannot be known."""
     cgroups = find_cgroups(pid, "cpu", root)
     read_quota = _cfs_quota if cgroups.version == 1 else _cpu_max
-    return min(map(read_quota, cgroups.folders), default=math.inf)
+    usage_files = _find_usage_files(pid, cgroups, root)
+    quotas = [(read_quota(folder), usage) for folder, usage in zip(cgroups.folders, usage_files, strict=True)]
+    return tuple(GroupQuota(quota, usage) for quota, usage in quotas if quota != math.inf)
+
+
+def _find_usage_files(pid: int, cgroups: Cgroups, root: Path) -> list[str | None]:
+    """In version 1 CPU time is counted by another controller: it may have a hierarchy of its own, whose cgroups hold
+    the same processes only as far as they have the same path."""
+    if cgroups.version == 2:
+        return [os.path.join(folder, "cpu.stat") for folder in cgroups.folders]
+    unknown: list[str | None] = [None] * len(cgroups.folders)
+    try:
+        counted = find_cgroups(pid, "cpuacct", root) if cgroups.version else cgroups
+    except OSError:
+        return unknown
+    if (counted.version, counted.path) != (cgroups.version, cgroups.path) or len(counted.folders) != len(unknown):
+        return unknown
+    return [os.path.join(folder, "cpuacct.usage") for folder in counted.folders]
 
 
 def _cpu_max(folder: str) -> float:

@@ -11,6 +11,7 @@ from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.netstat import ListenOverflows
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.residency import Threads
+from uwsgi_headroom.kernel.server_cpu import CpuTimes
 from uwsgi_headroom.kernel.setup import Setup
 from uwsgi_headroom.kernel.worker_memory import WorkerMemory
 
@@ -34,6 +35,7 @@ class HostFacts:
     threads: by pid, where CPU residency is asked for.
     memory: of its workers, and available for more of them.
     setup: how the server is set up, where its master is proven.
+    cpu_times: CPU idle and used where the server could use it; the same object until there is a newer reading.
     """
 
     off: str | None = None
@@ -45,3 +47,4 @@ class HostFacts:
     threads: Mapping[int, Threads] = field(default_factory=dict)
     memory: Memory | None = None
     setup: Setup | None = None
+    cpu_times: CpuTimes | None = None

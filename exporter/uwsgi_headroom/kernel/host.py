@@ -10,10 +10,12 @@ from uwsgi_headroom.kernel.available_memory import read_available_memory
 from uwsgi_headroom.kernel.backlogs import Backlogs
 from uwsgi_headroom.kernel.cpus import UsableCpus, read_affinity, read_usable_cpus
 from uwsgi_headroom.kernel.facts import HostFacts, Memory
+from uwsgi_headroom.kernel.machine_cpu import MachineCpu
 from uwsgi_headroom.kernel.netstat import ListenOverflows, read_listen_overflows
 from uwsgi_headroom.kernel.processes import Processes
 from uwsgi_headroom.kernel.proof import Proof, prove_master_pid
 from uwsgi_headroom.kernel.residency import read_threads
+from uwsgi_headroom.kernel.server_cpu import CpuTimes, ServerCpu
 from uwsgi_headroom.kernel.setup import Setup, SetupReader
 from uwsgi_headroom.kernel.worker_memory import WorkerMemories
 from uwsgi_headroom.source import Answer
@@ -35,12 +37,17 @@ class Host:
     about every thread of its workers too.
 
     Each time anew: which workers live and their CPU time, of those that have worked since the last time, and the listen
-    queues. Once a second, of all workers. Every five seconds: the proof, their memory, switches, descriptors and
-    affinity, the CPUs usable, the memory available, the overflows, and whether its setup has to be read again. Once a
-    minute, of one worker: its unique memory.
+    queues. Once a second, of all workers, and how much CPU is idle (`machine_cpu` asks for all servers). Every five
+    seconds: the proof, their memory, switches, descriptors and affinity, the CPUs usable, the memory available, the
+    overflows, and whether its setup has to be read again. Once a minute, of one worker: its unique memory.
     """
 
-    def __init__(self, cpu_residency: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        cpu_residency: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        machine_cpu: MachineCpu | None = None,
+    ) -> None:
         self._cpu_residency = cpu_residency
         self._clock = clock
         self._slow = _SlowFacts()
@@ -48,6 +55,7 @@ class Host:
         self._backlogs = Backlogs()
         self._worker_memories = WorkerMemories()
         self._setup = SetupReader()
+        self._cpu = ServerCpu(machine_cpu or MachineCpu(clock))
         self._workers: tuple[Worker, ...] = ()
         self._all_read_at = float("-inf")
 
@@ -70,14 +78,14 @@ class Host:
         if not quick:
             # uWSGI's cpu-affinity pins its workers one by one, and its master not at all.
             allowed = {cpu for process in processes.values() for cpu in process.affinity or ()}
-            cpus = read_usable_cpus(proof.pid, affinity=allowed or None)
-            memory = Memory(self._worker_memories.read(proof.pid, processes, now), read_available_memory(proof.pid))
+            affinity = read_affinity(proof.pid)
             self._slow = replace(
                 self._slow,
-                cpus=cpus,
-                affinity=read_affinity(proof.pid),
+                cpus=read_usable_cpus(proof.pid, affinity=allowed or None),
+                allowed=tuple(allowed) or affinity or (),
+                affinity=affinity,
                 overflows=read_listen_overflows(proof.pid),
-                memory=memory,
+                memory=Memory(self._worker_memories.read(proof.pid, processes, now), read_available_memory(proof.pid)),
                 setup=self._setup.read(proof.pid, snapshot, processes, now),
             )
         return HostFacts(
@@ -89,7 +97,12 @@ class Host:
             threads={pid: read_threads(pid) for pid in processes} if self._cpu_residency else {},
             memory=self._slow.memory,
             setup=self._slow.setup,
+            cpu_times=self._read_cpu_times(),
         )
+
+    def _read_cpu_times(self) -> CpuTimes | None:
+        """None where the quota is not known, and so neither is how much of it is left."""
+        return self._cpu.read(self._slow.allowed, self._slow.cpus.groups) if self._slow.cpus else None
 
     def _at_rest(self, snapshot: Snapshot, now: float) -> set[int]:
         """Pids of workers that need no look: they are as they were, and all were looked at less than a second ago."""
@@ -107,12 +120,13 @@ class Host:
 @dataclass(frozen=True, slots=True)
 class _SlowFacts:
     """What was found out at an instant about a master: whom the document and its socket say that it is, and whether
-    that is proven."""
+    that is proven; the CPUs that its workers may run on together, and those that it may run on itself."""
 
     claimed_identity: tuple[int, int | None, tuple[str, int] | None] | None = None
     at: float = 0.0
     proof: Proof = _NOT_ASKED
     cpus: UsableCpus | None = None
+    allowed: tuple[int, ...] = ()
     affinity: tuple[int, ...] | None = None
     overflows: ListenOverflows | None = None
     memory: Memory | None = None

@@ -26,7 +26,8 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 class WorkerProcess:
     """One worker process at one instant.
 
-    CPU in seconds since it started, its threads together. Switches since it started, of its main thread
+    CPU in seconds since it started, its threads together; `children_cpu_seconds` of the processes that it started and
+    waited for, which count when they have ended. Switches since it started, of its main thread
     only (the kernel keeps them per thread); `last_cpu` too is where the main thread ran last. `start_time`
     is in seconds since the epoch, to a hundredth. None: this user may not know. `open_fds` needs a
     privilege (see `descriptors`), the others none. `anonymous_bytes` is the part of the resident memory that is no
@@ -44,6 +45,7 @@ class WorkerProcess:
     last_cpu: int | None
     start_time: float | None
     anonymous_bytes: int | None = None
+    children_cpu_seconds: float | None = None
 
 
 class Processes:
@@ -95,6 +97,8 @@ class _StatFields(NamedTuple):
     parent: int
     user: int
     system: int
+    children_user: int
+    children_system: int
     start: int
     cpu: int
 
@@ -108,6 +112,7 @@ class _StatFields(NamedTuple):
             cpu_user_seconds=self.user / _TICKS,
             cpu_system_seconds=self.system / _TICKS,
             last_cpu=self.cpu,
+            children_cpu_seconds=(self.children_user + self.children_system) / _TICKS,
         )
 
 
@@ -116,7 +121,7 @@ def _read_stat(pid: int) -> _StatFields:
     fields = procfs.read_stat_fields(f"/proc/{pid}/stat")
     if len(fields) < 37:
         raise ValueError(f"/proc/{pid}/stat has {len(fields)} fields after the name")
-    return _StatFields(fields[0].decode(), *(int(fields[at]) for at in (1, 11, 12, 19, 36)))
+    return _StatFields(fields[0].decode(), *(int(fields[at]) for at in (1, 11, 12, 13, 14, 19, 36)))
 
 
 def _read(process: psutil.Process, master_pid: int) -> WorkerProcess | None:
@@ -141,6 +146,7 @@ def _read(process: psutil.Process, master_pid: int) -> WorkerProcess | None:
             start_time=_value_if_permitted(process.create_time),
             # A resident page is anonymous, of a file, or of shared memory; the latter two are what statm calls shared.
             anonymous_bytes=memory and memory.rss - memory.shared,
+            children_cpu_seconds=cpu and cpu.children_user + cpu.children_system,
         )
 
 

@@ -39,3 +39,13 @@ def families(scrape: Scrape) -> Iterator[Metric]:
             if server.processes
         ],
     )
+    yield gauge(
+        "uwsgi_cpu_others_follow_load",
+        "Whether CPU used by others grows with the server's requests (1) or not (0), as the last hour shows. Absent "
+        "where it does not.",
+        [
+            (server.labels, int(follow))
+            for server in scrape.servers
+            if (follow := server.observation.others_follow) is not None
+        ],
+    )

@@ -74,8 +74,8 @@ Table = Sequence[tuple[str, str, Callable[[Subject], float | None]]]
 
 
 def tabulate_families(table: Table[Subject], subjects: Sequence[tuple[LabelSet, Subject]]) -> Iterator[Family]:
-    """The families of a table, with a sample for each subject; none where there is no subject, as for most parts of most
-    servers. Those whose name ends in `_total` are counters."""
+    """The families of a table, with a sample for each subject; none where there is no subject, as for most parts of
+    most servers. Those whose name ends in `_total` are counters."""
     if not subjects:
         return
     labels = [labels for labels, _ in subjects]

@@ -8,9 +8,28 @@ from itertools import accumulate
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
-from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
-from uwsgi_headroom.metrics.family import Family, counter, label_set
+from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, CpuTotals
+from uwsgi_headroom.metrics.family import Family, Table, counter, label_set, tabulate_families
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
+
+_CPU: Table[CpuTotals] = (
+    (
+        "uwsgi_cpu_used_by_workers_seconds_total",
+        "CPU time of all workers, and of the processes that they started and waited for.",
+        lambda cpu: cpu.own_seconds,
+    ),
+    (
+        "uwsgi_cpu_available_idle_seconds_total",
+        "Idle CPU time that the server could have used: on the CPUs its workers may run on, within its cgroup's quota.",
+        lambda cpu: cpu.idle_seconds,
+    ),
+    (
+        "uwsgi_cpu_used_by_others_seconds_total",
+        "CPU time of anything but the workers, where the server could have used it: on its CPUs, or of its cgroup's "
+        "quota where that is tighter.",
+        lambda cpu: cpu.others_seconds if cpu.others_since is not None else None,
+    ),
+)
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
@@ -35,6 +54,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
             for cpu, seconds in sorted(total.residency.items())
         ],
     )
+    cpus = [(server.labels, its.cpu) for server, its in totals if its.cpu and its.cpu.since is not None]
+    yield from tabulate_families(_CPU, cpus)
     yield counter(
         "uwsgi_socket_queue_seconds_total",
         "Integral of the listen queue's length over time, from samples. Over requests, it is the mean wait of one.",

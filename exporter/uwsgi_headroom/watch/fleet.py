@@ -14,6 +14,8 @@ from typing import NoReturn
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.model import SETTINGS, ServerConfig, Settings
 from uwsgi_headroom.config.names import GlobNames
+from uwsgi_headroom.kernel.host import Host
+from uwsgi_headroom.kernel.machine_cpu import MachineCpu
 from uwsgi_headroom.source import Address, Unix
 from uwsgi_headroom.watch.loop_lag import LoopLag
 from uwsgi_headroom.watch.observation import ExporterHealth, Observation
@@ -45,6 +47,7 @@ class Fleet:
         self.clock = clock or Clock()
         self.settings = settings
         self.lag = LoopLag(self.clock.monotonic)
+        self._machine_cpu = MachineCpu(self.clock.monotonic)
         self.restarts: Counter[str] = Counter()
         self._paused = False
         self._named = [self._watch(server.name, server.address, server) for server in servers if server.address]
@@ -144,7 +147,7 @@ class Fleet:
             timeout=config.timeout,
             size_cap=config.size_cap,
             samples_per_second=self.settings.samples_per_second,
-            cpu_residency=self.settings.cpu_residency,
+            host=Host(self.settings.cpu_residency, self.clock.monotonic, self._machine_cpu),
             clock=self.clock,
             lag=self.lag,
         )

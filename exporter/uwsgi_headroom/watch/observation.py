@@ -28,7 +28,8 @@ WELL = ExporterHealth()
 @dataclass(frozen=True)
 class Observation:
     """What came of reading one server: `outcome` is a reading or the reason why there is none, `figures` those of each
-    window that the history reaches into, the longest last."""
+    window that the history reaches into, the longest last; others_follow: whether the CPU use of
+    others grows with the requests, None where that is not known."""
 
     name: str
     address: str
@@ -37,6 +38,7 @@ class Observation:
     totals: Totals
     pace: Pace
     figures: Sequence[Figures]
+    others_follow: bool | None = None
 
     @property
     def reading(self) -> Reading | None:

@@ -36,7 +36,7 @@ class Reader:
         timeout: float = TIMEOUT_SECONDS,
         size_cap: int = SIZE_CAP,
         clock: Clock | None = None,
-        cpu_residency: bool = False,
+        host: Host | None = None,
         on_outcome: Callable[[float, Reading | ReadError], None] = lambda _at, _outcome: None,
     ) -> None:
         self.name = name
@@ -48,7 +48,7 @@ class Reader:
         self._size_cap = size_cap
         self._clock = clock or Clock()
         self._on_outcome = on_outcome
-        self._host = Host(cpu_residency, self._clock.monotonic)
+        self._host = host or Host(clock=self._clock.monotonic)
         self._in_flight: asyncio.Task[Reading | ReadError] | None = None
         self._decoded: tuple[bytes, stats.AnySnapshot] | None = None
         self._faults_logged: set[object] = set()

@@ -12,10 +12,12 @@ from uwsgi_headroom.errors import ReadError, Reason
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.totals import copy_totals
 from uwsgi_headroom.history.window import History
+from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Address
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.loop_lag import LoopLag
+from uwsgi_headroom.watch.neighbour_slices import NeighbourSlices
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import Pace, sample
 from uwsgi_headroom.watch.reader import Reader
@@ -49,7 +51,7 @@ class Watch:
         timeout: float = TIMEOUT_SECONDS,
         size_cap: int = SIZE_CAP,
         samples_per_second: float = DEFAULT_SAMPLES_PER_SECOND,
-        cpu_residency: bool = False,
+        host: Host | None = None,
         clock: Clock | None = None,
         lag: LoopLag | None = None,
     ) -> None:
@@ -62,12 +64,13 @@ class Watch:
             timeout=timeout,
             size_cap=size_cap,
             clock=self._clock,
-            cpu_residency=cpu_residency,
+            host=host,
             on_outcome=self._record,
         )
         self.pace = Pace(samples_per_second)
         self.integrals = Integrals()
         self.history = History()
+        self.neighbours = NeighbourSlices()
         self.reading: Reading | None = None
         self._lag = lag or LoopLag(self._clock.monotonic)
 
@@ -119,6 +122,7 @@ class Watch:
             totals=copy_totals(self.integrals.totals),
             pace=self.pace,
             figures=figures,
+            others_follow=self.neighbours.others_follow,
         )
 
     def figures(self, reading: Reading, windows: Sequence[float]) -> list[Figures]:
@@ -128,7 +132,8 @@ class Watch:
         if not isinstance(snapshot, Snapshot):
             return []
         windows_known = (self.history.window(seconds) for seconds in windows)
-        return [compute_figures(window, snapshot, reading.host.cpus) for window in windows_known if window]
+        cpus, others_follow = reading.host.cpus, self.neighbours.others_follow
+        return [compute_figures(window, snapshot, cpus, others_follow) for window in windows_known if window]
 
     def _record(self, at: float, outcome: Reading | ReadError) -> None:
         if isinstance(outcome, ReadError):
@@ -139,3 +144,4 @@ class Watch:
             return
         self.integrals.add(outcome, self.pace.longest_step)
         self.history.add(outcome.at, self.integrals.totals)
+        self.neighbours.update(self.history)

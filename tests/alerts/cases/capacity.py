@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from tests.alerts.cases.case import Case, Firing, firing
 from tests.support.promtool_series import RESERVE, Phase, Server, Worker, series
@@ -116,17 +117,17 @@ def interpreter(**labels: str) -> Firing:
     )
 
 
-def cpu(**labels: str) -> Firing:
+def cpu(used: str = "1.9 of 2 CPUs are in use by 4 workers.", **labels: str) -> Firing:
     """The ticket of a server that uses 1.88 of 2 CPUs."""
     return _of(
         CPU,
         "warning",
         " uses nearly all the CPU it can get.",
-        "1.9 of 2 CPUs are in use by 4 workers. No option of uWSGI makes more of them, and response times (394 ms) "
+        f"{used} No option of uWSGI makes more of them, and response times (394 ms) "
         "grow from here.\n"
         "Of its affinity, its cgroup's quota and the host's CPUs the least counts (the workers' masks allow 2 each): "
         "widen `cpu-affinity` or the mask that the service manager sets; raise the quota (CPUQuota, --cpus, "
-        "resources.limits.cpu); give the host more CPUs, or move load to another one.",
+        "resources.limits.cpu); give the host more CPUs, or move load, or what others do there, to another one.",
         **labels,
     )
 
@@ -254,6 +255,27 @@ CASES = [
         steady(server(4, 0.94, cpus=2, host=False)),
         {"39m": []},
         nothing_fires=["39m"],
+    ),
+    Case(
+        f"{CPU}: silent: others leave half of the CPUs",
+        steady(replace(server(4, 0.1, cpus=2), idle=1.0, others=0.6)),
+        {"39m": []},
+        nothing_fires=["39m"],
+    ),
+    Case(
+        f"{CPU}: fires: others use what the workers could use",
+        steady(replace(server(4, 0.1, cpus=2, affinity=2), idle=0.02, others=1.58), 23),
+        {"22m": [cpu("0.4 of 2 CPUs are in use by 4 workers, and 1.6 by others, with 0.0 idle.", **TARGET)]},
+    ),
+    Case(
+        f"{CPU}: fires: others grow with the load, and have nearly used up what is idle",
+        steady(replace(server(4, 0.1, cpus=2, affinity=2), idle=0.16, others=1.44, follow=True), 23),
+        {"22m": [cpu("0.4 of 2 CPUs are in use by 4 workers, and 1.4 by others, with 0.2 idle.", **TARGET)]},
+    ),
+    Case(
+        f"{CPU}: silent: others with the same share who do not grow with it",
+        steady(replace(server(4, 0.1, cpus=2, affinity=2), idle=0.16, others=1.44)),
+        {"39m": []},
     ),
     *six(
         SHARING,

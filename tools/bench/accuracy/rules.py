@@ -14,6 +14,7 @@ from math import log, sqrt
 from tools.bench.accuracy.scrapes import Span
 
 REQUESTS, STATIC = "uwsgi_worker_requests_total", "uwsgi_worker_static_requests_total"
+OWN, IDLE = "uwsgi_cpu_used_by_workers_seconds_total", "uwsgi_cpu_available_idle_seconds_total"
 RUNNING, CPU = "uwsgi_worker_running_time_seconds_total", "uwsgi_worker_cpu_seconds_total"
 BUSY, QUEUE = "uwsgi_worker_busy_thread_seconds_total", "uwsgi_socket_queue_seconds_total"
 OBSERVED = "uwsgi_exporter_observed_seconds_total"
@@ -141,8 +142,8 @@ RULES = (
     ),
     _headroom(
         "cpu",
-        f"scalar(uwsgi_cpus_usable) / sum({_LOAD})",
-        lambda span: span.end.value("uwsgi_cpus_usable") / sum(_loads(span)),
+        f"1 + sum(rate({IDLE}[W])) / sum(rate({OWN}[W]))",
+        lambda span: 1 + span.growth(IDLE) / span.growth(OWN),
     ),
     Rule(
         "uwsgi_hot_worker_ratio",

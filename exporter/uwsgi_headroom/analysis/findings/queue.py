@@ -87,7 +87,7 @@ def _longer_queue(reading: Reading, backlog: Backlog) -> str:
     """The kernel cuts `listen` to net.core.somaxconn: which of the two the limit is can be told where that is known."""
     somaxconn = reading.host.setup.somaxconn if reading.host.setup else None
     if somaxconn is None or backlog.limit is None:
-        how = f"raise uWSGI's `listen`, and net.core.somaxconn, which it may not exceed (the limit now is {backlog.limit})"
+        how = f"raise `listen`, and net.core.somaxconn, which it may not exceed (the limit now is {backlog.limit})"
     elif backlog.limit < somaxconn:
         how = f"raise `listen`, which is {backlog.limit}; net.core.somaxconn is {somaxconn}"
     else:

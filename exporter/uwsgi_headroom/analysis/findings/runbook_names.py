@@ -10,6 +10,7 @@ RUNBOOKS = {
     "cheaper_does_not_scale": "UwsgiConcurrencyNearCapacity",
     "interpreter_bound": "UwsgiInterpreterBound",
     "cpu_bound": "UwsgiCpuBound",
+    "cpu_used_by_others": "UwsgiCpuBound",
     "more_workers_than_cpus": "UwsgiCpuBound",
     "workers_share_one_cpu": "UwsgiWorkersShareOneCpu",
     "clients_refused": "UwsgiListenQueueOverflowing",

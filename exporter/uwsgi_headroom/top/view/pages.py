@@ -99,6 +99,9 @@ def _host(server: Server) -> Iterator[Text]:
     host, sampling = server.host, server.sampling
     if host and host.cpus is not None:
         yield Text(f"CPUs usable: {host.cpus:g} (by {host.limited_by}).")
+    if cpu := server.cpu:
+        others = "" if cpu.others is None else f", {cpu.others:.2f} by others"
+        yield Text(f"CPUs in use: {cpu.own:.2f} by the workers{others}; {cpu.idle:.2f} idle.")
     if host and host.sharing_one_cpu:
         yield Text(f"Workers pinned to one CPU with another: {host.sharing_one_cpu}.", "yellow")
     if server.thunder_lock is not None:

@@ -1,0 +1,41 @@
+"""Finding about neighbours: other programs that use the CPU which the server could use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.formatting import factor
+from uwsgi_headroom.reading import Reading
+
+SCARCE = 0.5
+"""Part of the CPUs that is idle from which there is enough for everybody, whoever uses the rest."""
+
+LOW, MODERATE = 1.5, 3.0
+"""Headroom of CPU below which others are a warning, and good to know. Raise them where load jumps."""
+
+
+def find(figures: Figures, _reading: Reading) -> Iterator[Finding]:
+    """Findings of this module."""
+    cpu = figures.cpu
+    room = figures.headroom.by_limit.get("cpu")
+    if cpu is None or cpu.others is None or room is None or room >= MODERATE:
+        return
+    capacity = cpu.own + cpu.idle + cpu.others
+    if cpu.others <= cpu.own or cpu.idle >= SCARCE * capacity:
+        return
+    yield Finding(
+        code="cpu_used_by_others",
+        severity="warning" if room < LOW else "info",
+        title=f"Others use {cpu.others:.1f} of the {_number(capacity)} CPUs.",
+        evidence=f"{cpu.own:.2f} CPUs in use by the workers, {cpu.idle:.2f} idle, {cpu.others:.2f} in use by others; "
+        f"CPU headroom {factor(room)}.",
+        meaning="More load makes the workers compete with other programs for CPU, and response times grow.",
+        change="Move the other programs to another host, or limit their CPU with a cgroup quota.",
+    )
+
+
+def _number(cpus: float) -> str:
+    """A capacity is measured: 1.98 CPUs are 2."""
+    return f"{cpus:.1f}".removesuffix(".0")

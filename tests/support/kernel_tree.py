@@ -1,0 +1,49 @@
+"""A `/proc/stat` and a cgroup with a quota, in a folder: CPUs run as a test says."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from uwsgi_headroom.kernel.cpus import GroupQuota
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class KernelTree:
+    """`root` is where `/proc` and the cgroup are. CPUs are online unless in `offline`."""
+
+    def __init__(self, root: Path, cpus: int = 2) -> None:
+        self.root = root
+        self.offline: set[int] = set()
+        self._idle = dict.fromkeys(range(cpus), 0.0)
+        self._used = dict.fromkeys(range(cpus), 0.0)
+        self._group = 0.0
+        (root / "proc").mkdir(exist_ok=True)
+        (root / "group").mkdir(exist_ok=True)
+        self._write()
+
+    def run(self, cpu: int, *, idle: float = 0.0, used: float = 0.0) -> None:
+        """So many seconds of one CPU."""
+        self._idle[cpu] += idle
+        self._used[cpu] += used
+        self._write()
+
+    def use_group(self, seconds: float) -> str:
+        """The processes of the cgroup use so many CPU seconds. Returns its usage file."""
+        self._group += seconds
+        path = self.root / "group" / "cpu.stat"
+        path.write_text(f"usage_usec {round(self._group * 1e6)}\nuser_usec 0\nnr_throttled 0\n")
+        return str(path)
+
+    def group(self, quota: float) -> GroupQuota:
+        return GroupQuota(quota, self.use_group(0.0))
+
+    def _write(self) -> None:
+        lines = ["cpu 0 0 0 0 0 0 0 0 0 0"]
+        lines += [
+            f"cpu{cpu} {round(self._used[cpu] * TICKS)} 0 0 {round(idle * TICKS)} 0 0 0 0 0 0"
+            for cpu, idle in self._idle.items()
+            if cpu not in self.offline
+        ]
+        (self.root / "proc/stat").write_text("\n".join([*lines, "intr 1 2 3", ""]))

@@ -1,0 +1,57 @@
+"""What an hour of a watched server says about its neighbours."""
+
+from __future__ import annotations
+
+import random
+
+from tests.support.scripted_watch import ScriptedWatch
+from tests.support.simulated_server import Server
+from uwsgi_headroom.analysis.neighbours import LEAST_SLICES
+from uwsgi_headroom.watch.neighbour_slices import NeighbourSlices
+
+
+def watched(minutes: int, cost: float) -> ScriptedWatch:
+    """A server with another load each minute, beside a proxy that uses so many CPU seconds for a request and a job."""
+    rng = random.Random(5)
+    server, watch = Server(processes=1, idle=0.5, others=0.5), ScriptedWatch()
+
+    def minute(second: int) -> None:
+        if second % 60 == 0:
+            server.others = 0.5 + cost * (rate := rng.choice([20, 50, 80]))
+            rates[:] = [rate]
+        server.serve(1, rates[0], each=0.001, cpu=0.001)
+
+    rates: list[int] = []
+    return watch.seconds(server, minutes * 60, minute)
+
+
+def test_proxy_is_found_after_some_minutes() -> None:
+    """Nothing is said before there are enough slices; then the document and the headroom say that others follow."""
+    assert watched(LEAST_SLICES, cost=0.02).watch.neighbours.others_follow is None
+    watch = watched(LEAST_SLICES + 2, cost=0.02)
+    assert watch.watch.neighbours.others_follow is True
+    document = watch.document(60.0)
+    assert document.cpu
+    assert document.headroom
+    cpu = document.cpu
+    assert cpu.others
+    assert cpu.others_follow is True
+    factor = (cpu.own + cpu.others + cpu.idle) / (cpu.own + cpu.others)
+    assert document.headroom.by_limit.cpu is not None
+    assert abs(document.headroom.by_limit.cpu - factor) < 1e-9
+    assert watch.history().headroom.cpu[-1] is not None
+
+
+def test_job_that_runs_anyway_does_not_follow() -> None:
+    """With the same load, a neighbour that takes half a CPU all the time."""
+    assert watched(LEAST_SLICES + 2, cost=0.0).watch.neighbours.others_follow is False
+
+
+def test_slices_are_taken_once() -> None:
+    """Each slice of the history counts once, however often it is asked for; an hour of them is kept."""
+    watch = watched(LEAST_SLICES + 2, cost=0.0).watch
+    again = NeighbourSlices()
+    again.update(watch.history)
+    again.update(watch.history)
+    assert list(again._pairs) == list(watch.neighbours._pairs)
+    assert again._pairs.maxlen == 60
