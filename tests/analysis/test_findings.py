@@ -111,6 +111,7 @@ def loaded(used: float, *, wait: float | None = 0.0, full: float = 0.5) -> Windo
         (0.95, 0.0, "warning"),
         (0.95, None, "warning"),
         (0.95, 0.05, "warning"),
+        (0.95, 0.3, "warning"),
         (0.95, 0.5, "critical"),
     ],
 )
@@ -338,7 +339,7 @@ def test_cheaper_that_never_scales() -> None:
     """Workers in reserve while every thread is in use and requests wait, and none spawned: said; with a spawn it is
     not."""
     full = replace(queued(20), full_seconds=30.0)
-    assert "cheaper_does_not_scale" not in findings_by_code(replace(queued(1), full_seconds=30.0), Server(spawned=2))
+    assert "cheaper_does_not_scale" not in findings_by_code(replace(queued(0.1), full_seconds=30.0), Server(spawned=2))
     server = Server(spawned=2)
     assert "2 workers in reserve" in findings_by_code(full, server)["cheaper_does_not_scale"].title
     assert "cheaper_does_not_scale" not in findings_by_code(replace(full, respawns=1), server)

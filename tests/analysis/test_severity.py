@@ -23,11 +23,7 @@ COUNTED = {"too_few_requests"}
 """Findings that a longer window answers."""
 
 prefork = st.builds(lambda workers: (workers, 1), st.sampled_from([1, 2, 4, 8, 16, 64]))
-threaded = st.builds(
-    lambda workers, threads: (workers, threads), st.sampled_from([1, 2, 4]), st.sampled_from([2, 8, 16])
-)
-    lambda workers, threads: (workers, threads), st.sampled_from([1, 2, 4]), st.sampled_from([2, 8, 16])
-)
+threaded = st.tuples(st.sampled_from([1, 2, 4]), st.sampled_from([2, 8, 16]))
 servers = st.one_of(prefork, threaded).flatmap(
     lambda size: st.builds(
         Load,
@@ -85,8 +81,8 @@ def test_nothing_is_critical_with_room_and_nobody_hurt(load: Load) -> None:
 @given(servers)
 @settings(max_examples=200, deadline=None)
 def test_status_number_and_sentence_agree(load: Load) -> None:
-    """The badge is the first finding's severity, the sentence is its title; with nothing wrong it is the headroom, which
-    is then above the limits that the warnings have."""
+    """The badge is the first finding's severity, the sentence is its title; with nothing wrong it is the headroom,
+    which is then above the limits that the warnings have."""
     figures, findings = judge(load)
     status, sentence = worst_status(findings), verdict_sentence(figures.headroom, findings)
     assert [SEVERITIES.index(finding.severity) for finding in findings] == sorted(
