@@ -20,7 +20,16 @@ FOLDER = ROOT / "alerts" / "runbooks"
 BOOKS = sorted(FOLDER.glob("*.md"))
 ALERTS = [alert.alert for alert in shipped()]
 SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
-SAY_IT_ALL = {"too_few_requests", "no_process_facts", "no_threads", "large_document", "thunder_lock"}
+SAY_IT_ALL = {
+    "too_few_requests",
+    "no_process_facts",
+    "no_threads",
+    "large_document",
+    "thunder_lock",
+    "memory_headroom_low",
+    "workers_respawned",
+    "reloaded",
+}
 """Findings that need no runbook."""
 
 
