@@ -122,7 +122,7 @@ class Thresholds:
         "it where a proxy sends lost requests again.",
     )
     lost_range: str = knob("15m", "What lost requests are counted over: the alert stays until none came for so long.")
-    lost_hold: str = knob("1m", "How long that is so before it is told: it has happened, so there is no doubt.")
+    lost_hold: str = knob("1m", "How long that is so before it is reported: it has happened, so there is no doubt.")
     respawns: int = knob(
         5,
         "Respawns of one worker within `respawn_range`, without those of full reloads, that are a loop: one a minute. "
@@ -144,7 +144,7 @@ class Thresholds:
         0.5, "Part of the workers that are in a loop from which it is a page; with fewer, others serve: a ticket."
     )
     respawn_hold: str = knob(
-        "5m", "How long the loop goes on before it is told: not less than `respawn_range`, or one that ended pages."
+        "5m", "How long the loop goes on before it is reported: not less than `respawn_range`, or one that ended pages."
     )
     exceptions: float = knob(
         0.01, "Part of the requests that raise out of the application from which it is a ticket. As in `check`."
