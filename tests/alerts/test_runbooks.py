@@ -18,7 +18,7 @@ from uwsgi_headroom.analysis.findings.runbook_names import RUNBOOKS
 
 FOLDER = ROOT / "alerts" / "runbooks"
 BOOKS = sorted(FOLDER.glob("*.md"))
-ALERTS = [alert.alert for alert in shipped()]
+ALERTS = sorted({alert.alert for alert in shipped()})
 SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
 SAY_IT_ALL = {
     "too_few_requests",
