@@ -8,7 +8,7 @@ import os
 import pty
 import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -38,9 +38,14 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 def test_cancelled_anywhere_the_terminal_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its modes and its screen are restored, whichever await is cancelled; the last run ends by the key q."""
     runs = 0
+    written = bytearray()
     with terminal(monkeypatch) as keyboard:
         modes = termios.tcgetattr(keyboard)
         os.set_blocking(keyboard, False)
+
+        def receive() -> None:
+            with contextlib.suppress(BlockingIOError):
+                written.extend(os.read(keyboard, 65536))
 
         def run() -> object:
             os.write(keyboard, b"q")
@@ -51,20 +56,22 @@ def test_cancelled_anywhere_the_terminal_is_as_it_was(monkeypatch: pytest.Monkey
             runs += 1
             assert termios.tcgetattr(keyboard) == modes
             if runs > 1:  # the first was cancelled before its first step
-                assert b"\x1b[?1049h" in await asyncio.wait_for(_read_to_end(keyboard), 20)
+                await asyncio.wait_for(_until(lambda: written.endswith(LEFT)), 20)
+                assert b"\x1b[?1049h" in written
+            written.clear()
             termios.tcflush(keyboard, termios.TCIOFLUSH)
             others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
             await asyncio.wait_for(asyncio.gather(*others, return_exceptions=True), 5)
 
-        places = asyncio.run(cancelled_everywhere(run, check))  # type: ignore[arg-type]
+        async def cancel_everywhere() -> int:
+            # A terminal takes what is written at once: one that nobody reads is full after a few screens.
+            asyncio.get_running_loop().add_reader(keyboard, receive)
+            return await cancelled_everywhere(run, check)  # type: ignore[arg-type]
+
+        places = asyncio.run(cancel_everywhere())
     assert runs == places + 2
 
 
-async def _read_to_end(keyboard: int) -> bytes:
-    """What has been written to the terminal, up to what leaves it: the kernel hands it over when it has time."""
-    written = b""
-    while not written.endswith(LEFT):
-        with contextlib.suppress(BlockingIOError):
-            written += os.read(keyboard, 65536)
+async def _until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - the kernel hands over what was written when it has time
         await asyncio.sleep(0.001)
-    return written
