@@ -89,6 +89,7 @@ def workers(draw: st.DrawFn, worker_id: int, cores: bool) -> Worker:
         threads=threads if cores else None,
         busy_threads=draw(st.integers(0, threads)) if cores else None,
         requests=draw(counts),
+        requests_since_spawn=draw(counts),
         static_requests=draw(counts),
         running_time=draw(seconds),
         exceptions=draw(counts),

@@ -122,6 +122,15 @@ def test_saturation(used: float, wait: float | None, severity: str | None) -> No
     assert (finding and finding.severity) == severity
 
 
+def test_a_queue_that_stands_still() -> None:
+    """Every thread is held, requests wait and none is completed: critical, though no wait can be computed."""
+    rows = (worker(worker_id, 0, each=None, cpu=0.0, busy=8 * 60.0) for worker_id in (1, 2, 3, 4))
+    by_code = findings_by_code(replace(window(60, *rows, **{"app.sock": 300.0}), full_seconds=60.0))
+    assert by_code["queue_wait"].severity == "critical"
+    assert by_code["queue_wait"].title == "Requests wait, and none is completed."
+    assert by_code["saturation"].severity == "critical"
+
+
 def test_a_small_server_is_not_saturated_because_all_its_threads_are_busy_now_and_then() -> None:
     """One thread that is busy an eighth of the time is that, and has nothing to say."""
     one = replace(window(60, worker(1, 120, each=0.06, cpu=0.6, busy=7.2), **{"app.sock": 0.1}), full_seconds=7.2)
@@ -251,7 +260,9 @@ def test_respawns() -> None:
     recycled = findings_by_code(with_worker(3, respawns=3, requests=450))
     assert {code: finding.severity for code, finding in recycled.items()} == {"workers_respawned": "info"}
     assert recycled["workers_respawned"].title == "Worker 3 was respawned."
-    assert "no request was lost" in recycled["workers_respawned"].evidence
+    host = with_setup(Server(), complete=True)
+    ended = findings_by_code(with_worker(3, respawns=1), host=host)["workers_ended"]
+    assert (ended.severity, ended.title) == ("warning", "Worker 3 ended, and no option of uWSGI says why.")
     everywhere = replace(idle(), workers=tuple(replace(row, respawns=1) for row in idle().workers), reloads=1)
     reloaded = findings_by_code(everywhere)
     assert {code: finding.severity for code, finding in reloaded.items()} == {"reloaded": "info"}
@@ -333,7 +344,10 @@ def test_workers_pinned_to_one_cpu() -> None:
     server = Server()
     server[1].affinity = server[3].affinity = (2,)
     server[2].affinity = (1,)
-    assert findings_by_code(idle(), server)["workers_share_one_cpu"].title.startswith("2 workers are pinned")
+    finding = findings_by_code(idle(), server)["workers_share_one_cpu"]
+    assert (finding.severity, finding.title[:20]) == ("info", "2 workers are pinned")
+    busy = window(60, *(worker(worker_id, 500, cpu=30.0, busy=30.0) for worker_id in (1, 2, 3, 4)))
+    assert findings_by_code(busy, server)["workers_share_one_cpu"].severity == "warning"
 
 
 def test_cheaper_that_never_scales() -> None:

@@ -22,7 +22,8 @@ from tests.support.captured_documents import document
 from tests.support.driven_top import driven
 from tests.support.exporter import COMMAND, clean_environment, run
 from tests.support.real_uwsgi import free_port, uwsgi, wait_until
-from uwsgi_headroom.analysis.findings.neighbours import LEAST_OWN, LOW
+from uwsgi_headroom.analysis.advice import LEAST_OWN
+from uwsgi_headroom.analysis.findings.neighbours import LOW
 
 pytestmark = pytest.mark.integration
 

@@ -707,14 +707,15 @@ class TestLost:
         server.reload(11.0)
         assert [total.lost for total in totals_of(first, server.read(12.0)).workers] == [0] * 4
 
-    def test_next_process_makes_it_fewer(self) -> None:
-        """Requests that the next process has served already are taken off: it is a least number."""
+    def test_next_process_is_told_apart(self) -> None:
+        """What it has served while uWSGI was silent for a second is not what the last one finished."""
         server = Server()
         server.busy(3, 0, 0, 0)
         first = server.read(10.0)
-        server.respawn(1, 10.1)
-        server.serve(1, 2)
-        assert totals_of(first, server.read(10.2)).workers[0].lost == 1
+        server.serve(1, 1)
+        server.respawn(1, 10.9)
+        server.serve(1, 20)
+        assert totals_of(first, server.read(11.2)).workers[0].lost == 2
 
 
 def test_overflows_are_counted_from_the_first_sample() -> None:

@@ -34,6 +34,7 @@ class Slot:
     exceptions: int = 0
     harakiris: int = 0
     respawns: int = 0
+    before_spawn: int = 0
     last_spawn: int | None = None
     started: float = 0.0
     cpu: float | None = 0.0
@@ -101,6 +102,7 @@ class Server:
         slot = self[worker_id]
         slot.pid, slot.state, slot.busy, slot.alive = pid or next(self._pids), "idle", 0, True
         slot.respawns += 1
+        slot.before_spawn = slot.requests
         self._ended_cpu += slot.cpu or 0.0
         slot.last_spawn, slot.started, slot.cpu = EPOCH + int(at), EPOCH + at, 0.0
 
@@ -190,6 +192,7 @@ def _worker(worker_id: int, slot: Slot, cores: bool) -> Worker:
         threads=slot.threads if cores else None,
         busy_threads=slot.busy if cores else None,
         requests=slot.requests,
+        requests_since_spawn=slot.requests - slot.before_spawn,
         static_requests=slot.static_requests if cores else None,
         running_time=slot.running_time,
         exceptions=slot.exceptions,

@@ -16,6 +16,12 @@ INTERPRETERS_BUSY = 0.45
 CPU_FULL = 0.90
 """CPU used by the workers against what they may use at all."""
 
+ASYNC_FULL = 0.9
+"""Part of the async cores in use from which they are what is short. uWSGI spins then, which looks like a busy worker."""
+
+LEAST_OWN = 0.05
+"""Part of the CPUs that the workers use from which a lack of CPU is theirs: nobody waits for an idle server."""
+
 MORE = 1.5
 """By what the advice multiplies: a step whose effect shows, and that can be taken back."""
 
@@ -29,7 +35,9 @@ def add_capacity(figures: Figures, reading: Reading) -> str:
     if cpus and sum(loads) >= CPU_FULL * cpus.count:
         used = percent(sum(loads) / cpus.count)
         return f"Give it more CPUs, or move load to another host: the workers use {used} of theirs."
-    if name_slots(reading) == ASYNC:
+    if cpus and lacks_cpu(figures, cpus.count):
+        return "Move other programs to another host, or give it more CPUs: no CPU is idle."
+    if name_slots(reading) == ASYNC and (figures.flow.observed or 0.0) >= ASYNC_FULL * (figures.ceiling or 0):
         return (
             "Raise `gevent` (or `async`), the number of requests that a worker may have at once; add `processes` if "
             "what they wait for is the workers' CPU."
@@ -55,3 +63,9 @@ def add_capacity(figures: Figures, reading: Reading) -> str:
         f"Raise `threads` from {each} to {math.ceil(MORE * each)}{idle}. If all requests wait for the same thing, such "
         "as a database, make that faster first."
     )
+
+
+def lacks_cpu(figures: Figures, cpus: float) -> bool:
+    """Whether the workers use CPU and none is idle, whoever uses the rest."""
+    cpu = figures.cpu
+    return cpu is not None and cpu.own >= LEAST_OWN * cpus and cpu.idle <= (1 - CPU_FULL) * cpus

@@ -72,8 +72,8 @@ def compute_headroom(
     uses: dict[Limit, float | None] = {
         "hottest_interpreter": _use(hottest, ONE_INTERPRETER),
         "interpreters": _use(used, ONE_INTERPRETER * len(loads)),
-        "threads": _use(concurrency, available_threads),
-        "cpu": _use(used, usable_cpus) if cpu is None else _use(*_cpu_room(cpu, bool(others_follow))),
+        "threads": _use(concurrency, available_threads or None),
+        "cpu": _use(used, usable_cpus or None) if cpu is None else _use(*_cpu_room(cpu, bool(others_follow))),
     }
     known = sorted((1 / use, limit) for limit, use in uses.items() if use is not None and use >= LEAST_LOAD)
     ceilings = [limit for _, limit in known if limit != "hottest_interpreter"]
@@ -93,4 +93,6 @@ def _cpu_room(cpu: CpuShares, others_follow: bool) -> tuple[float, float]:
 
 def _use(used: float | None, capacity: float | None) -> float | None:
     """The part of a resource in use; None where it is not known."""
-    return None if used is None or not capacity else ratio(used, capacity)
+    if used is None or capacity is None:
+        return None
+    return ratio(used, capacity) or 0.0

@@ -19,7 +19,7 @@ from uwsgi_headroom.history.window import Window, WorkerWindow
 class Flow:
     """requests: completed; throughput λ: requests a second; response_time W: seconds, static files left out;
     concurrency: mean requests in service, by Little's law and as observed; queue_wait: mean seconds that a request
-    waited in a listen queue before uWSGI saw it."""
+    waited in a listen queue before uWSGI saw it; queue_length: how many waited on average."""
 
     requests: int
     throughput: float | None
@@ -27,6 +27,7 @@ class Flow:
     littles_law: float | None
     observed: float | None
     queue_wait: float | None
+    queue_length: float | None
 
 
 def compute_flow(window: Window) -> Flow:
@@ -41,6 +42,7 @@ def compute_flow(window: Window) -> Flow:
         littles_law=None if running is None else ratio(running, window.seconds),
         observed=None if busy is None else ratio(busy, window.observed_seconds),
         queue_wait=queue_wait(window, requests),
+        queue_length=queue_length(window),
     )
 
 
@@ -59,10 +61,15 @@ def queue_wait(window: Window, requests: int) -> float | None:
 
     Samples cover observed_seconds and requests all of the window, so each is taken by its own time.
     """
-    if not window.queue_seconds or not window.observed_seconds or not window.seconds:
+    length = queue_length(window)
+    return None if length is None or not window.seconds else ratio(length, requests / window.seconds)
+
+
+def queue_length(window: Window) -> float | None:
+    """How many connections waited in all listen queues, on average; None where none is measured."""
+    if not window.queue_seconds:
         return None
-    length = sum(window.queue_seconds.values()) / window.observed_seconds
-    return ratio(length, requests / window.seconds)
+    return ratio(sum(window.queue_seconds.values()), window.observed_seconds)
 
 
 def ratio(part: float, whole: float) -> float | None:

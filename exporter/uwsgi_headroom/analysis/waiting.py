@@ -21,11 +21,16 @@ NOTICED = (0.1, 0.25)
 SEVERE = (0.5, 1.0)
 """The same, from which most of the time that users wait is in the queue."""
 
+STANDING = 0.5
+"""Mean length of the queue from which it stands still where no request at all is completed."""
+
 Waiting = Literal["none", "shown", "noticed", "severe"]
 
 
 def judge_waiting(flow: Flow) -> Waiting | None:
     """How much requests wait; None where the queues cannot be measured, or nothing came."""
+    if is_standing(flow):
+        return "severe"
     if flow.queue_wait is None:
         return None
     if _exceeds(flow, SEVERE):
@@ -35,6 +40,11 @@ def judge_waiting(flow: Flow) -> Waiting | None:
     return "shown" if _exceeds(flow, SHOWN) else "none"
 
 
+def is_standing(flow: Flow) -> bool:
+    """Whether requests wait and none is completed: how long they will have waited is not known then."""
+    return not flow.requests and flow.queue_length is not None and flow.queue_length >= STANDING
+
+
 def shows_a_limit(flow: Flow) -> bool:
     """Whether requests wait in the queue for what is short."""
     return judge_waiting(flow) in ("shown", "noticed", "severe")
@@ -42,6 +52,8 @@ def shows_a_limit(flow: Flow) -> bool:
 
 def waiting_clause(flow: Flow) -> str:
     """What is known of the wait, to go behind a semicolon."""
+    if is_standing(flow):
+        return "requests wait, and none is completed"
     if flow.queue_wait is None:
         return "whether requests wait is not known"
     if flow.queue_wait < 0.1 * SHOWN[0]:

@@ -174,12 +174,14 @@ def _add_counters(
 
 
 def _count_lost(then: Worker, now: Worker, busy: int, before: Reading, reading: Reading) -> int:
-    """The requests in service at the last sample of a process that has ended since, less those counted since: of its
-    own they may have ended in time, of the next process they make this fewer than it was."""
+    """The requests in service at the last sample of a process that has ended since, less those that it has completed
+    since. Which of them are the next process's own, uWSGI counts."""
     ended = now.pid != then.pid or (reading.process_is_missing(now) and not before.process_is_missing(then))
     if not busy or not ended:
         return 0
-    return max(0, busy - int(_increase(then.requests, now.requests, reloaded=False)))
+    completed = int(_increase(then.requests, now.requests, reloaded=False))
+    of_the_next = now.requests_since_spawn or 0 if now.pid and now.pid != then.pid else 0
+    return max(0, busy - max(0, completed - of_the_next))
 
 
 def _increase(then: float | None, now: float | None, reloaded: bool) -> float:

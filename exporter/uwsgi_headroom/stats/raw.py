@@ -38,6 +38,7 @@ class RawWorker(Struct, frozen=True):
     pid: Whole = 0
     accepting: Whole | None = None
     requests: Count | None = None
+    delta_requests: Count | None = None
     exceptions: Count | None = None
     harakiri_count: Count | None = None
     signals: Count | None = None

@@ -26,6 +26,7 @@ class Worker(Struct, frozen=True):
     threads, busy_threads: slots in which it can serve, and does; None with stats-no-cores. A process that is not
         there or not yet accepting has none busy: a killed worker's flags stay up until its successor clears them.
     requests: completed requests, the sum over its threads (each has one writer; the worker's own field is racy).
+    requests_since_spawn: those of its present process, or of the last one until there is another.
     static_requests: those of them that add no running time.
     running_time: seconds spent in completed requests, over all threads. None after the host's clock was set back in
         the middle of a request, which wraps the field.
@@ -42,6 +43,7 @@ class Worker(Struct, frozen=True):
     threads: int | None
     busy_threads: int | None
     requests: int | None
+    requests_since_spawn: int | None
     static_requests: int | None
     running_time: float | None
     exceptions: int | None
@@ -144,6 +146,7 @@ def _worker(worker_id: int, raw: RawWorker) -> Worker:
         threads=len(cores) if cores else None,
         busy_threads=len(serving) if cores else None,
         requests=sum(counts) if counts else raw.requests,
+        requests_since_spawn=raw.delta_requests,
         static_requests=sum([core.static_requests for core in cores]) if cores else None,
         running_time=None if raw.running_time is None or raw.running_time >= 2**63 else raw.running_time / 1e6,
         exceptions=raw.exceptions,

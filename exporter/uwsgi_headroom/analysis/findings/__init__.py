@@ -10,6 +10,7 @@ from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding, Severi
 from uwsgi_headroom.reading import Reading
 
 MODULES: tuple[Callable[[Figures, Reading], Iterable[Finding]], ...] = (
+    workers.find_missing,
     queue.find,
     workers.find,
     health.find,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.advice import CPU_FULL, add_capacity
+from uwsgi_headroom.analysis.advice import CPU_FULL, add_capacity, lacks_cpu
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.formatting import counted, duration, numbered
@@ -59,7 +59,8 @@ def _cpus(figures: Figures, reading: Reading) -> Iterator[Finding]:
         return
     active = [worker for worker in figures.balance.workers if worker.active]
     used = sum(worker.interpreter_load or 0 for worker in active)
-    if used < CPU_FULL * cpus.count:
+    left = figures.cpu
+    if used < CPU_FULL * cpus.count and not lacks_cpu(figures, cpus.count):
         return
     limit = {
         "affinity": "Its affinity allows no more: widen `cpu-affinity` or the mask the service manager sets.",
@@ -68,14 +69,18 @@ def _cpus(figures: Figures, reading: Reading) -> Iterator[Finding]:
     }
     in_service = figures.flow.observed or 0.0
     waits = shows_a_limit(figures.flow) or in_service >= used + cpus.count
+    alone = used >= CPU_FULL * cpus.count
+    idle = "" if alone or left is None else f", {left.idle:.2f} idle"
     yield Finding(
         code="cpu_bound",
         severity="critical" if waits else "warning",
-        title="The workers use all the CPU they can get.",
-        evidence=f"{used:.2f} of {cpus.count:g} CPUs in use by {counted(len(active), 'worker')}, "
+        title="The workers use all the CPU they can get."
+        if alone
+        else "The workers and other programs use all the CPU there is.",
+        evidence=f"{used:.2f} of {cpus.count:g} CPUs in use by {counted(len(active), 'worker')}{idle}, "
         f"{in_service:.1f} requests in service; {waiting_clause(figures.flow)}.",
         meaning="No option of uWSGI makes more of them; response times grow from here.",
-        change=limit[cpus.limited_by],
+        change=limit[cpus.limited_by] if alone else "Move the other programs to another host, or give it more CPUs.",
     )
     if len(active) > cpus.count:
         yield Finding(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from uwsgi_headroom.analysis.advice import LEAST_OWN
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.formatting import factor
@@ -11,9 +12,6 @@ from uwsgi_headroom.reading import Reading
 
 SCARCE = 0.5
 """Part of the CPUs that is idle from which there is enough for everybody, whoever uses the rest."""
-
-LEAST_OWN = 0.05
-"""Part of the CPUs that the workers use from which a neighbour is a warning: nobody waits for an idle server."""
 
 LOW, MODERATE = 1.5, 3.0
 """Headroom of CPU below which others are a warning, and good to know. Raise them where load jumps."""

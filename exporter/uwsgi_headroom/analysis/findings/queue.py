@@ -96,15 +96,20 @@ def _longer_queue(reading: Reading, backlog: Backlog) -> str:
 
 
 def _wait(figures: Figures, reading: Reading) -> Iterator[Finding]:
-    waiting, wait, response_time = judge_waiting(figures.flow), figures.flow.queue_wait, figures.flow.response_time
-    if waiting not in ("noticed", "severe") or wait is None:
+    flow, waiting = figures.flow, judge_waiting(figures.flow)
+    if waiting not in ("noticed", "severe"):
         return
-    compared = f"{factor(wait / response_time)} the {duration(response_time)} it is in service" if response_time else ""
+    over = f"over the last {duration(figures.window.seconds)}"
+    title, evidence = "Requests wait, and none is completed.", f"{flow.queue_length or 0:.1f} wait on average, {over}."
+    if flow.queue_wait is not None:
+        served = flow.response_time
+        compared = f"{factor(flow.queue_wait / served)} the {duration(served)} it is in service, " if served else ""
+        title, evidence = f"A request waits {duration(flow.queue_wait)} before uWSGI sees it.", f"{compared}{over}."
     yield Finding(
         code="queue_wait",
         severity="critical" if waiting == "severe" else "warning",
-        title=f"A request waits {duration(wait)} before uWSGI sees it.",
-        evidence=f"{compared or 'In the listen queue'}, over the last {duration(figures.window.seconds)}.",
+        title=title,
+        evidence=evidence[0].upper() + evidence[1:],
         meaning="Users wait for both; uWSGI's own response times do not show it.",
         change=add_capacity(figures, reading),
     )

@@ -21,6 +21,7 @@ RUNBOOKS = {
     "harakiri": "UwsgiHarakiri",
     "requests_lost": "UwsgiRequestsLost",
     "respawn_loop": "UwsgiRespawnLoop",
+    "workers_ended": "UwsgiRequestsLost",
     "workers_missing": "UwsgiRespawnLoop",
     "exceptions": "UwsgiExceptionsHigh",
     "memory_growing": "UwsgiWorkerMemoryGrowing",

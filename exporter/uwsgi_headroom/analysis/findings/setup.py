@@ -13,6 +13,10 @@ UNIX_SOCKET_ROOM = 219_264
 """Bytes of a document that a UNIX socket takes before its writer blocks (measured, Linux defaults)."""
 
 
+BUSY = 0.3
+"""CPU a second of a worker from which sharing its one CPU with another one costs something."""
+
+
 def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
     """Findings of this module."""
     snapshot = figures.snapshot
@@ -20,9 +24,9 @@ def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
     if sharing:
         yield Finding(
             code="workers_share_one_cpu",
-            severity="warning",
+            severity="warning" if _is_busy(figures) else "info",
             title=f"{sharing} workers are pinned to a CPU that another worker is pinned to as well.",
-            evidence="Their affinity masks have one CPU each, and it is the same.",
+            evidence="Their affinity masks have one CPU each, which another worker's mask has, too.",
             meaning="They wait for one another however idle the other CPUs are.",
             change="Leave `cpu-affinity` out, or see that processes x CPUs each do not exceed the CPUs there are. "
             "In a container, uWSGI counts the host's CPUs, not the container's.",
@@ -62,3 +66,8 @@ def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
             meaning="It makes shares exactly even; with threads it was measured to cost a tenth of the throughput.",
             change="Try without it under load, and compare throughput and response time.",
         )
+
+
+def _is_busy(figures: Figures) -> bool:
+    """Whether a worker uses so much CPU that it meets another one at the CPU that they share."""
+    return any((worker.interpreter_load or 0.0) >= BUSY for worker in figures.balance.workers)

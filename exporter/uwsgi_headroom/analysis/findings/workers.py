@@ -19,6 +19,9 @@ SERVED = 50
 """Requests that a worker serves between respawns, on average, from which they are recycling (`max-requests`,
 `reload-on-rss`) and no loop."""
 
+RECYCLED = 0.7
+"""Part of `max-requests` (whose delta makes it differ by worker) that a worker serves which reaches it."""
+
 SHORT_LIFE = 60.0
 """Seconds between respawns of one worker below which recycling costs more than it saves."""
 
@@ -27,8 +30,7 @@ UP = 0.9
 
 
 def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
-    """Findings of this module."""
-    yield from _missing(figures, reading)
+    """Findings of this module, but for the workers that are missing."""
     yield from _harakiri(figures, reading)
     yield from _lost(figures)
     yield from _respawns(figures, reading)
@@ -103,7 +105,7 @@ def _respawns(figures: Figures, reading: Reading) -> Iterator[Finding]:
     looping = [
         worker_id
         for worker_id, respawns, requests in ended
-        if respawns >= max(least, a_minute * window.seconds / 60) and requests < SERVED * respawns
+        if respawns >= max(least, a_minute * window.seconds / 60) and requests < _served_enough(reading) * respawns
     ]
     respawns = sum(times for _, times, _ in ended) - window.harakiris
     if looping and respawns > 0:
@@ -120,21 +122,46 @@ def _respawns(figures: Figures, reading: Reading) -> Iterator[Finding]:
     elif respawns > 0 and not any(worker.in_reserve for worker in figures.snapshot.workers):
         seconds = window.seconds * len(window.workers) / respawns
         short = seconds < SHORT_LIFE and any(times >= least for _, times, _ in ended)
+        each_once = len(ended) == len(window.workers) > 1 and all(times == 1 for _, times, _ in ended)  # a chain reload
+        if _is_unexplained(reading) and not each_once and not _lost_count(figures):
+            yield _ended(figures, [worker_id for worker_id, _, _ in ended], respawns)
+            return
         yield Finding(
             code="workers_respawned",
             severity="info",
             title=f"{numbered('Worker', [worker_id for worker_id, _, _ in ended])} "
             f"{'was' if len(ended) == 1 else 'were'} respawned.",
             evidence=f"{counted(respawns, 'time')} in the last {duration(window.seconds)}"
-            + (f", each after {duration(seconds)} on average" if short else "")
-            + ("; no request was lost." if not _lost_count(figures) else "."),
+            + (f", each after {duration(seconds)} on average." if short else "."),
             meaning=f"A worker that reaches `max-requests`{_set_to(reading, 'max_requests')} or "
             f"`reload-on-rss`{_set_to(reading, 'reload_on_rss', ' MB')} is replaced, and so is one that ends.",
             change="Raise `max-requests`: a worker serves for less than a minute." if short else "",
         )
 
 
-def _missing(figures: Figures, reading: Reading) -> Iterator[Finding]:
+def _is_unexplained(reading: Reading) -> bool:
+    """Whether all options are known and none of them ends workers that are well."""
+    options = reading.host.setup.options if reading.host.setup else None
+    if options is None or not options.complete:
+        return False
+    ends = (options.max_requests, options.max_worker_lifetime, options.reload_on_rss, options.reload_on_as)
+    return not any((*ends, options.evil_reload_on_rss))
+
+
+def _ended(figures: Figures, ended: Sequence[int], times: int) -> Finding:
+    return Finding(
+        code="workers_ended",
+        severity="warning",
+        title=f"{numbered('Worker', ended)} ended, and no option of uWSGI says why.",
+        evidence=f"{counted(times, 'time')} in the last {duration(figures.window.seconds)}.",
+        meaning="It crashed, was killed (by the kernel, when memory is short), ended itself, or a chain reload is under "
+        "way; else a request that it had in hand is lost.",
+        change="See uWSGI's log for `died, killed by signal`, and `dmesg` for `Out of memory`.",
+    )
+
+
+def find_missing(figures: Figures, reading: Reading) -> Iterator[Finding]:
+    """The finding about workers that are not there: it explains what else is wrong."""
     workers = figures.snapshot.workers
     ended = [worker.worker_id for worker in workers if reading.process_is_missing(worker)]
     missing = [worker.worker_id for worker in workers if worker.state in ("gone", "starting")]
@@ -151,6 +178,13 @@ def _missing(figures: Figures, reading: Reading) -> Iterator[Finding]:
         evidence=f"{len(ended)} ended without uWSGI having noticed, {len(missing)} gone or still starting.",
         meaning="Capacity is smaller meanwhile. A moment of it is a reload or a respawn; if it stays, see the log.",
     )
+
+
+def _served_enough(reading: Reading) -> float:
+    """Requests between respawns that are recycling: nearly `max-requests`, where that is known."""
+    setup = reading.host.setup
+    most = setup.options.max_requests if setup else None
+    return min(SERVED, RECYCLED * most) if most else SERVED
 
 
 def _set_to(reading: Reading, option: str, unit: str = "") -> str:
