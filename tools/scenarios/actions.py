@@ -1,0 +1,52 @@
+"""What happens to a uWSGI while it is checked: signals, reloads, and deployments that fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import Any
+
+from tests.support.real_uwsgi import Uwsgi, wait_until
+
+
+def kill_busy_worker(server: Uwsgi) -> None:
+    """SIGKILL to the first worker that serves a request."""
+    killed: list[int] = []
+
+    def kill_one() -> bool:
+        workers: list[dict[str, Any]] = json.loads(server.document())["workers"]
+        busy = [worker["pid"] for worker in workers if any(core["in_request"] for core in worker["cores"])]
+        if busy:
+            os.kill(busy[0], signal.SIGKILL)
+            killed.append(busy[0])
+        return bool(killed)
+
+    wait_until(kill_one, what="a worker to be busy")
+
+
+def kill_master(server: Uwsgi) -> None:
+    """SIGKILL to the master alone."""
+    os.kill(server.pid, signal.SIGKILL)
+
+
+def reload(server: Uwsgi) -> None:
+    """A full reload: the master and all workers at once."""
+    os.kill(server.pid, signal.SIGHUP)
+
+
+def reload_in_turn(server: Uwsgi) -> None:
+    """A chain reload: one worker after the other, where `touch-chain-reload` has this file."""
+    (server.directory / "reload").touch()
+
+
+def deploy_broken(server: Uwsgi) -> None:
+    """Deploy an application that cannot be imported, by a full reload."""
+    (server.directory / "broken").touch()
+    reload(server)
+
+
+def deploy_dying(server: Uwsgi) -> None:
+    """Deploy an application whose import ends the worker, by a chain reload."""
+    (server.directory / "dies").touch()
+    reload_in_turn(server)

@@ -1,0 +1,89 @@
+"""Compares what `check` said with what is expected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tools.scenarios.scenario import Outcome, Scenario
+
+EXIT_STATUS: dict[Outcome, int] = {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}
+
+OF_THE_MACHINE = ("cpu_used_by_others", "memory_headroom_low")
+"""Findings that are about other programs on this machine, and count only in a row that expects them."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What `check` said. findings: as in its JSON document, the worst first, those of the machine left out; message:
+    its words where it judged nothing; tally: what the clients experienced."""
+
+    outcome: Outcome
+    exit_status: int
+    verdict: str = ""
+    findings: tuple[dict[str, str], ...] = ()
+    limit: str | None = None
+    figures: dict[str, Any] = field(default_factory=dict)
+    tally: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def grave(self) -> tuple[dict[str, str], ...]:
+        """The findings above info."""
+        return tuple(finding for finding in self.findings if finding["severity"] != "info")
+
+    @property
+    def first(self) -> str | None:
+        """The code of the worst finding, None where there is none above info."""
+        return self.grave[0]["code"] if self.grave else None
+
+
+def read_document(document: dict[str, Any], exit_status: int, row: Scenario) -> Seen:
+    """What a check said by its JSON document."""
+    named = (*row.expected.first, *row.expected.also)
+    findings = tuple(
+        finding
+        for finding in document["findings"]
+        if finding["code"] not in OF_THE_MACHINE or finding["code"] in named
+    )
+    severities = {finding["severity"] for finding in findings}
+    outcome: Outcome = "critical" if "critical" in severities else "warning" if "warning" in severities else "ok"
+    return Seen(
+        outcome=outcome,
+        exit_status=exit_status,
+        verdict=document["verdict"],
+        findings=findings,
+        limit=document["headroom"]["first"],
+        figures={name: document[name] for name in ("flow", "headroom", "threads", "cpu") if name in document},
+    )
+
+
+def differences(row: Scenario, seen: Seen) -> Iterator[str]:
+    """What differs from what is expected, one text each."""
+    expected = row.expected
+    if seen.outcome != expected.outcome:
+        yield f"{seen.outcome}, not {expected.outcome}"
+    if expected.first and seen.first not in expected.first:
+        yield f"first finding {seen.first or 'none'}, not {' or '.join(expected.first)}"
+    elif not expected.first and expected.outcome == "ok" and seen.first:
+        yield f"first finding {seen.first}, not none"
+    codes = {finding["code"] for finding in seen.findings}
+    for code in expected.also:
+        if code not in codes:
+            yield f"no finding {code}"
+    spoken = _text(seen.grave[:1] or seen.findings, ("title", "evidence", "meaning", "change")) + seen.verdict.lower()
+    advice = _text(seen.grave, ("change",))
+    for word in expected.words:
+        if word not in spoken:
+            yield f"does not say {word!r}"
+    for word in expected.not_words:
+        if word in advice:
+            yield f"advises {word!r}"
+    if expected.limits and seen.outcome != "unknown" and seen.limit not in expected.limits:
+        yield f"first limit {seen.limit or 'none'}, not {' or '.join(limit or 'none' for limit in expected.limits)}"
+    if seen.outcome == "unknown" and seen.exit_status != EXIT_STATUS["unknown"]:
+        yield f"exit status {seen.exit_status}"
+
+
+def _text(findings: tuple[dict[str, str], ...], parts: tuple[str, ...]) -> str:
+    return " ".join(finding[part] or "" for finding in findings for part in parts).lower()
