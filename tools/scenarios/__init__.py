@@ -1,1 +1,1 @@
-"""Situations on a real uWSGI: each has an expected verdict, written down before it is run, that `check` has to reach."""
+"""Situations on a real uWSGI: `check` has to reach the verdict that was written down before each was run."""

@@ -35,8 +35,8 @@ def reload(server: Uwsgi) -> None:
     os.kill(server.pid, signal.SIGHUP)
 
 
-def reload_in_turn(server: Uwsgi) -> None:
-    """A chain reload: one worker after the other, where `touch-chain-reload` has this file."""
+def touch(server: Uwsgi) -> None:
+    """A reload of the workers, by the file that `touch-chain-reload` or `touch-workers-reload` watches."""
     (server.directory / "reload").touch()
 
 
@@ -47,6 +47,6 @@ def deploy_broken(server: Uwsgi) -> None:
 
 
 def deploy_dying(server: Uwsgi) -> None:
-    """Deploy an application whose import ends the worker, by a chain reload."""
+    """Deploy an application whose import ends the worker, by a reload of the workers."""
     (server.directory / "dies").touch()
-    reload_in_turn(server)
+    touch(server)

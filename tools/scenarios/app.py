@@ -8,14 +8,14 @@ import os
 import time
 from urllib.parse import parse_qs
 
-import uwsgi  # type: ignore[import-not-found]  # made by uWSGI itself, in its workers
+import uwsgi  # type: ignore[import-untyped]  # made by uWSGI itself, in its workers
 
 if os.path.exists("broken"):
     raise ImportError("asked to fail")
 if os.path.exists("dies"):
     os._exit(1)
 
-LEAKED = []
+LEAKED: list[bytes] = []
 
 
 def application(environ, start_response):  # type: ignore[no-untyped-def]

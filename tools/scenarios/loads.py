@@ -48,9 +48,7 @@ async def ask(load: Load, address: str | tuple[str, int], tally: Tally) -> bool:
     """Make one request and count it. Returns whether it was answered."""
     start = time.monotonic()
     try:
-        unix = isinstance(address, str)
-        opening = asyncio.open_unix_connection(address) if unix else asyncio.open_connection(*address)
-        reader, writer = await asyncio.wait_for(opening, PATIENCE)
+        reader, writer = await asyncio.wait_for(_connect(address), PATIENCE)
     except (OSError, asyncio.TimeoutError):
         tally.refused += 1
         return False
@@ -69,6 +67,12 @@ async def ask(load: Load, address: str | tuple[str, int], tally: Tally) -> bool:
     tally.answered += 1
     tally.seconds.append(time.monotonic() - start)
     return True
+
+
+async def _connect(address: str | tuple[str, int]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if isinstance(address, str):
+        return await asyncio.open_unix_connection(address)
+    return await asyncio.open_connection(*address)
 
 
 async def arrive(load: Load, address: str | tuple[str, int], tally: Tally) -> None:
@@ -109,9 +113,7 @@ async def run(loads: list[tuple[Load, str | tuple[str, int]]]) -> Tally:
         tasks += [asyncio.create_task(client) for client in clients]
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
-    waiting = threading.Thread(
-        target=lambda: (sys.stdin.read(), loop.call_soon_threadsafe(ended.set)), daemon=True
-    )
+    waiting = threading.Thread(target=lambda: (sys.stdin.read(), loop.call_soon_threadsafe(ended.set)), daemon=True)
     waiting.start()
     await ended.wait()
     for task in tasks:

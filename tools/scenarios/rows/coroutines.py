@@ -10,9 +10,7 @@ from tools.scenarios.servers import why_no_gevent
 
 UGREEN = Server(2, 20, ("--ugreen", "--async", "20"))
 GEVENT = Server(2, 20, ("--gevent", "20", "--gevent-monkey-patch"))
-FULL = Expected(
-    "warning", ("saturation",), words=("async",), not_words=("raise `threads`",), limits=("threads",)
-)
+FULL = Expected("warning", ("saturation",), words=("async",), not_words=("raise `threads`",), limits=("threads",))
 
 ROWS = (
     Scenario(

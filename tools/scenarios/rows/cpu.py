@@ -66,9 +66,7 @@ ROWS = (
     Scenario(
         "some CPU, beside burners",
         Server(2, 2),
-        Expected(
-            "warning", ("cpu_used_by_others",), words=("other",), not_words=NO_THREADS, limits=("cpu",)
-        ),
+        Expected("warning", ("cpu_used_by_others",), words=("other",), not_words=NO_THREADS, limits=("cpu",)),
         (Load(rate=8, cpu_ms=40),),
         burners=3,
         alone=True,

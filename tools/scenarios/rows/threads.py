@@ -50,9 +50,7 @@ ROWS = (
     Scenario(
         "4x8 io at 110 %",
         THREADED,
-        Expected(
-            "critical", ("saturation", "clients_refused", "queue_wait"), words=("threads",), limits=("threads",)
-        ),
+        Expected("critical", ("saturation", "clients_refused", "queue_wait"), words=("threads",), limits=("threads",)),
         (Load(part=1.1, io_ms=400, most=150, vary=(1.0, 1.2)),),
         quick=True,
         lead=12.0,
