@@ -11,6 +11,7 @@ NOBODY = 65534
 
 
 def main() -> int:
+    "localhost".encode("idna")  # a codec is imported when it is first used
     os.setgroups([])
     os.setgid(NOBODY)
     os.setuid(NOBODY)

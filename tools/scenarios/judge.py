@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tools.scenarios.scenario import Outcome, Scenario
+from tools.scenarios.scenario import Expected, Outcome, Scenario
 
 EXIT_STATUS: dict[Outcome, int] = {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}
 
@@ -25,7 +26,7 @@ class Seen:
     verdict: str = ""
     findings: tuple[dict[str, str], ...] = ()
     limit: str | None = None
-    figures: dict[str, Any] = field(default_factory=dict)
+    figures: dict[str, float] = field(default_factory=dict)
     tally: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -50,11 +51,26 @@ def read_document(document: dict[str, Any], exit_status: int, row: Scenario) -> 
     return Seen(
         outcome=outcome,
         exit_status=exit_status,
-        verdict=findings[0]["title"] if severities - {"info"} else document["verdict"],
+        verdict=_sentence(document, findings, outcome),
         findings=findings,
         limit=_first_limit(document["headroom"]["by_limit"], row.expected.limits),
-        figures={name: document[name] for name in ("flow", "headroom", "threads", "cpu") if name in document},
+        figures=_figures(document),
     )
+
+
+def _sentence(document: dict[str, Any], findings: tuple[dict[str, str], ...], outcome: Outcome) -> str:
+    """The verdict, that of other programs on the machine aside."""
+    if outcome != "ok":
+        return findings[0]["title"]
+    left_out = document["status"] != "ok"
+    return "Nothing is wrong but what other programs do." if left_out else str(document["verdict"])
+
+
+def _figures(document: dict[str, Any]) -> dict[str, float]:
+    """The figures that explain a verdict: flow, headroom by limit, and CPUs."""
+    parts = (document.get("flow"), document["headroom"]["by_limit"], document.get("cpu"))
+    named = {name: value for part in parts for name, value in (part or {}).items()}
+    return {name: round(value, 3) for name, value in named.items() if isinstance(value, (int, float))}
 
 
 def _first_limit(factors: dict[str, float | None], expected: tuple[str | None, ...]) -> str | None:
@@ -71,26 +87,31 @@ def differences(row: Scenario, seen: Seen) -> Iterator[str]:
     expected = row.expected
     if seen.outcome != expected.outcome:
         yield f"{seen.outcome}, not {expected.outcome}"
-    if expected.first and seen.first not in expected.first:
-        yield f"first finding {seen.first or 'none'}, not {' or '.join(expected.first)}"
-    elif not expected.first and expected.outcome == "ok" and seen.first:
-        yield f"first finding {seen.first}, not none"
-    codes = {finding["code"] for finding in seen.findings}
-    for code in expected.also:
-        if code not in codes:
-            yield f"no finding {code}"
-    spoken = _text(seen.grave[:1] or seen.findings, ("title", "evidence", "meaning", "change")) + seen.verdict.lower()
-    advice = _text(seen.grave, ("change",))
-    for word in expected.words:
-        if word not in spoken:
-            yield f"does not say {word!r}"
-    for word in expected.not_words:
-        if word in advice:
-            yield f"advises {word!r}"
+    yield from _different_findings(expected, seen)
+    yield from _different_words(expected, seen)
     if expected.limits and seen.outcome != "unknown" and seen.limit not in expected.limits:
         yield f"first limit {seen.limit or 'none'}, not {' or '.join(limit or 'none' for limit in expected.limits)}"
     if seen.outcome == "unknown" and seen.exit_status != EXIT_STATUS["unknown"]:
         yield f"exit status {seen.exit_status}"
+
+
+def _different_findings(expected: Expected, seen: Seen) -> Iterator[str]:
+    if expected.first and seen.first not in expected.first:
+        yield f"first finding {seen.first or 'none'}, not {' or '.join(expected.first)}"
+    elif expected.outcome == "ok" and seen.first:
+        yield f"first finding {seen.first}, not none"
+    for code in expected.also:
+        if not any(finding["code"] == code for finding in seen.findings):
+            yield f"no finding {code}"
+    times = Counter((finding["code"], finding["title"]) for finding in seen.findings)
+    yield from (f"says {code} twice" for (code, _), count in times.items() if count > 1)
+
+
+def _different_words(expected: Expected, seen: Seen) -> Iterator[str]:
+    spoken = _text(seen.grave[:1] or seen.findings, ("title", "evidence", "meaning", "change")) + seen.verdict.lower()
+    advice = _text(seen.grave, ("change",))
+    yield from (f"does not say {word!r}" for word in expected.words if word not in spoken)
+    yield from (f"advises {word!r}" for word in expected.not_words if word in advice)
 
 
 def _text(findings: tuple[dict[str, str], ...], parts: tuple[str, ...]) -> str:

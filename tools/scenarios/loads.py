@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import random
+import socket
 import subprocess
 import sys
 import threading
@@ -70,9 +71,18 @@ async def ask(load: Load, address: str | tuple[str, int], tally: Tally) -> bool:
 
 
 async def _connect(address: str | tuple[str, int]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    if isinstance(address, str):
-        return await asyncio.open_unix_connection(address)
-    return await asyncio.open_connection(*address)
+    """Connect at once or not at all to a UNIX socket, as web servers do: where its queue is full, connect(2) fails with
+    EAGAIN, which asyncio would take for "in progress"."""
+    if isinstance(address, tuple):
+        return await asyncio.open_connection(*address)
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.setblocking(False)
+        connection.connect(address)  # it does not block
+    except OSError:
+        connection.close()
+        raise
+    return await asyncio.open_unix_connection(sock=connection)
 
 
 async def arrive(load: Load, address: str | tuple[str, int], tally: Tally) -> None:

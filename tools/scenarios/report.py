@@ -21,7 +21,7 @@ def line(result: Result) -> str:
     lines += [f"    expected otherwise: {text}" for text in result.different]
     if result.different:
         lines += [f"    {finding['severity']} {finding['code']}: {finding['evidence']}" for finding in seen.findings]
-        lines += [f"    clients: {_clients(seen)}; figures: {seen.figures.get('flow')}"]
+        lines += [f"    clients: {_clients(seen)}; figures: {_figures(seen)}"]
     return "\n".join(lines)
 
 
@@ -67,6 +67,7 @@ def _difference(result: Result) -> Iterator[str]:
     assert seen
     yield f"**{result.row.name}**: {'; '.join(result.different)}. {result.row.why}"
     yield f"\n> {seen.verdict}\n"
+    yield f"Clients: {_clients(seen) or 'none'}. Figures: {_figures(seen) or 'none'}.\n"
     for finding in seen.findings:
         yield f"* {finding['severity']} `{finding['code']}`: {finding['evidence']} {finding['change'] or ''}".rstrip()
     yield ""
@@ -101,6 +102,10 @@ def _expected(row: Scenario) -> str:
 
 def _seen(seen: Seen) -> str:
     return f"{seen.outcome} {seen.first or ''}".strip()
+
+
+def _figures(seen: Seen) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in seen.figures.items())
 
 
 def _clients(seen: Seen) -> str:

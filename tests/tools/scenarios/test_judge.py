@@ -14,6 +14,7 @@ def document(*findings: tuple[str, str], **limits: float) -> dict[str, Any]:
     """The JSON document of a check that found these (code, severity)."""
     return {
         "verdict": "A sentence.",
+        "status": "ok",
         "findings": [
             {"code": code, "severity": severity, "title": code, "evidence": "", "meaning": "", "change": "Raise it."}
             for code, severity in findings
@@ -45,6 +46,12 @@ def test_every_difference_is_named() -> None:
         "advises 'raise'",
         "first limit interpreters, not threads",
     ]
+
+
+def test_a_finding_that_stands_twice_is_a_difference() -> None:
+    """The same finding twice is named once."""
+    saturation = ("saturation", "warning")
+    assert compare(Expected("warning", ("saturation",)), saturation, saturation) == ["says saturation twice"]
 
 
 def test_other_programs_of_the_machine_count_only_where_expected() -> None:

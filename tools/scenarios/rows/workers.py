@@ -38,10 +38,21 @@ ROWS = (
     ),
     Scenario(
         "max-requests too tight",
-        Server(4, 1, ("--max-requests", "5", *RECYCLED)),
+        Server(4, 1, ("--max-requests", "8", *RECYCLED)),
         Expected("warning", ("respawn_loop", "workers_respawned"), words=("raise `max-requests`",)),
-        (Load(part=0.3, io_ms=50),),
-        why="Workers live a second: CPU and capacity go into respawns, but nobody is refused.",
+        (Load(rate=7, io_ms=50),),
+        seconds=18.0,
+        why="Workers live four seconds: CPU and capacity go into respawns, but nobody is refused.",
+    ),
+    Scenario(
+        "max-requests far too tight",
+        Server(4, 1, ("--max-requests", "5", *RECYCLED)),
+        Expected(
+            "critical", ("clients_refused", "queue_wait", "respawn_loop", "workers_missing"), words=("max-requests",)
+        ),
+        (Load(part=0.4, io_ms=50),),
+        fixed=True,
+        why="uWSGI respawns about two workers a second, so four of 5 requests each cannot serve 32 requests a second.",
     ),
     Scenario(
         "import ends a worker of a chain reload",
