@@ -12,7 +12,10 @@ from tests.support.windows import the_example, the_harmless_one, window, worker
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.kernel.backlogs import Backlog
 from uwsgi_headroom.kernel.cpus import UsableCpus
+from uwsgi_headroom.kernel.options import Options
+from uwsgi_headroom.kernel.setup import Setup
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import Snapshot
 
@@ -89,12 +92,47 @@ def test_without_process_facts_unevenness_is_no_verdict() -> None:
     assert "another host" in by_code["no_process_facts"].evidence
 
 
-def test_saturation_by_the_time_with_every_thread_busy() -> None:
-    """A tenth of the time without a free thread is critical; a hundredth is a warning; less is not mentioned."""
-    base = window(60, *(worker(worker_id, 600, busy=300.0, cpu=1.0) for worker_id in (1, 2, 3, 4)))
-    assert findings_by_code(replace(base, full_seconds=6.0))["saturation"].severity == "critical"
-    assert findings_by_code(replace(base, full_seconds=1.0))["saturation"].severity == "warning"
-    assert "saturation" not in findings_by_code(replace(base, full_seconds=0.3))
+def loaded(used: float, *, wait: float | None = 0.0, full: float = 0.5) -> Window:
+    """A minute of 4x8 with this part of the threads busy, 20 requests a second of `used` * 1.6 s each that wait so many
+    seconds."""
+    each = used * 32 / 20
+    rows = (worker(worker_id, 300, each=each, cpu=3.0, busy=used * 8 * 60) for worker_id in (1, 2, 3, 4))
+    queues = {} if wait is None else {"app.sock": wait * 1200}
+    return replace(window(60, *rows, **queues), full_seconds=full * 60)
+
+
+@pytest.mark.parametrize(
+    ("used", "wait", "severity"),
+    [
+        (0.70, 0.0, None),
+        (0.70, 2.0, None),
+        (0.80, 0.0, "warning"),
+        (0.80, 2.0, "warning"),
+        (0.95, 0.0, "warning"),
+        (0.95, None, "warning"),
+        (0.95, 0.05, "warning"),
+        (0.95, 0.3, "warning"),
+        (0.95, 0.5, "critical"),
+    ],
+)
+def test_saturation(used: float, wait: float | None, severity: str | None) -> None:
+    """From three quarters of the threads in use it is a warning, at the limit and with waiting shown it is critical."""
+    finding = findings_by_code(loaded(used, wait=wait)).get("saturation")
+    assert (finding and finding.severity) == severity
+
+
+def test_a_small_server_is_not_saturated_because_all_its_threads_are_busy_now_and_then() -> None:
+    """One thread that is busy an eighth of the time is that, and has nothing to say."""
+    one = replace(window(60, worker(1, 120, each=0.06, cpu=0.6, busy=7.2), **{"app.sock": 0.1}), full_seconds=7.2)
+    assert findings_by_code(one, Server(processes=1, threads=1)) == {}
+
+
+def test_cheaper_counts_the_reserve() -> None:
+    """Two of eight workers up and both busy are a quarter of what there is, as long as nothing waits."""
+    rows = (worker(worker_id, 300, each=0.2, cpu=3.0, busy=58.0) for worker_id in (1, 2))
+    rest = (worker(worker_id, 0, cpu=0.0, busy=0.0, up=0.0) for worker_id in range(3, 9))
+    window_ = replace(window(60, *rows, *rest, **{"app.sock": 1.0}), full_seconds=55.0)
+    assert findings_by_code(window_, Server(processes=8, threads=1, spawned=2)) == {}
 
 
 def test_all_interpreters_saturated() -> None:
@@ -103,7 +141,7 @@ def test_all_interpreters_saturated() -> None:
     finding = findings_by_code(window(60, *rows), Server(processes=2, cpus=8.0))["interpreter_bound"]
     assert finding.severity == "critical"
     assert "all 2 workers" in finding.title
-    assert "more `processes`" in finding.change
+    assert "Raise `processes` from 2 to 3" in finding.change
 
 
 @pytest.mark.parametrize(
@@ -119,13 +157,53 @@ def test_cpu_bound_names_what_binds(limited_by: str, word: str) -> None:
     assert "(4) than CPUs (2)" in by_code["more_workers_than_cpus"].title
 
 
+def queued(waiting: float, full: float = 0.0, name: str = "app.sock", **changes: object) -> Window:
+    """A minute with so many waiting on average, and the queue at its limit for this part of it."""
+    queues = {"queue_seconds": {name: waiting * 60}, "queue_full_seconds": {name: full * 60}}
+    return replace(idle(), **queues, **changes)
+
+
 def test_a_queue_that_fills() -> None:
-    """Half of the queue in use is critical; the advice is capacity first, then listen and somaxconn."""
-    by_code = findings_by_code(replace(idle(), queue_seconds={"app.sock": 60 * 60.0}), Server(queue=60))
-    assert by_code["queue_filling"].severity == "critical"
+    """Half of the queue in use is a warning; the advice is capacity first, then listen and somaxconn."""
+    by_code = findings_by_code(queued(60), Server(queue=60))
+    assert by_code["queue_filling"].severity == "warning"
     assert "net.core.somaxconn" in by_code["queue_filling"].change
-    assert by_code["queue_wait"].severity == "warning"
+    assert by_code["queue_wait"].severity == "critical"
     assert "1.8 s before uWSGI sees it" in by_code["queue_wait"].title
+
+
+@pytest.mark.parametrize(("full", "severity"), [(0.0, None), (0.01, "warning"), (0.04, "warning"), (0.06, "critical")])
+def test_a_full_queue_refuses_clients(full: float, severity: str | None) -> None:
+    """It is said first, and not called filling."""
+    by_code = findings_by_code(queued(60, full), Server(queue=101))
+    assert (by_code["clients_refused"].severity if severity else None) == severity
+    assert ("queue_filling" in by_code) == (severity is None)
+    if severity == "critical":
+        assert next(iter(by_code)) == "clients_refused"
+        assert "for 6 % of the last 60 s" in by_code["clients_refused"].evidence
+        assert "nobody counts" in by_code["clients_refused"].evidence
+
+
+def test_a_full_tcp_queue_counts_only_if_the_kernel_dropped_connections() -> None:
+    """Its count is of the network namespace, which is said; with no drop at all nobody was turned away."""
+    server = Server(queue=101, socket=":8080")
+    finding = findings_by_code(queued(60, 0.5, ":8080", overflows=7), server)["clients_refused"]
+    assert "dropped connections 7 times, over all TCP listeners of the network namespace" in finding.evidence
+    assert "clients_refused" not in findings_by_code(queued(60, 0.5, ":8080", overflows=0), server)
+
+
+@pytest.mark.parametrize(
+    ("listen", "somaxconn", "words"),
+    [(40, 4096, "raise `listen`, which is 40; net.core.somaxconn is 4096"), (100, 100, "raise net.core.somaxconn")],
+)
+def test_which_of_the_two_limits_a_queue(listen: int, somaxconn: int, words: str) -> None:
+    """The kernel cuts `listen` to net.core.somaxconn: the smaller is what can be raised."""
+    server = Server(queue=60)
+    reading = server.read(AT)
+    setup = Setup(Options(), somaxconn, "threads", None, None)
+    backlogs = {"app.sock": Backlog(60, listen, None)}
+    host = replace(reading.host, setup=setup, backlogs=backlogs)
+    assert words in findings_by_code(queued(60, 0.5), server, host=host)["clients_refused"].change
 
 
 def test_a_queue_that_cannot_be_measured_is_said() -> None:
@@ -134,16 +212,57 @@ def test_a_queue_that_cannot_be_measured_is_said() -> None:
     assert (finding.severity, finding.evidence) == ("info", "hidden.")
 
 
-def test_harakiri_and_respawns() -> None:
-    """One harakiri is a warning; one slot respawned again and again is critical; a reload or scaling up is neither."""
-    assert findings_by_code(replace(idle(), harakiris=1, respawns=1)).keys() == {"harakiri"}
-    again = replace(idle().workers[2], respawns=3)
-    loop = replace(idle(), respawns=3, workers=(*idle().workers[:2], again, idle().workers[3]))
-    assert findings_by_code(loop)["respawn_loop"].severity == "critical"
-    assert findings_by_code(loop)["respawn_loop"].title == "Worker 3 is respawned again and again."
-    assert findings_by_code(replace(loop, reloads=1)) == {}
-    scaled_up = replace(idle(), respawns=4, workers=tuple(replace(worker, respawns=1) for worker in idle().workers))
-    assert findings_by_code(scaled_up) == {}
+def with_worker(worker_id: int, base: Window | None = None, **changes: object) -> Window:
+    """A quiet window with one worker changed."""
+    base = base or idle()
+    rows = tuple(replace(row, **changes) if row.worker_id == worker_id else row for row in base.workers)
+    return replace(base, workers=rows, respawns=sum(row.respawns for row in rows))
+
+
+@pytest.mark.parametrize(("harakiris", "severity"), [(1, "warning"), (2, "warning"), (30, "critical")])
+def test_harakiri(harakiris: int, severity: str) -> None:
+    """One is a warning; a storm that loses a hundredth of the requests is critical. The respawns are its own."""
+    by_code = findings_by_code(replace(with_worker(1, respawns=harakiris), harakiris=harakiris))
+    assert by_code["harakiri"].severity == severity
+    assert set(by_code) == {"harakiri"}
+    assert "one timer" in by_code["harakiri"].meaning
+    prefork = findings_by_code(replace(with_worker(1, respawns=1), harakiris=1), Server(threads=1))
+    assert "one timer" not in prefork["harakiri"].meaning
+
+
+@pytest.mark.parametrize(("lost", "severity"), [(1, "warning"), (3, "warning"), (40, "critical")])
+def test_requests_lost_with_their_worker(lost: int, severity: str) -> None:
+    """A worker that ends with requests in service has lost them: few are a warning, a hundredth of all is critical."""
+    finding = findings_by_code(with_worker(2, respawns=1, lost=lost))["requests_lost"]
+    assert finding.severity == severity
+    assert finding.title.startswith(f"Worker 2 ended with {lost} request")
+    assert finding.title.endswith("in service or more.")
+
+
+def test_respawns() -> None:
+    """Again and again while hardly serving is a warning in one worker and critical in half of them; recycling, in which
+    nothing is lost, is good to know, and so is a reload."""
+    one = with_worker(3, respawns=3, requests=30)
+    assert findings_by_code(one)["respawn_loop"].severity == "warning"
+    assert findings_by_code(one)["respawn_loop"].title == "Worker 3 is respawned again and again."
+    half = with_worker(1, one, respawns=3, requests=30)
+    assert findings_by_code(half)["respawn_loop"].severity == "critical"
+    recycled = findings_by_code(with_worker(3, respawns=3, requests=450))
+    assert {code: finding.severity for code, finding in recycled.items()} == {"workers_respawned": "info"}
+    assert recycled["workers_respawned"].title == "Worker 3 was respawned."
+    assert "no request was lost" in recycled["workers_respawned"].evidence
+    everywhere = replace(idle(), workers=tuple(replace(row, respawns=1) for row in idle().workers), reloads=1)
+    reloaded = findings_by_code(everywhere)
+    assert {code: finding.severity for code, finding in reloaded.items()} == {"reloaded": "info"}
+
+
+def test_a_worker_that_lives_for_seconds_is_recycled_too_early() -> None:
+    """`max-requests` of 150 at 19 requests a second: no loop, and the advice is to raise it."""
+    rows = tuple(replace(row, respawns=3, requests=450) for row in idle().workers)
+    finding = findings_by_code(replace(idle(), workers=rows, respawns=12))["workers_respawned"]
+    assert finding.severity == "info"
+    assert "each after 20 s on average" in finding.evidence
+    assert finding.change.startswith("Raise `max-requests`")
 
 
 def test_stuck_requests() -> None:
@@ -165,10 +284,10 @@ def test_several_workers_are_named_in_the_plural() -> None:
     server.kill(2)
     title = findings_by_code(idle(), server)["workers_missing"].title
     assert title == "Workers 1 and 2 are not there, or not ready yet."
-    looping = tuple(replace(slot, respawns=9) for slot in idle().workers[:2])
+    looping = tuple(replace(slot, respawns=9, requests=9) for slot in idle().workers[:2])
     by_code = findings_by_code(replace(idle(), respawns=18, workers=(*looping, *idle().workers[2:])))
     assert by_code["respawn_loop"].title == "Workers 1 and 2 are respawned again and again."
-    looping = tuple(replace(slot, respawns=9) for slot in idle(workers=4096).workers)
+    looping = tuple(replace(slot, respawns=9, requests=9) for slot in idle(workers=4096).workers)
     by_code = findings_by_code(replace(idle(), respawns=9 * 4096, workers=looping))
     assert by_code["respawn_loop"].title.startswith("Workers 1, 2, 3, 4, 5, 6, 7, 8 and 4,088 more are respawned")
 
@@ -217,8 +336,10 @@ def test_workers_pinned_to_one_cpu() -> None:
 
 
 def test_cheaper_that_never_scales() -> None:
-    """Workers in reserve while every thread is in use, and none spawned: said; with a spawn it is not."""
-    full = replace(idle(), full_seconds=30.0)
+    """Workers in reserve while every thread is in use and requests wait, and none spawned: said; with a spawn it is
+    not."""
+    full = replace(queued(20), full_seconds=30.0)
+    assert "cheaper_does_not_scale" not in findings_by_code(replace(queued(0.1), full_seconds=30.0), Server(spawned=2))
     server = Server(spawned=2)
     assert "2 workers in reserve" in findings_by_code(full, server)["cheaper_does_not_scale"].title
     assert "cheaper_does_not_scale" not in findings_by_code(replace(full, respawns=1), server)

@@ -152,7 +152,7 @@ def test_the_hot_worker_stands_out(chromium: Browser, shop: Exporter) -> None:
         shown.open("/")
         shown.page.wait_for_selector("table[aria-label=Workers] tr.hot")
         hot = shown.page.query_selector_all("table[aria-label=Workers] tr.hot")
-        assert [row.query_selector("td").inner_text() for row in hot] == ["1"]
+        assert [row.query_selector("td").text_content() for row in hot] == ["1"]
         sign = "getComputedStyle(document.querySelector('tr.hot td'), '::before').content"
         assert "▲" in shown.page.evaluate(sign)
         assert "worker 1" in shown.text(".keys > div:last-child")

@@ -31,23 +31,29 @@ ONE_INTERPRETER = 1.0
 """CPUs one worker's interpreter can use: CPython's global lock lets one thread run at a time."""
 
 LEAST_LOAD = 0.01
-"""Below this part of a resource in use, its headroom is larger than anybody plans for and mostly noise: absent. Of the
+"""Below this part of a resource in use, its headroom is larger than anybody plans for and mostly noise: `far`. Of the
 CPUs the resource is what the server uses and what is idle: a small part of a full machine may have no headroom."""
 
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
     """by_limit: factors, 1 is "reached"; first: the limit with the least of them, which gives out first; ceiling: the
-    least of those that end throughput."""
+    least of those that end throughput; far: limits over 100 times today's load away, which are in no other field."""
 
     by_limit: dict[Limit, float]
     first: Limit | None
     ceiling: Limit | None
+    far: tuple[Limit, ...] = ()
 
     @property
     def factor(self) -> float | None:
         """The headroom: the least of all factors."""
         return self.by_limit[self.first] if self.first else None
+
+    @property
+    def is_upper_bound(self) -> bool:
+        """Whether a limit that cannot be seen from here, CPU, may come first."""
+        return "cpu" not in self.by_limit and "cpu" not in self.far
 
 
 def compute_headroom(
@@ -63,28 +69,28 @@ def compute_headroom(
     loads = [worker.interpreter_load for worker in balance.workers if worker.active]
     hottest, used = max((load for load in loads if load is not None), default=None), sum_if_all_known(loads)
     concurrency = flow.observed if flow.observed is not None else flow.littles_law
-    factors: dict[Limit, float | None] = {
-        "hottest_interpreter": _factor(ONE_INTERPRETER, hottest),
-        "interpreters": _factor(ONE_INTERPRETER * len(loads), used),
-        "threads": _factor(available_threads, concurrency),
-        "cpu": _factor(usable_cpus, used) if cpu is None else _factor(*_cpu_room(cpu, bool(others_follow))),
+    uses: dict[Limit, float | None] = {
+        "hottest_interpreter": _use(hottest, ONE_INTERPRETER),
+        "interpreters": _use(used, ONE_INTERPRETER * len(loads)),
+        "threads": _use(concurrency, available_threads),
+        "cpu": _use(used, usable_cpus) if cpu is None else _use(*_cpu_room(cpu, bool(others_follow))),
     }
-    known = sorted((factor, limit) for limit, factor in factors.items() if factor is not None)
+    known = sorted((1 / use, limit) for limit, use in uses.items() if use is not None and use >= LEAST_LOAD)
     ceilings = [limit for _, limit in known if limit != "hottest_interpreter"]
     return Headroom(
         by_limit={limit: factor for factor, limit in known},
         first=known[0][1] if known else None,
         ceiling=ceilings[0] if ceilings else None,
+        far=tuple(limit for limit, use in uses.items() if use is not None and use < LEAST_LOAD),
     )
 
 
 def _cpu_room(cpu: CpuShares, others_follow: bool) -> tuple[float, float]:
-    """What those who grow can use together, and use now."""
+    """What those who grow use now, and can use together."""
     used = cpu.own + cpu.others if others_follow and cpu.own and cpu.others is not None else cpu.own
-    return used + cpu.idle, used
+    return used, used + cpu.idle
 
 
-def _factor(capacity: float | None, used: float | None) -> float | None:
-    if not capacity or used is None or used / capacity < LEAST_LOAD:
-        return None
-    return ratio(capacity, used)
+def _use(used: float | None, capacity: float | None) -> float | None:
+    """The part of a resource in use; None where it is not known."""
+    return None if used is None or not capacity else ratio(used, capacity)

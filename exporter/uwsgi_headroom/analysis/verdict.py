@@ -30,6 +30,10 @@ def verdict_sentence(room: Headroom, findings: Sequence[Finding]) -> str:
     """The verdict in one sentence: the worst finding (they come the worst first), or what gives out first and when."""
     if worst_status(findings) != "ok":
         return findings[0].title
-    if room.first is None or room.factor is None:
-        return "It does next to nothing now, so what would give out first cannot be told."
-    return f"Load can grow to {factor(room.factor)} of today's before {GIVES_OUT[room.first]}."
+    unseen = " (CPU is not visible from here)" if room.is_upper_bound else ""
+    if room.first is not None and room.factor is not None:
+        most = "at most " if room.is_upper_bound else ""
+        return f"Load can grow to {most}{factor(room.factor)} of today's before {GIVES_OUT[room.first]}{unseen}."
+    if room.far:
+        return f"It is nearly idle: load can grow to over 100x of today's{unseen}."
+    return "How much load can grow is not known: neither threads nor CPU are visible from here."

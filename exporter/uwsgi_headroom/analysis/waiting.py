@@ -1,6 +1,6 @@
-"""Whether requests wait in the listen queue so long that users notice, and whether all of them do.
+"""Whether requests wait in the listen queue, whether users notice, and whether it is most of what they wait for.
 
-A wait counts by itself and against the time in service: 20 ms before an answer that takes 2 ms is not noticed, nor is
+A wait counts by itself and against the time in service: nobody notices 20 ms before an answer that takes 2 ms, nor
 0.1 s before one that takes 10 s.
 """
 
@@ -11,14 +11,17 @@ from typing import Literal
 from uwsgi_headroom.analysis.formatting import duration
 from uwsgi_headroom.analysis.littles_law import Flow
 
+SHOWN = (0.01, 0.25)
+"""Mean wait in seconds, and against the response time, that shows a limit to be reached: below, requests that come at
+the same instant explain it."""
+
 NOTICED = (0.1, 0.25)
-"""Mean wait in seconds, and against the response time, from which users notice the queue (the wait of the unlucky is
-several times the mean)."""
+"""The same, from which users notice the queue (the wait of the unlucky is several times the mean)."""
 
 SEVERE = (0.5, 1.0)
 """The same, from which most of the time that users wait is in the queue."""
 
-Waiting = Literal["none", "noticed", "severe"]
+Waiting = Literal["none", "shown", "noticed", "severe"]
 
 
 def judge_waiting(flow: Flow) -> Waiting | None:
@@ -27,14 +30,21 @@ def judge_waiting(flow: Flow) -> Waiting | None:
         return None
     if _exceeds(flow, SEVERE):
         return "severe"
-    return "noticed" if _exceeds(flow, NOTICED) else "none"
+    if _exceeds(flow, NOTICED):
+        return "noticed"
+    return "shown" if _exceeds(flow, SHOWN) else "none"
+
+
+def shows_a_limit(flow: Flow) -> bool:
+    """Whether requests wait in the queue for what is short."""
+    return judge_waiting(flow) in ("shown", "noticed", "severe")
 
 
 def waiting_clause(flow: Flow) -> str:
     """What is known of the wait, to go behind a semicolon."""
     if flow.queue_wait is None:
         return "whether requests wait is not known"
-    if judge_waiting(flow) == "none" and flow.queue_wait < NOTICED[0]:
+    if flow.queue_wait < SHOWN[0]:
         return "hardly a request waits"
     return f"a request waits {duration(flow.queue_wait)} before uWSGI sees it"
 

@@ -41,11 +41,14 @@ def _figures(verdict: Verdict) -> Iterator[str]:
     known = ", ".join(f"{value:.1f} {how}" for value, how in ways if value is not None)
     yield f"  concurrency  {known or 'not known'}"
     if room.first and room.factor is not None:
-        yield f"  headroom     {factor(room.factor)}, then {GIVES_OUT[room.first]}"
-        others = [
-            f"{limit.replace('_', ' ')} {factor(value)}".replace(" ", "\u00a0")
-            for limit, value in room.by_limit.items()
-        ]
+        most = "at most " if room.is_upper_bound else ""
+        yield f"  headroom     {most}{factor(room.factor)}, then {GIVES_OUT[room.first]}"
+    elif room.far:
+        yield "  headroom     nearly idle"
+    others = [f"{limit} {factor(value)}" for limit, value in room.by_limit.items()]
+    others += [f"{limit} >100x" for limit in room.far]
+    if others:
+        others = [limit.replace("_", " ").replace(" ", "\u00a0") for limit in others]
         yield from _wrap(", ".join(others), indent=(" " * 15, " " * 15))
     for name, backlog in verdict.reading.listen_queues().items():
         area = figures.window.queue_seconds.get(name)

@@ -58,7 +58,7 @@ class Covered(Struct, frozen=True, kw_only=True):
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """The factor by which load can grow until each limit; null where its use is not known or under a hundredth."""
+    """The factor by which load can grow until each limit; null where its use is not known, or under a hundredth."""
 
     hottest_interpreter: float | None
     interpreters: float | None
@@ -68,12 +68,15 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 class Headroom(Struct, frozen=True, kw_only=True):
     """factor: the least of `by_limit`; first: which that is, and so gives out first; ceiling: the least of the limits
-    that end throughput, not latency alone. All null where it does next to nothing."""
+    that end throughput, not latency alone. All null where it does next to nothing. far: limits that are over 100 times
+    today's load away. is_upper_bound: CPU, which may give out before the others, is not visible."""
 
     factor: float | None
     first: Limit | None
     ceiling: Limit | None
     by_limit: Limits
+    far: tuple[Limit, ...] = ()
+    is_upper_bound: bool = False
 
 
 class Flow(Struct, frozen=True, kw_only=True):

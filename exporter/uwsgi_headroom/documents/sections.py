@@ -31,6 +31,8 @@ def build_headroom(of: capacity.Headroom) -> schema.Headroom:
         first=of.first,
         ceiling=of.ceiling,
         by_limit=schema.Limits(**{limit: of.by_limit.get(limit) for limit in capacity.LIMITS}),
+        far=of.far,
+        is_upper_bound=of.is_upper_bound,
     )
 
 

@@ -55,9 +55,9 @@ def test_the_top_answers_the_question() -> None:
     assert top[1].startswith("CRITICAL  Worker 4 takes 62 % of the requests")
     assert top[3].startswith("headroom     1.0x, then the hottest worker's interpreter gives out")
     assert any(line.startswith("change       Go from 4x8 to more processes") for line in top[4:6])
-    assert [line.split()[0] for line in top[8:11]] == ["in", "requests", "queue"]
-    assert top[12].split()[:3] == ["W", "PID", "STATE"]
-    assert top[13].split()[:2] == ["4", "104"]
+    assert [line.split()[0] for line in top[9:12]] == ["in", "requests", "queue"]
+    assert top[13].split()[:3] == ["W", "PID", "STATE"]
+    assert top[14].split()[:2] == ["4", "104"]
 
 
 def test_it_answers_at_40_by_10_too() -> None:

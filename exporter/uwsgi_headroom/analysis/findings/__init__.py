@@ -10,15 +10,13 @@ from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding, Severi
 from uwsgi_headroom.reading import Reading
 
 MODULES: tuple[Callable[[Figures, Reading], Iterable[Finding]], ...] = (
-    neighbours.find,
-    limits.find,
-    memory.find,
     queue.find,
     workers.find,
     health.find,
     evenness.find,
     load.find,
     limits.find,
+    neighbours.find,
     memory.find,
     setup.find,
 )

@@ -14,6 +14,7 @@ from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.load import INTERPRETER_FULL
 from uwsgi_headroom.analysis.formatting import duration, factor, percent
 from uwsgi_headroom.analysis.littles_law import ratio
+from uwsgi_headroom.analysis.memory_headroom import fits
 from uwsgi_headroom.reading import Reading
 
 UNEVEN = 1.25
@@ -31,7 +32,7 @@ SLOWER = (1.2, 1.5)
 critical."""
 
 
-def find(figures: Figures, _reading: Reading) -> Iterator[Finding]:
+def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
     """Findings of this module."""
     balance, hottest = figures.balance, figures.balance.hottest
     workers = sum(worker.active for worker in balance.workers)
@@ -42,12 +43,12 @@ def find(figures: Figures, _reading: Reading) -> Iterator[Finding]:
         return
     loaded = _most_loaded(figures)
     if loaded and cost is not None and cost >= COSTLY and _slower(figures, loaded):
-        yield _hurts(figures, loaded)
+        yield _hurts(figures, loaded, reading)
     elif ratio_ >= max(UNEVEN, floor):
         load = loaded.interpreter_load if loaded else None
         shares = _shares(figures, ratio_, floor)
         if load is not None and (load < LOADED[0] or (cost is not None and cost < COSTLY)):
-            yield _harmless(shares, load, cost)
+            yield _harmless(shares, load, cost, _cause(reading))
         else:
             yield _undecided(shares, hottest, load)
 
@@ -77,7 +78,7 @@ def _slower(figures: Figures, worker: WorkerFigures) -> bool:
     return bool(loaded and calm and worker.response_time and worker.response_time >= SLOWER[0] * calm)
 
 
-def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
+def _hurts(figures: Figures, hot: WorkerFigures, reading: Reading) -> Finding:
     calm, mean = figures.balance.calm_response_time or 0.0, figures.flow.response_time or 0.0
     load, slow, share = hot.interpreter_load or 0.0, hot.response_time or 0.0, hot.share or 0.0
     saturated = load >= INTERPRETER_FULL and slow >= SLOWER[1] * calm
@@ -92,7 +93,7 @@ def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
         f"{duration(calm)} on the calm workers; the mean is {duration(mean)}.",
         meaning=f"Its threads queue for one interpreter lock. Evening out would take {duration(mean - calm)} "
         f"({percent(figures.balance.cost or 0)}) off the mean response time.",
-        change=_even_out(figures),
+        change=_even_out(figures, reading),
     )
 
 
@@ -104,15 +105,30 @@ def _idle_elsewhere(figures: Figures, hot: WorkerFigures) -> float | None:
     return None if each is None else each * len(others) - busy
 
 
-def _even_out(figures: Figures) -> str:
+def _is_mapped(reading: Reading) -> bool | None:
+    return reading.host.setup.mapped if reading.host.setup else None
+
+
+def _cause(reading: Reading) -> str:
+    """Why shares differ, as far as that is known from which worker holds which listening socket."""
+    mapped = _is_mapped(reading)
+    if mapped:
+        return "`map-socket` gives workers sockets of their own, and these have unequal shares."
+    order = "The kernel wakes waiting threads in its own order"
+    return f"{order}." if mapped is False else f"{order}, or `map-socket` gives workers sockets of their own."
+
+
+def _even_out(figures: Figures, reading: Reading) -> str:
     active = sum(worker.active for worker in figures.balance.workers)
     threads = round((figures.available or 0) / active) if active else 0
-    pinned = "where `map-socket` pins sockets to workers, spread the load over the sockets"
+    if _is_mapped(reading):
+        return "Spread the load over the sockets that `map-socket` gives to single workers, or leave `map-socket` out."
+    unless = "" if _is_mapped(reading) is False else "; where `map-socket` is set, spread the load over the sockets"
     if threads < 2:
-        return f"Let every worker take requests from the same sockets: {pinned}. Then measure again."
+        return f"Let every worker take requests from the same sockets{unless}. Then measure again."
     return (
-        f"Go from {active}x{threads} to more processes and fewer threads, such as {2 * active}x{threads // 2}; "
-        f"{pinned}. Then measure again, one change at a time."
+        f"Go from {active}x{threads} to more processes and fewer threads, such as {2 * active}x{threads // 2} "
+        f"({fits(reading.host.memory, active)}){unless}. Then measure again, one change at a time."
     )
 
 
@@ -122,7 +138,7 @@ def _shares(figures: Figures, hot_ratio: float, floor: float) -> str:
     return f"Shares {shares} %: {factor(hot_ratio)} an even share, where chance explains {factor(floor)}"
 
 
-def _harmless(shares: str, load: float, cost: float | None) -> Finding:
+def _harmless(shares: str, load: float, cost: float | None, cause: str) -> Finding:
     saved = (
         "" if cost is None or cost >= COSTLY else f", and evening out would take {percent(cost)} off the response time"
     )
@@ -131,7 +147,7 @@ def _harmless(shares: str, load: float, cost: float | None) -> Finding:
         severity="info",
         title="The workers share the requests unevenly, and it is harmless.",
         evidence=f"{shares}. The most loaded interpreter is at {load:.2f} of a CPU{saved}.",
-        meaning="The kernel wakes waiting threads in its own order; a free thread serves a request just as well.",
+        meaning=f"{cause} A free thread serves a request just as well.",
     )
 
 

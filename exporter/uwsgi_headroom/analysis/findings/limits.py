@@ -8,7 +8,7 @@ from uwsgi_headroom.analysis.advice import add_capacity
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.formatting import counted, percent
-from uwsgi_headroom.analysis.waiting import judge_waiting, waiting_clause
+from uwsgi_headroom.analysis.waiting import shows_a_limit, waiting_clause
 from uwsgi_headroom.reading import Reading
 
 THREADS_BUSY = 0.75
@@ -36,7 +36,7 @@ def _threads(figures: Figures, reading: Reading) -> Iterator[Finding]:
     used = observed / ceiling
     if used < THREADS_BUSY:
         return
-    waits = used >= THREADS_FULL and judge_waiting(figures.flow) in ("noticed", "severe")
+    waits = used >= THREADS_FULL and shows_a_limit(figures.flow)
     full = window.full_seconds / window.observed_seconds
     up = f" ({figures.available} of them up)" if figures.available not in (None, ceiling) else ""
     yield Finding(
@@ -56,7 +56,7 @@ def _cheaper(figures: Figures) -> Iterator[Finding]:
     window = figures.window
     reserve = [worker for worker in figures.snapshot.workers if worker.in_reserve]
     full = window.full_seconds / window.observed_seconds if window.observed_seconds else 0.0
-    waits = judge_waiting(figures.flow) in ("noticed", "severe")
+    waits = shows_a_limit(figures.flow)
     if reserve and full >= RESERVE_UNUSED and waits and not window.respawns:
         yield Finding(
             code="cheaper_does_not_scale",

@@ -8,7 +8,7 @@ from uwsgi_headroom.analysis.advice import CPU_FULL, add_capacity
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.formatting import counted, duration, numbered
-from uwsgi_headroom.analysis.waiting import judge_waiting, waiting_clause
+from uwsgi_headroom.analysis.waiting import shows_a_limit, waiting_clause
 from uwsgi_headroom.reading import Reading
 
 INTERPRETER_FULL = 0.90
@@ -38,7 +38,7 @@ def _interpreters(figures: Figures, reading: Reading) -> Iterator[Finding]:
         saturated = f"The interpreters of {numbered('worker', [worker.worker_id for worker in full])} are"
     highest = max(worker.interpreter_load or 0 for worker in full)
     most = max((worker.concurrency or 0) for worker in full)
-    waits = judge_waiting(figures.flow) in ("noticed", "severe") or most >= highest + LOCK_WAIT
+    waits = shows_a_limit(figures.flow) or most >= highest + LOCK_WAIT
     yield Finding(
         code="interpreter_bound",
         severity="critical" if everywhere and waits else "warning",
@@ -67,7 +67,7 @@ def _cpus(figures: Figures, reading: Reading) -> Iterator[Finding]:
         "host": "The host has no more: give it more CPUs, or move load to another host.",
     }
     in_service = figures.flow.observed or 0.0
-    waits = judge_waiting(figures.flow) in ("noticed", "severe") or in_service >= used + cpus.count
+    waits = shows_a_limit(figures.flow) or in_service >= used + cpus.count
     yield Finding(
         code="cpu_bound",
         severity="critical" if waits else "warning",

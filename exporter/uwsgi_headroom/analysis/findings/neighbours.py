@@ -12,6 +12,9 @@ from uwsgi_headroom.reading import Reading
 SCARCE = 0.5
 """Part of the CPUs that is idle from which there is enough for everybody, whoever uses the rest."""
 
+LEAST_OWN = 0.05
+"""Part of the CPUs that the workers use from which a neighbour is a warning: nobody waits for an idle server."""
+
 LOW, MODERATE = 1.5, 3.0
 """Headroom of CPU below which others are a warning, and good to know. Raise them where load jumps."""
 
@@ -27,7 +30,7 @@ def find(figures: Figures, _reading: Reading) -> Iterator[Finding]:
         return
     yield Finding(
         code="cpu_used_by_others",
-        severity="warning" if room < LOW else "info",
+        severity="warning" if room < LOW and cpu.own >= LEAST_OWN * capacity else "info",
         title=f"Others use {cpu.others:.1f} of the {_number(capacity)} CPUs.",
         evidence=f"{cpu.own:.2f} CPUs in use by the workers, {cpu.idle:.2f} idle, {cpu.others:.2f} in use by others; "
         f"CPU headroom {factor(room)}.",

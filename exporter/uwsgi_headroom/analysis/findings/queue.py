@@ -97,7 +97,7 @@ def _longer_queue(reading: Reading, backlog: Backlog) -> str:
 
 def _wait(figures: Figures, reading: Reading) -> Iterator[Finding]:
     waiting, wait, response_time = judge_waiting(figures.flow), figures.flow.queue_wait, figures.flow.response_time
-    if waiting in (None, "none") or wait is None:
+    if waiting not in ("noticed", "severe") or wait is None:
         return
     compared = f"{factor(wait / response_time)} the {duration(response_time)} it is in service" if response_time else ""
     yield Finding(

@@ -73,9 +73,11 @@ def _headroom(server: Server, trend: Trend, width: int) -> Iterator[Text]:
         return
     line = _label("headroom     ")
     if room.factor is None or room.first is None:
-        line.append("not known: it does next to nothing now")
+        line.append("nearly idle" if room.far else "not known")
     else:
-        line.append(factor(room.factor), "bold").append(f", then {GIVES_OUT[room.first]}")
+        line.append("at most " if room.is_upper_bound else "").append(factor(room.factor), "bold").append(
+            f", then {GIVES_OUT[room.first]}"
+        )
     yield _with_spark(line, trend.headroom.factor, _MOST_HEADROOM, trend.step, width)
 
 
@@ -90,6 +92,7 @@ def _limits(server: Server) -> Iterator[Text]:
         "threads": room.by_limit.threads,
     }
     limits = [f"{limit.replace('_', ' ')} {factor(value)}" for limit, value in factors.items() if value is not None]
+    limits += [f"{limit.replace('_', ' ')} >100x" for limit in room.far]
     if limits:
         yield Text("             " + ", ".join(limits), "dim")
 

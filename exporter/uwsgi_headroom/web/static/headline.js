@@ -24,8 +24,8 @@ export class Headline {
     const [sign, word] = STATUS[status];
     mark(this.node, "data-status", status);
     mark(this.node, "data-kind", document.kind);
-    say(this.factor, format.factor(headroom?.factor));
-    mark(this.factor, "aria-label", headroom?.factor ? `Headroom ${format.factor(headroom.factor)}` : "Headroom not known");
+    say(this.factor, amount(headroom));
+    mark(this.factor, "aria-label", headroom?.factor || headroom?.far?.length ? `Headroom ${amount(headroom)}` : "Headroom not known");
     say(this.chip, `${sign} ${word}`);
     say(this.first, outcome(document));
     say(this.verdict, verdict);
@@ -43,10 +43,15 @@ export class Headline {
   }
 }
 
+/** By how much load can grow. What is known and far away is not a question. */
+const amount = (headroom) => (!headroom?.factor && headroom?.far?.length ? ">100×" : format.factor(headroom?.factor));
+
 /** What gives out first, as half a sentence. */
 export function outcome(document) {
   if (document.kind === "emperor" || document.kind === "router") return `uWSGI ${document.kind}`;
-  const { first } = document.headroom ?? {};
+  const { first, far, is_upper_bound: most } = document.headroom ?? {};
+  if (!first && far?.length) return "nearly idle";
+  if (first && most) return `headroom at most, then ${LIMITS[first][1]}`;
   return first ? `headroom, then ${LIMITS[first][1]}` : "headroom not known";
 }
 

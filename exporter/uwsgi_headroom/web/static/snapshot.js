@@ -11,7 +11,7 @@ export function text(document, url, trouble = null) {
   const [, word] = STATUS[document.status];
   const lines = [`${document.name} (uWSGI${document.version ? ` ${document.version}` : ""}): ${word}`, document.verdict];
   if (trouble) lines.push(`NOT CURRENT: ${trouble}`);
-  if (document.headroom?.factor) lines.push(`Headroom ${format.factor(document.headroom.factor)}, then ${LIMITS[document.headroom.first][1]} (${limits(document)})`);
+  if (document.headroom?.factor) lines.push(`Headroom ${document.headroom.is_upper_bound ? "at most " : ""}${format.factor(document.headroom.factor)}, then ${LIMITS[document.headroom.first][1]} (${limits(document)})`);
   if (flow) {
     lines.push(
       `Throughput ${format.rate(flow.throughput)} of ${format.duration(flow.response_time)} each; concurrency ${format.mean(flow.observed)} of ${format.count(threads?.available)} threads, ${format.count(threads?.busy)} busy now`,

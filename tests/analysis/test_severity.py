@@ -1,0 +1,127 @@
+"""What severity means, held against exact long-run figures: 1 to 64 threads, 5 to 130 % load, several distributions."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.queueing_theory import Load, rising
+from tests.support.simulated_server import Server
+from uwsgi_headroom.analysis.figures import Figures, compute_figures
+from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.analysis.findings.finding import SEVERITIES
+from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
+from uwsgi_headroom.analysis.waiting import judge_waiting
+from uwsgi_headroom.stats import Snapshot
+
+HARM = {"clients_refused", "queue_wait", "requests_lost", "harakiri", "request_stuck", "unevenness_hurts"}
+"""Users are hurt now."""
+
+LOADS = [0.05, 0.12, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.1, 1.3]
+COUNTED = {"too_few_requests"}
+"""Findings that a longer window answers."""
+
+prefork = st.builds(lambda workers: (workers, 1), st.sampled_from([1, 2, 4, 8, 16, 64]))
+threaded = st.tuples(st.sampled_from([1, 2, 4]), st.sampled_from([2, 8, 16]))
+servers = st.one_of(prefork, threaded).flatmap(
+    lambda size: st.builds(
+        Load,
+        workers=st.just(size[0]),
+        threads=st.just(size[1]),
+        load=st.sampled_from(LOADS),
+        up=st.integers(1, size[0]),
+        seconds=st.sampled_from([0.005, 0.06, 0.5, 5.0]),
+        cpu=st.just(0.0),
+        cv=st.sampled_from([0.0, 0.5, 1.0, 2.0]),
+        queue=st.sampled_from([40, 100]),
+    )
+)
+
+
+def judge(load: Load, seconds: float = 60.0) -> tuple[Figures, list[Finding]]:
+    """The figures and findings of a load over so many seconds."""
+    window = load.window(seconds)
+    server = Server(processes=load.workers, threads=load.threads, spawned=load.up, queue=0, cpus=64.0)
+    server.queue = int(window.queue_seconds["app.sock"] / seconds)
+    reading = server.read(1000.0)
+    assert isinstance(reading.snapshot, Snapshot)
+    figures = compute_figures(window, reading.snapshot, reading.host.cpus)
+    return figures, collect_findings(figures, reading)
+
+
+def rank(findings: list[Finding]) -> int:
+    """0 for nothing, 3 for critical."""
+    return max((len(SEVERITIES) - SEVERITIES.index(finding.severity) for finding in findings), default=0)
+
+
+@given(servers)
+@settings(max_examples=150, deadline=None)
+def test_harm_never_gets_milder_as_load_grows(load: Load) -> None:
+    """Of what users feel now, and of everything together."""
+    judged = [judge(each)[1] for each in rising(load, LOADS)]
+    harm = [rank([finding for finding in findings if finding.code in HARM]) for findings in judged]
+    assert harm == sorted(harm)
+    worst = [rank([finding for finding in findings if finding.severity != "info"]) for findings in judged]
+    assert worst == sorted(worst)
+
+
+@given(servers)
+@settings(max_examples=300, deadline=None)
+def test_nothing_is_critical_with_room_and_nobody_hurt(load: Load) -> None:
+    """With a headroom of 2 and nothing waiting, refused, lost, stuck or down, no finding is even a warning."""
+    figures, findings = judge(load)
+    calm = judge_waiting(figures.flow) == "none" and not any(figures.window.queue_full_seconds.values())
+    if calm and (figures.headroom.factor or 100.0) >= 2:
+        assert [finding.code for finding in findings if finding.severity != "info"] == []
+    if calm:
+        assert [finding.code for finding in findings if finding.severity == "critical"] == []
+
+
+@given(servers)
+@settings(max_examples=200, deadline=None)
+def test_status_number_and_sentence_agree(load: Load) -> None:
+    """The badge is the first finding's severity, the sentence is its title; with nothing wrong it is the headroom,
+    which is then above the limits that the warnings have."""
+    figures, findings = judge(load)
+    status, sentence = worst_status(findings), verdict_sentence(figures.headroom, findings)
+    assert [SEVERITIES.index(finding.severity) for finding in findings] == sorted(
+        SEVERITIES.index(finding.severity) for finding in findings
+    )
+    if status == "ok":
+        assert not findings or findings[0].severity == "info"
+        assert "of today's" in sentence or "nearly idle" in sentence
+        assert (figures.headroom.factor or 100.0) > 1.3
+    else:
+        assert findings[0].severity == status
+        assert sentence == findings[0].title
+
+
+@given(servers)
+@settings(max_examples=100, deadline=None)
+def test_windows_of_steady_load_agree(load: Load) -> None:
+    """20 s, a minute and five minutes of the same load are judged alike."""
+    judged = [
+        {(finding.code, finding.severity) for finding in judge(load, seconds)[1] if finding.code not in COUNTED}
+        for seconds in (20.0, 60.0, 300.0)
+    ]
+    assert judged[0] == judged[1] == judged[2]
+
+
+@pytest.mark.parametrize(
+    ("load", "status"),
+    [
+        (Load(1, 1, 0.12, 1, seconds=0.06), "ok"),
+        (Load(2, 1, 0.30, 2), "ok"),
+        (Load(8, 1, 0.50, 8), "ok"),
+        (Load(8, 1, 0.90, 8), "warning"),
+        (Load(8, 1, 1.20, 8), "critical"),
+        (Load(4, 8, 0.50, 4), "ok"),
+        (Load(4, 8, 1.10, 4), "critical"),
+        (Load(8, 1, 0.35, 2, seconds=0.06), "ok"),
+    ],
+    ids=str,
+)
+def test_known_situations(load: Load, status: str) -> None:
+    """As an expert would judge them."""
+    assert worst_status(judge(load)[1]) == status
