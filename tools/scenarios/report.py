@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 
 from tools.bench.table import machine
@@ -38,7 +39,9 @@ def _markdown(results: Sequence[Result], seconds: float) -> Iterator[str]:
     yield "verdict with the one that was written down before. Findings about other programs on the machine count only "
     yield "where a row expects them.\n"
     yield f"{met} of {len(run)} are as expected, {len(results) - len(run)} skipped, in {seconds / 60:.0f} minutes. "
-    yield f"{machine()}\n"
+    load = "/".join(f"{average:.1f}" for average in os.getloadavg())
+    yield f"{machine()} Its load average at the end was {load}: other programs ran beside, and rows on the CPU need a "
+    yield "machine with little else on it.\n"
     yield f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}"
     for result in results:
         yield _row(result)

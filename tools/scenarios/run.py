@@ -89,6 +89,8 @@ def _check(row: Scenario, place: Place) -> Seen:
     finally:
         process.kill()
         process.wait()
+    directory = f"{place.uwsgi.directory}/"  # a new one each time
+    output, errors = output.replace(directory, ""), errors.replace(directory, "")
     document = None
     with contextlib.suppress(ValueError):
         document = json.loads(output)
