@@ -16,7 +16,8 @@ HEADER = ("", "situation", "uWSGI", "load", "expected", "seen", "exit", "first l
 def line(result: Result) -> str:
     """One line for a terminal, and one for each difference."""
     if result.seen is None:
-        return f"- {result.row.name}: skipped, {result.skipped}"
+        why = f"skipped, {result.skipped}" if result.skipped else result.different[0]
+        return f"{result.mark} {result.row.name}: {why}"
     seen = result.seen
     lines = [f"{result.mark} {result.row.name}: {_seen(seen)}, exit status {seen.exit_status}. {seen.verdict}"]
     lines += [f"    expected otherwise: {text}" for text in result.different]
@@ -59,7 +60,7 @@ def _row(result: Result) -> str:
     row, seen = result.row, result.seen
     cells = [result.mark, row.name, _server(row.server), _loads(row), _expected(row)]
     if seen is None:
-        cells += [f"skipped: {result.skipped}", "", "", ""]
+        cells += [f"skipped: {result.skipped}" if result.skipped else "not run", "", "", ""]
     else:
         cells += [_seen(seen), str(seen.exit_status), seen.limit or "none", _clients(seen)]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
@@ -67,9 +68,10 @@ def _row(result: Result) -> str:
 
 def _difference(result: Result) -> Iterator[str]:
     seen = result.seen
-    assert seen
-    yield f"**{result.row.name}**: {'; '.join(result.different)}. {result.row.why}"
-    yield f"\n> {seen.verdict}\n"
+    yield f"**{result.row.name}**: {'; '.join(result.different)}. {result.row.why}\n"
+    if seen is None:
+        return
+    yield f"> {seen.verdict}\n"
     yield f"Clients: {_clients(seen) or 'none'}. Figures: {_figures(seen) or 'none'}.\n"
     for finding in seen.findings:
         yield f"* {finding['severity']} `{finding['code']}`: {finding['evidence']} {finding['change'] or ''}".rstrip()

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 
-from tests.support.real_uwsgi import ROOT
 from tools.scenarios import loads
-from tools.scenarios.judge import Seen, differences, read_document
-from tools.scenarios.scenario import Event, Load, Scenario, Server
-from tools.scenarios.servers import Place, burning, started
+from tools.scenarios.checking import check
+from tools.scenarios.judge import Seen, differences
+from tools.scenarios.scenario import Load, Scenario, Server
+from tools.scenarios.servers import burning, started
 
 BESIDE = 4
 """Rows that need no CPU run so many at a time."""
-
-PATIENCE = 60.0
-"""Seconds that `check` may take longer than it was asked for."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +37,21 @@ def run_row(row: Scenario) -> Result:
     """Run one scenario to its end."""
     if reason := row.skip():
         return Result(row, None, skipped=reason)
+    try:
+        seen = _see(row)
+    except (AssertionError, OSError, subprocess.SubprocessError) as error:
+        return Result(row, None, (f"the scenario itself failed: {type(error).__name__}: {error}",))
+    return Result(row, seen, tuple(differences(row, seen)))
+
+
+def _see(row: Scenario) -> Seen:
+    """Start everything, run the check, end everything."""
     with started(row.server) as place, burning(row.burners):
         addressed = [(_counted(load, row.server), place.address_for(load)) for load in row.loads]
         with loads.running(addressed) as load:
             time.sleep(row.lead)
-            seen = _check(row, place)
-        seen = replace(seen, tally=load.tally)
-    return Result(row, seen, tuple(differences(row, seen)))
+            seen = check(row, place)
+        return replace(seen, tally=load.tally)
 
 
 def run_rows(rows: Iterable[Scenario], report: Callable[[Result], None], beside: int = BESIDE) -> list[Result]:
@@ -74,33 +76,3 @@ def _counted(load: Load, server: Server) -> Load:
     if not load.part:
         return load
     return replace(load, rate=load.part * server.capacity * 1000 / (load.io_ms + load.cpu_ms))
-
-
-def _check(row: Scenario, place: Place) -> Seen:
-    if row.as_nobody:
-        command = [sys.executable, "-m", "tools.scenarios.as_nobody", place.stats, f"{row.seconds:g}"]
-    else:
-        command = [sys.executable, "-m", "uwsgi_headroom", "check", place.stats]
-        command += ["--seconds", f"{row.seconds:g}", "--format", "json"]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        _act(row.events, place)
-        output, errors = process.communicate(timeout=row.seconds + PATIENCE)
-    finally:
-        process.kill()
-        process.wait()
-    directory = f"{place.uwsgi.directory}/"  # a new one each time
-    output, errors = output.replace(directory, ""), errors.replace(directory, "")
-    document = None
-    with contextlib.suppress(ValueError):
-        document = json.loads(output)
-    if document is None:
-        return Seen("unknown", process.returncode, verdict=errors.strip())
-    return read_document(document, process.returncode, row)
-
-
-def _act(events: Sequence[Event], place: Place) -> None:
-    begun = time.monotonic()
-    for event in events:
-        time.sleep(max(0.0, begun + event.at - time.monotonic()))
-        event.act(place.uwsgi)
