@@ -14,6 +14,7 @@ from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.backlogs import Backlog
 from uwsgi_headroom.kernel.cpus import UsableCpus
+from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.kernel.setup import Setup
 from uwsgi_headroom.reading import Reading
@@ -395,3 +396,30 @@ def test_when_others_matter(own: float, idle: float, others: float | None, sever
     """They are named where they use the larger part and headroom of CPU is low because of it."""
     finding = beside(own, idle, others).get("cpu_used_by_others")
     assert (finding and finding.severity) == severity
+
+
+def with_setup(server: Server, kind: str | None = "threads", **options: int) -> HostFacts:
+    setup = Setup(Options(**options), 4096, kind, None, None)  # type: ignore[arg-type]
+    return replace(server.read(AT).host, setup=setup)
+
+
+def test_options_that_are_known_are_said() -> None:
+    """`harakiri` and `max-requests` with their values; where they are not known, without."""
+    killed = replace(with_worker(1, respawns=1), harakiris=1)
+    host = with_setup(Server(), harakiri=5)
+    assert "over its `harakiri` time (5 s), 1 time" in findings_by_code(killed, host=host)["harakiri"].title
+    assert "over its `harakiri` time, 1 time" in findings_by_code(killed)["harakiri"].title
+    recycled = with_worker(3, respawns=3, requests=450)
+    host = with_setup(Server(), max_requests=150)
+    assert "`max-requests` (150)" in findings_by_code(recycled, host=host)["workers_respawned"].meaning
+
+
+def test_async_cores_are_no_threads() -> None:
+    """With gevent and the like there are no threads to raise, and the texts say so."""
+    server = Server(processes=2, threads=50)
+    rows = (worker(worker_id, 1000, each=2.9, cpu=45.0, busy=48.0 * 60) for worker_id in (1, 2))
+    full = replace(window(60, *rows, **{"app.sock": 2400.0}), full_seconds=30.0)
+    finding = findings_by_code(full, server, host=with_setup(server, "async"))["saturation"]
+    assert finding.title == "96 % of the async cores are in use, and requests wait for one."
+    assert finding.change.startswith("Raise `gevent`")
+    assert "thread" not in finding.title + finding.evidence + finding.meaning + finding.change

@@ -7,6 +7,7 @@ import math
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.formatting import percent
 from uwsgi_headroom.analysis.memory_headroom import fits
+from uwsgi_headroom.analysis.slots import ASYNC, name_slots
 from uwsgi_headroom.reading import Reading
 
 INTERPRETERS_BUSY = 0.45
@@ -24,11 +25,11 @@ def add_capacity(figures: Figures, reading: Reading) -> str:
     workers = [worker for worker in figures.balance.workers if worker.active] or figures.balance.workers
     loads = [worker.interpreter_load for worker in workers if worker.interpreter_load is not None]
     load = sum(loads) / len(loads) if loads else None
-    cpus, setup = reading.host.cpus, reading.host.setup
+    cpus = reading.host.cpus
     if cpus and sum(loads) >= CPU_FULL * cpus.count:
         used = percent(sum(loads) / cpus.count)
         return f"Give it more CPUs, or move load to another host: the workers use {used} of theirs."
-    if setup and setup.concurrency_kind == "async":
+    if name_slots(reading) == ASYNC:
         return (
             "Raise `gevent` (or `async`), the number of requests that a worker may have at once; add `processes` if "
             "what they wait for is the workers' CPU."

@@ -20,20 +20,26 @@ GIVES_OUT: dict[Limit, str] = {
 }
 
 
+def gives_out(limit: Limit, slots: str = "threads") -> str:
+    """What happens at a limit, as half a sentence."""
+    return f"the {slots} give out" if limit == "threads" else GIVES_OUT[limit]
+
+
 def worst_status(findings: Sequence[Finding]) -> Status:
     """The severity of the worst of the findings; ok where none is worse than info."""
     severities = {finding.severity for finding in findings}
     return "critical" if "critical" in severities else "warning" if "warning" in severities else "ok"
 
 
-def verdict_sentence(room: Headroom, findings: Sequence[Finding]) -> str:
-    """The verdict in one sentence: the worst finding (they come the worst first), or what gives out first and when."""
+def verdict_sentence(room: Headroom, findings: Sequence[Finding], slots: str = "threads") -> str:
+    """The verdict in one sentence: the worst finding (they come the worst first), or what gives out first and when.
+    slots: what serves requests, as `name_slots` says."""
     if worst_status(findings) != "ok":
         return findings[0].title
     unseen = " (CPU is not visible from here)" if room.is_upper_bound else ""
     if room.first is not None and room.factor is not None:
         most = "at most " if room.is_upper_bound else ""
-        return f"Load can grow to {most}{factor(room.factor)} of today's before {GIVES_OUT[room.first]}{unseen}."
+        return f"Load can grow to {most}{factor(room.factor)} of today's before {gives_out(room.first, slots)}{unseen}."
     if room.far:
         return f"It is nearly idle: load can grow to over 100x of today's{unseen}."
     return "How much load can grow is not known: neither threads nor CPU are visible from here."

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.analysis.slots import name_slots
 from uwsgi_headroom.analysis.verdict import Status, verdict_sentence, worst_status
 from uwsgi_headroom.check.exit_status import UNKNOWN
 from uwsgi_headroom.errors import ReadError, StatsError
@@ -37,7 +38,7 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """How the server is, in a sentence."""
-        return verdict_sentence(self.figures.headroom, self.findings)
+        return verdict_sentence(self.figures.headroom, self.findings, name_slots(self.reading))
 
     @property
     def exit_status(self) -> int:

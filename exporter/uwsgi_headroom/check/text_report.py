@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.analysis.formatting import duration, factor, percent
-from uwsgi_headroom.analysis.verdict import GIVES_OUT
+from uwsgi_headroom.analysis.slots import name_slots
+from uwsgi_headroom.analysis.verdict import gives_out
 from uwsgi_headroom.check.judge import Verdict
 from uwsgi_headroom.terminal_text import bar, wrap
 
@@ -33,7 +34,8 @@ def _figures(verdict: Verdict) -> Iterator[str]:
     figures = verdict.figures
     flow, room = figures.flow, figures.headroom
     if figures.configured is not None:
-        yield f"  capacity     {figures.configured} threads configured, {figures.available} available"
+        slots = name_slots(verdict.reading)
+        yield f"  capacity     {figures.configured} {slots} configured, {figures.available} available"
     if flow.throughput is not None:
         at = f" of {duration(flow.response_time)} each" if flow.response_time is not None else ""
         yield f"  throughput   {flow.throughput:.1f} requests/s{at}"
@@ -42,7 +44,7 @@ def _figures(verdict: Verdict) -> Iterator[str]:
     yield f"  concurrency  {known or 'not known'}"
     if room.first and room.factor is not None:
         most = "at most " if room.is_upper_bound else ""
-        yield f"  headroom     {most}{factor(room.factor)}, then {GIVES_OUT[room.first]}"
+        yield f"  headroom     {most}{factor(room.factor)}, then {gives_out(room.first, name_slots(verdict.reading))}"
     elif room.far:
         yield "  headroom     nearly idle"
     others = [f"{limit} {factor(value)}" for limit, value in room.by_limit.items()]

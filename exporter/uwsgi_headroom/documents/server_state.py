@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.analysis.formatting import counted
+from uwsgi_headroom.analysis.slots import name_slots
 from uwsgi_headroom.analysis.verdict import Status, verdict_sentence, worst_status
 from uwsgi_headroom.config.names import printable_name
 from uwsgi_headroom.documents.schema import Error
@@ -25,8 +26,8 @@ def judge(watch: Watch, figures: Figures | None, judged: Sequence[Finding]) -> t
     trouble = describe_trouble(watch.error) if watch.error else _silence(watch)
     if trouble:
         return "unknown", trouble
-    if figures:
-        return worst_status(judged), verdict_sentence(figures.headroom, judged)
+    if figures and watch.reading:
+        return worst_status(judged), verdict_sentence(figures.headroom, judged, name_slots(watch.reading))
     match watch.reading and watch.reading.snapshot:
         case EmperorSnapshot() as emperor:
             return _emperor(emperor)

@@ -8,6 +8,7 @@ from uwsgi_headroom.analysis.advice import add_capacity
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.formatting import counted, percent
+from uwsgi_headroom.analysis.slots import name_slots
 from uwsgi_headroom.analysis.waiting import shows_a_limit, waiting_clause
 from uwsgi_headroom.reading import Reading
 
@@ -39,15 +40,16 @@ def _threads(figures: Figures, reading: Reading) -> Iterator[Finding]:
     waits = used >= THREADS_FULL and shows_a_limit(figures.flow)
     full = window.full_seconds / window.observed_seconds
     up = f" ({figures.available} of them up)" if figures.available not in (None, ceiling) else ""
+    slots = name_slots(reading)
     yield Finding(
         code="saturation",
         severity="critical" if waits else "warning",
-        title=f"{percent(used)} of the threads are in use, and requests wait for one."
+        title=f"{percent(used)} of the {slots} are in use, and requests wait for one."
         if waits
-        else f"{percent(used)} of the threads are in use.",
-        evidence=f"{observed:.1f} of {ceiling} threads{up} busy on average, all at once {percent(full)} of the time; "
+        else f"{percent(used)} of the {slots} are in use.",
+        evidence=f"{observed:.1f} of {ceiling} {slots}{up} busy on average, all at once {percent(full)} of the time; "
         f"{waiting_clause(figures.flow)}.",
-        meaning="A request that finds every thread busy waits in the listen queue.",
+        meaning=f"A request that finds all {slots} busy waits in the listen queue.",
         change=add_capacity(figures, reading),
     )
 

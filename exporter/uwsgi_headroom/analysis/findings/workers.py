@@ -29,9 +29,9 @@ UP = 0.9
 def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
     """Findings of this module."""
     yield from _missing(figures, reading)
-    yield from _harakiri(figures)
+    yield from _harakiri(figures, reading)
     yield from _lost(figures)
-    yield from _respawns(figures)
+    yield from _respawns(figures, reading)
     if figures.window.reloads:
         yield Finding(
             code="reloaded",
@@ -50,7 +50,7 @@ def _lost_count(figures: Figures) -> int:
     return sum(worker.lost for worker in figures.window.workers)
 
 
-def _harakiri(figures: Figures) -> Iterator[Finding]:
+def _harakiri(figures: Figures, reading: Reading) -> Iterator[Finding]:
     window = figures.window
     if not window.harakiris:
         return
@@ -60,7 +60,8 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="harakiri",
         severity=_severity(figures, lost),
-        title=f"uWSGI ended a worker for a request over its `harakiri` time, {counted(window.harakiris, 'time')}.",
+        title="uWSGI ended a worker for a request over its `harakiri` time"
+        f"{_set_to(reading, 'harakiri', ' s')}, {counted(window.harakiris, 'time')}.",
         evidence=f"In the last {duration(window.seconds)}, with at least {counted(lost, 'request')} in service"
         + (f"; {counted(other, 'respawn')} for other reasons." if other else "."),
         meaning="All requests of that worker are lost with it, and counted nowhere."
@@ -91,7 +92,7 @@ def _lost(figures: Figures) -> Iterator[Finding]:
     )
 
 
-def _respawns(figures: Figures) -> Iterator[Finding]:
+def _respawns(figures: Figures, reading: Reading) -> Iterator[Finding]:
     window = figures.window
     least, a_minute = LOOP
     ended = [
@@ -127,7 +128,8 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
             evidence=f"{counted(respawns, 'time')} in the last {duration(window.seconds)}"
             + (f", each after {duration(seconds)} on average" if short else "")
             + ("; no request was lost." if not _lost_count(figures) else "."),
-            meaning="A worker that reaches `max-requests` or `reload-on-rss` is replaced, and so is one that ends.",
+            meaning=f"A worker that reaches `max-requests`{_set_to(reading, 'max_requests')} or "
+            f"`reload-on-rss`{_set_to(reading, 'reload_on_rss', ' MB')} is replaced, and so is one that ends.",
             change="Raise `max-requests`: a worker serves for less than a minute." if short else "",
         )
 
@@ -149,6 +151,12 @@ def _missing(figures: Figures, reading: Reading) -> Iterator[Finding]:
         evidence=f"{len(ended)} ended without uWSGI having noticed, {len(missing)} gone or still starting.",
         meaning="Capacity is smaller meanwhile. A moment of it is a reload or a respawn; if it stays, see the log.",
     )
+
+
+def _set_to(reading: Reading, option: str, unit: str = "") -> str:
+    """An option's value in parentheses, where it is known from the command line or a file."""
+    value = getattr(reading.host.setup.options, option) if reading.host.setup else None
+    return "" if value is None else f" ({value}{unit})"
 
 
 def _verb(workers: Sequence[int]) -> str:
