@@ -60,10 +60,13 @@ def run_rows(rows: Iterable[Scenario], report: Callable[[Result], None], beside:
     rows = list(rows)
     results: dict[str, Result] = {}
     together = sorted((row for row in rows if not row.alone), key=lambda row: -(row.lead + row.seconds))
-    with ThreadPoolExecutor(beside) as pool:
+    pool = ThreadPoolExecutor(beside)
+    try:
         for future in as_completed([pool.submit(run_row, row) for row in together]):
             results[future.result().row.name] = future.result()
             report(future.result())
+    finally:  # after Ctrl-C, those that run end by themselves
+        pool.shutdown(cancel_futures=True)
     for row in rows:
         if row.alone:
             results[row.name] = run_row(row)
