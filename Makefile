@@ -61,7 +61,7 @@ bench-hostile:  ## measure the exporter beside hostile servers and clients, for 
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.hostile $(ARGS)
 
-scenarios:  ## judge 60 situations on a real uWSGI, for 10 minutes (NAME="cheaper", ARGS="--write docs/scenarios.md")
+scenarios:  ## judge over 60 situations on a real uWSGI, for 8 minutes (NAME="cheaper", ARGS="--write docs/scenarios.md")
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.scenarios $(if $(NAME),"$(NAME)") $(ARGS)
 
