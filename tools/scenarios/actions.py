@@ -11,15 +11,19 @@ from tests.support.real_uwsgi import Uwsgi, wait_until
 
 
 def kill_busy_worker(server: Uwsgi) -> None:
-    """SIGKILL to the first worker that serves a request."""
+    """SIGKILL to the worker, of one thread, that serves the request which began first."""
     killed: list[int] = []
 
     def kill_one() -> bool:
         workers: list[dict[str, Any]] = json.loads(server.document())["workers"]
-        busy = [worker["pid"] for worker in workers if any(core["in_request"] for core in worker["cores"])]
+        busy = [
+            (worker["cores"][0]["req_info"]["request_start"], worker["pid"])
+            for worker in workers
+            if worker["cores"][0]["in_request"]
+        ]
         if busy:
-            os.kill(busy[0], signal.SIGKILL)
-            killed.append(busy[0])
+            os.kill(min(busy)[1], signal.SIGKILL)
+            killed.append(min(busy)[1])
         return bool(killed)
 
     wait_until(kill_one, what="a worker to be busy")

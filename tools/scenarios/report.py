@@ -36,13 +36,13 @@ def _markdown(results: Sequence[Result], seconds: float) -> Iterator[str]:
     run = [result for result in results if not result.skipped]
     met = sum(not result.different for result in run)
     yield "# Scenarios\n"
-    yield "`make scenarios` puts a real uWSGI into each of these situations, runs `check` beside it, and compares the "
-    yield "verdict with the one that was written down before. Findings about other programs on the machine count only "
+    yield "`make scenarios` puts a real uWSGI into each of these situations, runs `check` beside it, and compares the"
+    yield "verdict with the one that was written down before. Findings about other programs on the machine count only"
     yield "where a row expects them.\n"
-    yield f"{met} of {len(run)} are as expected, {len(results) - len(run)} skipped, in {seconds / 60:.0f} minutes. "
+    yield f"{met} of {len(run)} are as expected, {len(results) - len(run)} skipped, in {seconds / 60:.0f} minutes."
     load = "/".join(f"{average:.1f}" for average in os.getloadavg())
-    yield f"{machine()} Its load average at the end was {load}: other programs ran beside, and rows on the CPU need a "
-    yield "machine with little else on it.\n"
+    yield f"{machine()} Its load average at the end was {load}: other programs ran beside."
+    yield "Rows on the CPU need a machine with little else on it.\n"
     yield f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}"
     for result in results:
         yield _row(result)
