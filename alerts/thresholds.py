@@ -60,30 +60,52 @@ class Thresholds:
         "it where the limit is high: half of 4096 is a long wait.",
     )
     queue_filling_hold: str = knob("5m", "How long a queue is filling before it is a ticket.")
+    queue_full: float = knob(
+        0.05,
+        "Part of the time at its limit from which a listen queue refuses so many clients that it is a page; any part "
+        "is a ticket. As in `check`.",
+    )
     queue_full_range: str = knob(
-        "2m",
-        "A queue counts as overflowing while it was seen full within this. At least four scrape intervals: fewer looks "
-        "miss a queue that is full for a part of the time.",
+        "2m", "What that part is of. At least four scrape intervals, so that every evaluation knows the part."
     )
     queue_full_hold: str = knob(
         "3m", "How long that goes on before it is a page: one burst is over in `queue_full_range`, so keep it longer."
     )
+    queue_full_ticket_range: str = knob(
+        "15m", "A queue that was at its limit within this is a ticket, which stays open until it was not for so long."
+    )
     queue_wait_seconds: float = knob(
-        0.1, "Mean wait in the listen queue from which users notice it. Lower it for services that answer at once."
+        0.1,
+        "Mean wait in the listen queue from which users notice it, in seconds. As in `check`. Lower it for services "
+        "that answer at once.",
     )
     queue_wait_ratio: float = knob(
         0.25,
         "Mean wait over response time from which it is the queue that users notice. As in `check`. Lower it where no "
         "queue should ever form.",
     )
-    queue_wait_hold: str = knob("10m", "How long requests wait before it is a ticket: the wait after a reload is none.")
+    queue_wait_severe_seconds: float = knob(
+        0.5,
+        "Mean wait in seconds from which it is a page, if it is severe against the response time too. As in `check`.",
+    )
+    queue_wait_severe_ratio: float = knob(
+        1.0,
+        "Mean wait over response time from which it is severe: users wait for most of their time in the queue. As in "
+        "`check`.",
+    )
+    queue_wait_hold: str = knob(
+        "10m", "How long requests wait before it is a ticket, or a page: the wait after a reload is neither."
+    )
     queue_not_measurable_hold: str = knob("6h", "How long a queue cannot be measured before it is told.")
     stuck_seconds: float = knob(
         120.0,
         "Age from which a request in service is stuck. nginx gives up after 60 s, so nobody waits for it any more. "
         "Raise it where long requests are meant: web sockets, long polling, downloads.",
     )
-    stuck_hold: str = knob("2m", "How long there is one before it is a ticket.")
+    stuck_many: float = knob(
+        0.5, "Part of the threads that are stuck from which it is a page: many requests find none. As in `check`."
+    )
+    stuck_hold: str = knob("2m", "How long there is one before it is a ticket, or half of the threads before a page.")
     harakiris: int = knob(
         1,
         "Workers ended by harakiri within `harakiri_range` that are a ticket. One has lost requests; raise it where "
@@ -91,14 +113,26 @@ class Thresholds:
     )
     harakiri_range: str = knob("1h", "What they are counted over: the ticket stays open until none came for so long.")
     harakiri_hold: str = knob("1m", "How long that is so before it is a ticket: it has happened, so there is no doubt.")
+    lost: int = knob(
+        3, "Requests lost within `lost_range`, at least, that are a page, if they are `lost_part` too. As in `check`."
+    )
+    lost_part: float = knob(
+        0.01,
+        "Part of all requests that were lost from which it is a page; a single one is a ticket. As in `check`. Raise "
+        "it where a proxy sends lost requests again.",
+    )
+    lost_range: str = knob("15m", "What lost requests are counted over: the alert stays until none came for so long.")
+    lost_hold: str = knob("1m", "How long that is so before it is reported: it has happened, so there is no doubt.")
     respawns: int = knob(
-        3,
-        "Respawns of one worker within `respawn_range`, without those of full reloads, that are a loop. As in `check`.",
+        5,
+        "Respawns of one worker within `respawn_range`, without those of full reloads, that are a loop: one a minute. "
+        "As in `check`.",
     )
     respawn_served: float = knob(
         50.0,
         "Requests that a worker serves between respawns, on average, from which they are recycling (`max-requests`, "
-        "`reload-on-rss`) and no loop. Raise it if yours crash after more; keep it below your `max-requests`.",
+        "`reload-on-rss`) and no loop. As in `check`. Raise it if yours crash after more; keep it below your "
+        "`max-requests`.",
     )
     respawns_cheaper: int = knob(
         20,
@@ -106,8 +140,11 @@ class Thresholds:
         "hardly every 15 s.",
     )
     respawn_range: str = knob("5m", "What respawns are counted over.")
+    respawn_workers: float = knob(
+        0.5, "Part of the workers that are in a loop from which it is a page; with fewer, others serve: a ticket."
+    )
     respawn_hold: str = knob(
-        "5m", "How long the loop goes on before it is a page: not less than `respawn_range`, or one that ended pages."
+        "5m", "How long the loop goes on before it is reported: not less than `respawn_range`, or one that ended pages."
     )
     exceptions: float = knob(
         0.01, "Part of the requests that raise out of the application from which it is a ticket. As in `check`."
@@ -118,7 +155,8 @@ class Thresholds:
     exceptions_range: str = knob("15m", "What exceptions and requests are counted over.")
     exceptions_hold: str = knob("5m", "How long they are too many before it is a ticket.")
     memory_growth: float = knob(
-        0.1, "Growth of a worker's resident memory in `memory_growth_hours`, twice in a row, that is a leak."
+        0.1,
+        "Growth of a worker's resident memory in `memory_growth_hours`, twice in a row, that is a leak. As in `check`.",
     )
     memory_growth_bytes: float = knob(
         16e6, "And at least so many bytes each time, as in `check`: small workers grow by a tenth for nothing."
@@ -136,13 +174,13 @@ class Thresholds:
     )
     uneven_utilization: float = knob(
         0.25,
-        "Part of the available threads that is busy from which unevenness counts; with less, uneven shares are how an "
+        "Part of the threads that is busy from which unevenness counts; with less, uneven shares are how an "
         "idle uWSGI works. Raise it if the ticket comes for servers that are fast enough.",
     )
     uneven_interpreter: float = knob(
         0.5,
         "CPU a second of an interpreter from which unevenness counts although few threads are busy: from half a core "
-        "on, requests in one worker meet at its lock.",
+        "on, requests in one worker meet at its lock. As in `check`.",
     )
     uneven_concurrency: float = knob(
         1.2,
@@ -157,8 +195,8 @@ class Thresholds:
     )
     hot_worker_slower: float = knob(
         1.5,
-        "Times the response time of the calm workers from which a saturated worker is a page. Lower it where every "
-        "request has to be fast.",
+        "Times the response time of the calm workers from which a saturated worker is a page. As in `check`. Lower it "
+        "where every request has to be fast.",
     )
     hot_worker_idle: float = knob(
         1.0,
@@ -173,13 +211,15 @@ class Thresholds:
     )
     interpreter_full: float = knob(
         0.9,
-        "CPU a second of one interpreter from which its threads mostly wait for its lock. Raise it where extensions "
-        "release the lock, which lets a worker use more than one CPU.",
+        "CPU a second of one interpreter from which its threads mostly wait for its lock. As in `check`. Raise it "
+        "where extensions release the lock, which lets a worker use more than one CPU.",
     )
     near_capacity: float = knob(
         0.9,
-        "Part of the available threads that is busy, on average, from which it is a page: random arrivals find all of "
-        "them busy much of the time. Raise it for batch servers whose clients do not mind waiting.",
+        "Part of the threads that is busy, on average, from which they are the limit: random arrivals find all of them "
+        "busy much of the time. It is a page where requests wait as `queue_wait_seconds` says, and UwsgiHeadroomLow's "
+        "ticket elsewhere. Threads of workers that cheaper mode keeps in reserve count as free. As in `check`. Raise "
+        "it for batch servers whose clients do not mind waiting.",
     )
     near_capacity_hold: str = knob(
         "10m", "How long it is near capacity before it is a page: twice the time in which a mean forgets a burst."

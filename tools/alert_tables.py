@@ -29,14 +29,15 @@ def condition_of(alert: str) -> str:
 
 
 def alerts() -> str:
-    """Markdown; the worst first."""
+    """Markdown; the worst first. An alert with a page and a ticket has one line, and both wait for as long."""
     order = ("critical", "warning", "info")
-    rows = sorted(shipped(), key=lambda rule: order.index(rule.severity))
+    rows: dict[str, list[Alert]] = {}
+    for rule in sorted(shipped(), key=lambda rule: order.index(rule.severity)):
+        rows.setdefault(rule.alert, []).append(rule)
     lines = ["| alert | severity | when | for |", "|---|---|---|---|"]
-    lines += [
-        f"| [{rule.alert}](runbooks/{rule.alert}.md) | {rule.severity} | {condition_of(rule.alert)} | {rule.hold} |"
-        for rule in rows
-    ]
+    for name, rules in rows.items():
+        severities, (hold,) = " or ".join(rule.severity for rule in rules), {rule.hold for rule in rules}
+        lines.append(f"| [{name}](runbooks/{name}.md) | {severities} | {condition_of(name)} | {hold} |")
     return "\n".join(lines) + "\n"
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from alerts import waiting
 from alerts.levels import by_server
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
@@ -25,43 +26,44 @@ def groups(t: Thresholds) -> Sequence[Group]:
 
 
 def _near_capacity(t: Thresholds) -> Alert:
+    """Busy threads alone hurt nobody: without a wait, or where it is not known, UwsgiHeadroomLow is the ticket."""
     w = t.window
+    used = f"server:uwsgi_utilization:ratio_rate{w}"
     full = (
         f"100 * rate(uwsgi_full_occupancy_seconds_total{{$self}}[{w}])"
         f" / rate(uwsgi_exporter_observed_seconds_total{{$self}}[{w}])"
     )
-    reserve = 'sum(uwsgi_workers{state=~"cheap|never_spawned",$self}) > 0'
     return Alert(
         alert="UwsgiConcurrencyNearCapacity",
-        expr=f"server:uwsgi_utilization:ratio_rate{w} >= {t.near_capacity}",
+        expr=f"{used} >= {t.near_capacity}\nand {waiting.noticed(t)}",
         hold=t.near_capacity_hold,
         keep=t.load_keep,
         severity="critical",
-        summary=f"uWSGI {SERVER} on {INSTANCE} has hardly a thread free.",
-        description=answer(f"server:uwsgi_utilization:ratio_rate{w}{{$self}} * uwsgi_threads_available{{$self}}", TENTH)
-        + f" of {answer('uwsgi_threads_available{$self}')} available threads are busy on average, all of them "
+        summary=f"uWSGI {SERVER} on {INSTANCE} has hardly a thread free, and requests wait for one.",
+        description=answer(f"{used}{{$self}} * uwsgi_threads_ceiling{{$self}}", TENTH)
+        + f" of {answer('uwsgi_threads_ceiling{$self}')} threads are busy on average, all that are up "
         f"{answer(full, WHOLE)} % of the time. A request that finds none free waits in the listen queue, now for "
         + milliseconds(f"server:uwsgi_queue_wait_seconds:ratio_rate{w}{{$self}}")
         + f" on average. {answer(f'server:uwsgi_requests:rate{w}{{$self}}', TENTH)} requests/s take "
         + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")
         + " each: look first whether that is longer than usual, and what they wait for.\n"
-        f"{{{{ with {asked(reserve)} }}}}{{{{ . | first | value }}}} workers in reserve were not spawned: raise "
-        "`cheaper` or `cheaper-initial`, lower `cheaper-overload`, see that no `cheaper-rss-limit-soft` holds them "
-        "back.\n{{ end }}" + _more_threads(t),
+        + _more_threads(t),
         dashboard=SERVER_DASHBOARD,
     )
 
 
 def _more_threads(t: Thresholds) -> str:
-    """More threads help only where the interpreters have time left for them."""
+    """More threads help only where the interpreters have time left for them, and the application is safe in them."""
     busy = f'1 / server:uwsgi_headroom:ratio_rate{t.window}{{limit="interpreters",$self}}'
     return (
         f"{{{{ with {asked(f'{busy} > {t.interpreter_full / 2}')} }}}}Add `processes`, as far as there are CPUs: the "
         "interpreters are at "
         + "{{ . | first | value | "
         + HUNDREDTH
-        + " }} of a CPU each, and more threads would wait for "
-        "them.{{ else }}Raise `threads` or `processes`, one at a time.{{ end }}"
+        + " }} of a CPU each, and more threads would wait for them.{{ else }}"
+        + f"{{{{ with {asked('max(uwsgi_worker_threads{$self}) == 1')} }}}}"
+        + "Raise `processes`. Raise `threads` only if the application is safe to run in several threads.{{ else }}"
+        + "Raise `threads` or `processes`, one at a time.{{ end }}{{ end }}"
     )
 
 
@@ -81,11 +83,11 @@ min without (limit) (
         description=f"In the worst twentieth of the last {t.headroom_range}, load {value(HUNDREDTH)} times as high "
         f"would have {{{{ with {asked(f'bottomk(1, {worst})')} }}}}"
         '{{ $limit := . | first | label "limit" }}'
-        '{{ if eq $limit "threads" }}taken all threads: raise `threads`, or `processes` where the interpreters are '
-        'busy.{{ else if eq $limit "cpu" }}taken all the CPU there is: give the server more, or move load to another '
-        'host.{{ else if eq $limit "interpreters" }}saturated all interpreters: add `processes`, as far as there are '
-        "CPUs.{{ else }}saturated the interpreter of the hottest worker: use more `processes` and fewer `threads`."
-        "{{ end }}{{ else }}reached a limit.{{ end }}\nBy limit: "
+        '{{ if eq $limit "threads" }}taken all threads: raise `processes`, or `threads` where workers have several '
+        'and interpreters idle.{{ else if eq $limit "cpu" }}taken all the CPU there is: give the server more, or move '
+        'load to another host.{{ else if eq $limit "interpreters" }}saturated all interpreters: add `processes`, as '
+        "far as there are CPUs.{{ else }}saturated the interpreter of the hottest worker: use more `processes` "
+        "and fewer `threads`.{{ end }}{{ else }}reached a limit.{{ end }}\nBy limit: "
         f"{{{{ range $place, $of := {asked(f'sort({worst})')} }}}}{{{{ if $place }}}}, {{{{ end }}}}"
         '{{ $of.Labels.limit }} {{ printf "%.2f" $of.Value }}{{ end }} (at 1 it is reached).',
         dashboard=SERVER_DASHBOARD,
@@ -121,10 +123,10 @@ and ({count} - 2) * {explained}
         '{{ ($value | toTime).Format "2 January 2006" }}.',
         description="The threads busy in the worst twentieth of each day were "
         + answer(f"100 * {today}", WHOLE)
-        + " % of those available in the last day, and grow by "
+        + " % of all that can serve in the last day, and grow by "
         + answer(f"100 * {7 * DAY} * {slope.replace('p95_1d', 'p95_1d{$self}')}", TENTH)
         + f" points a week: the line through {answer(count.replace('p95_1d', 'p95_1d{$self}'))} days reaches "
-        f"{100 * t.near_capacity:g} %, where UwsgiConcurrencyNearCapacity pages, about "
+        f"{100 * t.near_capacity:g} %, from where UwsgiConcurrencyNearCapacity pages if requests wait, about "
         '{{ ($value | toTime).Format "2 January 2006" }}. It holds if the load goes on as it did.\n'
         "Plan for more `processes` and CPUs, or another host.",
         dashboard=SERVER_DASHBOARD,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from alerts import waiting
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
-from alerts.words import INSTANCE, SERVER, SERVER_DASHBOARD, WHOLE, answer, asked, percent, value
+from alerts.words import INSTANCE, SERVER, SERVER_DASHBOARD, TENTH, WHOLE, answer, asked, percent, value
 
 TCP = r"([^/@\\\\].*)?:[0-9]+"
 """Names of TCP sockets, as a regular expression in quotes: those of UNIX ones begin with / or @ or a backslash."""
@@ -16,30 +18,35 @@ SOCKET = "{{ $labels.socket }}"
 LIMIT = '{{ $socket := printf "%q" $labels.socket }}' + answer("uwsgi_socket_max_queue_length{socket=$socket,$self}")
 
 MORE_CAPACITY = (
-    "Add capacity: where CPU is left, more `processes` (or `threads`, where requests mostly wait); the dashboard says "
-    "what gives out first. A longer queue (`listen`, and net.core.somaxconn before it) helps against bursts alone."
+    "Add capacity: where CPU is left, more `processes` (or `threads`, where workers have several and requests mostly "
+    "wait); the dashboard says what gives out first."
+)
+
+LONGER_QUEUE = (
+    " A longer queue helps against bursts alone: raise `listen`, and net.core.somaxconn before it where that is the "
+    "limit; `uwsgi-headroom check` says which of the two is."
 )
 
 
 def groups(t: Thresholds) -> Sequence[Group]:
     """The group of `queue.yaml`."""
-    return [Group("uwsgi-headroom queue", [_filling(t), _overflowing(t), _wait_high(t), _not_measurable(t)])]
+    return [Group("uwsgi-headroom queue", [_filling(t), *_overflowing(t), *_wait_high(t), _not_measurable(t)])]
 
 
-def _mean(window: str) -> str:
-    """Mean length of each queue over the time that samples cover, of its limit."""
+def _rate(counter: str, window: str) -> str:
+    """Growth of a counter of each queue, over the time that samples cover."""
     return (
-        f"rate(uwsgi_socket_queue_seconds_total[{window}])"
+        f"rate({counter}[{window}])"
         f" / ignoring (socket) group_left () (rate(uwsgi_exporter_observed_seconds_total[{window}]) > 0)"
-        " / (uwsgi_socket_max_queue_length > 0)"
     )
 
 
 def _filling(t: Thresholds) -> Alert:
     w = t.window
+    mean = _rate("uwsgi_socket_queue_seconds_total", w)
     return Alert(
         alert="UwsgiListenQueueFilling",
-        expr=f"{_mean(w)} >= {t.queue_filling}",
+        expr=f"{mean} / (uwsgi_socket_max_queue_length > 0) >= {t.queue_filling}",
         hold=t.queue_filling_hold,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: the listen queue of {SOCKET} is {percent()} full.",
@@ -47,56 +54,68 @@ def _filling(t: Thresholds) -> Alert:
         + LIMIT
         + " connections that fit was waiting on average, and the next burst may find the queue full."
         f"{{{{ with {asked(f'server:uwsgi_queue_wait_seconds:ratio_rate{w}{{$self}}')} }}}} A request waits "
-        "{{ . | first | value | humanizeDuration }} before uWSGI sees it.{{ end }}\n" + MORE_CAPACITY,
+        "{{ . | first | value | humanizeDuration }} before uWSGI sees it.{{ end }}\n" + MORE_CAPACITY + LONGER_QUEUE,
         dashboard=SERVER_DASHBOARD,
     )
 
 
-def _overflowing(t: Thresholds) -> Alert:
-    """A full TCP queue is counted by the kernel, for all listeners of a network namespace together: where there is the
-    count, it must have grown too. Of UNIX sockets nothing is counted. That a queue is half full on average, as well,
-    sets an overload apart from bursts that two looks happened to meet.
+def _overflowing(t: Thresholds) -> Sequence[Alert]:
+    """A ticket for any time at the limit, a page for much of it."""
+    ticket = _full(t, "> 0", t.queue_full_ticket_range)
+    page = _full(t, f">= {t.queue_full}", t.queue_full_range)
+    return [ticket, replace(page, severity="critical")]
+
+
+def _full(t: Thresholds, part: str, within: str) -> Alert:
+    """A TCP connection that a full queue drops is counted by the kernel, for all listeners of a network namespace
+    together: where there is the count, it must have grown too. Of UNIX sockets nothing is counted.
     """
-    r = t.queue_full_range
+    queue = "socket=$socket,$self"
+    dropped = f"increase(uwsgi_listen_overflows_total{{$self}}[{within}])"
     return Alert(
         alert="UwsgiListenQueueOverflowing",
         expr=f"""
-max_over_time(uwsgi_socket_queue_length[{r}]) >= (uwsgi_socket_max_queue_length > 0)
-and {_mean(r)} >= {t.queue_filling}
+{_rate("uwsgi_socket_queue_full_seconds_total", within)} {part}
 unless (
-  uwsgi_socket_queue_length{{socket=~"{TCP}"}}
-  and ignoring (socket) increase(uwsgi_listen_overflows_total[{r}]) == 0
+  uwsgi_socket_queue_full_seconds_total{{socket=~"{TCP}"}}
+  and ignoring (socket) increase(uwsgi_listen_overflows_total[{within}]) == 0
 )""",
         hold=t.queue_full_hold,
-        severity="critical",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: the listen queue of {SOCKET} is full, and turns requests away.",
-        description=f"{value()} connections wait where {LIMIT} fit. "
-        f'{{{{ if match "^{TCP}$" $labels.socket }}}}The kernel drops new ones, whose clients try again after a '
-        f"second and more: {answer(f'increase(uwsgi_listen_overflows_total{{$self}}[{r}])', WHOLE)} times in {r}, "
-        "over all TCP listeners there."
-        "{{ else }}nginx gets `Resource temporarily unavailable` and answers 502; other clients are held in connect()."
-        "{{ end }}"
+        severity="warning",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: the listen queue of {SOCKET} was full for {percent(TENTH)} of the last "
+        f"{within}, and turned requests away.",
+        description=f"{LIMIT} connections fit, and {answer(f'uwsgi_socket_queue_length{{{queue}}}')} wait now. "
+        f'{{{{ if match "^{TCP}$" $labels.socket }}}}The kernel dropped new ones, whose clients try again after a '
+        f"second and more, {answer(dropped, WHOLE)} times, counted over all TCP listeners of the network namespace."
+        "{{ else }}How many were refused nobody counts for a UNIX socket: nginx gets `Resource temporarily "
+        "unavailable` and answers 502; other clients are held in connect().{{ end }}"
         f"{{{{ with {asked(f'server:uwsgi_queue_wait_seconds:ratio_rate{t.window}{{$self}}')} }}}} Those let in "
         "wait {{ . | first | value | humanizeDuration }}.{{ end }}\n"
         + MORE_CAPACITY
-        + " If every thread waits for the same thing (a database), free that first.",
+        + " If every thread waits for the same thing (a database), free that first."
+        + LONGER_QUEUE,
         dashboard=SERVER_DASHBOARD,
     )
 
 
-def _wait_high(t: Thresholds) -> Alert:
-    w = t.window
-    wait, served = f"server:uwsgi_queue_wait_seconds:ratio_rate{w}", f"server:uwsgi_response_time_seconds:ratio_rate{w}"
-    return Alert(
+def _wait_high(t: Thresholds) -> Sequence[Alert]:
+    """A ticket where users notice the wait, a page where they wait for most of their time."""
+    served = f"server:uwsgi_response_time_seconds:ratio_rate{t.window}{{$self}}"
+    reserve = 'sum(uwsgi_workers{state=~"cheap|never_spawned",$self}) > 0'
+    ticket = Alert(
         alert="UwsgiQueueWaitHigh",
-        expr=f"{wait} >= {t.queue_wait_seconds} and {wait} >= {t.queue_wait_ratio} * {served}",
+        expr=waiting.noticed(t),
         hold=t.queue_wait_hold,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: a request waits {value('humanizeDuration')} before uWSGI sees it.",
-        description=f"It is then in service for {answer(f'{served}{{$self}}', 'humanizeDuration')}, which is all that "
-        "uWSGI's own response times show; users wait for both.\n" + MORE_CAPACITY,
+        description=f"It is then in service for {answer(served, 'humanizeDuration')}, which is all that "
+        "uWSGI's own response times show; users wait for both.\n"
+        f"{{{{ with {asked(reserve)} }}}}{{{{ . | first | value }}}} workers in reserve were not spawned: raise "
+        "`cheaper` or `cheaper-initial`, lower `cheaper-overload`, see that no `cheaper-rss-limit-soft` holds them "
+        "back.\n{{ end }}" + MORE_CAPACITY,
         dashboard=SERVER_DASHBOARD,
     )
+    return [ticket, replace(ticket, expr=waiting.severe(t), keep=t.load_keep, severity="critical")]
 
 
 def _not_measurable(t: Thresholds) -> Alert:

@@ -7,6 +7,7 @@ next, where it would begin to count anew.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from alerts.levels import by_server, of_server
 from alerts.rule import Alert, Group
@@ -17,16 +18,18 @@ from alerts.words import INSTANCE, SERVER, SERVER_DASHBOARD, TENTH, WHOLE, answe
 def groups(t: Thresholds) -> Sequence[Group]:
     """The groups of `workers.yaml`. Memory is looked at over hours, and so seldom."""
     return [
-        Group("uwsgi-headroom workers", [_stuck(t), _harakiri(t), _respawn_loop(t), _exceptions(t)]),
+        Group("uwsgi-headroom workers", [*_stuck(t), _harakiri(t), *_lost(t), *_respawn_loop(t), _exceptions(t)]),
         Group("uwsgi-headroom memory", [_memory_growing(t)], interval="5m"),
     ]
 
 
-def _stuck(t: Thresholds) -> Alert:
+def _stuck(t: Thresholds) -> Sequence[Alert]:
+    """A ticket for any, a page for many: they may hold all threads while no request ends, so that no wait is known."""
     age = "uwsgi_worker_oldest_request_age_seconds"
-    return Alert(
+    oldest = f"{by_server('max', age)} >= {t.stuck_seconds:g}"
+    ticket = Alert(
         alert="UwsgiRequestStuck",
-        expr=f"{by_server('max', age)} >= {t.stuck_seconds:g}",
+        expr=oldest,
         hold=t.stuck_hold,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: a request has been in service for {value('humanizeDuration')}.",
@@ -37,6 +40,8 @@ def _stuck(t: Thresholds) -> Alert:
         "calls, and `harakiri` as the last resort: with `threads` it ends all requests of the worker.",
         dashboard=SERVER_DASHBOARD,
     )
+    many = f"{oldest}\nand uwsgi_threads_stuck >= {t.stuck_many} * uwsgi_threads_ceiling"
+    return [ticket, replace(ticket, expr=many, severity="critical")]
 
 
 def _harakiri(t: Thresholds) -> Alert:
@@ -51,15 +56,45 @@ def _harakiri(t: Thresholds) -> Alert:
         description="Worker "
         + _workers(f"round({_of_self(ended)}) > 0")
         + ": every request that it had in hand was lost with it, and is counted nowhere.\n"
-        "Find the request in uWSGI's log, at `HARAKIRI`, with its address. If it is always the same one, mend it, "
+        "Find the request in uWSGI's log, at `HARAKIRI`, with its address. If it is always the same one, fix it, "
         "or set timeouts on what it calls; raise `harakiri` only for requests that are meant to take so long.",
         dashboard=SERVER_DASHBOARD,
     )
 
 
-def _respawn_loop(t: Thresholds) -> Alert:
+def _lost(t: Thresholds) -> Sequence[Alert]:
+    """A ticket for any that harakiri has no ticket for, a page for many, whatever ended their workers."""
+    r = t.lost_range
+    each, harakiris = f"increase(uwsgi_worker_lost_requests_total[{r}])", f"increase(uwsgi_worker_harakiri_total[{r}])"
+    lost = f"round({by_server('sum', each)})"
+    served = by_server("sum", f"increase(uwsgi_worker_requests_total[{r}])")
+    all_lost = f"round(sum({_of_self(each)}))"
+    part = f"100 * {all_lost} / (sum({_of_self(f'increase(uwsgi_worker_requests_total[{r}])')}) + {all_lost})"
+    ticket = Alert(
+        alert="UwsgiRequestsLost",
+        expr=f"{lost} > 0\nunless round({by_server('sum', harakiris)}) > 0",
+        hold=t.lost_hold,
+        severity="warning",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: requests were lost with the workers that served them, at least "
+        f"{value(WHOLE)}.",
+        description="Worker "
+        + _workers(f"round({_of_self(each)}) > 0")
+        + f" ended in the last {r} with requests in service: at least {answer(part, TENTH)} % of all got no answer, "
+        "and are counted nowhere. "
+        + answer(f"round(sum({_of_self(harakiris)}))", WHOLE)
+        + " workers were ended by harakiri.\n"
+        "It crashed, was killed (by the kernel, when memory is short), or ended itself: see uWSGI's log for `died, "
+        "killed by signal`, and `dmesg` for `Out of memory`. If it began with a deploy, take that back.",
+        dashboard=SERVER_DASHBOARD,
+    )
+    many = f"{lost} >= {t.lost}\nand {lost} >= {t.lost_part} * ({served} + {lost})"
+    return [ticket, replace(ticket, expr=many, severity="critical")]
+
+
+def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
     """Not a full reload, which spawns each worker once; nor recycling, between which a worker serves; nor cheaper mode,
-    whose spawns cannot be told from those after a crash, save that they are few.
+    whose spawns cannot be told from those after a crash, save that they are few. A page where it is half of the
+    workers.
     """
     r = t.respawn_range
     spawned, reloads = f"increase(uwsgi_worker_respawns_total[{r}])", f"increase(uwsgi_server_reloads_total[{r}])"
@@ -67,10 +102,7 @@ def _respawn_loop(t: Thresholds) -> Alert:
     served = f"increase(uwsgi_worker_requests_total[{r}])"
     reserve = f'max_over_time(uwsgi_workers{{state="cheap"}}[{r}]) > 0'
     looping = f"{respawns} >= {t.respawns}"
-    return Alert(
-        alert="UwsgiRespawnLoop",
-        expr=f"""
-max without (worker_id) (
+    loops = f"""
   (
     {respawns} >= {t.respawns}
       unless ignoring (worker_id, state) {reserve}
@@ -78,9 +110,13 @@ max without (worker_id) (
     {respawns} >= {t.respawns_cheaper}
   )
   and {served} < {t.respawn_served:g} * {spawned}
-)""",
+"""
+    most = by_server("max", loops)
+    ticket = Alert(
+        alert="UwsgiRespawnLoop",
+        expr=most,
         hold=t.respawn_hold,
-        severity="critical",
+        severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE} respawns the same worker again and again.",
         description=f"{value(WHOLE)} times in {r}; worker "
         + _workers(_of_self(looping))
@@ -96,6 +132,9 @@ max without (worker_id) (
         "`max-requests` or `reload-on-rss` if they are what does it.",
         dashboard=SERVER_DASHBOARD,
     )
+    every = by_server("count", "uwsgi_worker_respawns_total")
+    many = f"{most}\nand {by_server('count', loops)} >= {t.respawn_workers} * {every}"
+    return [ticket, replace(ticket, expr=many, severity="critical")]
 
 
 def _exceptions(t: Thresholds) -> Alert:

@@ -41,7 +41,7 @@ def _flow(t: Thresholds) -> Sequence[Recording]:
         ),
         Recording(
             f"server:uwsgi_utilization:ratio_rate{w}",
-            f"({concurrency} or {littles_law}) / (uwsgi_threads_available > 0)",
+            f"({concurrency} or {littles_law}) / (uwsgi_threads_ceiling > 0)",
         ),
     ]
 

@@ -48,8 +48,8 @@ def _flow(t: Thresholds) -> Sequence[Recording]:
         Recording(
             f"service:uwsgi_utilization:ratio_rate{w}",
             f"""
-            {by_service("sum", f"{used} * uwsgi_threads_available", t)}
-              / {by_service("sum", f"uwsgi_threads_available and {used}", t)}
+            {by_service("sum", f"{used} * uwsgi_threads_ceiling", t)}
+              / {by_service("sum", f"uwsgi_threads_ceiling and {used}", t)}
             """,
         ),
     ]

@@ -23,7 +23,7 @@ def none() -> ThresholdsConfig:
 
 
 def headroom(t: Thresholds) -> ThresholdsConfig:
-    """Critical where a limit is used to what pages, a warning where headroom is low."""
+    """Critical where a limit is used to what pages once requests wait, a warning where headroom is low."""
     return _steps(CRITICAL, (1 / t.near_capacity, WARNING), (t.headroom_low, FINE))
 
 
@@ -38,7 +38,7 @@ def utilization(t: Thresholds) -> ThresholdsConfig:
 
 
 def near_capacity(t: Thresholds) -> ThresholdsConfig:
-    """The part in use that pages, as a line in a graph."""
+    """The part in use that pages once requests wait, as a line in a graph."""
     return _steps("transparent", (t.near_capacity, CRITICAL))
 
 

@@ -29,7 +29,7 @@ _HEADROOM = _of("uwsgi_headroom_ratio", WINDOW)
 _REQUESTS = _of("uwsgi_throughput_requests_per_second", WINDOW)
 _OBSERVED = _of("uwsgi_concurrency", WINDOW, 'method="observed"')
 _LITTLES_LAW = _of("uwsgi_concurrency", WINDOW, 'method="littles_law"')
-_AVAILABLE = _of("uwsgi_threads_available")
+_CEILING = _of("uwsgi_threads_ceiling")
 _COST = _of("uwsgi_unevenness_cost_ratio", WINDOW)
 _QUEUE_WAIT = _of("uwsgi_queue_wait_seconds", WINDOW)
 _UP = _of("uwsgi_up")
@@ -44,8 +44,8 @@ _TIME_BY_SERVICE = (
 
 
 def _busy(by: str = "") -> str:
-    """Requests in service over available threads. Servers that do not tell of the one are not in the other."""
-    return f"sum {by} ({_OBSERVED}) / sum {by} ({_AVAILABLE} and ignoring (method, window) {_OBSERVED})"
+    """Requests in service over the threads there are. Servers that do not tell of the one are not in the other."""
+    return f"sum {by} ({_OBSERVED}) / sum {by} ({_CEILING} and ignoring (method, window) {_OBSERVED})"
 
 
 LEAST = signal(
@@ -76,8 +76,8 @@ REQUESTS = signal(
 THREADS = signal(
     "Threads busy",
     "percentunit",
-    """Mean requests in service over available threads, of all chosen servers together. One full server hides in it:
-    see the table.""",
+    """Mean requests in service over threads, of all chosen servers together. One full server hides in it: see the
+    table.""",
     Series(_busy(), "busy"),
 )
 COST = signal(
@@ -135,7 +135,7 @@ HEADROOM = signal(
 UTILIZATION = signal(
     "Threads busy over time",
     "percentunit",
-    f"""Mean requests in service over available threads: the {_LINES} servers with most requests in service at the end
+    f"""Mean requests in service over threads: the {_LINES} servers with most requests in service at the end
     of the shown time.""",
     Series(
         f"{_busy(BY_SERVER)}\nand topk({_LINES}, sum {BY_SERVER} ({_of('uwsgi_threads_busy', at=' @ end()')}))",

@@ -21,8 +21,8 @@ _WORST = f"max {BY_SERVICE} ({with_service(_P95)})"
 USED = signal(
     "Peak of threads busy",
     "percentunit",
-    f"""The fullest that any chosen server was in the shown time: mean requests in service over available threads, in
-    the recording window. {_RULES}""",
+    f"""The fullest that any chosen server was in the shown time: mean requests in service over threads, in the
+    recording window. {_RULES}""",
     Series(f"max(max_over_time({_PEAK}{RANGE}))", "peak", now=True),
 )
 USUAL = signal(

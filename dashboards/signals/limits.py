@@ -7,7 +7,7 @@ from dashboards.signal import Series, signal
 
 _HEADROOM = ONE.of("uwsgi_headroom_ratio", WINDOW)
 _SEEN = ONE.of("uwsgi_concurrency", WINDOW, 'method="observed"')
-_AVAILABLE = ONE.of("uwsgi_threads_available")
+_AVAILABLE, _CEILING = ONE.of("uwsgi_threads_available"), ONE.of("uwsgi_threads_ceiling")
 OBSERVED_SECONDS = f"sum({ONE.rate('uwsgi_exporter_observed_seconds_total')})"
 """What figures made of samples are divided by, so that a gap between samples does not look idle."""
 
@@ -22,16 +22,16 @@ LIMITS = signal(
     "What gives out first",
     "suffix:x",
     """Headroom to each limit, the least on top. Hottest interpreter: the busiest worker's, at today's shares; latency
-    grows from there. Interpreters: of all workers together. Threads: requests in service against available threads.
+    grows from there. Interpreters: of all workers together. Threads: requests in service against the threads there are.
     CPU: against the CPUs the server may use. A limit that is used to less than a hundredth, or unknown, is missing.""",
     Series(in_words(f"sort({_HEADROOM})"), "{{limit}}", now=True),
 )
 UTILIZATION = signal(
     "Threads busy",
     "percentunit",
-    """Mean requests in service over available threads. Near 100 % requests wait in the listen queue, although the
-    CPUs may idle.""",
-    Series(f"sum({_SEEN}) / sum({_AVAILABLE})", "busy"),
+    """Mean requests in service over threads, with those of workers that cheaper mode keeps in reserve. Near 100 %
+    requests wait in the listen queue, although the CPUs may idle.""",
+    Series(f"sum({_SEEN}) / sum({_CEILING})", "busy"),
 )
 HEADROOM_OVER_TIME = signal(
     "Headroom by limit",

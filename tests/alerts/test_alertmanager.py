@@ -242,11 +242,13 @@ NEAR, LOW, FORECAST = (
     ("UwsgiHeadroomLow", "warning"),
     ("UwsgiHeadroomForecast", "info"),
 )
-OVERFLOWING, FILLING, WAIT = (
+OVERFLOWING, FILLING, WAIT, SEVERE_WAIT = (
     ("UwsgiListenQueueOverflowing", "critical"),
     ("UwsgiListenQueueFilling", "warning"),
     ("UwsgiQueueWaitHigh", "warning"),
+    ("UwsgiQueueWaitHigh", "critical"),
 )
+LOOP, LOST = ("UwsgiRespawnLoop", "critical"), ("UwsgiRequestsLost", "critical")
 
 
 @pytest.mark.integration
@@ -256,8 +258,9 @@ OVERFLOWING, FILLING, WAIT = (
         (DOWN, [HOT, UNEVEN, NEAR, LOW, OVERFLOWING, FORECAST]),
         (EXPORTER, [DOWN, HOT, UNEVEN, FORECAST]),
         (HOT, [UNEVEN, LOW]),
-        (NEAR, [LOW, FORECAST]),
+        (NEAR, [LOW, FORECAST, WAIT]),
         (OVERFLOWING, [FILLING, WAIT]),
+        (LOOP, [LOST]),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
@@ -278,6 +281,26 @@ def test_what_explains_holds_back_the_rest(
     running.wait(f"{name} of {explained} on {machine}", "/slack", "/webhook")
     for alertname, _ in held_back:
         assert not running.find_bodies(f"{alertname} of {here} on", "/slack", "/webhook", "/pagerduty")
+
+
+@pytest.mark.integration
+def test_a_page_holds_back_the_ticket_of_its_own_name(running: Running) -> None:
+    """Of the same server and socket; another socket's ticket is sent."""
+    sockets = {"full": "/run/a.sock", "short": "/run/b.sock"}
+    machine = "10.0.2.1:9238"
+    page, held_back, other = (
+        alert("UwsgiListenQueueOverflowing", severity, server, instance=machine)
+        for severity, server in (("critical", "queues"), ("warning", "queues"), ("warning", "queues"))
+    )
+    page["labels"]["socket"] = held_back["labels"]["socket"] = sockets["full"]
+    other["labels"]["socket"] = sockets["short"]
+    wait, severe = (alert(*of, server="waits", instance=machine) for of in (WAIT, SEVERE_WAIT))
+    running.post(page, held_back, other, wait, severe)
+    running.wait(f"UwsgiListenQueueOverflowing of queues on {machine}", "/slack")
+    running.wait(f"UwsgiQueueWaitHigh of waits on {machine}", "/slack")
+    (ticket,) = running.wait(f"UwsgiListenQueueOverflowing of queues on {machine}", "/webhook")
+    assert [told["labels"]["socket"] for told in ticket["alerts"]] == [sockets["short"]]
+    assert not running.find_bodies(f"UwsgiQueueWaitHigh of waits on {machine}", "/webhook")
 
 
 @pytest.mark.integration

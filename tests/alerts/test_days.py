@@ -115,6 +115,7 @@ def _series(site: Site, seed: int) -> Iterator[Mapping[str, str]]:
     yield one("uwsgi_up", 1)
     yield one("uwsgi_threads_configured", threads)
     yield one("uwsgi_threads_available", threads)
+    yield one("uwsgi_threads_ceiling", threads)
     yield one("uwsgi_threads_stuck", 0)
     yield one("uwsgi_cpus_usable", site.workers)
     yield one("uwsgi_workers_sharing_one_cpu", 0)
@@ -130,6 +131,7 @@ def _series(site: Site, seed: int) -> Iterator[Mapping[str, str]]:
     yield one("uwsgi_socket_queue_measurable", 1, socket="/run/api.sock")
     yield one("uwsgi_socket_max_queue_length", 100, socket="/run/api.sock")
     yield one("uwsgi_socket_queue_seconds_total", values["queue"], socket="/run/api.sock")
+    yield one("uwsgi_socket_queue_full_seconds_total", 0, socket="/run/api.sock")
     yield one("uwsgi_listen_overflows_total", 0)
     yield one("uwsgi_listen_drops_total", 0)
     for worker in map(str, range(1, site.workers + 1)):
@@ -145,4 +147,5 @@ def _series(site: Site, seed: int) -> Iterator[Mapping[str, str]]:
         yield one("uwsgi_worker_exceptions_total", 0, worker_id=worker)
         yield one("uwsgi_worker_harakiri_total", 0, worker_id=worker)
         yield one("uwsgi_worker_respawns_total", 1, worker_id=worker)
+        yield one("uwsgi_worker_lost_requests_total", 0, worker_id=worker)
         yield one("uwsgi_worker_resident_memory_bytes", 60_000_000, worker_id=worker)

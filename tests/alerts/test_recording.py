@@ -133,10 +133,10 @@ def _service(servers: list[Story]) -> Expected:
     ):
         known = [count for count in threads if count is not None]
         yield f"service:uwsgi_threads_{name}:sum", labels, sum(known) if known else None
-    with_threads = [figures for figures in every if figures.available and figures.flow.observed is not None]
+    with_threads = [figures for figures in every if figures.ceiling and figures.flow.observed is not None]
     used = ratio(
         sum(figures.flow.observed or 0.0 for figures in with_threads),
-        sum(figures.available or 0 for figures in with_threads),
+        sum(figures.ceiling or 0 for figures in with_threads),
     )
     yield "service:uwsgi_utilization:ratio_rate5m", labels, used
     ratios = [figures.balance.hot_ratio for figures in every if _active_requests(figures) >= ENOUGH_REQUESTS]
@@ -183,7 +183,7 @@ def _queue(story: Story) -> float | None:
 def _utilization(story: Story) -> float | None:
     assert story.figures
     observed = story.figures.flow.observed
-    return None if observed is None else ratio(observed, story.figures.available or 0)
+    return None if observed is None else ratio(observed, story.figures.ceiling or 0)
 
 
 def _cpu(story: Story) -> tuple[float, float]:

@@ -18,9 +18,18 @@ from uwsgi_headroom.analysis.findings.runbook_names import RUNBOOKS
 
 FOLDER = ROOT / "alerts" / "runbooks"
 BOOKS = sorted(FOLDER.glob("*.md"))
-ALERTS = [alert.alert for alert in shipped()]
+ALERTS = sorted({alert.alert for alert in shipped()})
 SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
-SAY_IT_ALL = {"too_few_requests", "no_process_facts", "no_threads", "large_document", "thunder_lock"}
+SAY_IT_ALL = {
+    "too_few_requests",
+    "no_process_facts",
+    "no_threads",
+    "large_document",
+    "thunder_lock",
+    "memory_headroom_low",
+    "workers_respawned",
+    "reloaded",
+}
 """Findings that need no runbook."""
 
 

@@ -145,10 +145,11 @@ def test_the_kernels_word_on_a_queue_goes_first() -> None:
 
 
 def test_capacity() -> None:
-    """Configured threads count the reserve, available ones only workers that accept."""
+    """Configured threads and the ceiling count the reserve, available ones only workers that accept."""
     values = series(up("cheaper_never_spawned"))
     assert values['uwsgi_threads_configured{server="cheaper_never_spawned"}'] == 12
     assert values['uwsgi_threads_available{server="cheaper_never_spawned"}'] == 4
+    assert values['uwsgi_threads_ceiling{server="cheaper_never_spawned"}'] == 12
     assert values['uwsgi_threads_busy{server="cheaper_never_spawned"}'] == 0
     assert values['uwsgi_workers{server="cheaper_never_spawned",state="never_spawned"}'] == 4
     assert values['uwsgi_workers{server="cheaper_never_spawned",state="gone"}'] == 0

@@ -190,7 +190,7 @@ def promql(prometheus: Prometheus, seconds: float) -> dict[str, float]:
         f"uwsgi_hot_worker_ratio{{{of}}}": len(requests) * max(requests.values()) / sum(requests.values()),
         f'uwsgi_headroom_ratio{{limit="hottest_interpreter",{of}}}': 1 / max(cpu.values()),
         f'uwsgi_headroom_ratio{{limit="interpreters",{of}}}': len(cpu) / sum(cpu.values()),
-        f'uwsgi_headroom_ratio{{limit="threads",{of}}}': now["uwsgi_threads_available"] / observed,
+        f'uwsgi_headroom_ratio{{limit="threads",{of}}}': now["uwsgi_threads_ceiling"] / observed,
         f'uwsgi_headroom_ratio{{limit="cpu",{of}}}': now["uwsgi_cpus_usable"] / sum(cpu.values()),
     }
     if seconds == 300:

@@ -27,7 +27,7 @@ RESERVE = Worker(0, 0, 0, spawned=False)
 @dataclass(frozen=True)
 class Server:
     """cpus: those that it may use; full: part of the time with every thread busy; queue: mean length of its listen
-    queue; sharing: workers pinned to a CPU that another is pinned to.
+    queue, None where it cannot be measured; sharing: workers pinned to a CPU that another is pinned to.
     cores: whether uWSGI tells of its threads (stats-no-cores); host: whether its processes are proven.
     idle, others: CPUs idle, None where that is not known, and in use by others, who follow the load or do not.
     """
@@ -35,7 +35,7 @@ class Server:
     workers: Sequence[Worker]
     cpus: float = 8
     full: float = 0
-    queue: float = 0
+    queue: float | None = 0
     sharing: int = 0
     affinity: int = 8
     cores: bool = True
@@ -122,10 +122,12 @@ def _samples(server: Server) -> Iterator[tuple[str, dict[str, str], float, bool]
     yield "uwsgi_workers", {"state": "idle"}, len(spawned), False
     yield "uwsgi_workers", {"state": "never_spawned"}, len(server.workers) - len(spawned), False
     yield "uwsgi_exporter_observed_seconds_total", {}, 1, True
-    yield "uwsgi_socket_queue_seconds_total", {"socket": "/run/api.sock"}, server.queue, True
+    if server.queue is not None:
+        yield "uwsgi_socket_queue_seconds_total", {"socket": "/run/api.sock"}, server.queue, True
     if server.cores:
         yield "uwsgi_threads_configured", {}, sum(worker.threads for worker in server.workers), False
         yield "uwsgi_threads_available", {}, sum(worker.threads for worker in spawned), False
+        yield "uwsgi_threads_ceiling", {}, sum(worker.threads for worker in server.workers), False
         yield "uwsgi_full_occupancy_seconds_total", {}, server.full, True
     if server.host:
         yield "uwsgi_cpus_usable", {}, server.cpus, False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from uwsgi_headroom.analysis.balance import Balance, compute_balance
@@ -12,6 +13,7 @@ from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.stats.server import Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +39,7 @@ def compute_figures(
     """The figures of a window that ends with this document of a server, whose workers may use these CPUs.
     others_follow: whether the CPU use of others grows with its requests."""
     workers = snapshot.workers
-    available = sum_if_all_known([worker.available_threads for worker in workers])
-    reserve = sum_if_all_known([worker.threads for worker in workers if worker.in_reserve])
-    ceiling = None if available is None else available + (reserve or 0)
+    ceiling = count_ceiling(workers)
     rates, shares, cpu = compute_flow(window), compute_balance(window), compute_shares(window.cpu)
     return Figures(
         window=window,
@@ -48,7 +48,15 @@ def compute_figures(
         balance=shares,
         headroom=compute_headroom(rates, shares, ceiling, cpus.count if cpus else None, cpu, others_follow),
         configured=sum_if_all_known([worker.threads for worker in workers]),
-        available=available,
+        available=sum_if_all_known([worker.available_threads for worker in workers]),
         ceiling=ceiling,
         cpu=cpu,
     )
+
+
+def count_ceiling(workers: Sequence[Worker]) -> int | None:
+    """The most threads that can serve: those available, and those of workers that cheaper mode keeps in reserve. None
+    where uWSGI names no threads."""
+    available = sum_if_all_known([worker.available_threads for worker in workers])
+    reserve = sum_if_all_known([worker.threads for worker in workers if worker.in_reserve])
+    return None if available is None else available + (reserve or 0)

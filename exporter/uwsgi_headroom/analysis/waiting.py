@@ -44,6 +44,8 @@ def waiting_clause(flow: Flow) -> str:
     """What is known of the wait, to go behind a semicolon."""
     if flow.queue_wait is None:
         return "whether requests wait is not known"
+    if flow.queue_wait < 0.1 * SHOWN[0]:
+        return "nothing waits"
     if flow.queue_wait < SHOWN[0]:
         return "hardly a request waits"
     return f"a request waits {duration(flow.queue_wait)} before uWSGI sees it"

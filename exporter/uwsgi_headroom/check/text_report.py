@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.findings import Finding
-from uwsgi_headroom.analysis.formatting import duration, factor, percent
+from uwsgi_headroom.analysis.formatting import counted, duration, factor, percent
 from uwsgi_headroom.analysis.slots import name_slots
 from uwsgi_headroom.analysis.verdict import gives_out
 from uwsgi_headroom.check.judge import Verdict
@@ -34,8 +34,8 @@ def _figures(verdict: Verdict) -> Iterator[str]:
     figures = verdict.figures
     flow, room = figures.flow, figures.headroom
     if figures.configured is not None:
-        slots = name_slots(verdict.reading)
-        yield f"  capacity     {figures.configured} {slots} configured, {figures.available} available"
+        slots = counted(figures.configured, name_slots(verdict.reading)[:-1])
+        yield f"  capacity     {slots} configured, {figures.available} available"
     if flow.throughput is not None:
         at = f" of {duration(flow.response_time)} each" if flow.response_time is not None else ""
         yield f"  throughput   {flow.throughput:.1f} requests/s{at}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
+from uwsgi_headroom.analysis.figures import count_ceiling
 from uwsgi_headroom.analysis.stuck import STUCK_SECONDS, find_stuck_requests
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.metrics.family import gauge
@@ -30,6 +31,11 @@ def families(scrape: Scrape) -> Iterator[Metric]:
             (server.labels, sum_if_all_known([worker.available_threads for worker in server.snapshot.workers]))
             for server in servers
         ],
+    )
+    yield gauge(
+        "uwsgi_threads_ceiling",
+        "The most threads that can serve: those available, and those of workers that cheaper mode keeps in reserve.",
+        [(server.labels, count_ceiling(server.snapshot.workers)) for server in servers],
     )
     yield gauge(
         "uwsgi_threads_busy",

@@ -26,7 +26,7 @@ def server(
     reserve: int = 0,
     cpus: float = 8,
     full: float = 0,
-    queue: float = 0,
+    queue: float | None = 0,
     sharing: int = 0,
     affinity: int = 8,
     cores: bool = True,
@@ -50,21 +50,23 @@ def steady(state: Server, minutes: int = 40) -> Sequence[dict[str, str]]:
 
 CALM = server(2)
 BUSY = server(7.6, 0.6, full=0.4, queue=10)
-STARVED = server(7.6, 0.1, full=0.4, queue=10, reserve=2)
+PREFORK = server(0.95, 0.1, threads=1, full=0.8, queue=10)
 
 
 CLEAR_FULL = (
-    "30.4 of 32 available threads are busy on average, all of them 40 % of the time. A request that finds none free "
-    "waits in the listen queue, now for 246 ms on average. 40.6 requests/s take 749 ms each: look first whether that "
-    "is longer than usual, and what they wait for.\n"
+    "30.4 of 32 threads are busy on average, all that are up 40 % of the time. A request that finds none free waits in "
+    "the listen queue, now for 246 ms on average. 40.6 requests/s take 749 ms each: look first whether that is longer "
+    "than usual, and what they wait for.\n"
 )
 PROCESSES = (
     "Add `processes`, as far as there are CPUs: the interpreters are at 0.60 of a CPU each, and more threads would "
     "wait for them."
 )
-RESERVES = (
-    "2 workers in reserve were not spawned: raise `cheaper` or `cheaper-initial`, lower `cheaper-overload`, see that "
-    "no `cheaper-rss-limit-soft` holds them back.\nRaise `threads` or `processes`, one at a time."
+SAFE_IN_THREADS = "Raise `processes`. Raise `threads` only if the application is safe to run in several threads."
+CLEAR_PREFORK = (
+    "3.8 of 4 threads are busy on average, all that are up 80 % of the time. A request that finds none free waits in "
+    "the listen queue, now for 246 ms on average. 40.6 requests/s take 94 ms each: look first whether that is longer "
+    "than usual, and what they wait for.\n"
 )
 BY_INTERPRETER = (
     "In the worst twentieth of the last 1h, load 1.09 times as high would have saturated the interpreter of the "
@@ -74,8 +76,8 @@ BY_INTERPRETER = (
 
 
 BY_THREADS = (
-    "In the worst twentieth of the last 1h, load 1.14 times as high would have taken all threads: raise `threads`, or "
-    "`processes` where the interpreters are busy.\n"
+    "In the worst twentieth of the last 1h, load 1.14 times as high would have taken all threads: raise `processes`, "
+    "or `threads` where workers have several and interpreters idle.\n"
     "By limit: threads 1.14, hottest_interpreter 3.28, interpreters 3.33, cpu 6.67 (at 1 it is reached)."
 )
 BY_CPUS = (
@@ -96,7 +98,7 @@ def _of(alert: str, severity: str, summary: str, description: str, **labels: str
 
 def full(description: str = CLEAR_FULL + PROCESSES, **labels: str) -> Firing:
     """The page of BUSY."""
-    return _of(FULL, "critical", " has hardly a thread free.", description, **labels)
+    return _of(FULL, "critical", " has hardly a thread free, and requests wait for one.", description, **labels)
 
 
 def low(description: str = BY_INTERPRETER, **labels: str) -> Firing:
@@ -200,10 +202,23 @@ def six(
 
 
 CASES = [
-    *six(FULL, CALM, server(7.1), BUSY, full, early=9, late=17),
+    *six(FULL, CALM, server(7.1, queue=10), BUSY, full, early=9, late=17),
     Case(
         f"{FULL}: silent: with stats-no-cores threads are not known",
-        steady(server(7.6, cores=False)),
+        steady(server(7.6, cores=False, queue=10)),
+        {"39m": []},
+        nothing_fires=["39m"],
+    ),
+    Case(
+        f"{FULL}: silent: every thread is busy, and no request waits",
+        steady(server(8, full=1)),
+        {"39m": []},
+        nothing_fires=["39m"],
+    ),
+    Case(f"{FULL}: silent: users do not notice 172 ms beside 749", steady(server(7.6, full=0.4, queue=7)), {"39m": []}),
+    Case(
+        f"{FULL}: missing server: where the queue cannot be measured no wait is known",
+        steady(server(8, full=1, queue=None)),
         {"39m": []},
         nothing_fires=["39m"],
     ),
@@ -211,15 +226,26 @@ CASES = [
         f"{FULL}: silent: cheaper adds a worker within minutes",
         target(
             Phase(20, server(4, reserve=2, workers=2)),
-            Phase(5, server(7.8, reserve=2, workers=2, full=0.5)),
+            Phase(5, server(7.8, reserve=2, workers=2, full=0.5, queue=10)),
             Phase(30, server(5, reserve=1, workers=3)),
         ),
         {f"{minute}m": [] for minute in range(20, 55)},
     ),
     Case(
-        f"{FULL}: fires: workers in reserve that are not spawned are named",
-        steady(STARVED, 20),
-        {"19m": [full(CLEAR_FULL + RESERVES, **TARGET)]},
+        f"{FULL}: silent: threads of workers in reserve are not in use, though cheaper mode does not spawn them",
+        steady(server(7.6, full=0.4, queue=10, reserve=2)),
+        {"39m": []},
+        nothing_fires=["39m"],
+    ),
+    Case(
+        f"{FULL}: fires: threads are for applications that are safe in them",
+        steady(PREFORK, 20),
+        {"19m": [full(CLEAR_PREFORK + SAFE_IN_THREADS, **TARGET)]},
+    ),
+    Case(
+        f"{FULL}: fires: more threads, where workers have several and interpreters idle",
+        steady(server(7.6, 0.1, full=0.4, queue=10), 20),
+        {"19m": [full(CLEAR_FULL + "Raise `threads` or `processes`, one at a time.", **TARGET)]},
     ),
     *six(LOW, CALM, server(6.2, 0.3), server(2, 0.9), low, early=2, late=20, history=61),
     Case(
@@ -231,6 +257,11 @@ CASES = [
         f"{LOW}: silent: a server that began within the hour is not judged, however busy its start",
         target(Phase(55, server(7.6, 0.9)), Phase(100, CALM)),
         {f"{minute}m": [] for minute in range(10, 55, 5)},
+    ),
+    Case(
+        f"{LOW}: fires: near capacity, where no wait is known",
+        steady(server(7.6, 0.3, full=0.4, queue=None), 85),
+        count={"84m": 1},
     ),
     Case(f"{LOW}: fires: by the threads", steady(server(7, 0.3), 85), {"84m": [low(BY_THREADS, **TARGET)]}),
     Case(f"{LOW}: fires: by the CPUs", steady(server(2, 0.45, cpus=2), 85), {"84m": [low(BY_CPUS, **TARGET)]}),

@@ -53,9 +53,9 @@ def expected(points: str, count: int, day: str, now: int = 68, **labels: str) ->
         ALERT,
         "info",
         f"uWSGI api on {labels['instance']} will be near capacity about {day}.",
-        f"The threads busy in the worst twentieth of each day were {now} % of those available in the last day, and "
-        f"grow by {points} points a week: the line through {count} days reaches 90 %, where "
-        f"UwsgiConcurrencyNearCapacity pages, about {day}. It holds if the load goes on as it did.\n"
+        f"The threads busy in the worst twentieth of each day were {now} % of all that can serve in the last day, "
+        f"and grow by {points} points a week: the line through {count} days reaches 90 %, from where "
+        f"UwsgiConcurrencyNearCapacity pages if requests wait, about {day}. It holds if the load goes on as it did.\n"
         "Plan for more `processes` and CPUs, or another host.",
         **labels,
     )

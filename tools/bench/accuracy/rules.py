@@ -137,8 +137,8 @@ RULES = (
     _headroom("interpreters", f"count({_LOAD}) / sum({_LOAD})", lambda span: len(_loads(span)) / sum(_loads(span))),
     _headroom(
         "threads",
-        f"scalar(uwsgi_threads_available) / ({_SEEN})",
-        lambda span: span.end.value("uwsgi_threads_available") / _seen(span),
+        f"scalar(uwsgi_threads_ceiling) / ({_SEEN})",
+        lambda span: span.end.value("uwsgi_threads_ceiling") / _seen(span),
     ),
     _headroom(
         "cpu",

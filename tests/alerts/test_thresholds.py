@@ -1,0 +1,54 @@
+"""A threshold that `check` and the alerts share is the same in both."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from alerts.thresholds import Thresholds
+from uwsgi_headroom.analysis import advice, waiting
+from uwsgi_headroom.analysis.findings import evenness, health, limits, load, queue, workers
+
+MINUTES = 5
+"""Of `respawn_range`."""
+
+SHARED = {
+    "queue_filling": queue.FILLING,
+    "queue_full": queue.FULL[0],
+    "queue_wait_seconds": waiting.NOTICED[0],
+    "queue_wait_ratio": waiting.NOTICED[1],
+    "queue_wait_severe_seconds": waiting.SEVERE[0],
+    "queue_wait_severe_ratio": waiting.SEVERE[1],
+    "stuck_many": health.MANY_STUCK,
+    "lost": workers.MANY_LOST[0],
+    "lost_part": workers.MANY_LOST[1],
+    "respawns": max(workers.LOOP[0], workers.LOOP[1] * MINUTES),
+    "respawn_served": workers.SERVED,
+    "exceptions": health.EXCEPTIONS[1],
+    "memory_growth": health.GROWTH[0],
+    "memory_growth_bytes": health.GROWTH[1],
+    "uneven_interpreter": evenness.LOADED[0],
+    "hot_worker_slower": evenness.SLOWER[1],
+    "interpreter_full": load.INTERPRETER_FULL,
+    "near_capacity": limits.THREADS_FULL,
+    "cpu_full": advice.CPU_FULL,
+}
+"""Knobs, and what the findings of `check` go by."""
+
+
+@pytest.mark.parametrize("knob", SHARED)
+def test_a_shared_threshold_is_equal(knob: str) -> None:
+    """The value as shipped is the constant of the findings."""
+    assert getattr(Thresholds(), knob) == SHARED[knob]
+
+
+def test_the_range_of_respawns_is_what_they_are_compared_for() -> None:
+    """`check` counts them a minute, and the knob within this range."""
+    assert Thresholds().respawn_range == f"{MINUTES}m"
+
+
+def test_a_knob_that_is_shared_says_so() -> None:
+    """Those that name `check` in their text are those that are held equal here."""
+    named = {field.name for field in dataclasses.fields(Thresholds) if "s in `check`" in field.metadata["why"]}
+    assert named == SHARED.keys()
