@@ -16,7 +16,7 @@ ROWS = (
         "one harakiri",
         HARAKIRI,
         Expected("warning", ("harakiri",), words=("harakiri",), limits=("threads",)),
-        (Load(part=0.4, io_ms=100), Load(clients=1, io_ms=20_000, requests=1, start=3.0, vary=(1.0, 1.0))),
+        (Load(part=0.4, io_ms=100), Load(clients=1, io_ms=20_000, requests=1, start=8.0, vary=(1.0, 1.0))),
         quick=True,
         fixed=True,
     ),
