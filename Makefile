@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test test-all lint generate bench bench-accuracy bench-cost bench-page bench-hostile bare-machine clean
+.PHONY: help demo test test-all lint generate bench bench-accuracy bench-cost bench-page bench-hostile scenarios bare-machine clean
 .DEFAULT_GOAL := help
 
 help:  ## print this list
@@ -60,6 +60,10 @@ bench-page:  ## measure what the page costs: bytes, paint, drawing, the exporter
 bench-hostile:  ## measure the exporter beside hostile servers and clients, for 4 minutes (ARGS="--write FILE")
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.hostile $(ARGS)
+
+scenarios:  ## judge over 60 situations on a real uWSGI, for 8 minutes (NAME="cheaper", ARGS="--write docs/scenarios.md")
+	@$(PYTHON) -m tools.prepare bench
+	@.venv/bin/python -m tools.scenarios $(if $(NAME),"$(NAME)") $(ARGS)
 
 bare-machine:  ## check `make demo` on a minimal Debian that has nothing, as root (SUITE=trixie)
 	@exec $(PYTHON) -m tools.bare_machine $(SUITE)

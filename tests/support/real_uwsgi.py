@@ -122,11 +122,16 @@ def accepting(*options: str, binary: str | None = None) -> Iterator[Uwsgi]:
 
 
 @contextlib.contextmanager
-def bare(*options: str, files: Mapping[str, str] | None = None, binary: str | None = None) -> Iterator[Uwsgi]:
+def bare(
+    *options: str,
+    files: Mapping[str, str] | None = None,
+    binary: str | None = None,
+    ready: tuple[str, int] | None = None,
+) -> Iterator[Uwsgi]:
     """Run uWSGI with `options` and nothing else until the block ends: an emperor, a router.
 
     It runs in a directory that holds `files` (name to text) and must serve statistics on the socket `stats`
-    there. `{directory}` in an option is that directory.
+    there, or listen at `ready`. `{directory}` in an option is that directory.
     """
     directory = Path(tempfile.mkdtemp(prefix="headroom-"))
     for name, text in (files or {}).items():
@@ -138,7 +143,7 @@ def bare(*options: str, files: Mapping[str, str] | None = None, binary: str | No
         "--die-on-term",
         *(option.replace("{directory}", str(directory)) for option in options),
     ]
-    with _started(running, command, running.stats):
+    with _started(running, command, ready or running.stats):
         yield running
 
 

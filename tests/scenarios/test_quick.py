@@ -1,0 +1,44 @@
+"""The quick scenarios: `check` reaches the expected verdict on a real uWSGI in each of these situations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from tools.scenarios.run import Result, run_rows
+from tools.scenarios.scenario import OUTCOMES
+from tools.scenarios.table import ROWS
+
+QUICK = [row for row in ROWS if row.quick]
+SECONDS = 10.0
+BESIDE = 6
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def results() -> Mapping[str, Result]:
+    """All quick scenarios, run side by side, since one after the other they take minutes."""
+    rows = [replace(row, seconds=min(row.seconds, SECONDS)) for row in QUICK]
+    return {result.row.name: result for result in run_rows(rows, lambda _: None, BESIDE)}
+
+
+@pytest.mark.parametrize("name", [row.name for row in QUICK])
+def test_is_judged_as_expected(name: str, results: Mapping[str, Result]) -> None:
+    """Verdict, first finding and advice are those of an expert; on a busy machine, a warning may be worse."""
+    result = results[name]
+    assert result.seen, result.skipped
+    expected, outcome = result.row.expected.outcome, result.seen.outcome
+    different = [text for text in result.different if not (expected == "warning" and text.startswith("critical,"))]
+    assert not different, (result.seen.verdict, result.seen.findings, result.seen.tally)
+    assert OUTCOMES.index(outcome) >= OUTCOMES.index(expected)
+    assert result.seen.exit_status >= OUTCOMES.index(expected)
+
+
+def test_there_are_a_dozen() -> None:
+    """They cover load, queues, workers that end, reloads and exceptions."""
+    codes = {code for row in QUICK for code in (*row.expected.first, *row.expected.also)}
+    assert len(QUICK) >= 12
+    assert {"saturation", "clients_refused", "harakiri", "requests_lost", "exceptions", "reloaded"} <= codes

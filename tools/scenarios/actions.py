@@ -1,0 +1,56 @@
+"""What happens to a uWSGI while it is checked: signals, reloads, and deployments that fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import Any
+
+from tests.support.real_uwsgi import Uwsgi, wait_until
+
+
+def kill_busy_worker(server: Uwsgi) -> None:
+    """SIGKILL to the worker, of one thread, that serves the request which began first."""
+    killed: list[int] = []
+
+    def kill_one() -> bool:
+        workers: list[dict[str, Any]] = json.loads(server.document())["workers"]
+        busy = [
+            (worker["cores"][0]["req_info"]["request_start"], worker["pid"])
+            for worker in workers
+            if worker["cores"][0]["in_request"]
+        ]
+        if busy:
+            os.kill(min(busy)[1], signal.SIGKILL)
+            killed.append(min(busy)[1])
+        return bool(killed)
+
+    wait_until(kill_one, what="a worker to be busy")
+
+
+def kill_master(server: Uwsgi) -> None:
+    """SIGKILL to the master alone."""
+    os.kill(server.pid, signal.SIGKILL)
+
+
+def reload(server: Uwsgi) -> None:
+    """A full reload: the master and all workers at once."""
+    os.kill(server.pid, signal.SIGHUP)
+
+
+def touch(server: Uwsgi) -> None:
+    """A reload of the workers, by the file that `touch-chain-reload` or `touch-workers-reload` watches."""
+    (server.directory / "reload").touch()
+
+
+def deploy_broken(server: Uwsgi) -> None:
+    """Deploy an application that cannot be imported, by a full reload."""
+    (server.directory / "broken").touch()
+    reload(server)
+
+
+def deploy_dying(server: Uwsgi) -> None:
+    """Deploy an application whose import ends the worker, by a reload of the workers."""
+    (server.directory / "dies").touch()
+    touch(server)

@@ -1,0 +1,44 @@
+"""The application of the scenarios: waits, computes, fails, leaks and ends as its URL asks.
+
+`/?cpu_ms=&io_ms=` computes, then waits; `/error` raises; `/exit` ends the worker; `/leak?kb=` keeps so much memory.
+Where the working directory has a file `broken` it cannot be imported; with a file `dies` its import ends the worker.
+"""
+
+import os
+import time
+from urllib.parse import parse_qs
+
+import uwsgi  # type: ignore[import-untyped]  # made by uWSGI itself, in its workers
+
+if os.path.exists("broken"):
+    raise ImportError("asked to fail")
+if os.path.exists("dies"):
+    os._exit(1)
+
+LEAKED: list[bytes] = []
+
+
+def application(environ, start_response):  # type: ignore[no-untyped-def]
+    query = parse_qs(environ.get("QUERY_STRING", ""))
+    end = time.thread_time() + float(query.get("cpu_ms", ["0"])[0]) / 1000
+    while time.thread_time() < end:
+        pass
+    wait(float(query.get("io_ms", ["0"])[0]) / 1000)
+    match environ["PATH_INFO"]:
+        case "/error":
+            raise RuntimeError("asked to fail")
+        case "/exit":
+            os._exit(1)
+        case "/leak":
+            LEAKED.append(b"x" * (1024 * int(query["kb"][0])))
+    start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "3")])
+    return [b"ok\n"]
+
+
+def wait(seconds: float) -> None:
+    """Sleep without holding up the other requests of the worker. uWSGI's own coroutines wait whole seconds."""
+    if seconds and "ugreen" in uwsgi.opt:
+        uwsgi.async_sleep(max(1, round(seconds)))
+        uwsgi.suspend()
+    elif seconds:
+        time.sleep(seconds)

@@ -1,0 +1,83 @@
+"""Runs `uwsgi-headroom check` beside a server, and does to the server what is due once the check has begun."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+
+from tests.support.real_uwsgi import ROOT, wait_until
+from tools.scenarios.judge import Seen, read_document
+from tools.scenarios.scenario import Event, Scenario
+from tools.scenarios.servers import Place
+
+PATIENCE = 60.0
+"""Seconds that `check` may need to begin, and to end after it was due."""
+
+BEGUN = b"watching for"
+"""What `check` shows on a terminal from its first reading on."""
+
+
+class Terminal:
+    """A terminal that a program writes to. `fd` is the program's end of it."""
+
+    def __init__(self) -> None:
+        self._ours, self.fd = os.openpty()
+        self.text = b""
+        self._reading = threading.Thread(target=self._read, daemon=True)
+
+    def start(self) -> None:
+        """Close the program's end here, and read until the program has ended."""
+        os.close(self.fd)
+        self._reading.start()
+
+    def last_line(self) -> str:
+        """What was written last, without what erased itself. Waits for the program's end."""
+        self._reading.join()
+        os.close(self._ours)
+        lines = self.text.decode(errors="replace").replace("\r\n", "\n")
+        written = re.sub(r"\r\x1b\[K[^\r\n]*(?=\r)|\r\x1b\[K", "", lines)
+        return written.strip().rpartition("\n")[2].strip()
+
+    def _read(self) -> None:
+        try:
+            while part := os.read(self._ours, 4096):
+                self.text += part
+        except OSError:  # EIO: nobody has the other end any more
+            return
+
+
+def check(row: Scenario, place: Place) -> Seen:
+    """What `check` says of the server."""
+    if row.as_nobody:
+        command = [sys.executable, "-m", "tools.scenarios.as_nobody", place.stats, f"{row.seconds:g}"]
+    else:
+        command = [sys.executable, "-m", "uwsgi_headroom", "check", place.stats]
+        command += ["--seconds", f"{row.seconds:g}", "--format", "json"]
+    terminal = Terminal()
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=terminal.fd, text=True)
+    terminal.start()
+    try:
+        if row.events:
+            wait_until(lambda: BEGUN in terminal.text, PATIENCE, "the check to begin")
+            _act(row.events, place)
+        output, _ = process.communicate(timeout=row.seconds + PATIENCE)
+    finally:
+        process.kill()
+        process.wait()
+    directory = f"{place.uwsgi.directory}/"  # a new one each time
+    if not output.strip():
+        return Seen("unknown", process.returncode, verdict=terminal.last_line().replace(directory, ""))
+    return read_document(json.loads(output.replace(directory, "")), process.returncode, row)
+
+
+def _act(events: Sequence[Event], place: Place) -> None:
+    begun = time.monotonic()
+    for event in events:
+        time.sleep(max(0.0, begun + event.at - time.monotonic()))
+        event.act(place.uwsgi)

@@ -1,0 +1,118 @@
+"""Compares what `check` said with what is expected."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tools.scenarios.scenario import Expected, Outcome, Scenario
+
+EXIT_STATUS: dict[Outcome, int] = {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}
+
+OF_THE_MACHINE = ("cpu_used_by_others", "memory_headroom_low")
+"""Findings about other programs on this machine: they count only in a row that expects them. So does the limit `cpu`,
+which is what other programs leave."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What `check` said. findings: as in its JSON document, the worst first, those of the machine left out; message:
+    its words where it judged nothing; tally: what the clients experienced."""
+
+    outcome: Outcome
+    exit_status: int
+    verdict: str = ""
+    findings: tuple[dict[str, str], ...] = ()
+    limit: str | None = None
+    figures: dict[str, float] = field(default_factory=dict)
+    tally: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def grave(self) -> tuple[dict[str, str], ...]:
+        """The findings above info."""
+        return tuple(finding for finding in self.findings if finding["severity"] != "info")
+
+    @property
+    def first(self) -> str | None:
+        """The code of the worst finding, None where there is none above info."""
+        return self.grave[0]["code"] if self.grave else None
+
+
+def read_document(document: dict[str, Any], exit_status: int, row: Scenario) -> Seen:
+    """What a check said by its JSON document."""
+    named = (*row.expected.first, *row.expected.also)
+    findings = tuple(
+        finding for finding in document["findings"] if finding["code"] not in OF_THE_MACHINE or finding["code"] in named
+    )
+    severities = {finding["severity"] for finding in findings}
+    outcome: Outcome = "critical" if "critical" in severities else "warning" if "warning" in severities else "ok"
+    return Seen(
+        outcome=outcome,
+        exit_status=exit_status,
+        verdict=_sentence(document, findings, outcome),
+        findings=findings,
+        limit=_first_limit(document["headroom"]["by_limit"], row.expected.limits),
+        figures=_figures(document),
+    )
+
+
+def _sentence(document: dict[str, Any], findings: tuple[dict[str, str], ...], outcome: Outcome) -> str:
+    """The verdict, that of other programs on the machine aside."""
+    if outcome != "ok":
+        return findings[0]["title"]
+    left_out = document["status"] != "ok"
+    return "Nothing is wrong but what other programs do." if left_out else str(document["verdict"])
+
+
+def _figures(document: dict[str, Any]) -> dict[str, float]:
+    """The figures that explain a verdict: flow, headroom by limit, and CPUs."""
+    parts = (document.get("flow"), document["headroom"]["by_limit"], document.get("cpu"))
+    named = {name: value for part in parts for name, value in (part or {}).items()}
+    return {name: round(value, 3) for name, value in named.items() if isinstance(value, (int, float))}
+
+
+def _first_limit(factors: dict[str, float | None], expected: tuple[str | None, ...]) -> str | None:
+    known = {
+        limit: factor
+        for limit, factor in factors.items()
+        if factor is not None and (limit != "cpu" or not expected or "cpu" in expected)
+    }
+    return min(known, key=lambda limit: known[limit], default=None)
+
+
+def differences(row: Scenario, seen: Seen) -> Iterator[str]:
+    """What differs from what is expected, one text each."""
+    expected = row.expected
+    if seen.outcome != expected.outcome:
+        yield f"{seen.outcome}, not {expected.outcome}"
+    yield from _different_findings(expected, seen)
+    yield from _different_words(expected, seen)
+    if expected.limits and seen.outcome != "unknown" and seen.limit not in expected.limits:
+        yield f"first limit {seen.limit or 'none'}, not {' or '.join(limit or 'none' for limit in expected.limits)}"
+    if seen.outcome == "unknown" and seen.exit_status != EXIT_STATUS["unknown"]:
+        yield f"exit status {seen.exit_status}"
+
+
+def _different_findings(expected: Expected, seen: Seen) -> Iterator[str]:
+    if expected.first and seen.first not in expected.first:
+        yield f"first finding {seen.first or 'none'}, not {' or '.join(expected.first)}"
+    elif expected.outcome == "ok" and seen.first:
+        yield f"first finding {seen.first}, not none"
+    for code in expected.also:
+        if not any(finding["code"] == code for finding in seen.findings):
+            yield f"no finding {code}"
+    times = Counter((finding["code"], finding["title"]) for finding in seen.findings)
+    yield from (f"says {code} twice" for (code, _), count in times.items() if count > 1)
+
+
+def _different_words(expected: Expected, seen: Seen) -> Iterator[str]:
+    spoken = _text(seen.grave[:1] or seen.findings, ("title", "evidence", "meaning", "change")) + seen.verdict.lower()
+    advice = _text(seen.grave, ("change",))
+    yield from (f"does not say {word!r}" for word in expected.words if word not in spoken)
+    yield from (f"advises {word!r}" for word in expected.not_words if word in advice)
+
+
+def _text(findings: tuple[dict[str, str], ...], parts: tuple[str, ...]) -> str:
+    return " ".join(finding[part] or "" for finding in findings for part in parts).lower()

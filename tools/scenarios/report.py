@@ -1,0 +1,120 @@
+"""Results as text: one line each while they run, and the whole as Markdown."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+from tools.bench.table import machine
+from tools.scenarios.judge import Seen
+from tools.scenarios.run import Result
+from tools.scenarios.scenario import Load, Scenario, Server
+
+HEADER = ("", "situation", "uWSGI", "load", "expected", "seen", "exit", "first limit", "clients")
+
+
+def line(result: Result) -> str:
+    """One line for a terminal, and one for each difference."""
+    if result.seen is None:
+        why = f"skipped, {result.skipped}" if result.skipped else result.different[0]
+        return f"{result.mark} {result.row.name}: {why}"
+    seen = result.seen
+    lines = [f"{result.mark} {result.row.name}: {_seen(seen)}, exit status {seen.exit_status}. {seen.verdict}"]
+    lines += [f"    expected otherwise: {text}" for text in result.different]
+    if result.different:
+        lines += [f"    {finding['severity']} {finding['code']}: {finding['evidence']}" for finding in seen.findings]
+        lines += [f"    clients: {_clients(seen)}; figures: {_figures(seen)}"]
+    return "\n".join(lines)
+
+
+def markdown(results: Sequence[Result], seconds: float) -> str:
+    """The whole report."""
+    return "\n".join(_markdown(results, seconds)) + "\n"
+
+
+def _markdown(results: Sequence[Result], seconds: float) -> Iterator[str]:
+    run = [result for result in results if not result.skipped]
+    met = sum(not result.different for result in run)
+    yield "# Scenarios\n"
+    yield "`make scenarios` puts a real uWSGI into each of these situations, runs `check` beside it, and compares the"
+    yield "verdict with the one that was written down before. Findings about other programs on the machine count only"
+    yield "where a row expects them.\n"
+    yield f"{met} of {len(run)} are as expected, {len(results) - len(run)} skipped, in {seconds / 60:.0f} minutes."
+    load = "/".join(f"{average:.1f}" for average in os.getloadavg())
+    yield f"{machine()} Its load average at the end was {load}: other programs ran beside."
+    yield "Rows on the CPU need a machine with little else on it.\n"
+    yield f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}"
+    for result in results:
+        yield _row(result)
+    if different := [result for result in run if result.different]:
+        yield "\n## Not as expected\n"
+        for result in different:
+            yield from _difference(result)
+    if whys := [result.row for result in results if result.row.why]:
+        yield "\n## Why\n"
+        for row in whys:
+            yield f"* {row.name}: {row.why}"
+
+
+def _row(result: Result) -> str:
+    row, seen = result.row, result.seen
+    cells = [result.mark, row.name, _server(row.server), _loads(row), _expected(row)]
+    if seen is None:
+        cells += [f"skipped: {result.skipped}" if result.skipped else "not run", "", "", ""]
+    else:
+        cells += [_seen(seen), str(seen.exit_status), seen.limit or "none", _clients(seen)]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _difference(result: Result) -> Iterator[str]:
+    seen = result.seen
+    yield f"**{result.row.name}**: {'; '.join(result.different)}. {result.row.why}\n"
+    if seen is None:
+        return
+    yield f"> {seen.verdict}\n"
+    yield f"Clients: {_clients(seen) or 'none'}. Figures: {_figures(seen) or 'none'}.\n"
+    for finding in seen.findings:
+        yield f"* {finding['severity']} `{finding['code']}`: {finding['evidence']} {finding['change'] or ''}".rstrip()
+    yield ""
+
+
+def _server(server: Server) -> str:
+    if server.bare:
+        return "emperor"
+    size = f"{server.processes}x{server.threads}"
+    options = " ".join(option.replace("{directory}/", "").replace("{tcp}", "tcp") for option in server.options)
+    places = f", CPU {server.cpus}" * bool(server.cpus) + f", {server.quota:g} CPU" * bool(server.quota)
+    return f"{size} `{options}`{places}" if options else f"{size}{places}"
+
+
+def _loads(row: Scenario) -> str:
+    texts = [_load(load) for load in row.loads]
+    texts += [f"{event.act.__name__.replace('_', ' ')} after {event.at:g} s" for event in row.events]
+    return "; ".join(texts + [f"{row.burners} burners"] * bool(row.burners)) or "none"
+
+
+def _load(load: Load) -> str:
+    many = f"{load.part:.0%}" if load.part else f"{load.rate:g}/s" if load.rate else f"{load.clients} clients"
+    work = [f"{load.io_ms:g} ms"] * bool(load.io_ms) + [f"{load.cpu_ms:g} ms CPU"] * bool(load.cpu_ms)
+    return " ".join([many, *work, *([load.path] if load.path != "/" else [])])
+
+
+def _expected(row: Scenario) -> str:
+    expected = row.expected
+    codes = " or ".join(expected.first) or ", ".join(expected.also)
+    return f"{expected.outcome} {codes}".strip()
+
+
+def _seen(seen: Seen) -> str:
+    return f"{seen.outcome} {seen.first or ''}".strip()
+
+
+def _figures(seen: Seen) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in seen.figures.items())
+
+
+def _clients(seen: Seen) -> str:
+    if not seen.tally:
+        return ""
+    bad = [f"{seen.tally[name]:.0f} {name}" for name in ("refused", "failed") if seen.tally[name]]
+    return ", ".join([f"{seen.tally['answered']:.0f} answered in {seen.tally['mean']:.2f} s", *bad])

@@ -1,0 +1,127 @@
+"""CPU: interpreters and CPUs at their limit, neighbours, pinning, quotas, and uneven workers.
+
+These rows need a machine with at least two CPUs and little else on it.
+"""
+
+from __future__ import annotations
+
+from tools.scenarios.scenario import Expected, Load, Scenario, Server
+from tools.scenarios.servers import why_no_quota
+
+MAPPED = (
+    "--http-socket",
+    "{directory}/hot",
+    "--map-socket",
+    "0:1",
+    "--http-socket",
+    "{directory}/calm",
+    "--map-socket",
+    "1:2,3",
+)
+NO_THREADS = ("raise `threads`",)
+
+ROWS = (
+    Scenario(
+        "4x8 on the CPU",
+        Server(4, 8),
+        Expected("critical", ("cpu_bound",), words=("cpus",), not_words=NO_THREADS, limits=("cpu",)),
+        (Load(clients=16, cpu_ms=50),),
+        alone=True,
+        fixed=True,
+        why="The machine has nothing left, and 16 requests share it.",
+    ),
+    Scenario(
+        "1x8 on the CPU",
+        Server(1, 8),
+        Expected(
+            "critical",
+            ("interpreter_bound",),
+            words=("processes",),
+            not_words=NO_THREADS,
+            limits=("interpreters", "hottest_interpreter"),
+        ),
+        (Load(clients=8, cpu_ms=50, vary=(0.8, 1.0)),),
+        alone=True,
+        fixed=True,
+        why="All interpreters (one) are at the limit, and eight requests share it, while a CPU is free.",
+    ),
+    Scenario(
+        "2x2 at 25 % of the CPU",
+        Server(2, 2),
+        Expected("ok"),
+        (Load(rate=10, cpu_ms=50),),
+        alone=True,
+        fixed=True,
+    ),
+    Scenario(
+        "4x8 on the CPU, beside burners",
+        Server(4, 8),
+        Expected("critical", ("cpu_bound", "cpu_used_by_others"), not_words=NO_THREADS, limits=("cpu",)),
+        (Load(clients=16, cpu_ms=50),),
+        burners=4,
+        alone=True,
+        fixed=True,
+        why="The CPUs are at their limit, and 16 requests share what the burners leave.",
+    ),
+    Scenario(
+        "some CPU, beside burners",
+        Server(2, 2),
+        Expected("warning", ("cpu_used_by_others",), words=("other",), not_words=NO_THREADS, limits=("cpu",)),
+        (Load(rate=8, cpu_ms=40),),
+        burners=3,
+        alone=True,
+        fixed=True,
+        why="It gets what it needs now, and no CPU is left for more.",
+    ),
+    Scenario(
+        "hot worker by map-socket",
+        Server(3, 8, MAPPED),
+        Expected("critical", ("unevenness_hurts",), words=("worker 1",), limits=("hottest_interpreter", "cpu")),
+        (
+            Load(clients=16, io_ms=60, cpu_ms=20, socket="hot", vary=(1.0, 1.2)),
+            Load(clients=2, io_ms=60, cpu_ms=20, socket="calm", vary=(1.0, 1.0)),
+        ),
+        alone=True,
+        fixed=True,
+        seconds=15.0,
+        why="16 users of one worker wait for one interpreter while the others idle.",
+    ),
+    Scenario(
+        "uneven and harmless",
+        Server(3, 8, MAPPED),
+        Expected("ok", also=("unevenness_harmless",), words=("harmless",), limits=("threads",)),
+        (
+            Load(clients=4, io_ms=100, socket="hot", vary=(1.0, 1.0)),
+            Load(clients=2, io_ms=100, socket="calm", vary=(1.0, 1.0)),
+        ),
+        fixed=True,
+        seconds=15.0,
+    ),
+    Scenario(
+        "pinned on one CPU by taskset",
+        Server(2, 2, cpus="0"),
+        Expected("critical", ("cpu_bound",), words=("affinity",), not_words=NO_THREADS, limits=("cpu",)),
+        (Load(clients=6, cpu_ms=50),),
+        alone=True,
+        fixed=True,
+        why="Two workers share one CPU, and the other is free: six requests at once.",
+    ),
+    Scenario(
+        "cpu-affinity, little load",
+        Server(4, 2, ("--cpu-affinity", "1")),
+        Expected("ok", also=("workers_share_one_cpu",)),
+        (Load(rate=4, io_ms=100),),
+        fixed=True,
+        why="Two workers on each CPU cost nothing while they hardly compute: nobody is hurt and no limit is near.",
+    ),
+    Scenario(
+        "cgroup quota of half a CPU",
+        Server(2, 2, quota=0.5),
+        Expected("critical", ("cpu_bound",), words=("quota",), not_words=NO_THREADS, limits=("cpu",)),
+        (Load(clients=6, cpu_ms=50),),
+        alone=True,
+        fixed=True,
+        skip=why_no_quota,
+        why="Six requests at once share half a CPU.",
+    ),
+)

@@ -1,0 +1,30 @@
+"""Where a check stands: another user, an emperor's own address."""
+
+from __future__ import annotations
+
+from tools.scenarios.scenario import Expected, Load, Scenario, Server
+from tools.scenarios.servers import why_not_root
+
+ROWS = (
+    Scenario(
+        "stats over TCP, as another user",
+        Server(2, 2, tcp_stats=True),
+        Expected("ok", also=("no_process_facts",), limits=("threads",)),
+        (Load(part=0.3, io_ms=100),),
+        as_nobody=True,
+        skip=why_not_root,
+        why="A part of the figures is missing, which is no fault of the server.",
+    ),
+    Scenario(
+        "emperor with a broken vassal",
+        Server(
+            options=("--emperor", "{directory}/vassals", "--emperor-stats", "{directory}/stats"),
+            bare=True,
+            files={"vassals/broken.ini": "[uwsgi]\nmaster = true\nhttp-socket = /nonexistent/web\n"},
+        ),
+        Expected("unknown", words=("emperor",)),
+        seconds=8.0,
+        fixed=True,
+        why="`check` judges one server; the message has to say that this is an emperor.",
+    ),
+)

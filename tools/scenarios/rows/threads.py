@@ -1,0 +1,120 @@
+"""Threads: quiet, busy and full servers whose requests wait rather than compute, and cheaper mode."""
+
+from __future__ import annotations
+
+from tools.scenarios.scenario import Expected, Load, Scenario, Server
+
+CALM = Expected("ok", limits=("threads",))
+PREFORK, THREADED = Server(8), Server(4, 8)
+CHEAPER = ("--cheaper", "2", "--cheaper-initial", "2")
+
+ROWS = (
+    Scenario(
+        "1x1 at 12 %",
+        Server(),
+        CALM,
+        (Load(part=0.12, io_ms=100),),
+        quick=True,
+        why="7 of 8 moments are free; headroom is 8x.",
+    ),
+    Scenario("2x1 at 30 %", Server(2), CALM, (Load(part=0.3, io_ms=100),), quick=True),
+    Scenario(
+        "1x1 at 80 %",
+        Server(),
+        Expected("warning", ("saturation",), words=("processes",), limits=("threads",)),
+        (Load(part=0.8, io_ms=300, vary=(0.97, 1.05)),),
+        why="Near its limit; arrivals are so even that hardly any waits.",
+    ),
+    Scenario("prefork 8x1 at 50 %", PREFORK, CALM, (Load(part=0.5, io_ms=100),)),
+    Scenario(
+        "prefork 8x1 at 90 %",
+        PREFORK,
+        Expected("warning", ("saturation",), words=("processes",), limits=("threads",)),
+        (Load(part=0.9, io_ms=200, vary=(0.9, 1.05)),),
+    ),
+    Scenario(
+        "prefork 8x1 at 120 %",
+        PREFORK,
+        Expected(
+            "critical",
+            ("saturation", "clients_refused", "queue_wait"),
+            words=("processes",),
+            limits=("threads",),
+        ),
+        (Load(part=1.2, io_ms=100, vary=(1.0, 1.2)),),
+        quick=True,
+        lead=3.0,
+        why="The queue of 100 fills: users wait a second for 100 ms of service, or are refused.",
+    ),
+    Scenario("4x8 io at 50 %", THREADED, CALM, (Load(part=0.5, io_ms=200),), quick=True),
+    Scenario(
+        "4x8 io at 110 %",
+        THREADED,
+        Expected("critical", ("saturation", "clients_refused", "queue_wait"), words=("threads",), limits=("threads",)),
+        (Load(part=1.1, io_ms=400, most=150, vary=(1.0, 1.2)),),
+        quick=True,
+        lead=12.0,
+        why="The queue of 100 fills: users wait longer than they are served, or are refused.",
+    ),
+    Scenario(
+        "4x1 full, a short wait",
+        Server(4),
+        Expected("warning", ("saturation", "queue_wait"), words=("processes",), limits=("threads",)),
+        (Load(clients=6, io_ms=300, vary=(1.0, 1.0)),),
+        why="A wait of 0.15 s before 0.3 s of service is noticed by some; it is not most of the time users wait.",
+    ),
+    Scenario(
+        "4x1 full, nobody waits",
+        Server(4),
+        Expected("warning", ("saturation",), words=("processes",), limits=("threads",)),
+        (Load(clients=4, io_ms=300, vary=(1.0, 1.0)),),
+        why="At the limit: a closed group of four users is served at once, the fifth would wait.",
+    ),
+    Scenario(
+        "thunder-lock",
+        Server(4, 8, ("--thunder-lock",)),
+        Expected("ok", also=("thunder_lock",), words=("thunder",), limits=("threads",)),
+        (Load(part=0.3, io_ms=200),),
+    ),
+    Scenario(
+        "cheaper at rest",
+        Server(8, 1, CHEAPER),
+        Expected("ok", limits=("threads", None)),
+        (Load(part=0.08, io_ms=100),),
+        quick=True,
+        fixed=True,
+        why="Two of eight workers are up, and enough.",
+    ),
+    Scenario(
+        "cheaper scaling",
+        Server(8, 1, CHEAPER),
+        Expected("ok", limits=("threads",)),
+        (Load(clients=4, io_ms=300),),
+        seconds=18.0,
+        lead=0.0,
+        fixed=True,
+        why="It spawns workers within seconds; waits are short and over.",
+    ),
+    Scenario(
+        "cheaper at its ceiling",
+        Server(4, 1, CHEAPER),
+        Expected("warning", ("saturation",), words=("processes",), limits=("threads",)),
+        (Load(clients=4, io_ms=300, vary=(1.0, 1.0)),),
+        lead=14.0,
+        fixed=True,
+    ),
+    Scenario("nearly idle", Server(2, 2), Expected("ok", limits=(None,)), (Load(rate=0.3),), quick=True, fixed=True),
+    Scenario("no request at all", Server(2, 2), Expected("ok", limits=(None,)), seconds=8.0),
+    Scenario(
+        "static files only",
+        Server(2, 2, ("--static-map", "/static={directory}/files"), files={"files/page.txt": "x" * 2000}),
+        Expected("ok"),
+        (Load(rate=40, path="/static/page.txt"),),
+    ),
+    Scenario(
+        "stats without cores",
+        Server(2, 2, ("--stats-no-cores",)),
+        Expected("ok", also=("no_threads",)),
+        (Load(part=0.3, io_ms=100),),
+    ),
+)

@@ -1,0 +1,81 @@
+"""Runs scenarios: starts the server and its load, runs `check` beside them, and keeps what it said."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+
+from tools.scenarios import loads
+from tools.scenarios.checking import check
+from tools.scenarios.judge import Seen, differences
+from tools.scenarios.scenario import Load, Scenario, Server
+from tools.scenarios.servers import burning, started
+
+BESIDE = 4
+"""Rows that need no CPU run so many at a time."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A row and what came of it: what was seen and how it differs, or why it was skipped."""
+
+    row: Scenario
+    seen: Seen | None
+    different: tuple[str, ...] = ()
+    skipped: str = ""
+
+    @property
+    def mark(self) -> str:
+        """Whether it is as expected."""
+        return "-" if self.skipped else "✗" if self.different else "✓"
+
+
+def run_row(row: Scenario) -> Result:
+    """Run one scenario to its end."""
+    if reason := row.skip():
+        return Result(row, None, skipped=reason)
+    try:
+        seen = _see(row)
+    except (AssertionError, OSError, subprocess.SubprocessError) as error:
+        return Result(row, None, (f"the scenario itself failed: {type(error).__name__}: {error}",))
+    return Result(row, seen, tuple(differences(row, seen)))
+
+
+def _see(row: Scenario) -> Seen:
+    """Start everything, run the check, end everything."""
+    with started(row.server) as place, burning(row.burners):
+        addressed = [(_counted(load, row.server), place.address_for(load)) for load in row.loads]
+        with loads.running(addressed) as load:
+            time.sleep(row.lead)
+            seen = check(row, place)
+        return replace(seen, tally=load.tally)
+
+
+def run_rows(rows: Iterable[Scenario], report: Callable[[Result], None], beside: int = BESIDE) -> list[Result]:
+    """Run scenarios, those that need no CPU side by side, then the others one after the other. Results are reported as
+    they come, and returned in the order of the rows."""
+    rows = list(rows)
+    results: dict[str, Result] = {}
+    together = sorted((row for row in rows if not row.alone), key=lambda row: -(row.lead + row.seconds))
+    pool = ThreadPoolExecutor(beside)
+    try:
+        for future in as_completed([pool.submit(run_row, row) for row in together]):
+            results[future.result().row.name] = future.result()
+            report(future.result())
+    finally:  # after Ctrl-C, those that run end by themselves
+        pool.shutdown(cancel_futures=True)
+    for row in rows:
+        if row.alone:
+            results[row.name] = run_row(row)
+            report(results[row.name])
+    return [results[row.name] for row in rows]
+
+
+def _counted(load: Load, server: Server) -> Load:
+    """The load in requests a second where it was given as a part of the capacity."""
+    if not load.part:
+        return load
+    return replace(load, rate=load.part * server.capacity * 1000 / (load.io_ms + load.cpu_ms))

@@ -1,0 +1,25 @@
+"""The table: all rows, in the order in which they are reported."""
+
+from __future__ import annotations
+
+from tools.scenarios.rows import coroutines, cpu, places, queues, threads, workers
+from tools.scenarios.scenario import Scenario
+
+ROWS: tuple[Scenario, ...] = (
+    *threads.ROWS,
+    *coroutines.ROWS,
+    *queues.ROWS,
+    *workers.ROWS,
+    *places.ROWS,
+    *cpu.ROWS,
+)
+
+assert len({row.name for row in ROWS}) == len(ROWS), "two rows have the same name"
+
+
+def find_rows(names: list[str]) -> list[Scenario]:
+    """The rows whose name contains one of these texts; all for none. Raises LookupError for a text in no name."""
+    for name in names:
+        if not any(name.lower() in row.name.lower() for row in ROWS):
+            raise LookupError(f"no scenario has {name!r} in its name")
+    return [row for row in ROWS if not names or any(name.lower() in row.name.lower() for name in names)]
