@@ -17,7 +17,7 @@ CPU_FULL = 0.90
 """CPU used by the workers against what they may use at all."""
 
 ASYNC_FULL = 0.9
-"""Part of the async cores in use from which they are what is short. uWSGI spins then, which looks like a busy worker."""
+"""Part of the async cores in use from which they are what is short. uWSGI spins then, like a busy worker."""
 
 LEAST_OWN = 0.05
 """Part of the CPUs that the workers use from which a lack of CPU is theirs: nobody waits for an idle server."""
@@ -42,22 +42,21 @@ def add_capacity(figures: Figures, reading: Reading) -> str:
             "Raise `gevent` (or `async`), the number of requests that a worker may have at once; add `processes` if "
             "what they wait for is the workers' CPU."
         )
+    return _more_workers_or_threads(figures, reading, load)
+
+
+def _more_workers_or_threads(figures: Figures, reading: Reading, load: float | None) -> str:
+    """load: of an interpreter, on average."""
     processes = len(figures.snapshot.workers)
     each = round((figures.ceiling or 0) / processes) if processes else 0
     more = math.ceil(MORE * processes)
-    room = fits(reading.host.memory, more - processes)
+    raise_processes = f"Raise `processes` from {processes} to {more} ({fits(reading.host.memory, more - processes)})"
     if load is not None and load > INTERPRETERS_BUSY:
-        return (
-            f"Raise `processes` from {processes} to {more} ({room}): the interpreters are at {load:.2f} of a CPU each, "
-            "and more threads would wait for them."
-        )
+        return f"{raise_processes}: the interpreters are at {load:.2f} of a CPU each, and more threads would wait for them."
     if each == 1:
-        return (
-            f"Raise `processes` from {processes} to {more} ({room}). Raise `threads` only if the application is safe "
-            "to run in several threads."
-        )
+        return f"{raise_processes}. Raise `threads` only if the application is safe to run in several threads."
     if not each:
-        return f"Raise `processes` from {processes} to {more} ({room})."
+        return f"{raise_processes}."
     idle = "" if load is None else f": the interpreters are at {load:.2f} of a CPU each"
     return (
         f"Raise `threads` from {each} to {math.ceil(MORE * each)}{idle}. If all requests wait for the same thing, such "
