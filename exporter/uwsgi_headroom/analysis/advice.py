@@ -52,7 +52,7 @@ def _more_workers_or_threads(figures: Figures, reading: Reading, load: float | N
     more = math.ceil(MORE * processes)
     raise_processes = f"Raise `processes` from {processes} to {more} ({fits(reading.host.memory, more - processes)})"
     if load is not None and load > INTERPRETERS_BUSY:
-        return f"{raise_processes}: the interpreters are at {load:.2f} of a CPU each, and more threads would wait for them."
+        return f"{raise_processes}: the interpreters are at {load:.2f} of a CPU each; more threads would wait for them."
     if each == 1:
         return f"{raise_processes}. Raise `threads` only if the application is safe to run in several threads."
     if not each:

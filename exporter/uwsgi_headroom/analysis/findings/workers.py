@@ -154,8 +154,8 @@ def _ended(figures: Figures, ended: Sequence[int], times: int) -> Finding:
         severity="warning",
         title=f"{numbered('Worker', ended)} ended, and no option of uWSGI says why.",
         evidence=f"{counted(times, 'time')} in the last {duration(figures.window.seconds)}.",
-        meaning="A chain reload is under way, or it crashed, was killed (by the kernel, when memory is short), or ended "
-        "itself: then a request that it had in hand is lost.",
+        meaning="A chain reload is under way; or it crashed, was killed (by the kernel, when memory is short), or "
+        "ended itself, and a request that it had in hand is lost.",
         change="See uWSGI's log for `died, killed by signal`, and `dmesg` for `Out of memory`.",
     )
 
