@@ -299,7 +299,7 @@ def test_a_page_holds_back_the_ticket_of_its_own_name(running: Running) -> None:
     running.wait(f"UwsgiListenQueueOverflowing of queues on {machine}", "/slack")
     running.wait(f"UwsgiQueueWaitHigh of waits on {machine}", "/slack")
     (ticket,) = running.wait(f"UwsgiListenQueueOverflowing of queues on {machine}", "/webhook")
-    assert [told["labels"]["socket"] for told in ticket["alerts"]] == [sockets["short"]]
+    assert [alert["labels"]["socket"] for alert in ticket["alerts"]] == [sockets["short"]]
     assert not running.find_bodies(f"UwsgiQueueWaitHigh of waits on {machine}", "/webhook")
 
 

@@ -34,7 +34,7 @@ def test_no_stat_at_all(tmp_path: Path) -> None:
 
 
 def test_it_is_read_once_a_second_for_all_servers(tmp_path: Path) -> None:
-    """Within a second the same reading comes again, whoever asks; then a new one."""
+    """Within a second every caller has the same reading; then a new one."""
     hands, tree = MovableClock(), KernelTree(tmp_path)
     machine = MachineCpu(hands.clock.monotonic, tmp_path)
     tree.run(0, idle=1.0)

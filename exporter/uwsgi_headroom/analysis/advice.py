@@ -65,6 +65,6 @@ def _more_workers_or_threads(figures: Figures, reading: Reading, load: float | N
 
 
 def lacks_cpu(figures: Figures, cpus: float) -> bool:
-    """Whether the workers use CPU and none is idle, whoever uses the rest."""
+    """Whether the workers use CPU and none is idle, the rest being used by others."""
     cpu = figures.cpu
     return cpu is not None and cpu.own >= LEAST_OWN * cpus and cpu.idle <= (1 - CPU_FULL) * cpus

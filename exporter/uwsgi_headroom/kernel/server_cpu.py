@@ -5,7 +5,7 @@ of these levels is the one that counts. Over each step between two readings of t
 
     idle = min(idle time of the server's CPUs, quota x step - the group's use, for each group with a quota)
 
-and what is used is the rest of that level's capacity, whoever uses it: the server itself, other processes on its CPUs,
+and what is used is the rest of that level's capacity: used by the server itself, other processes on its CPUs,
 or other processes of its group. So idle + used = capacity x time.
 """
 

@@ -11,7 +11,7 @@ from uwsgi_headroom.analysis.formatting import factor
 from uwsgi_headroom.reading import Reading
 
 SCARCE = 0.5
-"""Part of the CPUs that is idle from which there is enough for everybody, whoever uses the rest."""
+"""Part of the CPUs that is idle from which there is enough for everybody."""
 
 LOW, MODERATE = 1.5, 3.0
 """Headroom of CPU below which others are a warning, and good to know. Raise them where load jumps."""

@@ -84,7 +84,7 @@ def _filling(figures: Figures, reading: Reading, name: str, mean: float, backlog
 
 
 def _longer_queue(reading: Reading, backlog: Backlog) -> str:
-    """The kernel cuts `listen` to net.core.somaxconn: which of the two the limit is can be told where that is known."""
+    """The kernel cuts `listen` to net.core.somaxconn: where that is known, it says which of the two the limit is."""
     somaxconn = reading.host.setup.somaxconn if reading.host.setup else None
     if somaxconn is None or backlog.limit is None:
         how = f"raise `listen`, and net.core.somaxconn, which it may not exceed (the limit now is {backlog.limit})"
