@@ -1,5 +1,6 @@
 """Worker processes, read from real processes; this test's own process is the master."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -7,12 +8,14 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 import pytest
 
 from tests.support.other_namespaces import as_nobody, as_root
 from tests.support.real_uwsgi import accepting, wait_until
+from uwsgi_headroom.kernel import processes
 from uwsgi_headroom.kernel.processes import Processes
 
 LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
@@ -57,6 +60,21 @@ def test_child_of_the_master() -> None:
         assert worker.involuntary_context_switches is not None
     finally:
         end(process)
+
+
+@pytest.mark.parametrize(("number", "is_kept"), [(errno.EMFILE, True), (errno.ENOMEM, True), (errno.EACCES, False)])
+def test_an_exporter_without_descriptors_takes_nobody_for_dead(
+    sleeper: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch, number: int, is_kept: bool
+) -> None:
+    """What it knew of a worker stays, as long as it is only itself that cannot look."""
+    reader = Processes()
+    before = reader.read(os.getpid(), [sleeper.pid])
+
+    def refuse(_pid: int) -> NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(processes, "_read_stat", refuse)
+    assert reader.read(os.getpid(), [sleeper.pid], quick=True) == (before if is_kept else {})
 
 
 def test_children_that_a_worker_waited_for() -> None:

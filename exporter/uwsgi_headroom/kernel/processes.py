@@ -6,6 +6,7 @@ read here; a process whose parent is the master is a worker of it, whichever.
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+
+_OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Errors that say nothing of the process that is asked about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,10 @@ class Processes:
             except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
                 # Gone, or the pid has a new owner: that one is looked at from scratch at the next reading.
                 continue
-            except (psutil.Error, OSError, ValueError):
+            except (psutil.Error, OSError, ValueError) as error:
+                # An exporter that is short of descriptors or memory must not take living workers for dead.
+                if isinstance(error, OSError) and error.errno in _OURS and pid in self._last and pid in self._known:
+                    known[pid], last[pid] = self._known[pid], self._last[pid]
                 continue
             known[pid] = process
             if worker is not None:
