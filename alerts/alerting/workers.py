@@ -93,7 +93,7 @@ def _lost(t: Thresholds) -> Sequence[Alert]:
 
 def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
     """Not a full reload, which spawns each worker once; nor recycling, between which a worker serves; nor cheaper mode,
-    whose spawns cannot be told from those after a crash, save that they are few. A page where it is half of the
+    whose spawns look like those after a crash, save that they are few. A page where it is half of the
     workers.
     """
     r = t.respawn_range

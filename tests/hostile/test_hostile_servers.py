@@ -17,10 +17,9 @@ from uwsgi_headroom.web.bounds import DESCRIPTORS_PER_SERVER, OWN_DESCRIPTORS
 
 pytestmark = pytest.mark.integration
 
-RESIDENT_BYTES = 600_000_000
-"""CPython 3.11 takes 240 MB, and 3.13 took 450. Of it are 45 MB for the exporter; two or three times 8 MB for each of
-the three documents of the default cap, whose bytes are kept to compare them with the next; an hour's rows of 1,024
-workers; a scrape of 50,000 series as text."""
+RESIDENT_BYTES = 400_000_000
+"""45 MB for the exporter. Two or three times 8 MB for each of the three documents of the default cap, whose bytes are
+kept to compare them with the next; an hour's rows of 1,024 workers; a scrape of 50,000 series as text."""
 
 REQUESTS = "uwsgi_worker_requests_total"
 
