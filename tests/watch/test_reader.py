@@ -109,6 +109,22 @@ def test_the_same_document_is_decoded_once() -> None:
     assert server.clients == 3
 
 
+def test_a_large_document_is_not_kept() -> None:
+    """The bytes of a document beyond 2 MiB are not kept to compare the next with."""
+    with counted() as server:
+        server.answer = DOCUMENT + b" " * (2 * 2**20)
+
+        async def look() -> None:
+            reader = Reader("shop", Unix(server.address))
+            first, second = [await reader.read() for _ in range(2)]
+            assert isinstance(first, Reading)
+            assert isinstance(second, Reading)
+            assert second.snapshot is not first.snapshot
+            assert second.snapshot == first.snapshot
+
+        asyncio.run(look())
+
+
 def test_a_server_that_is_back() -> None:
     """The read after a failure brings a reading."""
     with counted() as server:

@@ -16,6 +16,9 @@ from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch.log_limit import LogLimit
 
+_COMPARED_BYTES = 2 * 2**20
+"""Documents up to this size are kept to compare the next with: 128 workers of 64 threads have one of 2 MB."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -132,10 +135,7 @@ class Reader:
         start = self._clock.monotonic()
         answer = await source.read_document(self.address, timeout=self._timeout, size_cap=self._size_cap)
         at, epoch = self._clock.monotonic(), self._clock.epoch()
-        # At rest, documents are the same byte for byte, and decoding is most of what a read costs.
-        if self._decoded is None or self._decoded[0] != answer.body:
-            self._decoded = answer.body, stats.decode(answer.body)
-        snapshot = self._decoded[1]
+        snapshot = self._decode(answer.body)
         return Reading(
             at=at,
             time=epoch,
@@ -145,6 +145,16 @@ class Reader:
             snapshot=snapshot,
             host=self._host.read_facts(snapshot, answer),
         )
+
+    def _decode(self, body: bytes) -> stats.AnySnapshot:
+        """At rest, documents are the same byte for byte, and decoding is most of what a read costs."""
+        if self._decoded is not None and self._decoded[0] == body:
+            return self._decoded[1]
+        self._decoded = None  # so that its memory is free for what comes
+        snapshot = stats.decode(body)
+        if len(body) <= _COMPARED_BYTES:
+            self._decoded = body, snapshot
+        return snapshot
 
     def _note(self, outcome: Reading | ReadError) -> None:
         """Keep an outcome as the latest, and log it if it is of another kind than the one before."""
