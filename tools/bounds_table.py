@@ -23,7 +23,7 @@ HEAD = """\
 
 What the exporter takes at most from a stats server, a client and a configuration, so that none of them can take its
 memory, its CPU or its connections from the others. A document over a bound is refused as `too_large`: `uwsgi_up` is 0,
-and `uwsgi_exporter_read_errors_total{reason="too_large"}` counts it. A document may have `size_cap` bytes (8 MB unless
+and `uwsgi_exporter_read_errors_total{reason="too_large"}` counts it. A document may have `size_cap` bytes (6 MB unless
 set) and must have come within `timeout` (5 s unless set). This page is generated (`make generate`) from the modules
 that keep the bounds.
 """

@@ -1,7 +1,7 @@
 """Has the C library give large blocks of memory back to the kernel as soon as they are freed.
 
 glibc does so at first, and learns from each large block that is freed to take the next one of its size from its heap,
-where what is freed returns to the kernel only once everything above it is freed too. A document of 8 MB, decoded now
+where what is freed returns to the kernel only once everything above it is freed too. A document of 6 MB, decoded now
 and then beside small objects that stay, leaves that heap full of holes: beside two hundred hostile servers the exporter
 came to hold twice the memory that it used.
 """

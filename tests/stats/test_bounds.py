@@ -11,7 +11,7 @@ from uwsgi_headroom import stats
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import StatsError
 from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot, Snapshot
-from uwsgi_headroom.stats.bounds import LOCKS_BYTES, MOST
+from uwsgi_headroom.stats.bounds import LOCKS_BYTES, MOST, QUOTES
 
 SECRET = "hunter2"
 
@@ -187,6 +187,25 @@ def test_large_servers_are_read(workers: int, cores: int, variables: int) -> Non
     assert isinstance(snapshot, Snapshot)
     assert sum(worker.threads or 0 for worker in snapshot.workers) == workers * cores
     assert sum(worker.busy_threads or 0 for worker in snapshot.workers) == (workers * cores if variables else 0)
+
+
+def test_many_names_are_refused() -> None:
+    """A large document of little but names takes long to read: it is refused before."""
+    body = b'{"workers":[]' + b',"x":0' * (QUOTES // 2) + b" " * 2**20 + b"}"
+    with pytest.raises(StatsError, match="more than 500,000 quotation marks") as caught:
+        stats.decode(body)
+    assert caught.value.reason == "too_large"
+    assert isinstance(stats.decode(body.replace(b',"x":0', b"", 2)), Snapshot)
+
+
+def test_quotes_in_request_variables_are_not_counted() -> None:
+    """A client that sends many quotation marks does not blind the exporter."""
+    core = b'{"requests":1,"in_request":1,"vars":["A=' + rb"\"" * 2000 + b'",""],"req_info":{}}'
+    body = b'{"workers":[{"pid":2,"accepting":1,"cores":[' + b",".join([core] * 1024) + b"]}]}"
+    assert body.count(b'"') > QUOTES
+    snapshot = stats.decode(body)
+    assert isinstance(snapshot, Snapshot)
+    assert snapshot.workers[0].busy_threads == 1024
 
 
 @pytest.mark.parametrize("variable", [b"{" * 4000, b"{}," * 1300, b'{\\"name\\":0},' * 300, b"\x01{}" * 1300])

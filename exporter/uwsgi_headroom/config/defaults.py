@@ -20,7 +20,7 @@ TIMEOUT_SECONDS = 5.0
 """For one read. uWSGI's master does not answer for a second after it ends a worker, and for two in its fork bomb guard;
 a shorter wait would call that down."""
 
-SIZE_CAP = 8 * 1024 * 1024
+SIZE_CAP = 6 * 1024 * 1024
 """The most bytes of one document that are read. 64 workers x 64 threads write 1 MB, and 1,024 busy threads with 4 kB of
 request variables each (uWSGI's `buffer-size`) write 5 MB. A document of this size that is made to cost time takes
-0.1 s to decode (docs/benchmarks.md), in which nothing else of the exporter runs."""
+some 50 ms to decode (docs/benchmarks.md), in which nothing else of the exporter runs."""

@@ -4,7 +4,7 @@ servers:
   - name: shop
     stats: unix:///run/uwsgi/shop.stats
     timeout: 5            # seconds for one read
-    size_cap: 8388608     # bytes of one document
+    size_cap: 6291456     # bytes of one document
   - stats: /run/uwsgi/*.stats
 sampling:
   samples_per_second: 5   # between scrapes, of each server

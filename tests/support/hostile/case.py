@@ -49,7 +49,7 @@ SHORT = {"timeout": 1.0}
 """For servers that never answer."""
 
 SMALL = {**LONG, "size_cap": 64 * 1024}
-"""For servers that write without end: to receive 8 MB each time would cost more than it tests."""
+"""For servers that write without end: to receive 6 MB each time would cost more than it tests."""
 
 TRANSPORTS = {"unix": on_unix, "tcp": on_tcp, "http": on_http_body}
 

@@ -14,7 +14,7 @@ from tests.support.resident_memory import peak_resident_bytes
 from uwsgi_headroom import stats
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import StatsError
-from uwsgi_headroom.stats.bounds import MOST
+from uwsgi_headroom.stats.bounds import MOST, QUOTES
 
 TIMES = 7
 """Each is decoded so often; the first time, memory is measured too."""
@@ -112,18 +112,21 @@ DOCUMENTS: Mapping[str, Callable[[], bytes]] = {
     "16,384 threads without a key": lambda: _server(workers=[{"cores": [{}] * MOST["cores"]}]),
     "32,768 metrics": lambda: _server(metrics={f"worker.1.core.{n}": {"value": n} for n in range(MOST["metrics"])}),
     "8,192 nodes of 512 subscriptions": _router,
-    "8 MB of spaces": lambda: _filled(b'{"workers":[]', b" ", b"}"),
-    "8 MB of keys that are skipped": lambda: _filled(b"{", b'"":0,', b'"workers":[]}'),
-    "8 MB of numbers that are skipped": lambda: _filled(b'{"workers":[],"x":[', b"0,", b"0]}"),
-    "8 MB of objects that are skipped": lambda: _filled(b'{"workers":[],"x":[', b"{},", b"0]}"),
-    "8 MB of escapes that are skipped": lambda: _filled(b'{"workers":[],"x":"', rb"\u0041", b'"}'),
-    "8 MB of one key, again and again": lambda: _filled(b'{"workers":[]', b',"locks":[]', b"}"),
-    "8 MB of empty lists of workers": lambda: _filled(b'{"workers":[]', b',"workers":[]', b"}"),
-    "8 MB of requests with control bytes": lambda: _requests(b"\x01"),
-    "8 MB of requests without UTF-8": lambda: _requests(b"\xff"),
-    "8 MB of requests with braces": lambda: _requests(b"{},"),
-    "8 MB that ends in the middle": lambda: _filled(b'{"workers":[],"x":[', b"{},", b"{}"),
-    "8 MB of abstract sockets in requests": lambda: _filled(b'{"workers":[],"x":[', b'{"name":"\\0"},', b"0]}"),
+    "6 MB of spaces": lambda: _filled(b'{"workers":[]', b" ", b"}"),
+    "6 MB of keys that are skipped": lambda: _filled(b"{", b'"":0,', b'"workers":[]}'),
+    "6 MB of numbers that are skipped": lambda: _filled(b'{"workers":[],"x":[', b"0,", b"0]}"),
+    "6 MB of objects that are skipped": lambda: _filled(b'{"workers":[],"x":[', b"{},", b"0]}"),
+    "6 MB of escapes that are skipped": lambda: _filled(b'{"workers":[],"x":"', rb"\u0041", b'"}'),
+    "6 MB of one key, again and again": lambda: _filled(b'{"workers":[]', b',"locks":[]', b"}"),
+    "6 MB of empty lists of workers": lambda: _filled(b'{"workers":[]', b',"workers":[]', b"}"),
+    "6 MB: one key as often as may be, then objects": lambda: _filled(
+        b'{"workers":[]' + b',"locks":[]' * (QUOTES // 2 - 2) + b',"x":[', b"{},", b"0]}"
+    ),
+    "6 MB of requests with control bytes": lambda: _requests(b"\x01"),
+    "6 MB of requests without UTF-8": lambda: _requests(b"\xff"),
+    "6 MB of requests with braces": lambda: _requests(b"{},"),
+    "6 MB that ends in the middle": lambda: _filled(b'{"workers":[],"x":[', b"{},", b"{}"),
+    "6 MB of abstract sockets in requests": lambda: _filled(b'{"workers":[],"x":[', b'{"name":"\\0"},', b"0]}"),
     "1 MB of requests without UTF-8, repaired": lambda: _requests(b"\xff\x01", _MEGABYTE - 2048),
     "1 MB of half surrogate pairs, repaired": lambda: _requests(rb"\ud800", 150 * 1024),
     "1 MB of objects and a control byte, repaired": lambda: _filled(
