@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from uwsgi_headroom import __version__, allocator, logs
+from uwsgi_headroom import __version__, logs
 from uwsgi_headroom.config import precedence, variables
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.watch import suspend
@@ -53,7 +53,6 @@ def run(options: argparse.Namespace) -> None:
     signal.signal(signal.SIGINT, lambda _signal, _frame: os._exit(0))
     settings = precedence.resolve_config(options)
     logs.configure(settings.log_level, settings.log_format)
-    allocator.return_large_blocks()
     if ignored := variables.unknown(os.environ):
         _log.warning("unknown environment variables are ignored", extra={"fields": {"names": " ".join(ignored)}})
     if not settings.servers:

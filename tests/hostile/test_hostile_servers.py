@@ -17,9 +17,9 @@ from uwsgi_headroom.web.bounds import DESCRIPTORS_PER_SERVER, OWN_DESCRIPTORS
 
 pytestmark = pytest.mark.integration
 
-RESIDENT_BYTES = 400_000_000
-"""45 MB for the exporter. Documents of the default cap, 6 MB each and twice that while one is put together, as many as
-are read at once; an hour's rows of 1,024 workers; a scrape of 50,000 series as text. Some 320 MB on a busy machine."""
+RESIDENT_BYTES = 200_000_000
+"""45 MB for the exporter; documents of the default cap, 6 MB each and twice that while one is put together, as many as
+are read at once; rows of 1,024 workers; a scrape of 50,000 series as text. Some 110 MB."""
 
 REQUESTS = "uwsgi_worker_requests_total"
 

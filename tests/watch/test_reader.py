@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import socket
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -123,6 +125,54 @@ def test_a_large_document_is_not_kept() -> None:
             assert second.snapshot == first.snapshot
 
         asyncio.run(look())
+
+
+@pytest.mark.parametrize(("size_cap", "reason"), [(2**19, "too_large"), (2**21, "not_json")])
+def test_a_failed_read_holds_nothing(size_cap: int, reason: str) -> None:
+    """What a failed read received is freed with it, not when Python next looks for garbage."""
+    with counted() as server:
+        server.answer = b"?" * 2**20
+
+        async def look() -> int:
+            reader = Reader("shop", Unix(server.address), size_cap=size_cap)
+            for _ in range(8):
+                outcome = await reader.read()
+                assert isinstance(outcome, ReadError)
+                assert outcome.reason == reason
+            return tracemalloc.get_traced_memory()[0]
+
+        gc.disable()
+        tracemalloc.start()
+        try:
+            assert asyncio.run(look()) < 2 * 2**20
+        finally:
+            tracemalloc.stop()
+            gc.enable()
+
+
+def test_a_read_that_times_out_holds_nothing() -> None:
+    """Nor does a read that received a part before its deadline keep it."""
+
+    def behave(connection: socket.socket, ended: threading.Event) -> None:
+        connection.sendall(b"{" + b" " * 2**20)
+        ended.wait(5)
+
+    async def look(address: str) -> int:
+        reader = Reader("shop", Unix(address), timeout=0.3)
+        for _ in range(5):
+            outcome = await reader.read()
+            assert isinstance(outcome, ReadError)
+            assert outcome.reason == "timeout"
+        return tracemalloc.get_traced_memory()[0]
+
+    with bad_servers.serving("unix", behave) as address:
+        gc.disable()
+        tracemalloc.start()
+        try:
+            assert asyncio.run(look(address)) < 2 * 2**20
+        finally:
+            tracemalloc.stop()
+            gc.enable()
 
 
 def test_a_server_that_is_back() -> None:

@@ -108,7 +108,7 @@ class Reader:
         try:
             outcome = await self._read_once()
         except ReadError as error:
-            outcome = error
+            outcome = _without_frames(error)
         except Exception as error:  # noqa: BLE001 - our own mistake about one server must not take the others down
             outcome = self.fault(error)
         try:
@@ -175,6 +175,13 @@ class Reader:
         if self._log_limit.allows(self._clock.monotonic()):
             fields = {"server": self.name, **fields, **self._log_limit.take_left_out()}
             _log.log(level, message, extra={"fields": fields})
+
+
+def _without_frames(error: ReadError) -> ReadError:
+    """The error without where it came from: the frames there hold what was received, and the error itself, so that all
+    of it would stay until Python next looks for garbage."""
+    error.__context__ = error.__cause__ = None
+    return error.with_traceback(None)
 
 
 def _without_words(error: Exception) -> Exception:
