@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tools.progress import note, show_step
 
-START_SECONDS = 30.0  # a loaded small machine needs some for Python alone
+START_SECONDS = 60.0  # a loaded small machine needs some for Python alone
 STOP_SECONDS = 10.0  # uWSGI lets its workers finish for a while
 TAIL = 15  # lines of a program's log that explain its end
 

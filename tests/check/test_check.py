@@ -129,7 +129,7 @@ def test_shares_that_differ_at_a_low_load_are_harmless() -> None:
 
 def test_every_thread_busy_is_critical() -> None:
     """More clients than threads: saturation, and the wait in the listen queue that no log has."""
-    with uwsgi("--processes", "2", "--threads", "2") as server, clients(*[server.http] * 12, path="/?io_ms=30"):
+    with uwsgi("--processes", "2", "--threads", "2") as server, clients(*[server.http] * 12, path="/?io_ms=200"):
         ran = run("check", server.stats, "--seconds", "5")
     assert ran.returncode == 2, ran.stdout
     assert "of the threads are in use, and requests wait for one." in ran.stdout
