@@ -182,5 +182,5 @@ class TestCost:
 
     def test_worker_of_unknown_time(self) -> None:
         """A worker whose running time is not known does not make the mean short and the cost nothing."""
-        rows = (worker(1, 500, each=0.4), worker(2, 400, each=0.2), worker(3, 600, each=None))
-        assert compute_balance(window(60, *rows)).cost == pytest.approx(1 - 0.2 / (280 / 900))
+        rows = (worker(1, 700, each=0.4), worker(2, 400, each=0.2), worker(3, 300, each=None))
+        assert compute_balance(window(60, *rows)).cost == pytest.approx(1 - 0.2 / (360 / 1100))

@@ -7,6 +7,7 @@ import math
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.formatting import percent
 from uwsgi_headroom.analysis.memory_headroom import fits
+from uwsgi_headroom.analysis.presence import AWAY, part_away
 from uwsgi_headroom.analysis.slots import ASYNC, name_slots
 from uwsgi_headroom.reading import Reading
 
@@ -32,6 +33,9 @@ def add_capacity(figures: Figures, reading: Reading) -> str:
     loads = [worker.interpreter_load for worker in workers if worker.interpreter_load is not None]
     load = sum(loads) / len(loads) if loads else None
     cpus = reading.host.cpus
+    away = part_away(figures)
+    if away is not None and away >= AWAY:
+        return f"Find out why the workers are away for {percent(away)} of the time: see uWSGI's log."
     if cpus and sum(loads) >= CPU_FULL * cpus.count:
         used = percent(sum(loads) / cpus.count)
         return f"Give it more CPUs, or move load to another host: the workers use {used} of theirs."

@@ -11,12 +11,15 @@ idle: (own + others + idle) / (own + others), which is never more. Where it is n
 the server's alone.
 
 Four limits: the hottest worker's interpreter at today's shares (latency degrades from there), all interpreters
-(throughput ends), the threads, and the CPUs. The least of the last three is the hard ceiling.
+(throughput ends), the threads, and the CPUs. The least of the last three is the hard ceiling. Where several are
+reached, the CPUs come first and the threads last: threads are full because they wait for an interpreter, and
+interpreters because they wait for a CPU.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Literal, get_args
 
 from uwsgi_headroom.analysis.balance import Balance
@@ -30,6 +33,9 @@ LIMITS: tuple[Limit, ...] = get_args(Limit)
 ONE_INTERPRETER = 1.0
 """CPUs one worker's interpreter can use: CPython's global lock lets one thread run at a time."""
 
+REACHED = 0.90
+"""Part of a resource in use from which its limit counts as reached."""
+
 LEAST_LOAD = 0.01
 """Below this part of a resource in use, its headroom is larger than anybody plans for and mostly noise: `far`. Of the
 CPUs the resource is what the server uses and what is idle: a small part of a full machine may have no headroom."""
@@ -37,8 +43,9 @@ CPUs the resource is what the server uses and what is idle: a small part of a fu
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """by_limit: factors, 1 is "reached"; first: the limit with the least of them, which gives out first; ceiling: the
-    least of those that end throughput; far: limits over 100 times today's load away, which are in no other field."""
+    """by_limit: factors, 1 is "reached"; first: the limit that gives out first, which has the least of them, or is the
+    cause of others that are reached; ceiling: the same of those that end throughput; far: limits over 100 times today's
+    load away, which are in no other field."""
 
     by_limit: dict[Limit, float]
     first: Limit | None
@@ -48,7 +55,7 @@ class Headroom:
     @property
     def factor(self) -> float | None:
         """The headroom: the least of all factors."""
-        return self.by_limit[self.first] if self.first else None
+        return min(self.by_limit.values(), default=None)
 
     @property
     def is_upper_bound(self) -> bool:
@@ -76,13 +83,25 @@ def compute_headroom(
         "cpu": _use(used, usable_cpus or None) if cpu is None else _use(*_cpu_room(cpu, bool(others_follow))),
     }
     known = sorted((1 / use, limit) for limit, use in uses.items() if use is not None and use >= LEAST_LOAD)
-    ceilings = [limit for _, limit in known if limit != "hottest_interpreter"]
+    by_limit = {limit: factor for factor, limit in known}
+    # Where others use most of the CPUs, requests may as well wait for something else.
+    causes = _CAUSES if cpu is None or cpu.own >= cpu.idle + (cpu.others or 0.0) else _CAUSES[1:]
     return Headroom(
-        by_limit={limit: factor for factor, limit in known},
-        first=known[0][1] if known else None,
-        ceiling=ceilings[0] if ceilings else None,
+        by_limit=by_limit,
+        first=_first(by_limit, causes),
+        ceiling=_first({limit: factor for limit, factor in by_limit.items() if limit != "hottest_interpreter"}, causes),
         far=tuple(limit for limit, use in uses.items() if use is not None and use < LEAST_LOAD),
     )
+
+
+_CAUSES: tuple[Limit, ...] = ("cpu", "interpreters", "hottest_interpreter", "threads")
+"""Each is why those behind it are reached."""
+
+
+def _first(by_limit: dict[Limit, float], causes: tuple[Limit, ...]) -> Limit | None:
+    """The limit of these, which come with the least factor first, that gives out first."""
+    reached = [limit for limit in causes if by_limit.get(limit, inf) <= 1 / REACHED]
+    return reached[0] if reached else next(iter(by_limit), None)
 
 
 def _cpu_room(cpu: CpuShares, others_follow: bool) -> tuple[float, float]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from uwsgi_headroom.analysis.balance import Balance, compute_balance
 from uwsgi_headroom.analysis.capacity import Headroom, compute_headroom
-from uwsgi_headroom.analysis.littles_law import Flow, compute_flow
+from uwsgi_headroom.analysis.littles_law import Flow, compute_flow, ratio
 from uwsgi_headroom.analysis.neighbours import CpuShares, compute_shares
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.history.window import Window
@@ -19,8 +20,8 @@ from uwsgi_headroom.stats.server import Worker
 @dataclass(frozen=True, slots=True)
 class Figures:
     """What a window says. snapshot: the server's document at the window's end. configured and available: threads, None
-    where uWSGI names none; ceiling: those available, and those of workers that cheaper mode keeps in reserve. cpu: None
-    where the kernel does not say."""
+    where uWSGI names none; ceiling: the most that can serve at the window's end, with workers that are gone then for
+    the part of the window that they were there. cpu: None where the kernel does not say."""
 
     window: Window
     snapshot: Snapshot
@@ -39,7 +40,10 @@ def compute_figures(
     """The figures of a window that ends with this document of a server, whose workers may use these CPUs.
     others_follow: whether the CPU use of others grows with its requests."""
     workers = snapshot.workers
-    ceiling = count_ceiling(workers)
+    seconds = window.observed_seconds
+    ceiling = count_ceiling(
+        workers, {each.worker_id: ratio(each.up_seconds, seconds) or 0.0 for each in window.workers}
+    )
     rates, shares, cpu = compute_flow(window), compute_balance(window), compute_shares(window.cpu)
     return Figures(
         window=window,
@@ -54,9 +58,13 @@ def compute_figures(
     )
 
 
-def count_ceiling(workers: Sequence[Worker]) -> int | None:
+def count_ceiling(workers: Sequence[Worker], up: Mapping[int, float] | None = None) -> int | None:
     """The most threads that can serve: those available, and those of workers that cheaper mode keeps in reserve. None
-    where uWSGI names no threads."""
-    available = sum_if_all_known([worker.available_threads for worker in workers])
-    reserve = sum_if_all_known([worker.threads for worker in workers if worker.in_reserve])
-    return None if available is None else available + (reserve or 0)
+    where uWSGI names no threads. up: by id, the part of the time that a worker that is not there counts for."""
+    parts = [None if worker.threads is None else worker.threads * _part(worker, up or {}) for worker in workers]
+    threads = sum_if_all_known(parts)
+    return None if threads is None else ceil(threads)
+
+
+def _part(worker: Worker, up: Mapping[int, float]) -> float:
+    return 1.0 if worker.accepting or worker.in_reserve else up.get(worker.worker_id, 0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from uwsgi_headroom.analysis.capacity import Headroom, Limit
+from uwsgi_headroom.analysis.capacity import REACHED, Headroom, Limit
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.formatting import factor
 
@@ -37,6 +37,8 @@ def verdict_sentence(room: Headroom, findings: Sequence[Finding], slots: str = "
     if worst_status(findings) != "ok":
         return findings[0].title
     unseen = " (CPU is not visible from here)" if room.is_upper_bound else ""
+    if room.first == "cpu" and room.factor is not None and room.factor <= 1 / REACHED:
+        return "It has the CPU that it needs, and others use the rest: more load would compete with them."
     if room.first is not None and room.factor is not None:
         most = "at most " if room.is_upper_bound else ""
         return f"Load can grow to {most}{factor(room.factor)} of today's before {gives_out(room.first, slots)}{unseen}."

@@ -6,10 +6,11 @@ import asyncio
 import errno
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import Reason, SourceError
+from uwsgi_headroom.kernel.wait_channel import waits_to_write_a_pipe
 from uwsgi_headroom.source import http, replay, tcp, unix
 from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix
 from uwsgi_headroom.source.answer import Answer
@@ -37,16 +38,13 @@ async def read_document(address: Address, *, timeout: float, size_cap: int = SIZ
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
     addresses: Sequence[AddressInfo] = ()
+    listeners: list[int] = []
     try:
         if isinstance(address, (Tcp, Http)):
             addresses = await _resolve(address, timeout)
-        return await asyncio.wait_for(_read(address, addresses, size_cap), deadline - loop.time())
+        return await asyncio.wait_for(_read(address, addresses, size_cap, listeners.append), deadline - loop.time())
     except asyncio.TimeoutError:
-        raise SourceError(
-            "timeout",
-            f"no whole answer within {timeout:g} s: uWSGI's master is busy (reloading, ending a worker, or held up by "
-            "another reader of its stats), or this is no stats server",
-        ) from None
+        raise SourceError("timeout", f"no whole answer within {timeout:g} s: {_why_silent(listeners)}") from None
     except OSError as error:
         raise _explain_os_error(error) from None
 
@@ -62,10 +60,25 @@ async def _resolve(address: Tcp | Http, timeout: float) -> Sequence[AddressInfo]
         ) from None
 
 
-async def _read(address: Address, addresses: Sequence[AddressInfo], size_cap: int) -> Answer:
+def _why_silent(listeners: Sequence[int]) -> str:
+    for pid in listeners:
+        if waits_to_write_a_pipe(pid):
+            return (
+                f"uWSGI's master ({pid}) waits to write to a pipe that is full, its log most likely, and nothing is "
+                "served: see what should read that pipe"
+            )
+    return (
+        "uWSGI's master is busy (reloading, ending a worker, or held up by another reader of its stats), or this is no "
+        "stats server"
+    )
+
+
+async def _read(
+    address: Address, addresses: Sequence[AddressInfo], size_cap: int, on_connected: Callable[[int], None]
+) -> Answer:
     match address:
         case Unix():
-            return await unix.read_unix(address, size_cap)
+            return await unix.read_unix(address, size_cap, on_connected)
         case Tcp():
             return await tcp.read_tcp(addresses, size_cap)
         case Http():

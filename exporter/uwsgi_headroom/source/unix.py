@@ -8,6 +8,7 @@ import os
 import socket
 import stat
 import struct
+from collections.abc import Callable
 
 from uwsgi_headroom.errors import SourceError
 from uwsgi_headroom.source.address import Unix
@@ -18,8 +19,9 @@ from uwsgi_headroom.source.receive import close_sending_side, receive
 _BACKLOG_FULL_RETRY_SECONDS = 0.02
 
 
-async def read_unix(address: Unix, size_cap: int) -> Answer:
-    """Read a UNIX stats server to the end. Raises OSError or SourceError."""
+async def read_unix(address: Unix, size_cap: int, on_connected: Callable[[int], None] = lambda _pid: None) -> Answer:
+    """Read a UNIX stats server to the end. on_connected: called with the pid of the process that listens. Raises
+    OSError or SourceError."""
     if not address.path.startswith("@") and not stat.S_ISSOCK(os.stat(address.path).st_mode):
         raise SourceError("not_found", f"{address.path} is not a socket: give the path of uWSGI's `stats` option")
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -27,6 +29,7 @@ async def read_unix(address: Unix, size_cap: int) -> Answer:
         sock.setblocking(False)
         await _connect_to_first(sock, address.sockaddrs)
         peer_pid, _uid, _gid = struct.unpack("iII", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        on_connected(peer_pid)
         close_sending_side(sock)
         return Answer(*await receive(sock, size_cap), peer_pid=peer_pid)
     finally:

@@ -59,9 +59,9 @@ ROWS = (
     Scenario(
         "4x1 full, a short wait",
         Server(4),
-        Expected("warning", ("saturation", "queue_wait"), words=("processes",), limits=("threads",)),
+        Expected("critical", ("saturation",), words=("processes",), limits=("threads",)),
         (Load(clients=6, io_ms=300, vary=(1.0, 1.0)),),
-        why="A wait of 0.15 s before 0.3 s of service is noticed by some; it is not most of the time users wait.",
+        why="No thread is ever free, and everybody waits half of the service time before it begins.",
     ),
     Scenario(
         "4x1 full, nobody waits",

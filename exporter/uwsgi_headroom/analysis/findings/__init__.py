@@ -10,7 +10,7 @@ from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding, Severi
 from uwsgi_headroom.reading import Reading
 
 MODULES: tuple[Callable[[Figures, Reading], Iterable[Finding]], ...] = (
-    workers.find_missing,
+    workers.find_causes,
     queue.find,
     workers.find,
     health.find,

@@ -22,6 +22,7 @@ RUNBOOKS = {
     "requests_lost": "UwsgiRequestsLost",
     "respawn_loop": "UwsgiRespawnLoop",
     "workers_ended": "UwsgiRequestsLost",
+    "no_application": "UwsgiRespawnLoop",
     "workers_missing": "UwsgiRespawnLoop",
     "exceptions": "UwsgiExceptionsHigh",
     "memory_growing": "UwsgiWorkerMemoryGrowing",

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding, Severity
 from uwsgi_headroom.analysis.formatting import counted, duration, numbered, percent
+from uwsgi_headroom.analysis.presence import AWAY, part_away
+from uwsgi_headroom.analysis.waiting import judge_waiting, waiting_clause
 from uwsgi_headroom.reading import Reading
 
 MANY_LOST = (3, 0.01)
@@ -30,10 +32,11 @@ UP = 0.9
 
 
 def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
-    """Findings of this module, but for the workers that are missing."""
+    """Findings of this module, but for the causes."""
     yield from _harakiri(figures, reading)
-    yield from _lost(figures)
-    yield from _respawns(figures, reading)
+    yield from _lost(figures, reading)
+    if not list(_recycling(figures, reading)):
+        yield from _respawns(figures, reading)
     if figures.window.reloads:
         yield Finding(
             code="reloaded",
@@ -78,14 +81,15 @@ def _harakiri(figures: Figures, reading: Reading) -> Iterator[Finding]:
     )
 
 
-def _lost(figures: Figures) -> Iterator[Finding]:
+def _lost(figures: Figures, reading: Reading) -> Iterator[Finding]:
     lost = _lost_count(figures)
     if not lost or figures.window.harakiris:
         return
+    ends = sum(times for _, times, _ in _unexplained_ends(figures, reading))
     ended = [worker.worker_id for worker in figures.window.workers if worker.lost]
     yield Finding(
         code="requests_lost",
-        severity=_severity(figures, lost),
+        severity=_severity(figures, max(lost, ends)),
         title=f"{numbered('Worker', ended)} ended with {counted(lost, 'request')} in service or more.",
         evidence=f"In the last {duration(figures.window.seconds)}, not by `harakiri`, and the requests were never "
         f"finished: {percent(lost / (figures.flow.requests + lost))} of all.",
@@ -97,11 +101,7 @@ def _lost(figures: Figures) -> Iterator[Finding]:
 def _respawns(figures: Figures, reading: Reading) -> Iterator[Finding]:
     window = figures.window
     least, a_minute = LOOP
-    ended = [
-        (worker.worker_id, worker.respawns - window.reloads, worker.requests)
-        for worker in window.workers
-        if worker.respawns > window.reloads
-    ]
+    ended = _ended_workers(figures)
     looping = [
         worker_id
         for worker_id, respawns, requests in ended
@@ -109,9 +109,13 @@ def _respawns(figures: Figures, reading: Reading) -> Iterator[Finding]:
     ]
     respawns = sum(times for _, times, _ in ended) - window.harakiris
     if looping and respawns > 0:
+        # One that serves nothing in between, as where its import fails, loses nothing.
+        lost = sum(times for _, times, requests in _unexplained_ends(figures, reading) if requests >= times)
+        lose_many = lost > 0 and _severity(figures, lost) == "critical"
+        is_many = lose_many or 2 * len(looping) >= len(window.workers)
         yield Finding(
             code="respawn_loop",
-            severity="critical" if 2 * len(looping) >= len(window.workers) else "warning",
+            severity="critical" if is_many else "warning",
             title=f"{numbered('Worker', looping)} {_verb(looping)} respawned again and again.",
             evidence=f"{counted(respawns, 'respawn')} in {duration(window.seconds)}, besides {window.harakiris} by "
             f"harakiri; {counted(sum(requests for _, _, requests in ended), 'request')} served by these workers.",
@@ -122,9 +126,9 @@ def _respawns(figures: Figures, reading: Reading) -> Iterator[Finding]:
     elif respawns > 0 and not any(worker.in_reserve for worker in figures.snapshot.workers):
         seconds = window.seconds * len(window.workers) / respawns
         short = seconds < SHORT_LIFE and any(times >= least for _, times, _ in ended)
-        each_once = len(ended) == len(window.workers) > 1 and all(times == 1 for _, times, _ in ended)  # a chain reload
-        if _is_unexplained(reading) and not each_once and not _lost_count(figures):
-            yield _ended(figures, [worker_id for worker_id, _, _ in ended], respawns)
+        if unexplained := _unexplained_ends(figures, reading):
+            if not _lost_count(figures):
+                yield _ended(figures, [worker_id for worker_id, _, _ in unexplained], respawns)
             return
         yield Finding(
             code="workers_respawned",
@@ -139,6 +143,49 @@ def _respawns(figures: Figures, reading: Reading) -> Iterator[Finding]:
         )
 
 
+def _recycling(figures: Figures, reading: Reading) -> Iterator[Finding]:
+    """The finding about workers that reach `max-requests` so soon that it costs capacity."""
+    window, ended = figures.window, _ended_workers(figures)
+    setup = reading.host.setup
+    most, away = setup.options.max_requests if setup else None, part_away(figures)
+    respawns = sum(times for _, times, _ in ended) - window.harakiris
+    served = sum(requests for _, _, requests in ended)
+    if not most or away is None or respawns < LOOP[0] or served < RECYCLED * most * respawns / 2:
+        return
+    lives = window.seconds * len(window.workers) / respawns
+    if lives >= SHORT_LIFE or (most >= SERVED and away < AWAY):
+        return
+    yield Finding(
+        code="respawn_loop",
+        severity="critical" if judge_waiting(figures.flow) == "severe" else "warning",
+        title=f"Each worker is replaced after {duration(lives)} on average: `max-requests` is {most}.",
+        evidence=f"{counted(respawns, 'respawn')} in {duration(window.seconds)}; workers are away for {percent(away)} "
+        f"of the time; {waiting_clause(figures.flow)}.",
+        meaning="uWSGI replaces a worker after that many requests, and spawns no more than a few a second.",
+        change="Raise `max-requests`, so that a worker lives for an hour or more, or leave it out.",
+    )
+
+
+def _ended_workers(figures: Figures) -> list[tuple[int, int, int]]:
+    """Id, respawns besides those of reloads, and requests of each worker that has some."""
+    reloads = figures.window.reloads
+    return [
+        (worker.worker_id, worker.respawns - reloads, worker.requests)
+        for worker in figures.window.workers
+        if worker.respawns > reloads
+    ]
+
+
+def _unexplained_ends(figures: Figures, reading: Reading) -> list[tuple[int, int, int]]:
+    """Those of them that no option explains, nor harakiri, cheaper mode, or a chain reload, which ends each once."""
+    ended = _ended_workers(figures)
+    cheaper = any(worker.in_reserve for worker in figures.snapshot.workers)
+    each_once = len(ended) == len(figures.window.workers) > 1 and all(times == 1 for _, times, _ in ended)
+    if cheaper or each_once or figures.window.harakiris or not _is_unexplained(reading):
+        return []
+    return ended
+
+
 def _is_unexplained(reading: Reading) -> bool:
     """Whether all options are known and none of them ends workers that are well."""
     options = reading.host.setup.options if reading.host.setup else None
@@ -151,7 +198,7 @@ def _is_unexplained(reading: Reading) -> bool:
 def _ended(figures: Figures, ended: Sequence[int], times: int) -> Finding:
     return Finding(
         code="workers_ended",
-        severity="warning",
+        severity=_severity(figures, times),
         title=f"{numbered('Worker', ended)} ended, and no option of uWSGI says why.",
         evidence=f"{counted(times, 'time')} in the last {duration(figures.window.seconds)}.",
         meaning="A chain reload is under way; or it crashed, was killed (by the kernel, when memory is short), or "
@@ -160,8 +207,35 @@ def _ended(figures: Figures, ended: Sequence[int], times: int) -> Finding:
     )
 
 
-def find_missing(figures: Figures, reading: Reading) -> Iterator[Finding]:
-    """The finding about workers that are not there: it explains what else is wrong."""
+def find_causes(figures: Figures, reading: Reading) -> Iterator[Finding]:
+    """Findings about workers that cannot serve: they explain what else is wrong."""
+    yield from _no_application(figures, reading)
+    recycling = list(_recycling(figures, reading))
+    yield from recycling or _missing(figures, reading)
+
+
+def _no_application(figures: Figures, reading: Reading) -> Iterator[Finding]:
+    setup = reading.host.setup
+    accepting = [
+        worker for worker in figures.snapshot.workers if worker.accepting and not reading.process_is_missing(worker)
+    ]
+    without = [worker.worker_id for worker in accepting if not worker.apps]
+    if setup is None or not setup.options.names_application or not without:
+        return
+    yield Finding(
+        code="no_application",
+        severity="critical" if len(without) == len(accepting) else "warning",
+        title="No worker has its application loaded."
+        if len(without) == len(accepting)
+        else f"{numbered('Worker', without)} {'has' if len(without) == 1 else 'have'} no application loaded.",
+        evidence="The configuration names an application, and uWSGI lists none for "
+        f"{'it' if len(accepting) == 1 else 'them'}.",
+        meaning="uWSGI answers every request with status 500 itself (`no python application found`).",
+        change="See uWSGI's log for why the import fails; set `need-app`, so that uWSGI does not start without one.",
+    )
+
+
+def _missing(figures: Figures, reading: Reading) -> Iterator[Finding]:
     workers = figures.snapshot.workers
     ended = [worker.worker_id for worker in workers if reading.process_is_missing(worker)]
     missing = [worker.worker_id for worker in workers if worker.state in ("gone", "starting")]

@@ -13,6 +13,7 @@ class Options:
 
     Times are in seconds, `reload_on_*` in megabytes, as uWSGI takes them. `async_cores` is the option `async`;
     `workers` and `processes` are one option. source: by field, "command line" or the file's name as uWSGI was given it.
+    names_application: whether one of `APPLICATIONS` is set, whatever its value, as far as is known.
     complete: every option that was set outside of the environment (`UWSGI_*`, which is never read) is known, so None
     means that uWSGI's default holds. changed: a file was changed after a worker began that still runs, so uWSGI uses
     what the file said before.
@@ -53,9 +54,13 @@ class Options:
     stats: str | None = None
     memory_report: bool | None = None
     source: Mapping[str, str] = field(default_factory=dict)
+    names_application: bool = False
     complete: bool = False
     changed: bool = False
 
+
+APPLICATIONS = frozenset(("module", "wsgi", "wsgi-file", "file", "mount", "paste", "pecan", "psgi", "rack"))
+"""Options that name an application for uWSGI to load, which it then lists in its stats."""
 
 Value = int | bool | str | tuple[str, ...]
 

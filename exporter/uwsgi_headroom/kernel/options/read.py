@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from uwsgi_headroom.kernel.options.files import MasterFiles
-from uwsgi_headroom.kernel.options.model import FIELDS, KINDS, Options, Value, parse_value
+from uwsgi_headroom.kernel.options.model import APPLICATIONS, FIELDS, KINDS, Options, Value, parse_value
 
 COMMAND_LINE = "command line"
 MOST_FILES = 10
@@ -38,6 +38,7 @@ _SUFFIXES = (".ini", ".xml", ".yaml", ".yml", ".json", ".js")
 # How getopt(3) reads the command line of uWSGI: letters for options of interest, and all letters that take a value.
 _LETTERS = {
     "p": "processes",
+    "w": "module",
     "t": "harakiri",
     "l": "listen",
     "R": "max-requests",
@@ -88,6 +89,7 @@ class _Reading:
         self._values: dict[str, Value] = {}
         self._source: dict[str, str] = {}
         self._complete = True
+        self._names_application = False
         self._conditional = False
         self._loaded = 0
         self._latest = ""
@@ -98,7 +100,7 @@ class _Reading:
         """What is known at the end: nothing where a file may be another one than uWSGI read."""
         if self._doubtful or (self._relative and self._moved) or (self._loaded and self._moved_root):
             return Options()
-        known: dict[str, object] = dict(self._values)
+        known: dict[str, object] = {**self._values, "names_application": self._names_application}
         return Options(**known, source=self._source, complete=self._complete, changed=changed)  # type: ignore[arg-type]
 
     def take_command_line(self, words: list[str]) -> None:
@@ -148,6 +150,7 @@ class _Reading:
         value = value[:_LONGEST_LINE]
         while key == "set":
             key, _, value = value.partition("=")
+        self._names_application |= key in APPLICATIONS and not self._conditional
         name = FIELDS.get(key)
         if name:
             self._keep(name, value, source)
