@@ -31,6 +31,28 @@ def test_one_hot_worker_of_four() -> None:
     assert result.factor == result.by_limit["hottest_interpreter"]
 
 
+@pytest.mark.parametrize(
+    ("load", "busy", "own", "others", "first"),
+    [
+        (0.95, 8.0, 1.9, 0.1, "cpu"),
+        (0.95, 8.0, 0.95, 0.0, "interpreters"),
+        (0.5, 8.0, 0.5, 0.0, "threads"),
+        (0.2, 8.0, 0.2, 1.8, "threads"),
+        (0.2, 2.0, 0.2, 1.8, "cpu"),
+        (0.95, 7.3, 0.95, 1.0, "interpreters"),
+    ],
+)
+def test_of_several_that_are_reached_the_cause_is_first(
+    load: float, busy: float, own: float, others: float, first: str
+) -> None:
+    """Threads are full because they wait for an interpreter, and that waits for a CPU; where others use most of the
+    CPUs, it may as well be the threads. The factor is the least all the same."""
+    rows = window(60, worker(1, 300, cpu=60 * load, busy=60 * busy), cpu=(own, 2.0 - own - others, others))
+    result = compute_headroom(compute_flow(rows), compute_balance(rows), 8, 2.0, compute_shares(rows.cpu))
+    assert result.first == first
+    assert result.factor == min(result.by_limit.values())
+
+
 def test_evening_out_multiplies_the_first_limit() -> None:
     """By N max u / Σu, up to the interpreters' own headroom."""
     result = compute_balance(the_example())

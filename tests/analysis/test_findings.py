@@ -11,6 +11,7 @@ from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import the_example, the_harmless_one, window, worker
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.backlogs import Backlog
 from uwsgi_headroom.kernel.cpus import UsableCpus
@@ -19,6 +20,8 @@ from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.kernel.setup import Setup
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.stats.parts import App
+from uwsgi_headroom.stats.server import Worker
 
 AT = 1000.0
 
@@ -275,6 +278,98 @@ def test_a_worker_that_lives_for_seconds_is_recycled_too_early() -> None:
     assert finding.severity == "info"
     assert "each after 20 s on average" in finding.evidence
     assert finding.change.startswith("Raise `max-requests`")
+
+
+def recycled(respawns: int, requests: int, up: float, **queues: float) -> Window:
+    """A minute of four workers, each with so many respawns and requests, and up for so many seconds."""
+    rows = (worker(number, requests, busy=6.0, up=up, respawns=respawns) for number in range(1, 5))
+    return window(60, *rows, **queues)
+
+
+@pytest.mark.parametrize(
+    ("most", "respawns", "requests", "up", "queue", "severity"),
+    [
+        (8, 12, 100, 58.0, 0.0, "warning"),  # a new worker for every eighth request
+        (200, 6, 1250, 58.0, 0.0, None),  # it costs next to nothing
+        (200, 6, 1250, 48.0, 0.0, "warning"),  # it costs a fifth of the capacity
+        (5, 30, 150, 30.0, 5400.0, "critical"),  # and requests wait for it
+        (5000, 6, 1250, 48.0, 0.0, None),  # something else ends them
+    ],
+)
+def test_recycling_that_costs(
+    most: int, respawns: int, requests: int, up: float, queue: float, severity: str | None
+) -> None:
+    """`max-requests` that is too tight is named as the cause, before what comes of it."""
+    host = with_setup(Server(), max_requests=most, complete=True)
+    by_code = findings_by_code(recycled(respawns, requests, up, **{"app.sock": queue}), host=host)
+    finding = by_code.get("respawn_loop")
+    if severity is None:
+        assert finding is None or "max-requests" not in finding.title
+        return
+    assert finding
+    assert finding.severity == severity
+    assert finding.title.endswith(f"on average: `max-requests` is {most}.")
+    assert finding.change.startswith("Raise `max-requests`")
+    assert next(iter(by_code)) == "respawn_loop"
+    assert "workers_missing" not in by_code
+    assert not any("Raise `processes`" in each.change for each in by_code.values() if up < 50)
+
+
+@pytest.mark.parametrize(("respawns", "severity"), [(1, "warning"), (3, "warning"), (40, "critical")])
+def test_ends_that_no_option_explains(respawns: int, severity: str) -> None:
+    """Each most likely took a request with it, though it was too short for a sample: many are one in a hundred."""
+    host = with_setup(Server(), complete=True)
+    finding = findings_by_code(with_worker(3, respawns=respawns, requests=50 * respawns), host=host)["workers_ended"]
+    assert finding.severity == severity
+
+
+def test_a_worker_that_dies_at_its_start_loses_nothing() -> None:
+    """One of four, whose import fails again and again: a loop, and no more than a warning."""
+    host = with_setup(Server(), complete=True)
+    finding = findings_by_code(with_worker(3, respawns=24, requests=6), host=host)["respawn_loop"]
+    assert finding.severity == "warning"
+
+
+def test_an_application_that_is_not_there() -> None:
+    """The configuration names one, uWSGI lists none: every request is answered with 500."""
+    server = Server()
+    reading = server.read(AT)
+    assert isinstance(reading.snapshot, Snapshot)
+    names = with_setup(server, names_application=True)
+    first, *others = reading.snapshot.workers
+    loaded = msgspec.structs.replace(first, apps=(App(),))
+
+    def judge(*workers: Worker, host: HostFacts = names) -> Finding | None:
+        snapshot = msgspec.structs.replace(reading.snapshot, workers=workers)
+        return findings_by_code(idle(), server, snapshot=snapshot, host=host).get("no_application")
+
+    everywhere = judge(first, *others)
+    assert everywhere
+    assert (everywhere.severity, everywhere.title) == ("critical", "No worker has its application loaded.")
+    some = judge(loaded, *others)
+    assert some
+    assert (some.severity, some.title) == ("warning", "Workers 2, 3 and 4 have no application loaded.")
+    assert judge(*[msgspec.structs.replace(each, apps=(App(),)) for each in (first, *others)]) is None
+    assert judge(first, *others, host=with_setup(server)) is None
+
+
+def test_threads_of_a_worker_that_is_gone_count_for_its_time() -> None:
+    """Of two workers one is gone at the end: what was busy is never more than what was there."""
+    server = Server(processes=2, threads=1)
+    server[2].pid, server[2].state = None, "gone"
+    rows = window(60, worker(1, 500, busy=59.0, up=60.0), worker(2, 400, busy=44.0, up=45.0))
+    finding = findings_by_code(rows, server)["saturation"]
+    assert finding.evidence.startswith("1.7 of 2 threads (1 of them up) busy")
+
+
+def test_a_full_machine_beside_a_server_that_needs_little() -> None:
+    """It is fine, and the sentence does not promise what the CPUs do not have."""
+    rows = replace(idle(), cpu=window(60, cpu=(0.03, 0.0, 1.97)).cpu)
+    reading = Server().read(AT)
+    figures = compute_figures(rows, reading.snapshot, reading.host.cpus)
+    findings = collect_findings(figures, reading)
+    assert worst_status(findings) == "ok"
+    assert verdict_sentence(figures.headroom, findings).startswith("It has the CPU that it needs, and others use")
 
 
 def test_stuck_requests() -> None:

@@ -7,6 +7,8 @@ import contextlib
 import errno
 import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +23,7 @@ from tests.support.real_uwsgi import bare, free_port, uwsgi, wait_until
 from uwsgi_headroom import source
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import Reason, SourceError
+from uwsgi_headroom.kernel.wait_channel import waits_to_write_a_pipe
 from uwsgi_headroom.source import Answer, File, Http, Tcp, Unix, parse_address
 
 DOCUMENT = document("threads_4x8_busy")
@@ -177,6 +180,29 @@ def test_a_silent_server_times_out(where: Where) -> None:
         error = failure(address, PATIENCE)
     assert error.reason == "timeout"
     assert "0.3 s" in str(error)
+
+
+STOPPED = """
+import os, socket, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+while True:
+    os.write(1, bytes(65536))
+"""
+
+
+def test_a_server_that_cannot_write_its_log(tmp_path: Path) -> None:
+    """One that is stopped at a full pipe is named, with its pid and what to do."""
+    path = tmp_path / "stats"
+    with subprocess.Popen([sys.executable, "-c", STOPPED, str(path)], stdout=subprocess.PIPE) as process:
+        try:
+            wait_until(lambda: path.exists() and waits_to_write_a_pipe(process.pid), what="the pipe to fill")
+            error = failure(str(path), PATIENCE)
+        finally:
+            process.kill()
+    assert error.reason == "timeout"
+    assert f"master ({process.pid}) waits to write to a pipe that is full" in str(error)
 
 
 @both

@@ -47,7 +47,7 @@ def run_row(row: Scenario) -> Result:
 def _see(row: Scenario) -> Seen:
     """Start everything, run the check, end everything."""
     with started(row.server) as place, burning(row.burners):
-        addressed = [(_counted(load, row.server), place.address_for(load)) for load in row.loads]
+        addressed = [(counted(load, row.server), place.address_for(load)) for load in row.loads]
         with loads.running(addressed) as load:
             time.sleep(row.lead)
             seen = check(row, place)
@@ -74,7 +74,7 @@ def run_rows(rows: Iterable[Scenario], report: Callable[[Result], None], beside:
     return [results[row.name] for row in rows]
 
 
-def _counted(load: Load, server: Server) -> Load:
+def counted(load: Load, server: Server) -> Load:
     """The load in requests a second where it was given as a part of the capacity."""
     if not load.part:
         return load

@@ -17,6 +17,25 @@ from uwsgi_headroom.kernel.options.read import MOST_DEPTH, MOST_FILES
 
 
 @pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("-w app:application", True),
+        ("--wsgi-file app.py", True),
+        ("--module=app", True),
+        ("--mount /x=app.py", True),
+        ("--set module=app", True),
+        ("--php-docroot /srv", False),
+        ("--if-env X --module app --endif", False),
+    ],
+)
+def test_whether_an_application_is_named(words: str, names: bool, tmp_path: Path) -> None:
+    """By the options alone that name one; what they say is not kept."""
+    options = options_of(tmp_path, *words.split())
+    assert options.names_application is names
+    assert "app" not in repr(options).replace("names_application", "").replace("need_app", "").replace("lazy_apps", "")
+
+
+@pytest.mark.parametrize(
     ("words", "known"),
     [
         ("--harakiri 30", {"harakiri": 30}),

@@ -1,0 +1,30 @@
+"""A process that is stopped at a full pipe is told from one that is idle."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.real_uwsgi import wait_until
+from uwsgi_headroom.kernel.wait_channel import waits_to_write_a_pipe
+
+WRITER = "import os\nwhile True: os.write(1, bytes(65536))"
+
+
+def test_a_writer_at_a_full_pipe() -> None:
+    """Nobody reads what it writes."""
+    with subprocess.Popen([sys.executable, "-c", WRITER], stdout=subprocess.PIPE) as process:
+        try:
+            wait_until(lambda: waits_to_write_a_pipe(process.pid), what="the pipe to fill")
+        finally:
+            process.kill()
+    assert not waits_to_write_a_pipe(process.pid)
+
+
+def test_a_process_that_waits_for_something_else() -> None:
+    """A reader of a pipe is none, and what cannot be read is not known."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        assert not waits_to_write_a_pipe(process.pid)
+        process.kill()
+    assert not waits_to_write_a_pipe(1, proc=Path("/nowhere"))

@@ -1,0 +1,74 @@
+"""Twenty random variations of each scenario whose requests only wait, simulated: the expected verdict still holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.simulated_queue import SOCKET, simulate
+from tests.support.simulated_server import Server
+from tools.scenarios.judge import Seen, differences
+from tools.scenarios.run import counted
+from tools.scenarios.scenario import Scenario
+from tools.scenarios.table import ROWS
+from tools.scenarios.variations import vary
+from uwsgi_headroom.analysis.figures import compute_figures
+from uwsgi_headroom.analysis.findings import collect_findings
+from uwsgi_headroom.analysis.verdict import worst_status
+from uwsgi_headroom.stats import Snapshot
+
+VARIATIONS = 20
+
+
+def can_be_simulated(row: Scenario) -> bool:
+    """Whether nothing but its threads and its queue makes its verdict."""
+    server = row.server
+    plain = not (server.options or server.tcp_stats or server.before or server.cpus or server.quota or server.bare)
+    only_waits = all(load.io_ms and not load.cpu_ms and load.path == "/" for load in row.loads)
+    steady = not any(load.io_ms > 5000 for load in row.loads)  # else it is about the age of a request
+    return bool(row.loads) and plain and only_waits and steady and not (row.events or row.burners or row.as_nobody)
+
+
+SIMULATED = [row for row in ROWS if can_be_simulated(row)]
+
+
+def see(row: Scenario, seed: int) -> Seen:
+    """What a check would say of a scenario, as far as words need no look at its processes."""
+    loads = [counted(load, row.server) for load in row.loads]
+    window = simulate(loads, row.server.processes, row.server.threads, row.lead, row.seconds, seed)
+    waiting = round(window.queue_seconds[SOCKET] / window.seconds)
+    server = Server(processes=row.server.processes, threads=row.server.threads, queue=waiting, cpus=64.0)
+    reading = server.read(1000.0)
+    assert isinstance(reading.snapshot, Snapshot)
+    figures = compute_figures(window, reading.snapshot, reading.host.cpus)
+    findings = collect_findings(figures, reading)
+    return Seen(
+        outcome="ok" if (status := worst_status(findings)) == "ok" else status,
+        exit_status=0,
+        findings=tuple(
+            {
+                "code": finding.code,
+                "severity": finding.severity,
+                "title": finding.title,
+                "evidence": finding.evidence,
+                "meaning": finding.meaning,
+                "change": finding.change,
+            }
+            for finding in findings
+        ),
+        limit=figures.headroom.first,
+    )
+
+
+@pytest.mark.parametrize("row", SIMULATED, ids=lambda row: row.name)
+def test_variations_are_judged_as_their_row(row: Scenario) -> None:
+    """Other sizes, service times and loads within the range of the row change nothing about the verdict."""
+    for number in range(VARIATIONS):
+        varied = vary(row, number, seed=1)
+        seen = see(varied, number)
+        assert not list(differences(varied, seen)), (varied.server, varied.loads, seen)
+
+
+def test_there_are_enough() -> None:
+    """Quiet, busy and full servers of one and several threads are among them."""
+    assert len(SIMULATED) >= 8
+    assert {row.expected.outcome for row in SIMULATED} == {"ok", "warning", "critical"}
