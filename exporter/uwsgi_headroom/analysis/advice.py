@@ -9,6 +9,7 @@ from uwsgi_headroom.analysis.formatting import percent
 from uwsgi_headroom.analysis.memory_headroom import fits
 from uwsgi_headroom.analysis.presence import AWAY, part_away
 from uwsgi_headroom.analysis.slots import ASYNC, name_slots
+from uwsgi_headroom.analysis.stuck import MANY_STUCK, find_stuck_requests
 from uwsgi_headroom.reading import Reading
 
 INTERPRETERS_BUSY = 0.45
@@ -36,6 +37,9 @@ def add_capacity(figures: Figures, reading: Reading) -> str:
     away = part_away(figures)
     if away is not None and away >= AWAY:
         return f"Find out why the workers are away for {percent(away)} of the time: see uWSGI's log."
+    stuck = len(find_stuck_requests(reading, figures.snapshot.workers))
+    if stuck and stuck >= MANY_STUCK * (figures.ceiling or 0):
+        return "See first what the stuck requests wait for: more threads would get stuck as well."
     if cpus and sum(loads) >= CPU_FULL * cpus.count:
         used = percent(sum(loads) / cpus.count)
         return f"Give it more CPUs, or move load to another host: the workers use {used} of theirs."

@@ -10,6 +10,9 @@ from uwsgi_headroom.stats.server import Worker
 STUCK_SECONDS = 30.0
 """Age from which a request in service is called stuck. Raise it where long requests are meant."""
 
+MANY_STUCK = 0.5
+"""Part of the threads that are stuck from which many requests find none."""
+
 
 def request_ages(reading: Reading, worker: Worker) -> list[float]:
     """Ages in seconds of the requests in service in a worker, the oldest first; what a killed worker left is none."""

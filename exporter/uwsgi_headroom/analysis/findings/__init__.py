@@ -11,6 +11,7 @@ from uwsgi_headroom.reading import Reading
 
 MODULES: tuple[Callable[[Figures, Reading], Iterable[Finding]], ...] = (
     workers.find_causes,
+    health.find_stuck,
     queue.find,
     workers.find,
     health.find,

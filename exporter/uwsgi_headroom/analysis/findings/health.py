@@ -7,27 +7,24 @@ from collections.abc import Iterator
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.formatting import counted, duration, megabytes, numbered, percent
-from uwsgi_headroom.analysis.stuck import STUCK_SECONDS, find_stuck_requests
+from uwsgi_headroom.analysis.stuck import MANY_STUCK, STUCK_SECONDS, find_stuck_requests
 from uwsgi_headroom.reading import Reading
 
 EXCEPTIONS = (3, 0.01)
 """How many requests raise, and which part of all, from which it is a warning: errors are the application's to judge."""
 
-MANY_STUCK = 0.5
-"""Part of the threads that are stuck from which many requests find none."""
-
 GROWTH = (0.10, 16e6)
 """Growth of resident memory within a window that is worth a word: this part of it, and at least so many bytes."""
 
 
-def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
-    """Findings of this module."""
-    yield from _stuck(figures, reading)
+def find(figures: Figures, _reading: Reading) -> Iterator[Finding]:
+    """Findings of this module, but for stuck requests."""
     yield from _exceptions(figures)
     yield from _growing(figures)
 
 
-def _stuck(figures: Figures, reading: Reading) -> Iterator[Finding]:
+def find_stuck(figures: Figures, reading: Reading) -> Iterator[Finding]:
+    """The finding about stuck requests: they explain why others wait."""
     requests = find_stuck_requests(reading, figures.snapshot.workers)
     if requests:
         oldest, _ = requests[0]
