@@ -210,7 +210,7 @@ class Thresholds:
         "the gap in the counters that a reload makes, must not resolve a page and send it again.",
     )
     interpreter_full: float = knob(
-        0.9,
+        0.85,
         "CPU a second of one interpreter from which its threads mostly wait for its lock. As in `check`. Raise it "
         "where extensions release the lock, which lets a worker use more than one CPU.",
     )

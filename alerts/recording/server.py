@@ -76,15 +76,7 @@ def _balance(t: Thresholds) -> Sequence[Recording]:
             """,
         ),
         Recording(median, f"quantile without (worker_id) (0.5, {active})"),
-        # Where workers tie at the median none may be below it; those at it are then the calm ones.
-        Recording(
-            calm,
-            f"""
-            {active} {of_server("<")} {median}
-            or
-            ({active} {of_server("==")} {median} unless ignoring (worker_id) ({active} {of_server("<")} {median}))
-            """,
-        ),
+        Recording(calm, f"{active} {of_server('<=')} {median}"),
         Recording(
             calm_time,
             f"""

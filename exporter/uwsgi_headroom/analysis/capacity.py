@@ -33,8 +33,9 @@ LIMITS: tuple[Limit, ...] = get_args(Limit)
 ONE_INTERPRETER = 1.0
 """CPUs one worker's interpreter can use: CPython's global lock lets one thread run at a time."""
 
-REACHED = 0.90
-"""Part of a resource in use from which its limit counts as reached."""
+REACHED = 0.85
+"""Part of a resource in use from which its limit counts as reached: eight threads that computed all the time got 0.86
+to 0.94 of a CPU out of their interpreter, and 0.88 where requests waited for something else as well."""
 
 LEAST_LOAD = 0.01
 """Below this part of a resource in use, its headroom is larger than anybody plans for and mostly noise: `far`. Of the

@@ -117,8 +117,8 @@ NORTH, SOUTH = ({**TARGET, "cluster": cluster} for cluster in ("north", "south")
 CASES = [
     Case(f"{HOT}: silent: the same load shared evenly is no page", steady(EVEN), {"40m": []}, nothing_fires=["40m"]),
     Case(
-        f"{HOT}: boundary: at 0.89 of a CPU the interpreter is not saturated",
-        steady(story(load=0.89)),
+        f"{HOT}: boundary: at 0.84 of a CPU the interpreter is not saturated",
+        steady(story(load=0.84)),
         {"40m": []},
     ),
     Case(

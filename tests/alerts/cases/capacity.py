@@ -273,7 +273,7 @@ CASES = [
         ),
         {"84m": [low(BY_HOTTEST, **TARGET)]},
     ),
-    *six(INTERPRETER, CALM, server(4, 0.88), server(4, 0.94), interpreter, early=14, late=22),
+    *six(INTERPRETER, CALM, server(4, 0.84), server(4, 0.94), interpreter, early=14, late=22),
     Case(
         f"{INTERPRETER}: missing server: without CPU time nothing is known of interpreters",
         steady(server(4, 0.94, host=False)),

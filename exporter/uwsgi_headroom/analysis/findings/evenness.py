@@ -28,8 +28,8 @@ LOADED = (0.5, 0.7)
 shares are not what makes it slow; from the second on it is close to saturated."""
 
 SLOWER = (1.2, 1.5)
-"""The hot worker's response time over the calm ones' that is a warning; and that, with a saturated interpreter, is
-critical."""
+"""The hot worker's response time over the calm ones' that is a warning; and that, with an interpreter that is close to
+saturated, is critical."""
 
 
 def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
@@ -81,13 +81,18 @@ def _slower(figures: Figures, worker: WorkerFigures) -> bool:
 def _hurts(figures: Figures, hot: WorkerFigures, reading: Reading) -> Finding:
     calm, mean = figures.balance.calm_response_time or 0.0, figures.flow.response_time or 0.0
     load, slow, share = hot.interpreter_load or 0.0, hot.response_time or 0.0, hot.share or 0.0
-    saturated = load >= INTERPRETER_FULL and slow >= SLOWER[1] * calm
-    how = "saturated" if saturated else "close to saturated" if load >= LOADED[1] else "busier than the others'"
+    how = (
+        "saturated"
+        if load >= INTERPRETER_FULL
+        else "close to saturated"
+        if load >= LOADED[1]
+        else "busier than the others'"
+    )
     idle = _idle_elsewhere(figures, hot)
     spare = f", while {idle:.0f} threads elsewhere idle" if idle and idle >= 1 else ""
     return Finding(
         code="unevenness_hurts",
-        severity="critical" if saturated else "warning",
+        severity="critical" if load >= LOADED[1] and slow >= SLOWER[1] * calm else "warning",
         title=f"Worker {hot.worker_id} takes {percent(share)} of the requests and its interpreter is {how}{spare}.",
         evidence=f"Its interpreter is at {load:.2f} of a CPU and its requests take {duration(slow)}, against "
         f"{duration(calm)} on the calm workers; the mean is {duration(mean)}.",

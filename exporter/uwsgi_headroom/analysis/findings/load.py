@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.advice import CPU_FULL, add_capacity, lacks_cpu
+from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.formatting import counted, duration, numbered
 from uwsgi_headroom.analysis.waiting import shows_a_limit, waiting_clause
 from uwsgi_headroom.reading import Reading
 
-INTERPRETER_FULL = 0.85
-"""CPU a second of one interpreter from which its threads mostly wait for its lock. Requests that also wait for something
-else keep it below 1: eight threads of 20 ms CPU and 60 ms waiting each brought it to 0.88."""
+INTERPRETER_FULL = REACHED
+"""CPU a second of one interpreter from which its threads mostly wait for its lock."""
 
 LOCK_WAIT = 1.0
 """Requests in service in such a worker beyond what its interpreter runs, on average, from which they wait for it."""
