@@ -123,6 +123,9 @@ class Thresholds:
     )
     lost_range: str = knob("15m", "What lost requests are counted over: the alert stays until none came for so long.")
     lost_hold: str = knob("1m", "How long that is so before it is reported: it has happened, so there is no doubt.")
+    no_application_hold: str = knob(
+        "1m", "How long workers run without their application before it is reported: longer than it takes to load."
+    )
     respawns: int = knob(
         5,
         "Respawns of one worker within `respawn_range`, without those of full reloads, that are a loop: one a minute. "

@@ -18,7 +18,10 @@ from alerts.words import INSTANCE, SERVER, SERVER_DASHBOARD, TENTH, WHOLE, answe
 def groups(t: Thresholds) -> Sequence[Group]:
     """The groups of `workers.yaml`. Memory is looked at over hours, and so seldom."""
     return [
-        Group("uwsgi-headroom workers", [*_stuck(t), _harakiri(t), *_lost(t), *_respawn_loop(t), _exceptions(t)]),
+        Group(
+            "uwsgi-headroom workers",
+            [*_stuck(t), _harakiri(t), *_lost(t), *_respawn_loop(t), *_no_application(t), _exceptions(t)],
+        ),
         Group("uwsgi-headroom memory", [_memory_growing(t)], interval="5m"),
     ]
 
@@ -135,6 +138,27 @@ def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
     every = by_server("count", "uwsgi_worker_respawns_total")
     many = f"{most}\nand {by_server('count', loops)} >= {t.respawn_workers} * {every}"
     return [ticket, replace(ticket, expr=many, severity="critical")]
+
+
+def _no_application(t: Thresholds) -> Sequence[Alert]:
+    """A page where no worker has it: every request is answered with 500. With lazy-apps each worker loads its own."""
+    without = "uwsgi_workers_without_application"
+    accepting = 'sum without (state) (uwsgi_workers{state=~"idle|busy|signal"})'
+    ticket = Alert(
+        alert="UwsgiNoApplication",
+        expr=f"{without} > 0",
+        hold=t.no_application_hold,
+        severity="warning",
+        summary=f"uWSGI {SERVER} on {INSTANCE} runs without its application in {value(WHOLE)} of its workers.",
+        description="They take requests and answer each with status 500 (`no python application found`), "
+        + answer(f"sum({_of_self('rate(uwsgi_worker_requests_total[5m])')})", TENTH)
+        + " requests/s in all workers now.\n"
+        "See uWSGI's log for why the import fails. If it began with a deploy, take that back. Set `need-app`, so that "
+        "uWSGI does not start without an application.",
+        dashboard=SERVER_DASHBOARD,
+    )
+    everywhere = f"{without} > 0\nand {without} >= {accepting}"
+    return [ticket, replace(ticket, expr=everywhere, severity="critical")]
 
 
 def _exceptions(t: Thresholds) -> Alert:

@@ -25,9 +25,9 @@ ALERTS = [
     if isinstance(rule, Alert)
 ]
 KINDS = ("silent", "boundary", "fires", "counter reset", "missing server", "duplicate series")
-PAGES = 8
+PAGES = 9
 """More pages than these are read by nobody: a server down, a saturated worker, no thread free, a full queue, a severe
-wait, stuck threads, lost requests, and workers that loop."""
+wait, stuck threads, lost requests, workers that loop, and no application."""
 
 LEAST_HOLD = 60.0
 """Seconds: two scrapes, half a minute apart. One scrape is not enough to wake anybody, or to file a ticket."""

@@ -82,7 +82,12 @@ def proven(name: str, called: str = "") -> Observation:
             AvailableMemory(100_000_000, "cgroup"),
         ),
         setup=Setup(
-            options=Options(harakiri=30, listen=100, source={"harakiri": "app.ini", "listen": "command line"}),
+            options=Options(
+                harakiri=30,
+                listen=100,
+                source={"harakiri": "app.ini", "listen": "command line"},
+                names_application=True,
+            ),
             somaxconn=4096,
             concurrency_kind="threads",
             socket_holders=None,

@@ -1,8 +1,12 @@
-"""How much of their time the workers were there to take requests."""
+"""Whether the workers are there to take requests, for how much of their time, and with their application."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.stats.server import Worker
 
 AWAY = 0.15
 """Part of the workers' time that they are away from which this is what is wrong with the capacity."""
@@ -14,3 +18,13 @@ def part_away(figures: Figures) -> float | None:
     up = [worker.up_seconds for worker in figures.window.workers if worker.worker_id not in reserve]
     observed = figures.window.observed_seconds * len(up)
     return None if not observed else max(0.0, 1 - sum(up) / observed)
+
+
+def find_without_application(reading: Reading, workers: Sequence[Worker]) -> tuple[list[Worker], list[Worker]] | None:
+    """Of these workers, those that take requests, and those of them in which no application is loaded; None
+    where the configuration names none, or cannot be read."""
+    setup = reading.host.setup
+    if setup is None or not setup.options.names_application:
+        return None
+    accepting = [worker for worker in workers if worker.accepting and not reading.process_is_missing(worker)]
+    return accepting, [worker for worker in accepting if not worker.apps]

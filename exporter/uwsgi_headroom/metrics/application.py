@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
+from uwsgi_headroom.analysis.presence import find_without_application
 from uwsgi_headroom.metrics.family import LabelSet, counter, gauge, label_set, summed
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 
@@ -24,6 +25,16 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "uwsgi_app_startup_time_seconds",
         "Whole seconds the application took to load, in the slowest worker. A reload keeps nobody waiting for less.",
         slowest.values(),
+    )
+    yield gauge(
+        "uwsgi_workers_without_application",
+        "Workers that take requests although the application that the configuration names is not loaded in them: uWSGI "
+        "answers with status 500. Absent where the configuration names none, or cannot be read.",
+        [
+            (server.labels, len(known[1]))
+            for server in scrape.servers
+            if (known := find_without_application(server.reading, server.snapshot.workers))
+        ],
     )
     several = [
         (label_set(**labels, app_id=str(app.app_id), mountpoint=app.mountpoint), app)

@@ -22,7 +22,7 @@ RUNBOOKS = {
     "requests_lost": "UwsgiRequestsLost",
     "respawn_loop": "UwsgiRespawnLoop",
     "workers_ended": "UwsgiRequestsLost",
-    "no_application": "UwsgiRespawnLoop",
+    "no_application": "UwsgiNoApplication",
     "workers_missing": "UwsgiRespawnLoop",
     "exceptions": "UwsgiExceptionsHigh",
     "memory_growing": "UwsgiWorkerMemoryGrowing",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding, Severity
 from uwsgi_headroom.analysis.formatting import counted, duration, numbered, percent
-from uwsgi_headroom.analysis.presence import AWAY, part_away
+from uwsgi_headroom.analysis.presence import AWAY, find_without_application, part_away
 from uwsgi_headroom.analysis.waiting import judge_waiting, waiting_clause
 from uwsgi_headroom.reading import Reading
 
@@ -215,13 +215,10 @@ def find_causes(figures: Figures, reading: Reading) -> Iterator[Finding]:
 
 
 def _no_application(figures: Figures, reading: Reading) -> Iterator[Finding]:
-    setup = reading.host.setup
-    accepting = [
-        worker for worker in figures.snapshot.workers if worker.accepting and not reading.process_is_missing(worker)
-    ]
-    without = [worker.worker_id for worker in accepting if not worker.apps]
-    if setup is None or not setup.options.names_application or not without:
+    known = find_without_application(reading, figures.snapshot.workers)
+    if not known or not known[1]:
         return
+    accepting, without = known[0], [worker.worker_id for worker in known[1]]
     yield Finding(
         code="no_application",
         severity="critical" if len(without) == len(accepting) else "warning",
