@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,9 +80,13 @@ def test_from_an_exporter_it_shows_what_its_api_says() -> None:
     with uwsgi("--processes", "2") as server, exporter("--stats", f"shop={server.stats}") as running:
         ask(server, "/?io_ms=10", times=200)
         with driven(f"127.0.0.1:{running.port}", columns=160) as top:
-            screen = top.wait(lambda text: "headroom" in text)
-            document = json.loads(running.get("/api/v1/servers/shop")[1])
-            assert document["verdict"] in screen
+
+            def ask_api() -> dict[str, Any]:
+                return dict(json.loads(running.get("/api/v1/servers/shop")[1]))
+
+            # The window moves on from one answer to the next.
+            screen = top.wait(lambda text: "headroom" in text and ask_api()["verdict"] in text)
+            document = ask_api()
             assert " shop   up   uWSGI" in screen
             served = {worker["worker_id"]: worker["requests"] for worker in document["workers"]}
             assert dict(zip(map(int, column(screen, "W")), map(int, column(screen, "REQ")), strict=True)) == served

@@ -142,6 +142,8 @@ def _build_summary(server: schema.Server) -> schema.Summary:
         response_time=server.flow.response_time if server.flow else None,
         observed=server.flow.observed if server.flow else None,
         available=server.threads.available if server.threads else None,
+        far=server.headroom.far if server.headroom else (),
+        is_upper_bound=server.headroom is not None and server.headroom.is_upper_bound,
     )
 
 

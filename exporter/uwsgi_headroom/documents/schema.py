@@ -67,9 +67,10 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Headroom(Struct, frozen=True, kw_only=True):
-    """factor: the least of `by_limit`; first: which that is, and so gives out first; ceiling: the least of the limits
-    that end throughput, not latency alone. All null where it does next to nothing. far: limits that are over 100 times
-    today's load away. is_upper_bound: CPU, which may give out before the others, is not visible."""
+    """factor: the least of `by_limit`; first: what gives out first, the limit with that factor or the cause of others
+    that are reached; ceiling: the same of the limits that end throughput, not latency alone. All null where it does
+    next to nothing. far: limits that are over 100 times today's load away. is_upper_bound: CPU, which may give out
+    before the others, is not visible."""
 
     factor: float | None
     first: Limit | None
@@ -280,7 +281,8 @@ class Server(Struct, frozen=True, kw_only=True):
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    """A server in the list of all. path: of its document. headroom: the factor; first: what gives out first."""
+    """A server in the list of all. path: of its document. headroom: the factor; first, far and is_upper_bound are those
+    of its headroom."""
 
     name: str
     address: str
@@ -298,6 +300,8 @@ class Summary(Struct, frozen=True, kw_only=True):
     response_time: float | None
     observed: float | None
     available: int | None
+    far: tuple[Limit, ...] = ()
+    is_upper_bound: bool = False
 
 
 class Servers(Struct, frozen=True, kw_only=True):

@@ -28,12 +28,19 @@ def server_table(model: ScreenModel, chosen: Key | None, width: int, now: float)
         name.truncate(_NAME, overflow="ellipsis", pad=True)
         line.append_text(name).append(" ")
         line.append(f"{summary.status if summary.state == 'up' else summary.state:8} ", STATUS_STYLES[summary.status])
-        line.append(f"{'-' if summary.headroom is None else factor(summary.headroom):>5} ", "bold")
+        line.append(f"{_growth(summary):>5} ", "bold")
         line.append(f"{_in_service(summary):>10} {rate(summary.throughput):>6} ")
         line.append(f"{'-' if summary.response_time is None else duration(summary.response_time):>6}  ")
         if entry.key[0] in model.troubles:
             line.append(f"{duration(max(0.0, now - entry.seen_at))} ago: ", "bold red")
         yield line.append(summary.verdict)
+
+
+def _growth(summary: Summary) -> str:
+    """By how much load can grow; where CPU, which may give out before, is hidden, it is the most."""
+    if summary.headroom is None:
+        return ">100x" if summary.far else "-"
+    return ("≤" if summary.is_upper_bound else "") + factor(summary.headroom)
 
 
 def count_servers(entries: Sequence[ServerEntry]) -> str:

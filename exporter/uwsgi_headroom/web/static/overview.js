@@ -36,8 +36,11 @@ const NONE = "No server yet: the globs of the configuration match no socket.";
 /** Where the page of a server is. */
 const page = (server) => server.path.replace("/api/v1/servers/", "/servers/");
 
+/** By how much load can grow. What is known and far away is not a question; where CPU is hidden, it is the most. */
+const growth = (server) => (server.headroom === null && server.far.length ? ">100×" : (server.is_upper_bound && server.headroom !== null ? "≤ " : "") + format.factor(server.headroom));
+
 const COLUMNS = [
-  { head: "Headroom", value: (server) => server.place, text: (server) => format.factor(server.headroom) },
+  { head: "Headroom", value: (server) => server.place, text: growth },
   { head: "Server", left: true, value: (server) => server.name, text: (server) => server.name, node: (server) => el("a", { href: page(server) }) },
   { head: "State", left: true, value: (server) => server.status, text: (server) => (server.state === "up" ? STATUS[server.status].join(" ") : STATES[server.state]) },
   { head: "Gives out first", left: true, value: (server) => server.first, text: (server) => (server.first ? LIMITS[server.first][0] : format.NOT_KNOWN) },
