@@ -8,8 +8,6 @@ import os
 import time
 from urllib.parse import parse_qs
 
-import uwsgi  # type: ignore[import-untyped]  # made by uWSGI itself, in its workers
-
 if os.path.exists("broken"):
     raise ImportError("asked to fail")
 if os.path.exists("dies"):
@@ -23,7 +21,7 @@ def application(environ, start_response):  # type: ignore[no-untyped-def]
     end = time.thread_time() + float(query.get("cpu_ms", ["0"])[0]) / 1000
     while time.thread_time() < end:
         pass
-    wait(float(query.get("io_ms", ["0"])[0]) / 1000)
+    time.sleep(float(query.get("io_ms", ["0"])[0]) / 1000)
     match environ["PATH_INFO"]:
         case "/error":
             raise RuntimeError("asked to fail")
@@ -33,12 +31,3 @@ def application(environ, start_response):  # type: ignore[no-untyped-def]
             LEAKED.append(b"x" * (1024 * int(query["kb"][0])))
     start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "3")])
     return [b"ok\n"]
-
-
-def wait(seconds: float) -> None:
-    """Sleep without holding up the other requests of the worker. uWSGI's own coroutines wait whole seconds."""
-    if seconds and "ugreen" in uwsgi.opt:
-        uwsgi.async_sleep(max(1, round(seconds)))
-        uwsgi.suspend()
-    elif seconds:
-        time.sleep(seconds)
