@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import re
+import threading
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -27,12 +29,13 @@ def make_fleet() -> Fleet:
     return Fleet([make_server(f"file://{FIXTURES}/{name}.json", name=name) for name in NAMES])
 
 
-async def scrape(route: Route, accept: str = "") -> str:
+async def scrape(route: Route, accept: str = "", encoding: str = "") -> str:
     """The body of one answer."""
-    headers = [(b"accept", accept.encode())]
+    headers = [(b"accept", accept.encode()), (b"accept-encoding", encoding.encode())]
     request = Request({"type": "http", "method": "GET", "path": "/metrics", "headers": headers})
     response = await route.endpoint(request)
-    return bytes(response.body).decode()
+    body = bytes(response.body)
+    return (gzip.decompress(body) if response.headers.get("content-encoding") else body).decode()
 
 
 async def read_and_scrape(fleet: Fleet, times: int = 1) -> list[str]:
@@ -129,6 +132,32 @@ def test_a_crowd_of_scrapers_shares_answers() -> None:
     bodies = asyncio.run(run())
     numbers = [re.findall(r'uwsgi_up{server="(\d+)"}', body) for body in bodies]
     assert numbers == [["1"], *[["2"]] * 100, ["3"]]
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_crowd_shares_the_compressed_answer(large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is compressed once for all who take gzip; a large one in a thread, so that reads go on meanwhile."""
+    threads: list[bool] = []
+
+    def compress(body: bytes) -> bytes:
+        threads.append(threading.current_thread() is not threading.main_thread())
+        return gzip.compress(body)
+
+    monkeypatch.setattr(metrics_route, "compress", compress)
+    if large:
+        monkeypatch.setattr(metrics_route, "_LARGE_BYTES", 1)
+
+    async def look() -> list[str]:
+        fleet = make_fleet()
+        await asyncio.gather(*(watch.reader.read() for watch in fleet.watches()))
+        route = metrics_route.route(fleet)
+        bodies = await asyncio.gather(*(scrape(route, encoding="gzip") for _ in range(5)))
+        assert len(set(bodies)) == 1
+        return bodies
+
+    body = asyncio.run(look())[0]
+    assert "uwsgi_up{" in body
+    assert threads == [large]
 
 
 def test_one_who_goes_away_leaves_the_answer_to_the_others() -> None:

@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -25,6 +24,9 @@ from uwsgi_headroom.web.negotiation import accepts_gzip, accepts_openmetrics, co
 _SLICE_SECONDS = 0.01
 """For how long families are made without a turn for the event loop: reads in flight have a deadline."""
 
+_LARGE_BYTES = 2 * 2**20
+"""From this size on compressing an answer takes too long for the event loop: 4 ms a megabyte."""
+
 
 def route(fleet: Fleet) -> Route:
     """The route over a fleet."""
@@ -37,7 +39,7 @@ def route(fleet: Fleet) -> Route:
         headers = {"Content-Type": OPENMETRICS if openmetrics else TEXT, "Vary": "Accept, Accept-Encoding"}
         if not accepts_gzip(request.headers.get("accept-encoding", "")):
             return Response(answer.plain, headers=headers)
-        return Response(answer.compressed, headers={**headers, "Content-Encoding": "gzip"})
+        return Response(await answer.compress(), headers={**headers, "Content-Encoding": "gzip"})
 
     return Route("/metrics", metrics)
 
@@ -45,10 +47,17 @@ def route(fleet: Fleet) -> Route:
 @dataclass
 class _Answer:
     plain: bytes
+    _compressed: asyncio.Future[bytes] | None = None
 
-    @cached_property
-    def compressed(self) -> bytes:
-        return compress(self.plain)
+    async def compress(self) -> bytes:
+        """With gzip, once for all who ask. A large one in a thread: zlib lets the event loop run meanwhile."""
+        if self._compressed is None:
+            if len(self.plain) >= _LARGE_BYTES:
+                self._compressed = asyncio.ensure_future(asyncio.to_thread(compress, self.plain))
+            else:
+                self._compressed = asyncio.get_running_loop().create_future()
+                self._compressed.set_result(compress(self.plain))
+        return await asyncio.shield(self._compressed)
 
 
 class _SharedAnswer:
