@@ -323,6 +323,21 @@ def test_ends_that_no_option_explains(respawns: int, severity: str) -> None:
     assert finding.severity == severity
 
 
+def test_reloads_of_workers_are_no_ends() -> None:
+    """`touch-workers-reload` ends each of them equally often, however often."""
+    host = with_setup(Server(), complete=True)
+    rows = tuple(replace(row, respawns=2) for row in idle().workers)
+    assert "workers_ended" not in findings_by_code(replace(idle(), workers=rows, respawns=8), host=host)
+
+
+def test_workers_that_cheaper_mode_spawned_late_were_not_away() -> None:
+    """Advice is to add capacity; where nothing but their absence explains the wait, to find out why."""
+    rows = window(60, *(worker(number, 500, busy=18.0, up=20.0) for number in range(1, 5)), **{"app.sock": 1200.0})
+    for options, words in (({"cheaper": 1}, "Raise `threads`"), ({}, "Find out why the workers are away for 67 %")):
+        host = with_setup(Server(), complete=True, **options)
+        assert findings_by_code(rows, host=host)["queue_wait"].change.startswith(words)
+
+
 def test_a_worker_that_dies_at_its_start_loses_nothing() -> None:
     """One of four, whose import fails again and again: a loop, and no more than a warning."""
     host = with_setup(Server(), complete=True)

@@ -34,7 +34,7 @@ def add_capacity(figures: Figures, reading: Reading) -> str:
     loads = [worker.interpreter_load for worker in workers if worker.interpreter_load is not None]
     load = sum(loads) / len(loads) if loads else None
     cpus = reading.host.cpus
-    away = part_away(figures)
+    away = part_away(figures, reading)
     if away is not None and away >= AWAY:
         return f"Find out why the workers are away for {percent(away)} of the time: see uWSGI's log."
     stuck = len(find_stuck_requests(reading, figures.snapshot.workers))

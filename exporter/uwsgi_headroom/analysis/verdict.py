@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from uwsgi_headroom.analysis.capacity import REACHED, Headroom, Limit
+from uwsgi_headroom.analysis.capacity import Headroom, Limit
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.formatting import factor
 
 Status = Literal["ok", "warning", "critical", "unknown"]
 """unknown: it cannot be read, or has not been watched for long enough."""
+
+NO_ROOM = 1.1
+"""CPU headroom below which others use the CPUs where nothing is wrong: a server that does is `cpu_bound`."""
 
 GIVES_OUT: dict[Limit, str] = {
     "hottest_interpreter": "the hottest worker's interpreter gives out",
@@ -37,7 +40,7 @@ def verdict_sentence(room: Headroom, findings: Sequence[Finding], slots: str = "
     if worst_status(findings) != "ok":
         return findings[0].title
     unseen = " (CPU is not visible from here)" if room.is_upper_bound else ""
-    if room.first == "cpu" and room.factor is not None and room.factor <= 1 / REACHED:
+    if room.first == "cpu" and room.factor is not None and room.factor <= NO_ROOM:
         return "It has the CPU that it needs, and others use the rest: more load would compete with them."
     if room.first is not None and room.factor is not None:
         most = "at most " if room.is_upper_bound else ""

@@ -147,7 +147,7 @@ def _recycling(figures: Figures, reading: Reading) -> Iterator[Finding]:
     """The finding about workers that reach `max-requests` so soon that it costs capacity."""
     window, ended = figures.window, _ended_workers(figures)
     setup = reading.host.setup
-    most, away = setup.options.max_requests if setup else None, part_away(figures)
+    most, away = setup.options.max_requests if setup else None, part_away(figures, reading)
     respawns = sum(times for _, times, _ in ended) - window.harakiris
     served = sum(requests for _, _, requests in ended)
     if not most or away is None or respawns < LOOP[0] or served < RECYCLED * most * respawns / 2:
@@ -177,11 +177,11 @@ def _ended_workers(figures: Figures) -> list[tuple[int, int, int]]:
 
 
 def _unexplained_ends(figures: Figures, reading: Reading) -> list[tuple[int, int, int]]:
-    """Those of them that no option explains, nor harakiri, cheaper mode, or a chain reload, which ends each once."""
+    """Those of them that no option explains, nor harakiri, cheaper mode, or reloads, which end each equally often."""
     ended = _ended_workers(figures)
     cheaper = any(worker.in_reserve for worker in figures.snapshot.workers)
-    each_once = len(ended) == len(figures.window.workers) > 1 and all(times == 1 for _, times, _ in ended)
-    if cheaper or each_once or figures.window.harakiris or not _is_unexplained(reading):
+    reloads = len(ended) == len(figures.window.workers) > 1 and len({times for _, times, _ in ended}) == 1
+    if cheaper or reloads or figures.window.harakiris or not _is_unexplained(reading):
         return []
     return ended
 
