@@ -375,6 +375,8 @@ def test_threads_of_a_worker_that_is_gone_count_for_its_time() -> None:
     rows = window(60, worker(1, 500, busy=59.0, up=60.0), worker(2, 400, busy=44.0, up=45.0))
     finding = findings_by_code(rows, server)["saturation"]
     assert finding.evidence.startswith("1.7 of 2 threads (1 of them up) busy")
+    ended_just_now = window(60, worker(1, 500, busy=59.0), worker(2, 400, busy=59.0))
+    assert "2.0 of 2 threads" in findings_by_code(ended_just_now, server)["saturation"].evidence
 
 
 def test_a_full_machine_beside_a_server_that_needs_little() -> None:

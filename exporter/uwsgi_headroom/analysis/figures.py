@@ -67,4 +67,4 @@ def count_ceiling(workers: Sequence[Worker], up: Mapping[int, float] | None = No
 
 
 def _part(worker: Worker, up: Mapping[int, float]) -> float:
-    return 1.0 if worker.accepting or worker.in_reserve else up.get(worker.worker_id, 0.0)
+    return 1.0 if worker.accepting or worker.in_reserve else min(1.0, up.get(worker.worker_id, 0.0))
