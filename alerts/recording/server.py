@@ -76,7 +76,17 @@ def _balance(t: Thresholds) -> Sequence[Recording]:
             """,
         ),
         Recording(median, f"quantile without (worker_id) (0.5, {active})"),
-        Recording(calm, f"{active} {of_server('<=')} {median}"),
+        # Who is at the median is calm, unless that is the most there is: where all tie there, all are.
+        Recording(
+            calm,
+            f"""
+            {active} {of_server("<")} {median}
+            or
+            ({active} {of_server("==")} {median} and ignoring (worker_id) ({median} < {by_server("max", active)}))
+            or
+            ({active} {of_server("==")} {median} unless ignoring (worker_id) ({active} {of_server("<")} {median}))
+            """,
+        ),
         Recording(
             calm_time,
             f"""

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import Reason, SourceError
-from uwsgi_headroom.kernel.wait_channel import waits_to_write_a_pipe
 from uwsgi_headroom.source import http, replay, tcp, unix
 from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix
 from uwsgi_headroom.source.answer import Answer
 from uwsgi_headroom.source.resolve import AddressInfo, resolve_host
+from uwsgi_headroom.source.wait_channel import waits_to_write_a_pipe
 
 _ADVICE: dict[int, str] = {
     errno.ELOOP: "the path's symbolic links lead in a circle: give the path of the socket itself",

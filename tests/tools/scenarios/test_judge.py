@@ -19,7 +19,7 @@ def document(*findings: tuple[str, str], **limits: float) -> dict[str, Any]:
             {"code": code, "severity": severity, "title": code, "evidence": "", "meaning": "", "change": "Raise it."}
             for code, severity in findings
         ],
-        "headroom": {"by_limit": limits},
+        "headroom": {"by_limit": limits, "first": min(limits, key=lambda limit: limits[limit], default=None)},
     }
 
 

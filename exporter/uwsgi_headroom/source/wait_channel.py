@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from uwsgi_headroom.kernel import procfs
-
 _WRITES_A_PIPE = ("anon_pipe_write", "pipe_write")
 """The kernel's functions, the first from Linux 6.13 on."""
 
@@ -13,6 +11,6 @@ _WRITES_A_PIPE = ("anon_pipe_write", "pipe_write")
 def waits_to_write_a_pipe(pid: int, *, proc: Path = Path("/proc")) -> bool:
     """Whether a process is stopped because a pipe it writes to is full; False where this user may not know."""
     try:
-        return procfs.read_text(proc, str(pid), "wchan") in _WRITES_A_PIPE
+        return (proc / str(pid) / "wchan").read_text() in _WRITES_A_PIPE
     except (OSError, ValueError):
         return False
