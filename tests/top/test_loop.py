@@ -56,7 +56,8 @@ def test_cancelled_anywhere_the_terminal_is_as_it_was(monkeypatch: pytest.Monkey
             runs += 1
             assert termios.tcgetattr(keyboard) == modes
             if runs > 1:  # the first was cancelled before its first step
-                await asyncio.wait_for(_until(lambda: written.endswith(LEFT)), 20)
+                # The kernel echoes the key when it comes to it, on a busy machine behind all that is written.
+                await asyncio.wait_for(_until(lambda: written.removesuffix(b"q").endswith(LEFT)), 20)
                 assert b"\x1b[?1049h" in written
             written.clear()
             termios.tcflush(keyboard, termios.TCIOFLUSH)
