@@ -45,7 +45,7 @@ uWSGI's take 30 kB, or 150 kB with the directories of spoolers in their names.""
 
 QUOTES = 500_000
 """The most quotation marks of a document beyond 1 MB, those within its texts left out. Each name and each text has two:
-16,384 threads in 1,024 workers have 410,000. Many names take longer to read than anything else of the same size."""
+16,384 threads in 1,024 workers have 387,000. Many names take longer to read than anything else of the same size."""
 
 Name = Annotated[str, Meta(max_length=255)]
 """Names: uWSGI keeps most of them in 256 bytes. A name is a label's value, kept from scrape to scrape."""
