@@ -64,6 +64,14 @@ def test_the_story_is_told_in_a_sentence() -> None:
     assert "interpreter_bound" not in by_code, "the same thing is not said twice"
 
 
+def test_a_hot_worker_on_a_full_machine() -> None:
+    """Where no CPU is idle all workers are slow for it: that is critical, and evening out is not."""
+    full = replace(the_example(), cpu=window(60, cpu=(2.3, 0.0, 1.7)).cpu)
+    by_code = findings_by_code(full, Server(cpus=4.0))
+    assert by_code["unevenness_hurts"].severity == "warning"
+    assert next(iter(by_code)) == "cpu_bound"
+
+
 def test_harmless_unevenness_is_called_harmless() -> None:
     """33/26/23/18 % at a low interpreter load is said as what it is, and no warning."""
     finding = findings_by_code(the_harmless_one())["unevenness_harmless"]

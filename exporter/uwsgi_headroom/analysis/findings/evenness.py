@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from uwsgi_headroom.analysis.advice import lacks_cpu
 from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS, WorkerFigures
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
@@ -90,9 +91,10 @@ def _hurts(figures: Figures, hot: WorkerFigures, reading: Reading) -> Finding:
     )
     idle = _idle_elsewhere(figures, hot)
     spare = f", while {idle:.0f} threads elsewhere idle" if idle and idle >= 1 else ""
+    is_severe = load >= LOADED[1] and slow >= SLOWER[1] * calm and not _lacks_cpu(figures, reading)
     return Finding(
         code="unevenness_hurts",
-        severity="critical" if load >= LOADED[1] and slow >= SLOWER[1] * calm else "warning",
+        severity="critical" if is_severe else "warning",
         title=f"Worker {hot.worker_id} takes {percent(share)} of the requests and its interpreter is {how}{spare}.",
         evidence=f"Its interpreter is at {load:.2f} of a CPU and its requests take {duration(slow)}, against "
         f"{duration(calm)} on the calm workers; the mean is {duration(mean)}.",
@@ -100,6 +102,11 @@ def _hurts(figures: Figures, hot: WorkerFigures, reading: Reading) -> Finding:
         f"({percent(figures.balance.cost or 0)}) off the mean response time.",
         change=_even_out(figures, reading),
     )
+
+
+def _lacks_cpu(figures: Figures, reading: Reading) -> bool:
+    """Whether no CPU is idle: all workers are slow for it then, and evening them out helps little."""
+    return reading.host.cpus is not None and lacks_cpu(figures, reading.host.cpus.count)
 
 
 def _idle_elsewhere(figures: Figures, hot: WorkerFigures) -> float | None:
