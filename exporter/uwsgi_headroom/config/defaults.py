@@ -23,4 +23,4 @@ a shorter wait would call that down."""
 SIZE_CAP = 6 * 1024 * 1024
 """The most bytes of one document that are read. 64 workers x 64 threads write 1 MB, and 1,024 busy threads with 4 kB of
 request variables each (uWSGI's `buffer-size`) write 5 MB. A document of this size that is made to cost time takes
-some 50 ms to decode (docs/benchmarks.md), in which nothing else of the exporter runs."""
+up to 70 ms to decode (docs/benchmarks.md), in which nothing else of the exporter runs."""

@@ -1,6 +1,6 @@
 """Decodes the bytes of a stats server's answer to a snapshot.
 
-This runs on the event loop: a document of the default size cap, made to cost time, takes some 50 ms at most.
+This runs on the event loop: a document of the default size cap, made to cost time, takes some 70 ms at most.
 """
 
 from __future__ import annotations
