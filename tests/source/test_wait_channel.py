@@ -1,4 +1,4 @@
-"""A process that is stopped at a full pipe is told from one that is idle."""
+"""A process that is stopped at a full pipe is not taken for one that is idle, nor the other way round."""
 
 from __future__ import annotations
 

@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings import evenness, health, limits, load, memory, neighbours, queue, setup, workers
+from uwsgi_headroom.analysis.findings import (
+    causes,
+    evenness,
+    health,
+    limits,
+    load,
+    memory,
+    neighbours,
+    queue,
+    setup,
+    workers,
+)
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding, Severity
 from uwsgi_headroom.reading import Reading
 
 MODULES: tuple[Callable[[Figures, Reading], Iterable[Finding]], ...] = (
-    workers.find_causes,
+    causes.find,
     health.find_stuck,
     queue.find,
     workers.find,

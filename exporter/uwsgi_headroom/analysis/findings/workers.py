@@ -1,4 +1,4 @@
-"""Findings about workers that end: killed, lost, respawned, reloaded, missing."""
+"""Findings about workers that end: killed, lost, respawned, recycled, reloaded."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding, Severity
 from uwsgi_headroom.analysis.formatting import counted, duration, numbered, percent
-from uwsgi_headroom.analysis.presence import AWAY, find_without_application, part_away
+from uwsgi_headroom.analysis.presence import AWAY, part_away
 from uwsgi_headroom.analysis.waiting import judge_waiting, waiting_clause
 from uwsgi_headroom.reading import Reading
 
@@ -27,15 +27,12 @@ RECYCLED = 0.7
 SHORT_LIFE = 60.0
 """Seconds between respawns of one worker below which recycling costs more than it saves."""
 
-UP = 0.9
-"""Part of the window that a worker was up for which its absence now is a moment's."""
-
 
 def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
-    """Findings of this module, but for the causes."""
+    """Findings of this module, but for recycling that costs, which `causes` has."""
     yield from _harakiri(figures, reading)
     yield from _lost(figures, reading)
-    if not list(_recycling(figures, reading)):
+    if not list(find_recycling(figures, reading)):
         yield from _respawns(figures, reading)
     if figures.window.reloads:
         yield Finding(
@@ -143,7 +140,7 @@ def _respawns(figures: Figures, reading: Reading) -> Iterator[Finding]:
         )
 
 
-def _recycling(figures: Figures, reading: Reading) -> Iterator[Finding]:
+def find_recycling(figures: Figures, reading: Reading) -> Iterator[Finding]:
     """The finding about workers that reach `max-requests` so soon that it costs capacity."""
     window, ended = figures.window, _ended_workers(figures)
     setup = reading.host.setup
@@ -204,50 +201,6 @@ def _ended(figures: Figures, ended: Sequence[int], times: int) -> Finding:
         meaning="A chain reload is under way; or it crashed, was killed (by the kernel, when memory is short), or "
         "ended itself, and a request that it had in hand is lost.",
         change="See uWSGI's log for `died, killed by signal`, and `dmesg` for `Out of memory`.",
-    )
-
-
-def find_causes(figures: Figures, reading: Reading) -> Iterator[Finding]:
-    """Findings about workers that cannot serve: they explain what else is wrong."""
-    yield from _no_application(figures, reading)
-    recycling = list(_recycling(figures, reading))
-    yield from recycling or _missing(figures, reading)
-
-
-def _no_application(figures: Figures, reading: Reading) -> Iterator[Finding]:
-    known = find_without_application(reading, figures.snapshot.workers)
-    if not known or not known[1]:
-        return
-    accepting, without = known[0], [worker.worker_id for worker in known[1]]
-    yield Finding(
-        code="no_application",
-        severity="critical" if len(without) == len(accepting) else "warning",
-        title="No worker has its application loaded."
-        if len(without) == len(accepting)
-        else f"{numbered('Worker', without)} {'has' if len(without) == 1 else 'have'} no application loaded.",
-        evidence="The configuration names an application, and uWSGI lists none for "
-        f"{'it' if len(accepting) == 1 else 'them'}.",
-        meaning="uWSGI answers every request with status 500 itself (`no python application found`).",
-        change="See uWSGI's log for why the import fails; set `need-app`, so that uWSGI does not start without one.",
-    )
-
-
-def _missing(figures: Figures, reading: Reading) -> Iterator[Finding]:
-    workers = figures.snapshot.workers
-    ended = [worker.worker_id for worker in workers if reading.process_is_missing(worker)]
-    missing = [worker.worker_id for worker in workers if worker.state in ("gone", "starting")]
-    absent = sorted({*ended, *missing})
-    if not absent:
-        return
-    window = figures.window
-    up = {worker.worker_id: worker.up_seconds for worker in window.workers}
-    longer = [worker for worker in absent if up.get(worker, 0.0) < UP * window.observed_seconds]
-    yield Finding(
-        code="workers_missing",
-        severity="critical" if len(longer) == len(workers) else "warning" if longer else "info",
-        title=f"{numbered('Worker', absent)} {_verb(absent)} not there, or not ready yet.",
-        evidence=f"{len(ended)} ended without uWSGI having noticed, {len(missing)} gone or still starting.",
-        meaning="Capacity is smaller meanwhile. A moment of it is a reload or a respawn; if it stays, see the log.",
     )
 
 

@@ -1,0 +1,59 @@
+"""Findings about workers that cannot serve: they explain what else is wrong, and come before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.findings.workers import find_recycling
+from uwsgi_headroom.analysis.formatting import numbered
+from uwsgi_headroom.analysis.presence import find_without_application
+from uwsgi_headroom.reading import Reading
+
+UP = 0.9
+"""Part of the window that a worker was up for which its absence now is a moment's."""
+
+
+def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
+    """Findings of this module."""
+    yield from _no_application(figures, reading)
+    recycling = list(find_recycling(figures, reading))
+    yield from recycling or _missing(figures, reading)
+
+
+def _no_application(figures: Figures, reading: Reading) -> Iterator[Finding]:
+    known = find_without_application(reading, figures.snapshot.workers)
+    if not known or not known[1]:
+        return
+    accepting, without = known[0], [worker.worker_id for worker in known[1]]
+    yield Finding(
+        code="no_application",
+        severity="critical" if len(without) == len(accepting) else "warning",
+        title="No worker has its application loaded."
+        if len(without) == len(accepting)
+        else f"{numbered('Worker', without)} {'has' if len(without) == 1 else 'have'} no application loaded.",
+        evidence="The configuration names an application, and uWSGI lists none for "
+        f"{'it' if len(accepting) == 1 else 'them'}.",
+        meaning="uWSGI answers every request with status 500 itself (`no python application found`).",
+        change="See uWSGI's log for why the import fails; set `need-app`, so that uWSGI does not start without one.",
+    )
+
+
+def _missing(figures: Figures, reading: Reading) -> Iterator[Finding]:
+    workers = figures.snapshot.workers
+    ended = [worker.worker_id for worker in workers if reading.process_is_missing(worker)]
+    missing = [worker.worker_id for worker in workers if worker.state in ("gone", "starting")]
+    absent = sorted({*ended, *missing})
+    if not absent:
+        return
+    window = figures.window
+    up = {worker.worker_id: worker.up_seconds for worker in window.workers}
+    longer = [worker for worker in absent if up.get(worker, 0.0) < UP * window.observed_seconds]
+    yield Finding(
+        code="workers_missing",
+        severity="critical" if len(longer) == len(workers) else "warning" if longer else "info",
+        title=f"{numbered('Worker', absent)} {'is' if len(absent) == 1 else 'are'} not there, or not ready yet.",
+        evidence=f"{len(ended)} ended without uWSGI having noticed, {len(missing)} gone or still starting.",
+        meaning="Capacity is smaller meanwhile. A moment of it is a reload or a respawn; if it stays, see the log.",
+    )
