@@ -14,8 +14,10 @@ from tests.support.real_uwsgi import Uwsgi, uwsgi
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server, emperor
 from uwsgi_headroom import stats
+from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.errors import ReadError
-from uwsgi_headroom.journal.events import Event
+from uwsgi_headroom.journal.events import Event, Journal
+from uwsgi_headroom.journal.verdicts import Verdicts
 from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.kernel.setup import Setup
 from uwsgi_headroom.reading import Reading
@@ -181,6 +183,14 @@ class TestVerdicts:
         assert next(each for each in later if each.code == "queue_wait").since == finding.since
         watch.read(REFUSED, watch.now + 1.0)
         assert all(each.since is None for each in watch.document().findings)
+
+    def test_a_moment_without_it_is_no_end(self) -> None:
+        """A finding that two judgements in a row did not make goes on; after three it is a new one."""
+        verdicts = Verdicts(Journal())
+        finding = Finding(code="queue_wait", severity="warning", title="It waits.", evidence="Much.")
+        for time, found in enumerate([True, False, False, True, False, False, False, True]):
+            verdicts.judge(float(time), "ok", "All is well.", [finding] if found else [])
+            assert verdicts.since("queue_wait") == (0.0 if time < 6 else None if time == 6 else 7.0)
 
     def test_a_finding_names_its_event(self) -> None:
         """What ended last, of those that it counts."""
