@@ -78,7 +78,7 @@ def _build_server(
         host=_build_host(reading) if reading and is_server else None,
         setup=build_setup(reading.host.setup) if reading and reading.host.setup else None,
         thunder_lock=snapshot.thunder_lock if isinstance(snapshot, Snapshot) else None,
-        findings=tuple(map(_build_finding, judged)),
+        findings=tuple(_build_finding(finding, watch.name) for finding in judged),
         unknown=tuple(_list_unknowns(reading, figures)) if reading and is_server else (),
         sampling=_build_sampling(watch),
         emperor=emperor_router.build_emperor(snapshot, reading.time)
@@ -147,13 +147,13 @@ def _build_summary(server: schema.Server) -> schema.Summary:
     )
 
 
-def runbook_path(code: str) -> str | None:
-    """Where the exporter serves the runbook of a finding, if there is one."""
+def runbook_path(code: str, server: str) -> str | None:
+    """Where the exporter serves the runbook of a finding, filled in for a server; None if there is none."""
     name = RUNBOOKS.get(code)
-    return f"/runbooks/{name}.md" if name else None
+    return f"/runbooks/{name}?server={quote(server, safe='')}" if name else None
 
 
-def _build_finding(finding: Finding) -> schema.Finding:
+def _build_finding(finding: Finding, server: str) -> schema.Finding:
     return schema.Finding(
         code=finding.code,
         severity=finding.severity,
@@ -161,7 +161,7 @@ def _build_finding(finding: Finding) -> schema.Finding:
         evidence=finding.evidence,
         meaning=finding.meaning,
         change=finding.change,
-        runbook=runbook_path(finding.code),
+        runbook=runbook_path(finding.code, server),
     )
 
 
