@@ -29,7 +29,7 @@ def render_list(runbooks: Mapping[str, Runbook], target: Target | None) -> str:
 def render_runbook(runbook: Runbook, target: Target | None, missing: str = "") -> str:
     """A runbook, for a server if there is one. missing: the name of a server that was asked for and is not there."""
     style = _style(target)
-    needed = used_placeholders(f"{runbook.body}")
+    needed = used_placeholders(runbook.body)
     return _page(
         runbook.title,
         f"{_navigation(target, runbook.title)}<h1>{escape(runbook.title)}</h1>"
@@ -80,7 +80,7 @@ def _choice(target: Target, title: str) -> str:
     workers = sorted(target.workers, key=lambda worker: worker.worker_id)[:_MOST_WORKERS]
     links = " ".join(
         f'<a href="{escape(_address(title, target, worker.worker_id))}"'
-        f'{" aria-current=true" if worker.worker_id == target.chosen else ""}>{worker.worker_id}</a>'
+        f"{' aria-current=true' if worker.worker_id == target.chosen else ''}>{worker.worker_id}</a>"
         for worker in workers
     )
     chosen = next((worker for worker in workers if worker.worker_id == target.chosen), None)
@@ -99,10 +99,7 @@ def _placeholders(needed: set[str], missing: str) -> str:
 
 
 def _meaning(name: str) -> str:
-    return "`".join(
-        f"<code>{escape(part)}</code>" if place % 2 else escape(part)
-        for place, part in enumerate(MEANINGS[name].split("`"))
-    ).replace("`", "")
+    return render_inline(MEANINGS[name], Style(code=lambda code, _language: escape(code), address=str))
 
 
 def _page(title: str, body: str) -> str:

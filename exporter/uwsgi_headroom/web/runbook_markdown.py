@@ -8,10 +8,10 @@ escaped: Markdown's own HTML is refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from html import escape
-from textwrap import dedent
 
 _FENCE = re.compile(r"```(sh|promql)")
 _ITEM = {"ul": re.compile(r"\* +"), "ol": re.compile(r"[1-9][0-9]?\. +")}
@@ -111,19 +111,22 @@ def _take_code(lines: list[str], language: str, style: Style) -> str:
     if not lines:
         raise UnknownMarkdownError("code that does not end")
     del lines[0]
-    return f'<pre class="{language}" tabindex="0"><code>{style.code(chr(10).join(code), language)}</code></pre>'
+    rows = "\n".join(f"<code>{style.code(row, language)}</code>" for row in code)
+    return f'<pre class="{language}">{rows}</pre>'
 
 
 def _take_table(lines: list[str], style: Style) -> str:
-    head, rule, *rows = [
-        [cell.strip() for cell in line.strip("|").split(" | ")]
-        for line in _take_while(lines, lambda line: line.startswith("|"))
-    ]
-    if set("".join(rule)) != set("-|") or any(len(row) != len(head) for row in rows):
+    taken = _take_while(lines, lambda line: line.startswith("|"))
+    head, *rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in (taken[0], *taken[2:])]
+    if not taken[1:] or set(taken[1]) != set("|-") or any(len(row) != len(head) for row in rows):
         raise UnknownMarkdownError(f"a table that is not regular: {head}")
     cells = ["".join(f"<td>{render_inline(cell, style)}" for cell in row) for row in rows]
     heads = "".join(f"<th>{render_inline(cell, style)}" for cell in head)
     return f"<table><thead><tr>{heads}<tbody>{''.join(f'<tr>{row}' for row in cells)}</table>"
+
+
+def _is_indented(width: int, line: str) -> bool:
+    return not line.strip() or line.startswith(" " * width)
 
 
 def _take_list(lines: list[str], tag: str, mark: re.Pattern[str], style: Style) -> str:
@@ -132,11 +135,6 @@ def _take_list(lines: list[str], tag: str, mark: re.Pattern[str], style: Style) 
     while lines and (found := mark.match(lines[0])):
         width = found.end()
         first = lines.pop(0)[width:]
-        below = _take_while(lines, lambda line, width=width: not line.strip() or line.startswith(" " * width))  # type: ignore[misc]
-        items.append(f"<li>{render_blocks(dedent_item(first, below, width), style)}")
+        below = _take_while(lines, partial(_is_indented, width))
+        items.append(f"<li>{render_blocks(chr(10).join([first, *(line[width:] for line in below)]), style)}")
     return f"<{tag}>{''.join(items)}</{tag}>"
-
-
-def dedent_item(first: str, below: Sequence[str], width: int) -> str:
-    """The text of an item without its indentation."""
-    return dedent("\n".join([first, *(line[width:] for line in below)]))

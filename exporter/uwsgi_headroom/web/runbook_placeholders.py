@@ -21,7 +21,7 @@ MEANINGS = {
     "MASTER_PID": "the PID of uWSGI's master",
     "WORKER_PID": "the PID of a worker",
     "WORKER_PIDS": "the PIDs of all workers",
-    "UNIT": "uWSGI's systemd unit",
+    "UNIT": "uWSGI's systemd unit; `ps -o unit= -p PID` prints it for a PID of uWSGI",
 }
 """What a runbook says of each in its paragraph `In commands`."""
 
