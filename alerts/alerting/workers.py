@@ -39,8 +39,8 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
         description=f"It is in worker {_workers(f'topk(1, {age}{{$self}})')}. "
         f"{answer('uwsgi_threads_stuck{$self}')} of {answer('uwsgi_threads_available{$self}')} threads have been at "
         "one request for over 30 s.\n"
-        "Run `py-spy dump --pid PID` on that worker to see what it waits for. Then set timeouts on what the application "
-        "calls, and `harakiri` as the last resort: with `threads` it ends all requests of the worker.",
+        "Run `py-spy dump --pid PID` on that worker to see what it waits for. Then set timeouts on what the "
+        "application calls, and `harakiri` as the last resort: with `threads` it ends all requests of the worker.",
         dashboard=SERVER_DASHBOARD,
     )
     many = f"{oldest}\nand uwsgi_threads_stuck >= {t.stuck_many} * uwsgi_threads_ceiling"
@@ -78,8 +78,7 @@ def _lost(t: Thresholds) -> Sequence[Alert]:
         expr=f"{lost} > 0\nunless round({by_server('sum', harakiris)}) > 0",
         hold=t.lost_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: workers ended in the middle of requests; lost at least "
-        f"{value(WHOLE)}.",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: workers ended in the middle of requests; lost at least {value(WHOLE)}.",
         description="Worker "
         + _workers(f"round({_of_self(each)}) > 0")
         + f" ended in the last {r} with requests in service: at least {answer(part, TENTH)} % of all got no answer, "
@@ -211,7 +210,8 @@ max without (worker_id) (
         description=f"Worker {_workers(f'topk(1, {growth})')} has "
         f"{answer(f'{resident}{{$self}} and topk(1, {growth})', 'humanize1024')}B, "
         f"{answer(f'topk(1, {growth})', 'humanize1024')}B more than {2 * hours} hours ago, and it grew all the time "
-        "since. Caches have filled by then; this is likely a leak. When memory is used up, the kernel kills a process.\n"
+        "since. Caches have filled by then; this is likely a leak. When memory is used up, the kernel kills a "
+        "process.\n"
         "Until it is found, set `reload-on-rss`, or `max-requests` with `max-requests-delta` so "
         "that not all do at once. `tracemalloc` says which lines of the application allocate what stays.",
         dashboard=SERVER_DASHBOARD,

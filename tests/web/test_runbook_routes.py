@@ -1,4 +1,4 @@
-"""The exporter serves the runbooks that its alerts link to: as pages for people, and as the text they are written in."""
+"""The exporter serves the runbooks that its alerts link to: as pages, and as the text they are written in."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Renders the Markdown of the runbooks: the few constructs that they use, and nothing else.
 
 Headings, paragraphs, bulleted and numbered lists, tables, fenced code (`sh` or `promql`), inline code, and links to
-other runbooks. Everything else raises UnknownMarkdownError, so that a test finds it before a reader does. Text is always
-escaped: Markdown's own HTML is refused.
+other runbooks. Everything else raises UnknownMarkdownError, so that a test finds it before a reader does. Text is
+always escaped: Markdown's own HTML is refused.
 """
 
 from __future__ import annotations

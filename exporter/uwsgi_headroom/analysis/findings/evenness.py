@@ -151,9 +151,7 @@ def _shares(figures: Figures, hot_ratio: float, floor: float) -> str:
 
 
 def _harmless(shares: str, load: float, cost: float | None, cause: str) -> Finding:
-    saved = (
-        "" if cost is None or cost >= COSTLY else f"; balancing would save {percent(cost)} of response time"
-    )
+    saved = "" if cost is None or cost >= COSTLY else f"; balancing would save {percent(cost)} of response time"
     return Finding(
         code="unevenness_harmless",
         severity="info",

@@ -52,7 +52,7 @@ def _exceptions(figures: Figures) -> Iterator[Finding]:
         severity="warning" if is_warning else "info",
         title=f"Unhandled exceptions in {some}.",
         evidence=f"{raised} of {requests} requests.",
-        meaning="uWSGI counts exceptions that escape the application, and clients that leave in the middle of an answer.",
+        meaning="uWSGI counts exceptions that escape the application, and clients that leave before the answer ends.",
         change="See uWSGI's log for the tracebacks." if is_warning else "",
     )
 

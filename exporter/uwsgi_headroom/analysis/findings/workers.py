@@ -199,8 +199,8 @@ def _ended(figures: Figures, ended: Sequence[int], ends: int) -> Finding:
         title=f"{numbered('Worker', ended)} ended unexpectedly.",
         evidence=f"{counted(ends, 'time')} in the last {duration(figures.window.seconds)}; no option of uWSGI "
         "explains it.",
-        meaning="Either a chain reload is under way, or it crashed, was killed (by the kernel, when memory is short) or "
-        "ended itself. A request that it was serving is lost.",
+        meaning="Either a chain reload is under way, or it crashed, was killed (by the kernel, when memory is short), "
+        "or ended itself. A request that it was serving is lost.",
         change="See uWSGI's log for `died, killed by signal`, and `dmesg` for `Out of memory`.",
     )
 
