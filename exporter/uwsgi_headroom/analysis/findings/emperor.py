@@ -25,7 +25,8 @@ def find(snapshot: EmperorSnapshot) -> Iterator[Finding]:
         evidence="; ".join(map(_describe, throttled[:MOST_NAMES])) + (f"; and {more} more." if more > 0 else "."),
         meaning="The application of a throttled vassal is down: the emperor waits longer before each attempt to start "
         f"it. {counted(len(snapshot.vassals), 'vassal')} {'runs' if len(snapshot.vassals) == 1 else 'run'}.",
-        change="See the emperor's log for why a vassal ends at its start; correct it, and `touch` its configuration.",
+        change="See the emperor's log for why a vassal ends at its start, and correct it. The emperor then starts it "
+        "at its next attempt.",
     )
 
 
