@@ -53,8 +53,8 @@ def test_the_top_answers_the_question() -> None:
     assert server.headroom
     top = lines(screen_model(server), AT_IT)
     assert top[1].startswith("CRITICAL  Worker 4 takes 62 % of the requests")
-    assert top[3].startswith("headroom     1.0x, then the hottest worker's interpreter gives out")
-    assert any(line.startswith("change       Go from 4x8 to more processes") for line in top[4:6])
+    assert top[3].startswith("headroom     1.0x, then the hottest worker's interpreter saturates")
+    assert any(line.startswith("change       Use more processes and fewer threads") for line in top[4:6])
     assert [line.split()[0] for line in top[9:12]] == ["in", "requests", "queue"]
     assert top[13].split()[:3] == ["W", "PID", "STATE"]
     assert top[14].split()[:2] == ["4", "104"]
@@ -95,7 +95,7 @@ def test_what_is_old_says_so() -> None:
     watch.read(ReadError("refused", "connection refused: nothing listens here"), at=watch.now + 30)
     drawn = lines(screen_model(watch.document()), AT_IT)
     assert "down, as it was" in drawn[0]
-    assert drawn[1].startswith("UNKNOWN  It cannot be read: connection refused")
+    assert drawn[1].startswith("UNKNOWN  Down: connection refused")
     drawn = lines(replace(screen_model(hot()), troubles={0: "http://h:1: nothing listens there"}), AT_IT)
     assert drawn[1] == "STALE  http://h:1: nothing listens there"
 
