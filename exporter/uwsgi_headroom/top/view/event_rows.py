@@ -1,0 +1,52 @@
+"""What happened to a server, the newest first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.text import Text
+
+from uwsgi_headroom.terminal_text import wrap
+from uwsgi_headroom.top.feeds.feed import Event
+from uwsgi_headroom.top.view.figures import age
+from uwsgi_headroom.top.view.page import Page
+
+_INDENT = " " * 16
+_STYLES: Mapping[str, str] = {
+    "server_down": "bold red",
+    "server_up": "bold green",
+    "worker_ended": "yellow",
+    "reload": "yellow",
+    "sampling_gap": "magenta",
+    "configuration_changed": "cyan",
+    "verdict_changed": "bold",
+}
+
+
+def event_page(events: Sequence[Event] | None, text: str, width: int, now: float) -> Page:
+    """The page of the events that match a filter, with local times. events: None where the feed has none to show."""
+    if events is None:
+        return Page(None, [Text("This exporter keeps no events: it is of an earlier version.")])
+    title = Text(f"{clock_label(now)}".ljust(width)[:width], "reverse")
+    shown = [event for event in events if text.casefold() in f"{event.kind} {event.title}".casefold()]
+    rows = [row for event in shown for row in _rows(event, width, now)]
+    return Page(title, rows or [Text("No event matches the filter." if text else "Nothing has happened so far.")])
+
+
+def clock_label(now: float) -> str:
+    """The title of the columns; the zone that times are of stands in it."""
+    return f"TIME {time.strftime('%Z', time.localtime(now))[:5]:6} AGO  EVENT"
+
+
+def _rows(event: Event, width: int, now: float) -> Iterator[Text]:
+    local = time.localtime(event.time)
+    today = local[:3] == time.localtime(now)[:3]
+    moment = time.strftime("%H:%M:%S" if today else "%d %b %H", local)
+    first = f"{moment:10}{age(max(0.0, now - event.time)):>4}  "
+    for place, line in enumerate(wrap(event.title, width, first, _INDENT)):
+        row = Text(line)
+        row.stylize("dim", 0, len(first) if place == 0 else 0)
+        row.stylize(_STYLES.get(event.kind, ""), len(first))
+        yield row
+    yield from (Text(line, "dim") for line in wrap(event.evidence, width, _INDENT, _INDENT))
