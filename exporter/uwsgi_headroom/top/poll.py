@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from uwsgi_headroom.documents.schema import Server, Servers, Summary
-from uwsgi_headroom.top.feeds.feed import NO_DETAILS, NO_TREND, Details, Feed, FeedError, Trend
+from uwsgi_headroom.top.feeds.feed import NO_TREND, Feed, FeedError, Identity, Trend
 from uwsgi_headroom.top.model import Key, ScreenModel, ServerEntry
 from uwsgi_headroom.top.navigation import LISTS, Navigation
 from uwsgi_headroom.top.server_order import arrange_entries
@@ -62,8 +62,8 @@ class Poller:
         self._listed: dict[int, Listed] = {}
         self._listed_at = float("-inf")
         self._lists: dict[int, _Request[Servers]] = {}
-        self._page: _Request[tuple[Server, Details, Trend]] | None = None
-        self._family: dict[Key, _Request[tuple[Server, Details]]] = {}
+        self._page: _Request[tuple[Server, Identity | None, Trend]] | None = None
+        self._family: dict[Key, _Request[tuple[Server, Identity | None]]] = {}
         self._family_at = float("-inf")
         self._page_key: tuple[Key, float | None, float | None, int] | None = None
         self._shown: Key | None = None
@@ -73,8 +73,9 @@ class Poller:
     @property
     def under_way(self) -> set[asyncio.Task[Any]]:
         """Requests that have not been answered, or whose answers have not been taken."""
-        requests = (*self._lists.values(), *self._family.values(), *([self._page] if self._page else []))
-        return {request.task for request in requests}
+        tasks: set[asyncio.Task[Any]] = {request.task for request in self._lists.values()}
+        tasks |= {request.task for request in self._family.values()}
+        return tasks | {self._page.task} if self._page else tasks
 
     def ask(self, navigation: Navigation) -> None:
         """Ask for what is due, except of a feed that has not answered the same question yet. Waits for nothing."""
@@ -99,8 +100,8 @@ class Poller:
             answered = self._take(self._page_key[0][0], page)
             if answered is not None:
                 self._shown = self._page_key[0]
-                server, details, trend = answered
-                self.model = replace(self.model, server=server, details=details, trend=trend)
+                server, identity, trend = answered
+                self.model = replace(self.model, server=server, identity=identity, trend=trend)
         for key in [key for key, request in self._family.items() if request.task.done()]:
             document = self._take(key[0], self._family.pop(key))
             if document is not None:
@@ -156,9 +157,9 @@ class Poller:
 
     async def _read_page(
         self, key: Key, window: float | None, span: float | None, points: int
-    ) -> tuple[Server, Details, Trend]:
-        server, details = await self._feeds[key[0]].server(key[1], window)
-        return server, details, await self._read_trend(key, server, span, points)
+    ) -> tuple[Server, Identity | None, Trend]:
+        server, identity = await self._feeds[key[0]].server(key[1], window)
+        return server, identity, await self._read_trend(key, server, span, points)
 
     async def _read_trend(self, key: Key, server: Server, span: float | None, points: int) -> Trend:
         """A new one when there is one more point for it."""
@@ -197,7 +198,7 @@ class Poller:
         wanted = self._page_key and self._page_key[0]
         if wanted != self._shown and (wanted is None or wanted[0] in troubles):
             self._shown = None
-            self.model = replace(self.model, server=None, details=NO_DETAILS, trend=NO_TREND)
+            self.model = replace(self.model, server=None, identity=None, trend=NO_TREND)
 
 
 def _sort_entries(listed: dict[int, Listed]) -> tuple[ServerEntry, ...]:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from uwsgi_headroom.documents.emperor_router import Vassal
 from uwsgi_headroom.documents.schema import Server
-from uwsgi_headroom.top.feeds.feed import Details
+from uwsgi_headroom.top.feeds.feed import Identity
 from uwsgi_headroom.top.model import Key, ServerEntry
 from uwsgi_headroom.top.server_order import natural_key
 
-Family = Mapping[Key, tuple[Server, Details]]
+Family = Mapping[Key, tuple[Server, Identity | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,7 @@ def _hangs_below_a_root(key: Key, parents: Mapping[Key, Key]) -> bool:
 def _is_vassal(entry: ServerEntry, parent: ServerEntry, family: Family) -> bool:
     if entry.key[0] != parent.key[0] or entry.key not in family or parent.key not in family:
         return False
-    (_, of_server), (emperor, of_emperor) = family[entry.key], family[parent.key]
-    mine, theirs = of_server.identity, of_emperor.identity
+    (_, mine), (emperor, theirs) = family[entry.key], family[parent.key]
     if mine is None or mine.pid is None or emperor.emperor is None:
         return False
     same_host = theirs is None or theirs.host is None or mine.host == theirs.host
@@ -99,5 +98,5 @@ def _grow(
 
 
 def _master_pid(key: Key, family: Family) -> int | None:
-    identity = family[key][1].identity
+    identity = family[key][1]
     return identity.pid if identity else None

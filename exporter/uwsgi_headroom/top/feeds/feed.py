@@ -63,35 +63,10 @@ class Identity(Struct, frozen=True):
     emperor_pid: int | None = None
 
 
-class Event(Struct, frozen=True):
-    """Something that happened to a server. time: epoch seconds; workers: the ids of those concerned."""
-
-    id: int
-    time: float
-    kind: str
-    title: str
-    evidence: str = ""
-    workers: tuple[int, ...] = ()
-
-
-class DatedFinding(Struct, frozen=True):
-    """since: epoch seconds since which the finding has held without a break; null where that is not known."""
-
-    code: str = ""
-    since: float | None = None
-
-
-class Details(Struct, frozen=True):
-    """Parts of a server's document that exporters of earlier versions do not send: each may be absent. events: newest
-    first."""
+class Identified(Struct, frozen=True):
+    """The part of a server's document that says which server it is; earlier exporters do not send it."""
 
     identity: Identity | None = None
-    events: tuple[Event, ...] | None = None
-    findings: tuple[DatedFinding, ...] = ()
-
-
-NO_DETAILS = Details()
-"""Those of a document that has none."""
 
 
 class Feed(Protocol):
@@ -102,7 +77,7 @@ class Feed(Protocol):
     async def servers(self, window: float | None) -> Servers:
         """The list, with figures of this window (seconds; None: the feed's own choice)."""
 
-    async def server(self, name: str, window: float | None) -> tuple[Server, Details]:
+    async def server(self, name: str, window: float | None) -> tuple[Server, Identity | None]:
         """The document of one server."""
 
     async def trend(self, name: str, seconds: float, points: int) -> Trend:

@@ -12,7 +12,7 @@ from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.schema import Server, Servers
 from uwsgi_headroom.errors import ReadError, SourceError
 from uwsgi_headroom.source import Http
-from uwsgi_headroom.top.feeds.feed import Details, FeedError, Trend
+from uwsgi_headroom.top.feeds.feed import FeedError, Identified, Identity, Trend
 
 T = TypeVar("T")
 
@@ -45,10 +45,10 @@ class RemoteFeed:
         """The list."""
         return await self._get(build.SERVERS_PATH + _window(window), Servers)
 
-    async def server(self, name: str, window: float | None) -> tuple[Server, Details]:
+    async def server(self, name: str, window: float | None) -> tuple[Server, Identity | None]:
         """The document of one server."""
         body = await self._read(build.server_path(name) + _window(window))
-        return self._decode(body, Server), self._decode(body, Details)
+        return self._decode(body, Server), self._decode(body, Identified).identity
 
     async def trend(self, name: str, seconds: float, points: int) -> Trend:
         """The newest part of its history."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from rich.text import Text
@@ -41,14 +41,16 @@ def build_body(model: ScreenModel, navigation: Navigation, view: View) -> tuple[
         return Page(None, [Text("Waiting for the server's document.")]), 0
     if navigation.view in _SERVER_PAGES:
         return _SERVER_PAGES[navigation.view](server, model, navigation, view), 0
+    lines: Iterable[Text] | None = None
     if server.emperor:
-        return _titled(list(pages.emperor_lines(server.emperor, view.width))), 0
-    if server.router:
-        return _titled(list(pages.router_lines(server.router, view.width))), 0
-    if navigation.view == "threads":
-        return _titled(list(pages.thread_lines(server, navigation.sort, navigation.reverse, view.width))), 0
-    if not server.workers:
-        return Page(None, []), 0
+        lines = pages.emperor_lines(server.emperor, view.width)
+    elif server.router:
+        lines = pages.router_lines(server.router, view.width)
+    elif navigation.view == "threads":
+        lines = pages.thread_lines(server, navigation.sort, navigation.reverse, view.width)
+    if lines is not None or not server.workers:
+        title, *rows = lines or [Text()]
+        return Page(title, rows), 0
     return worker_table(
         server, navigation.sort, navigation.reverse, view.width, navigation.column, navigation.row_filter
     )
@@ -94,10 +96,6 @@ def _with_detail(table: Page, model: ScreenModel, navigation: Navigation, view: 
     )
 
 
-def _titled(lines: Sequence[Text]) -> Page:
-    return Page(lines[0], lines[1:])
-
-
 _PAGES: Mapping[str, Callable[[ScreenModel, Navigation, View], Page]] = {
     "help": lambda _, __, view: Page(None, help_lines(view.width)),
     "servers": _servers,
@@ -105,11 +103,9 @@ _PAGES: Mapping[str, Callable[[ScreenModel, Navigation, View], Page]] = {
 }
 
 _SERVER_PAGES: Mapping[str, Callable[[Server, ScreenModel, Navigation, View], Page]] = {
-    "findings": lambda server, model, _, view: Page(
-        None, list(pages.finding_lines(server, model.details, view.width, view.now))
-    ),
-    "events": lambda _, model, navigation, view: event_page(
-        model.details.events, navigation.row_filter, view.width, view.now
+    "findings": lambda server, model, _, view: Page(None, list(pages.finding_lines(server, view.width, view.now))),
+    "events": lambda server, _, navigation, view: event_page(
+        server.events, navigation.row_filter, view.width, view.now
     ),
     "plots": lambda _, model, __, view: Page(None, plots.plot_lines(model.trend, view.width, view.lines)),
 }

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rich.text import Text
 
+from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.terminal_text import wrap
-from uwsgi_headroom.top.feeds.feed import Event
 from uwsgi_headroom.top.view.figures import age
 from uwsgi_headroom.top.view.page import Page
 
@@ -24,10 +24,8 @@ _STYLES: Mapping[str, str] = {
 }
 
 
-def event_page(events: Sequence[Event] | None, text: str, width: int, now: float) -> Page:
-    """The page of the events that match a filter, with local times. events: None where the feed has none to show."""
-    if events is None:
-        return Page(None, [Text("This exporter keeps no events: it is of an earlier version.")])
+def event_page(events: Sequence[Event], text: str, width: int, now: float) -> Page:
+    """The page of the events that match a filter, with local times."""
     title = Text(f"{clock_label(now)}".ljust(width)[:width], "reverse")
     shown = [event for event in events if text.casefold() in f"{event.kind} {event.title}".casefold()]
     rows = [row for event in shown for row in _rows(event, width, now)]

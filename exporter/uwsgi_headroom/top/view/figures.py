@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len, set_cell_size
+
 from uwsgi_headroom.analysis.formatting import duration
 
 UNKNOWN = "-"
@@ -61,14 +63,19 @@ def in_service(observed: float | None, available: int | None) -> str:
 
 
 def cut_middle(text: str, columns: int) -> str:
-    """Text of at most so many characters; where it is longer, its middle gives way to an ellipsis, for names differ at
-    their ends."""
-    if len(text) <= columns:
+    """Text of at most so many terminal columns; where it is longer, an ellipsis replaces its middle, for names differ
+    at their ends."""
+    if cell_len(text) <= columns:
         return text
     if columns <= 1:
         return "…"[:columns]
     tail = columns // 2
-    return text[: columns - 1 - tail] + "…" + text[len(text) - tail :]
+    return set_cell_size(text, columns - 1 - tail) + "…" + set_cell_size(text[::-1], tail)[::-1]
+
+
+def fit_middle(text: str, columns: int) -> str:
+    """The same, filled up with spaces."""
+    return set_cell_size(cut_middle(text, columns), columns)
 
 
 def cpu_ranges(cpus: Sequence[int]) -> str:

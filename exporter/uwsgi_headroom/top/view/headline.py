@@ -24,11 +24,11 @@ _STATUS_STYLES: dict[Status, str] = {
 }
 _LIMITS: dict[Limit, str] = {
     "hottest_interpreter": "hottest worker's interpreter",
-    "interpreters": "all interpreters",
+    "interpreters": "interpreters of all workers",
     "threads": "threads",
     "cpu": "CPU",
 }
-_SHORT: dict[Limit, str] = {**_LIMITS, "hottest_interpreter": "hottest interpreter"}
+_SHORT: dict[Limit, str] = {**_LIMITS, "hottest_interpreter": "hot interpreter", "interpreters": "interpreters"}
 _MOST_HEADROOM = 10.0  # the height of its spark: beyond, more is no news
 _SPARK_OF, _LEAST_SPARK = 5, 5  # columns of width for one of a spark; at least so many
 

@@ -13,7 +13,6 @@ from uwsgi_headroom.documents.emperor_router import Emperor, Router
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.terminal_text import wrap
-from uwsgi_headroom.top.feeds.feed import Details
 from uwsgi_headroom.top.tree import vassal_state
 from uwsgi_headroom.top.view.figures import age, number, size
 from uwsgi_headroom.top.view.worker_columns import busy_bar
@@ -51,17 +50,15 @@ def _thread(place: int, worker: Worker) -> Text:
     return cell
 
 
-def finding_lines(server: Server, details: Details, width: int, now: float) -> Iterator[Text]:
+def finding_lines(server: Server, width: int, now: float) -> Iterator[Text]:
     """Every finding with its evidence and what to do; then what is not known, and why."""
-    since = {finding.code: finding.since for finding in details.findings}
     for place, finding in enumerate(server.findings, 1):
         head = [Text(line) for line in wrap(f"{place}. {finding.severity.upper()}: {finding.title}", width, rest="   ")]
         head[0].stylize(_SEVERITIES[finding.severity], 0, len(f"{place}. {finding.severity}"))
         yield from head
-        began = since.get(finding.code)
-        if began is not None:
-            clock = time.strftime("%H:%M:%S %Z", time.localtime(began))
-            yield Text(f"   Since {clock}, {duration(max(0.0, now - began))} ago.", "dim")
+        if finding.since is not None:
+            clock = time.strftime("%H:%M:%S %Z", time.localtime(finding.since))
+            yield Text(f"   Since {clock}, {duration(max(0.0, now - finding.since))} ago.", "dim")
         for text in (finding.evidence, finding.meaning):
             yield from map(Text, wrap(text, width, "   ", "   ") if text else ())
         if finding.change:
@@ -80,16 +77,16 @@ def finding_lines(server: Server, details: Details, width: int, now: float) -> I
 
 def emperor_lines(emperor: Emperor, width: int) -> Iterator[Text]:
     """Vassals, and those that are throttled."""
-    yield _title("    PID  STATE           AGE  BEAT  SPAWNS  VASSAL", width)
+    yield _title("    PID  STATE           AGE  BEAT RESTARTS  VASSAL", width)
     for vassal in emperor.vassals:
         state = vassal_state(vassal)
         style = {"cursed": "red", "starting": "yellow"}.get(state, "green")
         line = Text(f"{vassal.pid:>7}  ").append(f"{state:12}", style)
-        line.append(f"{age(vassal.age):>7}{age(vassal.heartbeat_age):>6}{number(vassal.respawns):>8}  ")
+        line.append(f"{age(vassal.age):>7}{age(vassal.heartbeat_age):>6}{number(vassal.respawns):>9}  ")
         yield line.append(vassal.name, "bold")
     for throttled in emperor.throttled:
         line = Text("      -  ").append("throttled   ", "bold red")
-        yield line.append(f"{age(throttled.delay):>7}{'':6}{number(throttled.attempts):>8}  ").append(throttled.name)
+        yield line.append(f"{age(throttled.delay):>7}{'':6}{number(throttled.attempts):>9}  ").append(throttled.name)
 
 
 def router_lines(router: Router, width: int) -> Iterator[Text]:

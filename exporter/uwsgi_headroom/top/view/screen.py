@@ -43,7 +43,7 @@ def draw(model: ScreenModel, navigation: Navigation, width: int, height: int, no
     lines += [Text()] * (height - 1 - len(lines))
     lines = [*lines, foot_line(model, navigation, width)][:height]
     for line in lines:
-        line.truncate(width)
+        line.truncate(width, overflow="ellipsis")
     return Screen(lines, first, column)
 
 
@@ -73,7 +73,7 @@ def _head(model: ScreenModel, navigation: Navigation, width: int, height: int, b
     if navigation.view in ("findings", "events", "plots"):
         return must
     room = max(1, height - 1 - len(must) - min(int(_BODY * height), body))
-    parts = headline.head_parts(server, model.details.identity, model.trend, width)
+    parts = headline.head_parts(server, model.identity, model.trend, width)
     kept = {id(part) for part in sorted(parts, key=lambda part: part.rank)[:room]}
     rest = [part.line for part in parts if id(part) in kept]
     return must + ([Text(line.plain, "dim") for line in rest] if server.state == "down" else rest)
@@ -95,7 +95,9 @@ def _title(model: ScreenModel, navigation: Navigation, width: int, now: float) -
     clock = time.strftime("%H:%M:%S %Z", time.localtime(now))
     right = f"{'PAUSED  ' if navigation.paused else ''}{clock} "
     style = "reverse bold"
-    if navigation.view in LISTS or server is None:
+    if navigation.view == "help":
+        left = " uwsgi-headroom   help"
+    elif navigation.view in LISTS or server is None:
         left = f" uwsgi-headroom   {server_table.count_servers(model.entries)}   {model.where}"
     else:
         keys = list_keys(model, navigation)

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from uwsgi_headroom.analysis.formatting import counted, duration, factor
 from uwsgi_headroom.documents.schema import Summary
 from uwsgi_headroom.terminal_text import escape_text, wrap
 from uwsgi_headroom.top.model import Key, ScreenModel, ServerEntry
-from uwsgi_headroom.top.view.figures import UNKNOWN, cut_middle, in_service, rate, seconds_of
+from uwsgi_headroom.top.view.figures import UNKNOWN, cut_middle, fit_middle, in_service, rate, seconds_of
 from uwsgi_headroom.top.view.headline import cut_lines, status_style, status_word, trouble_of
 from uwsgi_headroom.top.view.page import Page
 
@@ -36,17 +37,17 @@ def server_table(
 ) -> Page:
     """The page of these entries, the chosen one marked. now: epoch seconds."""
     columns = _columns_that_fit(width)
-    room = width - 2 - sum(column.width + 1 for column in columns)
-    longest = max([len(escape_text(entry.summary.name)) for entry in entries], default=0)
+    room = width - 2 - sum(1 + column.width for column in columns)  # for the name and the verdict
+    longest = max([cell_len(escape_text(entry.summary.name)) for entry in entries], default=0)
     most = max(room - (_WIDE_VERDICT if width >= _WIDE else 0), _LEAST_NAME)
     name_width = min(max(longest, _LEAST_NAME), most)
     shows_verdict = room - name_width >= _LEAST_VERDICT
-    title = f"  {'SERVER':{name_width}} " + "".join(f"{column.title:>{column.width}} " for column in columns)
-    title = title.replace("  STATUS", "STATUS  ") + (" VERDICT" if shows_verdict else "")
+    title = f"  {'SERVER':{name_width}}" + "".join(f" {column.title:>{column.width}}" for column in columns)
+    title = title.replace("  STATUS", "STATUS  ") + ("  VERDICT" if shows_verdict else "")
     rows = []
     for entry in entries:
         row = _row(model, entry, columns, name_width, here=entry.key == chosen, now=now)
-        rows.append(row.append(" " + _verdict(model, entry, now)) if shows_verdict else row)
+        rows.append(row.append("  ").append_text(_verdict(model, entry, now)) if shows_verdict else row)
     for row in rows:
         row.truncate(width, overflow="ellipsis")
     places = [place for place, entry in enumerate(entries) if entry.key == chosen]
@@ -93,14 +94,14 @@ def _row(
     summary = entry.summary
     old = summary.state != "up" or entry.key[0] in model.troubles
     line = Text("> " if here else "  ", "bold")
-    name = cut_middle(escape_text(summary.name), name_width)
+    name = fit_middle(escape_text(summary.name), name_width)
     style = "bold red" if summary.state == "down" else "bold" if here else ""
-    line.append(f"{name:{name_width}} ", style)
+    line.append(name, style)
     for column in columns:
         if column is _STATUS:
-            line.append(f"{column.text(summary):{column.width}} ", status_style(summary))
+            line.append(" ").append(f"{column.text(summary):{column.width}}", status_style(summary))
         else:
-            line.append(f"{column.text(summary):>{column.width}} ", "not bold dim" if old else "not bold")
+            line.append(f" {column.text(summary):>{column.width}}", "not bold dim" if old else "not bold")
     return line
 
 
@@ -128,9 +129,9 @@ def _totals(entries: Sequence[ServerEntry], columns: Sequence[_Column], name_wid
     """Of the servers that are up: figures of others are old."""
     summaries = [entry.summary for entry in entries if entry.summary.state == "up"]
     name = f"{len(summaries)} of {len(entries)} up"
-    line = Text(f"  {name[:name_width]:{name_width}} ", "bold")
+    line = Text(f"  {name[:name_width]:{name_width}}", "bold")
     for column in columns:
-        line.append(f"{column.total(summaries):>{column.width}} ")
+        line.append(f" {column.total(summaries):>{column.width}}")
     return line
 
 

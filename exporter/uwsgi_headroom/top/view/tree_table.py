@@ -7,15 +7,14 @@ from collections.abc import Mapping, Sequence
 from rich.text import Text
 
 from uwsgi_headroom.terminal_text import escape_text
-from uwsgi_headroom.top.feeds.feed import NO_DETAILS
 from uwsgi_headroom.top.model import Key, ScreenModel
 from uwsgi_headroom.top.tree import Branch
-from uwsgi_headroom.top.view.figures import age, cut_middle, number
+from uwsgi_headroom.top.view.figures import age, fit_middle, number
 from uwsgi_headroom.top.view.headline import status_style, status_word
 from uwsgi_headroom.top.view.page import Page
 from uwsgi_headroom.top.view.server_table import growth
 
-_COLUMNS = f"{'STATUS':8} {'HEADROOM':>8} {'PID':>7} {'VASSAL':9} {'AGE':>4} {'SPAWNS':>6}"
+_COLUMNS = f"{'STATUS':8} {'HEADROOM':>8} {'PID':>7} {'VASSAL':9} {'AGE':>4} {'RESTARTS':>8}"
 _VASSAL_STYLES: Mapping[str, str] = {"cursed": "red", "throttled": "bold red", "starting": "yellow"}
 
 
@@ -37,21 +36,17 @@ def _row(model: ScreenModel, branches: Sequence[Branch], place: int, chosen: Key
     here = _is_chosen(branch, chosen)
     name = _stem(branches, place) + _name(branch)
     line = Text("> " if here else "  ", "bold" if branch.entry else "dim")
-    line.append(f"{cut_middle(name, room):{room}} ", "bold" if here else "not bold")
+    line.append(f"{fit_middle(name, room)} ", "bold" if here else "not bold")
     if branch.entry:
         summary = branch.entry.summary
         line.append(f"{status_word(summary):8} ", status_style(summary))
-        known = summary.headroom if summary.state == "up" else None
-        room_left = (
-            factor(known) if known is not None else ">100x" if summary.far and summary.state == "up" else UNKNOWN
-        )
-        line.append(f"{room_left:>8} ", "not bold")
+        line.append(f"{growth(summary):>8} ", "not bold")
     else:
         line.append(f"{'no stats' if branch.vassal else '':8} {'':8} ")
     line.append(f"{_pid(model, branch):>7} ", "not bold")
     line.append(f"{branch.state:9} ", _VASSAL_STYLES.get(branch.state, "not bold"))
     vassal = branch.vassal
-    return line.append(f"{age(vassal.age):>4} {number(vassal.respawns):>6}" if vassal else "", "not bold")
+    return line.append(f"{age(vassal.age):>4} {number(vassal.respawns):>8}" if vassal else "", "not bold")
 
 
 def _name(branch: Branch) -> str:
@@ -77,5 +72,5 @@ def _stem(branches: Sequence[Branch], place: int) -> str:
 def _pid(model: ScreenModel, branch: Branch) -> str:
     if branch.vassal:
         return str(branch.vassal.pid)
-    _, details = model.family.get(branch.entry.key, (None, NO_DETAILS)) if branch.entry else (None, NO_DETAILS)
-    return str(details.identity.pid) if details.identity and details.identity.pid else ""
+    _, identity = model.family.get(branch.entry.key, (None, None)) if branch.entry else (None, None)
+    return str(identity.pid) if identity and identity.pid else ""
