@@ -18,7 +18,7 @@ from uwsgi_headroom.top.view.foot import foot_line
 from uwsgi_headroom.top.view.page import fit_page
 
 _MOST_TROUBLES = 3
-_ROOMY, _CRAMPED = 20, 8  # lines of a terminal
+_TALL, _ROOMY, _CRAMPED = 30, 20, 8  # lines of a terminal
 _BODY = 0.45
 """The part of the screen that the head leaves to the body, if that has as many lines."""
 
@@ -57,7 +57,7 @@ def draw_plain(model: ScreenModel, navigation: Navigation, width: int, now: floa
 
 def _block_lines(height: int) -> int:
     """Lines for the verdict and the advice."""
-    return 3 if height >= _ROOMY else 2 if height >= _CRAMPED else 1
+    return 4 if height >= _TALL else 3 if height >= _ROOMY else 2 if height >= _CRAMPED else 1
 
 
 def _head(model: ScreenModel, navigation: Navigation, width: int, height: int, body: int, now: float) -> list[Text]:

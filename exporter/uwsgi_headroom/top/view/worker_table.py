@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from rich.text import Text
 
@@ -21,7 +22,7 @@ def worker_table(
     """The page of the workers that match a filter, and the first of the sideways columns in view."""
     fixed, scrolled = (FIXED, SCROLLED) if width >= _NARROW else (FIXED[:1], (*FIXED[1:], *SCROLLED))
     first = min(first_column, _last_first_column(fixed, scrolled, width))
-    fitting = _count_fitting(fixed, scrolled[first:], width)
+    fitting = _count_fitting(fixed, scrolled, first, width)
     columns = [*fixed, *scrolled[first : first + fitting]]
     rows = [_row(worker, server, columns) for worker in sort_workers(server.workers, sort, reverse)]
     totals = _assemble([Text(column.total(server)) for column in columns], columns, "bold")
@@ -38,23 +39,21 @@ def sort_workers(workers: Sequence[Worker], sort: str, reverse: bool) -> list[Wo
     return sorted(known, key=lambda worker: value(worker) or 0.0, reverse=descending) + unknown
 
 
-def _count_fitting(fixed: Sequence[Column], scrolled: Sequence[Column], width: int) -> int:
-    """How many of the columns fit beside the fixed ones; the mark needs room where not all do."""
-    room = width + 1 - sum(column.width + 1 for column in fixed)
-    if sum(column.width + 1 for column in scrolled) <= room:
-        return len(scrolled)
+def _count_fitting(fixed: Sequence[Column], scrolled: Sequence[Column], first: int, width: int) -> int:
+    """How many of the columns from `first` on fit beside the fixed ones; the mark needs room where some do not."""
+    room = width + 1 - sum(column.width + 1 for column in fixed) - (first > 0)
+    rest = scrolled[first:]
+    if sum(column.width + 1 for column in rest) <= room:
+        return len(rest)
     room -= _MORE
-    for count, column in enumerate(scrolled):
-        room -= column.width + 1
-        if room < 0:
-            return count
-    return len(scrolled)
+    ends = accumulate(column.width + 1 for column in rest)
+    return sum(end <= room for end in ends)
 
 
 def _last_first_column(fixed: Sequence[Column], scrolled: Sequence[Column], width: int) -> int:
     """The first column in view where the table is scrolled to its right end."""
     for first in range(len(scrolled)):
-        if _count_fitting(fixed, scrolled[first:], width) == len(scrolled) - first:
+        if _count_fitting(fixed, scrolled, first, width) == len(scrolled) - first:
             return first
     return len(scrolled) - 1
 
