@@ -52,9 +52,8 @@ def shape(of: ScreenModel) -> list[tuple[int, str, str]]:
 @pytest.fixture(scope="module")
 def fleet() -> ScreenModel:
     throttled = (Throttled(name="bad.ini", delay=3.0, attempts=5),)
-    of_all = emperor(
-        "emperor", vassal("shop10.ini", 10), vassal("shop2.ini", 2), vassal("mute.ini", 3), throttled=throttled
-    )
+    vassals = [vassal(name, pid) for name, pid in (("shop10.ini", 10), ("shop2.ini", 2), ("mute.ini", 3))]
+    of_all = emperor("emperor", *vassals, throttled=throttled)
     return model(
         (of_all, Identity(pid=1)),
         (server("ten"), Identity(pid=10, emperor_pid=1)),
@@ -90,7 +89,7 @@ def test_a_pid_of_another_host_or_of_another_emperor_is_no_vassal() -> None:
     of_all = emperor("emperor", vassal("a.ini", 5))
     for identity in (Identity(pid=5, host="b"), Identity(pid=5, host="a", emperor_pid=99), Identity(), None):
         found = shape(model((of_all, Identity(pid=1, host="a")), (server("shop"), identity)))
-        assert found == [(0, "emperor", ""), (1, "a.ini", "accepting"), (0, "shop", "")]
+        assert sorted(found) == [(0, "emperor", ""), (0, "shop", ""), (1, "a.ini", "accepting")]
 
 
 def test_an_emperor_of_emperors() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -29,8 +30,15 @@ def _in_one_time_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 EVENTS = (
-    Event(id=3, time=EPOCH + 60.0, kind="server_down", title="The server is down.", evidence="Connection refused."),
-    Event(id=2, time=EPOCH - 90_000.0, kind="worker_ended", title="Worker 3 ended.", workers=(3,)),
+    Event(
+        id=3,
+        time=EPOCH + 60.0,
+        since=EPOCH + 60.0,
+        kind="server_down",
+        title="The server is down.",
+        evidence="Connection refused.",
+    ),
+    Event(id=2, time=EPOCH - 90_000.0, since=EPOCH - 90_010.0, kind="worker_ended", title="Worker 3 ended.", count=4),
 )
 
 
@@ -39,10 +47,10 @@ def test_events_are_shown_with_the_time_of_this_place() -> None:
     page = event_page(EVENTS, "", 80, EPOCH + 75.0)
     assert page.title
     assert page.title.plain.split() == ["TIME", "CET", "AGO", "EVENT"]
-    assert [row.plain.split("  ") for row in page.rows] == [
-        ["23:14:20", "", "15s", "The server is down."],
-        [""] * 8 + ["Connection refused."],
-        ["13 Nov 22", " 25h", "Worker 3 ended."],
+    assert [re.split(" {2,}", row.plain) for row in page.rows] == [
+        ["23:14:20", "15s", "The server is down."],
+        ["", "Connection refused."],
+        ["13 Nov 22h", "25h", "Worker 3 ended. (4 times since 22:13:10)"],
     ]
 
 
@@ -57,7 +65,7 @@ def test_events_of_a_server_are_a_page() -> None:
     assert not any("The server is down." in line for line in drawn)
     assert any("Worker 3 ended." in line for line in drawn)
     assert "No event matches the filter." in lines(model, replace(page, row_filter="nothing"))
-    assert "Nothing has happened so far." in lines(screen_model(hot()), page)
+    assert "Nothing has happened so far." in lines(screen_model(msgspec.structs.replace(hot(), events=())), page)
 
 
 def trend(points: int) -> Trend:
@@ -76,14 +84,14 @@ def trend(points: int) -> Trend:
 def test_charts_of_load_headroom_wait_and_busy_threads() -> None:
     """A rising line rises, one beyond the scale is full, unknown is said, and the axis has local times."""
     drawn = [line.plain for line in plot_lines(trend(8), 60, 21)]
-    assert drawn[0].startswith("load, requests a second   now 8.0, lowest 1.0, highest 8.0")
+    assert drawn[0].startswith("load, requests a second   now 8.0, min 1.0, max 8.0")
     top, bottom = (line.partition("│")[2] for line in (drawn[1], drawn[4]))
     assert top.rstrip("█▇▆▅▄▃▂▁").isspace()
     assert top[-1] == "█"
     assert bottom[0] == "▄"
     assert set(drawn[6].partition("│")[2]) == {"█"}
     assert "wait in the listen queue   not known" in drawn
-    busy = drawn.index("busy threads   now 4.0, lowest 4.0, highest 4.0")
+    busy = drawn.index("busy threads   now 4.0, min 4.0, max 4.0")
     assert [set(line.partition("│")[2].strip()) for line in drawn[busy + 1 : busy + 5]] == [set(), set(), {"█"}, {"█"}]
     assert drawn[-1].split() == ["23:13:20", "23:13:28", "CET"]
 

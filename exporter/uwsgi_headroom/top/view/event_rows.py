@@ -12,7 +12,7 @@ from uwsgi_headroom.terminal_text import wrap
 from uwsgi_headroom.top.view.figures import age
 from uwsgi_headroom.top.view.page import Page
 
-_INDENT = " " * 16
+_INDENT = " " * 17
 _STYLES: Mapping[str, str] = {
     "server_down": "bold red",
     "server_up": "bold green",
@@ -26,23 +26,24 @@ _STYLES: Mapping[str, str] = {
 
 def event_page(events: Sequence[Event], text: str, width: int, now: float) -> Page:
     """The page of the events that match a filter, with local times."""
-    title = Text(f"{clock_label(now)}".ljust(width)[:width], "reverse")
+    zone = time.strftime("%Z", time.localtime(now))[:5]
+    title = Text(f"{f'TIME {zone:7} AGO  EVENT':{width}}"[:width], "reverse")
     shown = [event for event in events if text.casefold() in f"{event.kind} {event.title}".casefold()]
     rows = [row for event in shown for row in _rows(event, width, now)]
     return Page(title, rows or [Text("No event matches the filter." if text else "Nothing has happened so far.")])
 
 
-def clock_label(now: float) -> str:
-    """The title of the columns; the zone that times are of stands in it."""
-    return f"TIME {time.strftime('%Z', time.localtime(now))[:5]:6} AGO  EVENT"
+def _clock(moment: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(moment))
 
 
 def _rows(event: Event, width: int, now: float) -> Iterator[Text]:
     local = time.localtime(event.time)
     today = local[:3] == time.localtime(now)[:3]
-    moment = time.strftime("%H:%M:%S" if today else "%d %b %H", local)
-    first = f"{moment:10}{age(max(0.0, now - event.time)):>4}  "
-    for place, line in enumerate(wrap(event.title, width, first, _INDENT)):
+    moment = _clock(event.time) if today else time.strftime("%d %b %Hh", local)
+    first = f"{moment:11}{age(max(0.0, now - event.time)):>4}  "
+    often = f" ({event.count} times since {_clock(event.since)})" if event.count > 1 else ""
+    for place, line in enumerate(wrap(event.title + often, width, first, _INDENT)):
         row = Text(line)
         row.stylize("dim", 0, len(first) if place == 0 else 0)
         row.stylize(_STYLES.get(event.kind, ""), len(first))

@@ -35,7 +35,7 @@ def plot_lines(trend: Trend, width: int, lines: int) -> list[Text]:
     available = [threads for threads in trend.threads.available if threads]
     charts = (
         _Chart("load, requests a second", trend.throughput, None, rate, "cyan"),
-        _Chart("headroom (10x and more: full)", trend.headroom.factor, _MOST_HEADROOM, factor, "green"),
+        _Chart("headroom (full: 10x and more)", trend.headroom.factor, _MOST_HEADROOM, factor, "green"),
         _Chart("wait in the listen queue", trend.queue_wait, None, duration, "yellow"),
         _Chart("busy threads", trend.concurrency.observed, max(available, default=None), "{:.1f}".format, "blue"),
     )
@@ -54,7 +54,7 @@ def _draw_chart(chart: _Chart, room: int, tall: int) -> list[Text]:
     top = chart.top or max(known) or 1.0
     columns = _stretch(chart.values, room)
     heading = _heading(
-        chart.name, f"now {chart.text(known[-1])}, lowest {chart.text(min(known))}, highest {chart.text(max(known))}"
+        chart.name, f"now {chart.text(known[-1])}, min {chart.text(min(known))}, max {chart.text(max(known))}"
     )
     rows = []
     for row in range(tall):
