@@ -264,7 +264,7 @@ def test_a_snapshot_of_one_server_of_an_exporter() -> None:
         page = f"http://127.0.0.1:{running.port}/servers/"
         assert json.loads(run("top", page + "a", "--json").stdout)["name"] == "a"
         for name, status in (("a", 0), ("b", 3), ("other", 3)):
-            assert run("top", page + name, "--once").returncode == status
+            assert run("top", page + name, "--once", timeout=120).returncode == status
 
 
 # ---------------------------------------------------------------- how it leaves

@@ -24,6 +24,9 @@ def test_a_lone_server_is_opened_once() -> None:
     back = Navigation(server=A, chosen=True)
     assert select_server(back, [A], [A]) == back
     assert select_server(Navigation(fleet_filter="a"), [A, B], [A]).view == "servers"
+    first_to_answer = select_server(Navigation(), [A], [A], complete=False)
+    assert (first_to_answer.server, first_to_answer.view) == (A, "servers")
+    assert select_server(first_to_answer, [A], [A]).view == "workers"
 
 
 def test_a_filter_moves_the_selection_of_the_list_and_not_of_a_page() -> None:

@@ -50,7 +50,8 @@ async def _snapshot(feeds: Sequence[Feed], navigation: Navigation, seconds: floa
         poller = Poller(feeds)
         await poller.poll(navigation)
     model = poller.model
-    navigation = select_server(navigation, [entry.key for entry in model.entries], list_keys(model, navigation))
+    listed, shown = [entry.key for entry in model.entries], list_keys(model, navigation)
+    navigation = select_server(navigation, listed, shown, complete=model.complete)
     if navigation.view == "servers":
         width = _UNCUT
     lines = [painter.paint(line, width).rstrip() for line in draw_plain(model, navigation, width, time.time())]

@@ -130,7 +130,8 @@ class _Loop:
         """Look at a server that is listed. Return whether it is another one, whose page is asked for at once then."""
         before, model = self._navigation.server, self._poller.model
         listed = [entry.key for entry in model.entries]
-        self._navigation = select_server(self._navigation, listed, list_keys(model, self._navigation))
+        shown = list_keys(model, self._navigation)
+        self._navigation = select_server(self._navigation, listed, shown, complete=model.complete)
         if self._navigation.server == before:
             return False
         if before is not None and before not in listed and self._navigation.view in LISTS:

@@ -28,6 +28,7 @@ class ScreenModel:
     family: documents and identities for the tree of emperors and vassals. troubles: why a feed brought
     nothing new, by its place; its servers are then shown as they were last seen. where: the exporters and servers that
     top is attached to. notice: a message to show once.
+    complete: whether every feed has listed its servers.
     """
 
     entries: tuple[ServerEntry, ...] = ()
@@ -38,3 +39,4 @@ class ScreenModel:
     troubles: Mapping[int, str] = field(default_factory=dict)
     where: str = ""
     notice: str = ""
+    complete: bool = True

@@ -194,7 +194,12 @@ class Poller:
             waited = self._clock() - at
             if waited >= _LATE_SECONDS:
                 troubles[place] = f"{self._feeds[place].where}: no answer for {waited:.0f} s"
-        self.model = replace(self.model, entries=_sort_entries(self._listed), troubles=dict(sorted(troubles.items())))
+        self.model = replace(
+            self.model,
+            entries=_sort_entries(self._listed),
+            troubles=dict(sorted(troubles.items())),
+            complete=len(self._listed) == len(self._feeds),
+        )
         wanted = self._page_key and self._page_key[0]
         if wanted != self._shown and (wanted is None or wanted[0] in troubles):
             self._shown = None

@@ -166,6 +166,11 @@ def test_into_a_pipe_nothing_is_left_out() -> None:
     printed = [line.plain for line in draw_plain(screen_model(hot(64, 16)), AT_IT, 120, 0)]
     assert sum(line.split()[:1] == [str(place)] for place in range(1, 65) for line in printed) == 64
     assert printed[-1].split()[0] == "all"
+    each = hot()
+    model = screen_model(each, msgspec.structs.replace(each, name="other"))
+    printed = [line.plain for line in draw_plain(model, Navigation(), 500, 0)]
+    assert len(printed) == 5
+    assert printed[2].rstrip().endswith(each.verdict)
     assert not any("q quit" in line for line in printed)
 
 

@@ -25,11 +25,13 @@ _ROOMY = 15  # lines of a body that has room for the verdict of the selected ser
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """width: columns; lines: about how many there are for the body; now: epoch seconds."""
+    """width: columns; lines: about how many there are for the body; now: epoch seconds; detailed: whether the verdict
+    of the server that is selected in a list stands below the list."""
 
     width: int
     lines: int
     now: float
+    detailed: bool = True
 
 
 def build_body(model: ScreenModel, navigation: Navigation, view: View) -> tuple[Page, int]:
@@ -89,11 +91,9 @@ def _tree(model: ScreenModel, navigation: Navigation, view: View) -> Page:
 
 
 def _with_detail(table: Page, model: ScreenModel, navigation: Navigation, view: View) -> Page:
-    return (
-        replace(table, detail=detail_lines(model.entries, navigation.server, view.width))
-        if view.lines >= _ROOMY
-        else table
-    )
+    if not view.detailed or view.lines < _ROOMY:
+        return table
+    return replace(table, detail=detail_lines(model.entries, navigation.server, view.width))
 
 
 _PAGES: Mapping[str, Callable[[ScreenModel, Navigation, View], Page]] = {

@@ -19,6 +19,7 @@ from uwsgi_headroom.top.view.page import fit_page
 
 _MOST_TROUBLES = 3
 _TALL, _ROOMY, _CRAMPED = 30, 20, 8  # lines of a terminal
+_UNBOUNDED = 10_000  # lines of paper
 _BODY = 0.45
 """The part of the screen that the head leaves to the body, if that has as many lines."""
 
@@ -34,13 +35,9 @@ class Screen:
 
 def draw(model: ScreenModel, navigation: Navigation, width: int, height: int, now: float) -> Screen:
     """Exactly `height` lines, none wider than `width`. now: epoch seconds."""
-    body, column = build_body(model, navigation, View(width, height - 2 - _block_lines(height), now))
-    head = _head(model, navigation, width, height, body.height, now)
-    in_view, first = fit_page(body, navigation.first, max(0, height - len(head) - 1))
-    if navigation.view not in ("help", *LISTS) and _is_old(model, navigation):
-        in_view = [Text(line.plain, "dim") for line in in_view]
-    lines = [*head, *in_view][: height - 1]
-    lines += [Text()] * (height - 1 - len(lines))
+    view = View(width, height - 2 - _block_lines(height), now)
+    above, first, column = _draw_above_foot(model, navigation, view, height)
+    lines = above[: height - 1] + [Text()] * (height - 1 - len(above))
     lines = [*lines, foot_line(model, navigation, width)][:height]
     for line in lines:
         line.truncate(width, overflow="ellipsis")
@@ -49,10 +46,23 @@ def draw(model: ScreenModel, navigation: Navigation, width: int, height: int, no
 
 def draw_plain(model: ScreenModel, navigation: Navigation, width: int, now: float) -> list[Text]:
     """All there is, for a printer or a pipe: no bars of keys, nothing cut off below."""
-    lines = draw(model, navigation, width, 10_000, now).lines[:-1]
+    view = View(width, _UNBOUNDED, now, detailed=False)
+    lines, _, _ = _draw_above_foot(model, navigation, view, _UNBOUNDED)
     while lines and not lines[-1].plain.strip():
         lines.pop()
     return lines
+
+
+def _draw_above_foot(
+    model: ScreenModel, navigation: Navigation, view: View, height: int
+) -> tuple[list[Text], int, int]:
+    """The lines above the foot, and the first row and the first sideways column in view."""
+    body, column = build_body(model, navigation, view)
+    head = _head(model, navigation, view.width, height, body.height, view.now)
+    in_view, first = fit_page(body, navigation.first, max(0, height - len(head) - 1))
+    if navigation.view not in ("help", *LISTS) and _is_old(model, navigation):
+        in_view = [Text(line.plain, "dim") for line in in_view]
+    return [*head, *in_view], first, column
 
 
 def _block_lines(height: int) -> int:

@@ -111,7 +111,7 @@ def _verdict(model: ScreenModel, entry: ServerEntry, now: float) -> Text:
     text = Text(style="not bold")
     if summary.state != "up" and summary.age is not None:
         since += summary.age
-    if since:
+    if since >= 1.0:
         text.append(f"{duration(since)} ago: ", "bold red")
     return text.append(trouble_of(summary) or summary.verdict)
 
