@@ -56,8 +56,8 @@ async def _snapshot(feeds: Sequence[Feed], navigation: Navigation, seconds: floa
         width = _UNCUT
     lines = [painter.paint(line, width).rstrip() for line in draw_plain(model, navigation, width, time.time())]
     if asked_for:
-        shown = [model.server.state] if model.server else []
+        states = [model.server.state] if model.server else []
     else:
-        shown = [entry.summary.state for entry in model.entries]
+        states = [entry.summary.state for entry in model.entries]
     # With troubles, an exporter has not answered, and its servers are missing.
-    return lines, UNKNOWN if model.troubles else exit_status(shown)
+    return lines, UNKNOWN if model.troubles else exit_status(states)

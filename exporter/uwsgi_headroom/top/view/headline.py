@@ -182,7 +182,8 @@ def _queues(server: Server) -> Iterator[Text]:
         else:
             full = socket.limit is not None and socket.queue >= socket.limit
             line.append(f"{socket.queue} of {socket.limit}", "bold red" if full else "bold")
-            line.append("" if socket.mean_queue is None else f" ({socket.mean_queue:.1f} on average)")
+            line.append(", full" if full else "")
+        line.append("" if socket.mean_queue is None else f" ({socket.mean_queue:.1f} on average)")
         yield line.append(f"  {socket.name}", "dim")
 
 

@@ -21,7 +21,6 @@ _SHORT = {"never_spawned": "never", "starting": "start", "signal": "sig"}
 _HOT, _WARM = 0.9, 0.7  # CPUs of one interpreter
 
 Value = Callable[[Worker], float | None]
-Total = Callable[[Iterable[float]], float]
 
 
 @dataclass(frozen=True, slots=True)
