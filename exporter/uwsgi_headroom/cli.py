@@ -118,7 +118,8 @@ def _parser() -> argparse.ArgumentParser:
         "top",
         help="watch servers on a terminal",
         description="Watch servers on a terminal. Each argument is a stats server, as for --stats, which is then read "
-        "from here, or the URL of a running exporter, which answers from its memory; an http:// address or a "
+        "from here, or the URL of a running exporter or of one of its pages (.../servers/NAME opens that server), "
+        "which answers from its memory; an http:// address or a "
         f"host:port is asked which it is. Without any: the exporter on {LISTEN_ADDRESS}, or else the servers "
         "found on this machine. Where standard output is no terminal, one snapshot is printed. Exit status of a "
         "snapshot: 0, or 3 if a server could not be read.",

@@ -40,7 +40,7 @@ from uwsgi_headroom.watch.watch import Watch
 DOCUMENTS = 5
 """In one story. The last that can be read is led through all faces."""
 
-VIEWS = ("servers", "workers", "threads", "findings")
+VIEWS = ("servers", "tree", "workers", "threads", "findings", "events", "plots")
 WINDOWS = (60.0,)
 
 
@@ -151,7 +151,7 @@ def _assert_check_and_screen(watch: Watch, reading: Reading, figures: list[Figur
     entry = ServerEntry((0, document.name), build.build_server_list([document], Clock()).servers[0])
     model = ScreenModel(entries=(entry,), server=document, trend=NO_TREND, where="here")
     for view in VIEWS:
-        drawn = draw(model, Navigation(view=view, server=entry.key), 100, 30, 1.7e9)
+        drawn = draw(model, Navigation(view=view, server=entry.key), 100, 30, 1.7e9).lines
         assert len(drawn) == 30
 
 

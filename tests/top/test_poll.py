@@ -17,7 +17,7 @@ from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.schema import Server, Servers
 from uwsgi_headroom.source import parse_address
 from uwsgi_headroom.source.address import Http
-from uwsgi_headroom.top.feeds.feed import Feed, FeedError, Trend
+from uwsgi_headroom.top.feeds.feed import Feed, FeedError, Identity, Trend
 from uwsgi_headroom.top.feeds.local import LocalFeed
 from uwsgi_headroom.top.feeds.remote import RemoteFeed
 from uwsgi_headroom.top.navigation import Navigation
@@ -40,10 +40,10 @@ class FakeFeed:
         await self._answer()
         return build.build_server_list([self.document], ScriptedWatch().clock)
 
-    async def server(self, name: str, window: float | None) -> Server:
+    async def server(self, name: str, window: float | None) -> tuple[Server, Identity | None]:
         await self._answer()
         assert name == self.document.name
-        return self.document
+        return self.document, Identity(pid=101)
 
     async def trend(self, name: str, seconds: float, points: int) -> Trend:
         await self._answer()
@@ -131,7 +131,7 @@ def test_servers_of_a_feed_that_hangs_stay_with_their_age() -> None:
         assert seen_at > EPOCH
         from uwsgi_headroom.top.view.server_table import server_table  # noqa: PLC0415
 
-        _, *rows = [line.plain for line in server_table(model, (1, "well"), 200, seen_at + 12)]
+        rows = [line.plain for line in server_table(model, model.entries, (1, "well"), 200, seen_at + 12).rows]
         by_name = {row.split()[0].strip("> ") or row.split()[1]: row for row in rows}
         assert "12 s ago: " in by_name["hangs"]
         assert " ago: " not in by_name["well"]

@@ -28,27 +28,56 @@ class Headroom(Struct, frozen=True):
     factor: list[float | None] = []
 
 
+class Capacity(Struct, frozen=True):
+    """Of a history, what is drawn."""
+
+    available: list[float | None] = []
+
+
 class Trend(Struct, frozen=True):
-    """The part of `history.History` that is drawn: a value for each slice of `step` seconds."""
+    """The part of `history.History` that is drawn: a value for each slice of `step` seconds. time: the end of each
+    slice, in epoch seconds."""
 
     step: float = 1.0
     concurrency: Concurrency = Concurrency()
     headroom: Headroom = Headroom()
+    time: list[float] = []
+    throughput: list[float | None] = []
+    queue_wait: list[float | None] = []
+    threads: Capacity = Capacity()
 
 
 NO_TREND = Trend()
 """Before there is one."""
 
 
+class Identity(Struct, frozen=True):
+    """Which server a document describes. pid: of its master; uptime: seconds since that process began; emperor_pid:
+    of the emperor whose vassal it is."""
+
+    pid: int | None = None
+    host: str | None = None
+    application: str | None = None
+    configuration_file: str | None = None
+    uptime: float | None = None
+    emperor_pid: int | None = None
+
+
+class Identified(Struct, frozen=True):
+    """The part of a server's document that says which server it is; earlier exporters do not send it."""
+
+    identity: Identity | None = None
+
+
 class Feed(Protocol):
-    """`where` says what it is attached to. Every method may raise GoneError."""
+    """`where` says what it is attached to. Every method may raise FeedError."""
 
     where: str
 
     async def servers(self, window: float | None) -> Servers:
         """The list, with figures of this window (seconds; None: the feed's own choice)."""
 
-    async def server(self, name: str, window: float | None) -> Server:
+    async def server(self, name: str, window: float | None) -> tuple[Server, Identity | None]:
         """The document of one server."""
 
     async def trend(self, name: str, seconds: float, points: int) -> Trend:

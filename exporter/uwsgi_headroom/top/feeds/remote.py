@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -12,9 +12,12 @@ from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.schema import Server, Servers
 from uwsgi_headroom.errors import ReadError, SourceError
 from uwsgi_headroom.source import Http
-from uwsgi_headroom.top.feeds.feed import FeedError, Trend
+from uwsgi_headroom.top.feeds.feed import FeedError, Identified, Identity, Trend
 
 T = TypeVar("T")
+
+Answer = Literal["exporter", "other", "silent", "nobody"]
+"""Who answers: silent: something listens and says nothing; nobody: nothing listens."""
 
 _SECONDS = 8.0  # the exporter itself waits five for a server that it has never read
 _PROBE_SECONDS = 3.0
@@ -42,9 +45,10 @@ class RemoteFeed:
         """The list."""
         return await self._get(build.SERVERS_PATH + _window(window), Servers)
 
-    async def server(self, name: str, window: float | None) -> Server:
+    async def server(self, name: str, window: float | None) -> tuple[Server, Identity | None]:
         """The document of one server."""
-        return await self._get(build.server_path(name) + _window(window), Server)
+        body = await self._read(build.server_path(name) + _window(window))
+        return self._decode(body, Server), self._decode(body, Identified).identity
 
     async def trend(self, name: str, seconds: float, points: int) -> Trend:
         """The newest part of its history."""
@@ -64,33 +68,38 @@ class RemoteFeed:
         """Nothing."""
 
     async def _get(self, path: str, kind: type[T]) -> T:
+        return self._decode(await self._read(path), kind)
+
+    async def _read(self, path: str) -> bytes:
         try:
-            return msgspec.json.decode((await _read(self._url, path, _SECONDS)).body, type=kind)
+            return await _fetch(self._url, path, _SECONDS)
         except ReadError as error:
             raise FeedError(f"{self.where}: {_WHY.get(error.reason, str(error))}") from None
+
+    def _decode(self, body: bytes, kind: type[T]) -> T:
+        try:
+            return msgspec.json.decode(body, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise FeedError(f"{self.where}: its answer is not of this version's API") from None
 
 
-async def is_exporter(url: Http) -> bool:
-    """Whether an exporter answers there. Raises SourceError where nobody listens.
+async def probe(url: Http) -> Answer:
+    """Who answers at a URL.
 
     A uWSGI with stats-http answers every path with its stats, and a raw one whoever connects: either is read once.
     """
     try:
-        msgspec.json.decode((await _read(url, "/api/v1/openapi.json", _PROBE_SECONDS)).body, type=_Description)
+        msgspec.json.decode(await _fetch(url, "/api/v1/openapi.json", _PROBE_SECONDS), type=_Description)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
+        return "other"
     except SourceError as error:
-        if error.reason == "refused":
-            raise
-        return False
-    return True
+        return "nobody" if error.reason == "refused" else "silent" if error.reason == "timeout" else "other"
+    return "exporter"
 
 
-async def _read(url: Http, path: str, seconds: float) -> source.Answer:
+async def _fetch(url: Http, path: str, seconds: float) -> bytes:
     target = url.target.partition("?")[0].rstrip("/") + path
-    return await source.read_document(Http(url.host, url.port, target, url.tls), timeout=seconds)
+    return (await source.read_document(Http(url.host, url.port, target, url.tls), timeout=seconds)).body
 
 
 def _window(seconds: float | None) -> str:
