@@ -10,10 +10,11 @@ from uwsgi_headroom.config.model import ServerConfig
 from uwsgi_headroom.config.names import refuse_duplicate_names
 from uwsgi_headroom.config.values import parse_server_argument
 from uwsgi_headroom.errors import HeadroomError, SourceError
+from uwsgi_headroom.exporter_client import is_exporter
 from uwsgi_headroom.source import Http, Tcp, parse_address
 from uwsgi_headroom.top.feeds.feed import Feed
 from uwsgi_headroom.top.feeds.local import LocalFeed
-from uwsgi_headroom.top.feeds.remote import RemoteFeed, is_exporter
+from uwsgi_headroom.top.feeds.remote import RemoteFeed
 
 
 def attach(arguments: Sequence[str], discovered: Callable[[], tuple[ServerConfig, ...]]) -> list[Feed]:
