@@ -56,9 +56,10 @@ def make_command_line() -> CommandLine:
     """The parsers of everything that may be written on the command line."""
     program = Parser(
         prog=PROGRAM,
-        description="How much more load a uWSGI server can take, what will give out first, and what to change.",
+        description="Say how much more load a uWSGI server can take, what will give out first, and what to change.",
         epilog="`uwsgi-headroom --stats ADDRESS` is short for `uwsgi-headroom serve --stats ADDRESS`.",
     )
+    program.summary = "how much more load a uWSGI server can take"
     _add_version(program)
     commands = program.add_subparsers(title="commands", required=True, metavar="COMMAND")
     made = {
@@ -71,14 +72,21 @@ def make_command_line() -> CommandLine:
     return CommandLine(program, made)
 
 
+def _add_command(commands: argparse._SubParsersAction[Parser], name: str, summary: str, description: str) -> Parser:
+    parser = commands.add_parser(name, help=summary, description=description)
+    parser.summary = summary
+    return parser
+
+
 def _add_version(parser: Parser) -> None:
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
 
 
 def _add_serve(commands: argparse._SubParsersAction[Parser]) -> Parser:
-    parser = commands.add_parser(
+    parser = _add_command(
+        commands,
         "serve",
-        help="export metrics over HTTP (the default)",
+        summary="export metrics over HTTP (the default)",
         description="Sample uWSGI servers, and serve metrics, a live page and an API over HTTP. There is neither login "
         "nor TLS: beyond loopback, put a proxy with both before it.",
     )
@@ -88,9 +96,10 @@ def _add_serve(commands: argparse._SubParsersAction[Parser]) -> Parser:
 
 
 def _add_check(commands: argparse._SubParsersAction[Parser]) -> Parser:
-    parser = commands.add_parser(
+    parser = _add_command(
+        commands,
         "check",
-        help="watch servers for a while, then say how they are",
+        summary="watch servers for a while, then say how they are",
         description="Watch servers, then say how they are and what to change. Of several there is a line for each, the "
         f"worst first, and then all about those that are not fine. {_CHECK_STATUSES}",
     )
@@ -141,9 +150,10 @@ def _add_check(commands: argparse._SubParsersAction[Parser]) -> Parser:
 
 
 def _add_top(commands: argparse._SubParsersAction[Parser]) -> Parser:
-    parser = commands.add_parser(
+    parser = _add_command(
+        commands,
         "top",
-        help="watch servers on a terminal",
+        summary="watch servers on a terminal",
         description="Watch servers on a terminal. Each argument is a stats server, as for --stats, which is then read "
         "from here, or the URL of a running exporter, which answers from its memory; an http:// address or a "
         f"host:port is asked which it is. Without any: the exporter on {LISTEN_ADDRESS}, or else the servers "
@@ -171,18 +181,20 @@ def _add_top(commands: argparse._SubParsersAction[Parser]) -> Parser:
 
 
 def _add_discover(commands: argparse._SubParsersAction[Parser]) -> Parser:
-    return commands.add_parser(
+    return _add_command(
+        commands,
         "discover",
-        help="look for local uWSGI masters and their stats servers",
+        summary="look for local uWSGI masters and their stats servers",
         description="Look for the uWSGI masters of this machine and their stats servers, and print the command that "
         "watches them. Exit status: 0, or 1 if there is no stats server.",
     )
 
 
 def _add_completion(commands: argparse._SubParsersAction[Parser]) -> Parser:
-    parser = commands.add_parser(
+    parser = _add_command(
+        commands,
         "completion",
-        help="print a script that completes this command line in a shell",
+        summary="print a script that completes this command line in a shell",
         description="Print a script that completes the commands and options of uwsgi-headroom. Put it where the shell "
         "looks: bash: ~/.local/share/bash-completion/completions/uwsgi-headroom, zsh: a file _uwsgi-headroom in a "
         "directory of $fpath, fish: ~/.config/fish/completions/uwsgi-headroom.fish.",

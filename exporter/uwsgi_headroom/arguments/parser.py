@@ -24,11 +24,13 @@ class UsageError(HeadroomError):
 class Parser(argparse.ArgumentParser):
     """An argparse parser that raises UsageError where argparse would print and end the process.
 
-    `arguments` are the options and positional arguments that were added, in order.
+    `arguments` are the options and positional arguments that were added, in order; `summary` is a line about the
+    command.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.arguments: list[argparse.Action] = []
+        self.summary = ""
         super().__init__(*args, **kwargs)
 
     def add_argument(self, *args: Any, **kwargs: Any) -> argparse.Action:

@@ -28,8 +28,8 @@ def render_report(judged: Sequence[Server], thresholds: Thresholds) -> str:
 
 def _summarize(judged: Sequence[Server]) -> str:
     troubled = [server for server in judged if server.status != "ok"]
-    named = [f"{server.name} {server.status}: {server.verdict}" for server in troubled[:_MOST_NAMED]]
-    more = [f"{len(troubled) - _MOST_NAMED} more are not ok"] if len(troubled) > _MOST_NAMED else []
+    named = [f"{server.name}: {server.verdict.removesuffix('.')}" for server in troubled[:_MOST_NAMED]]
+    more = [f"and {len(troubled) - _MOST_NAMED} more"] if len(troubled) > _MOST_NAMED else []
     return "; ".join((count_statuses(judged), *named, *more))
 
 

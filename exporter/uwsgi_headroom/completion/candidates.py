@@ -57,7 +57,7 @@ def _command(name: str, parser: Parser) -> Command:
     arguments = [_argument(action) for action in parser.arguments]
     return Command(
         name=name,
-        help=_first_sentence(parser.description or ""),
+        help=parser.summary,
         options=tuple(argument for argument in arguments if argument.names),
         positional=next((argument for argument in arguments if not argument.names), None),
     )

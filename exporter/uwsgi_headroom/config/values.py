@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 from collections.abc import Iterable
@@ -41,12 +40,12 @@ def make_server(
 
 
 def _as_path(text: str) -> str:
-    """The text, marked with `./` if it is no address but the path of a socket or a file, or a glob of some."""
+    """The text, marked with `./` if it is no address but the path of a socket or a file here, or a relative glob."""
     try:
         parse_address(text)
     except AddressError:
         is_relative = not text.startswith(("/", "./", "../", "~")) and "://" not in text and "\0" not in text
-        if is_relative and any(not os.path.isdir(path) for path in glob.glob(text)):
+        if is_relative and (os.path.exists(text) or (_GLOB.search(text) and "/" in text)):
             return f"./{text}"
     return text
 

@@ -108,4 +108,7 @@ def _not_json(body: bytes, error: Exception) -> StatsError:
         )
     if "truncated" in str(error):
         return StatsError("truncated", f"the document ends in the middle, after {len(body)} bytes")
-    return StatsError("not_json", f"this is not the JSON of a uWSGI stats server ({len(body)} bytes)")
+    return StatsError(
+        "not_json",
+        f"this is not the JSON of a uWSGI stats server ({len(body)} bytes): give the address of uWSGI's `stats`",
+    )
