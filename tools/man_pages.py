@@ -115,7 +115,7 @@ def _begin(name: str, summary: str) -> Iterator[str]:
 
 def _arguments(parser: Parser) -> Iterator[str]:
     for argument in parser.arguments:
-        yield from (".TP", _tag(argument), _text(_as_sentence(argument.help or "")))
+        yield from (".TP", _tag(argument), _text(argument.help or ""))
 
 
 def _tag(argument: argparse.Action) -> str:

@@ -48,7 +48,8 @@ def _option(option: Argument) -> str:
     names = [f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names]
     if not option.takes_value:
         return " ".join(names)
-    required = [] if option.is_optional else ["-r"]
+    # -x: a value follows, and it is no file.
+    required = [] if option.is_optional else ["-r"] if option.files else ["-x"]
     return " ".join(part for part in (*names, *required, _values(option)) if part)
 
 
