@@ -69,27 +69,65 @@ def test_wrongly_called(capsys: pytest.CaptureFixture[str], arguments: tuple[str
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (("--nonsense", "/a"), "unrecognized arguments: --nonsense"),
-        ((), "the following arguments are required: ADDRESS"),
-        (("/a", "--format", "xml"), "invalid choice: 'xml'"),
-        (("/a", "--seconds", "1"), "from 2 to 3600 seconds, not 1"),
-        (("tpc://a:1",), "no such kind of address as tpc://"),
-        (("shop",), "'shop' is no stats address"),
-        (("/run/*.stats",), "not a glob"),
-        (("/nowhere/stats",), "/nowhere/stats: no such file"),
-    ],
-)
-def test_a_check_that_does_not_judge_is_unknown(
+MISTAKES = [
+    (("--nonsense", "/a"), "unknown option --nonsense"),
+    ((), "give the address of a server, or --all"),
+    (("--all", "/a"), "give the address of a server, or --all"),
+    (("/a", "--seconds", "1"), "from 2 to 3600 seconds, not 1"),
+    (("tpc://a:1",), "no such kind of address as tpc://"),
+    (("shop",), "'shop' is no stats address"),
+    (("/a", "/a"), "a server named 'a' is there already"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "reason"), [*MISTAKES, (("/a", "--format", "xml"), "invalid choice: 'xml'")])
+def test_a_check_that_is_wrongly_called_is_unknown(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], reason: str
 ) -> None:
     """Nothing but a verdict ends with 0, 1 or 2: a monitoring system takes these for the server's state."""
     status, out, err = ended(capsys, "check", *arguments)
-    assert (status, out, err.count("\n")) == (3, "", 1)
+    assert (status, out) == (3, "")
     assert err.startswith("UNKNOWN  ")
-    assert reason in err
+    assert reason in err.splitlines()[0]
+
+
+@pytest.mark.parametrize(("arguments", "reason"), MISTAKES)
+def test_a_wrong_call_has_the_format_that_was_asked_for(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], reason: str
+) -> None:
+    """A reader of JSON gets a document, and a monitoring system its line, on standard output."""
+    status, out, err = ended(capsys, "check", "--format=json", *arguments)
+    document = json.loads(out)
+    assert (status, err, document["status"], document["error"]["reason"]) == (3, "", "unknown", "usage")
+    assert reason in document["verdict"]
+    status, out, err = ended(capsys, "check", *arguments, "--format", "nagios")
+    assert (status, err, out.count("\n")) == (3, "", 1)
+    assert out.startswith("UNKNOWN - ")
+    assert reason in out
+
+
+@pytest.mark.parametrize(
+    "arguments", [("/nowhere/stats",), ("/nowhere/*.stats",), ("/nowhere/stats", "/nowhere/other")]
+)
+def test_what_is_not_there_has_the_format_that_was_asked_for(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    """A server that is down is a verdict as any other: on standard output, whatever the format."""
+    status, out, err = ended(capsys, "check", *arguments)
+    assert (status, err) == (3, "")
+    assert "UNKNOWN" in out
+    status, out, err = ended(capsys, "check", *arguments, "--format", "json")
+    assert (status, err, json.loads(out)["status"]) == (3, "", "unknown")
+    status, out, err = ended(capsys, "check", *arguments, "--format", "nagios")
+    assert (status, err, out.count("\n")) == (3, "", 1)
+    assert out.startswith("UNKNOWN - ")
+    assert "|" not in out
+
+
+def test_a_misspelt_check_is_unknown_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """A monitoring system would take status 2 for a server that is critical."""
+    status, out, err = ended(capsys, "chekc", "/a", "--format", "nagios")
+    assert (status, out, err) == (3, "UNKNOWN - unknown command chekc; did you mean check?\n", "")
 
 
 @pytest.mark.parametrize(
@@ -105,10 +143,10 @@ def test_a_check_that_fails_is_unknown(
 ) -> None:
     """A fault of its own is one line as well, and so is Ctrl-C; a reader that has left hears no more."""
 
-    def fail(_options: object) -> int:
+    def fail(_line: object, _options: object) -> int:
         raise failure
 
-    monkeypatch.setattr(cli, "_check", fail)
+    monkeypatch.setitem(cli._COMMANDS, "check", fail)
     monkeypatch.setattr(cli, "_discard_output", lambda: None)
     assert cli.main(["check", "/a"]) == 3
     err = capfd.readouterr().err
@@ -124,7 +162,7 @@ def test_the_help_of_check_lists_its_statuses(capsys: pytest.CaptureFixture[str]
 
 def test_an_argument_does_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """What is wrong with a call is repeated escaped."""
-    assert ended(capsys, "discover", "\x1b]0;x\x07\n")[2].endswith("unrecognized arguments: \\x1b]0;x\\x07\\n\n")
+    assert ended(capsys, "discover", "\x1b]0;x\x07\n")[2].endswith("unexpected argument: \\x1b]0;x\\x07\\n\n")
     assert ended(capsys, "check", "\u202e")[2].count("\\u202e") == 1
 
 
@@ -183,7 +221,7 @@ main()
     assert (ran.returncode, ran.stdout, ran.stderr) == (-signal.SIGINT, "", "")
 
 
-@pytest.mark.parametrize("command", ["serve", "check", "top", "discover", ""])
+@pytest.mark.parametrize("command", ["serve", "check", "top", "discover", "completion", ""])
 def test_help_imports_no_command(command: str) -> None:
     """The program answers --help without the libraries that its commands need."""
     ran = subprocess.run(
