@@ -184,7 +184,7 @@ def _add_discover(commands: argparse._SubParsersAction[Parser]) -> Parser:
     return _add_command(
         commands,
         "discover",
-        summary="look for local uWSGI masters and their stats servers",
+        summary="find the uWSGI masters of this machine",
         description="Look for the uWSGI masters of this machine and their stats servers, and print the command that "
         "watches them. Exit status: 0, or 1 if there is no stats server.",
     )
@@ -194,7 +194,7 @@ def _add_completion(commands: argparse._SubParsersAction[Parser]) -> Parser:
     parser = _add_command(
         commands,
         "completion",
-        summary="print a script that completes this command line in a shell",
+        summary="print a script for completion in a shell",
         description="Print a script that completes the commands and options of uwsgi-headroom. Put it where the shell "
         "looks: bash: ~/.local/share/bash-completion/completions/uwsgi-headroom, zsh: a file _uwsgi-headroom in a "
         "directory of $fpath, fish: ~/.config/fish/completions/uwsgi-headroom.fish.",
