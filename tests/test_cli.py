@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.exporter import COMMAND, clean_environment, run
-from uwsgi_headroom import __version__, cli, logs
+from uwsgi_headroom import __version__, cli, logs, serve
 
 LIBRARIES = {"asyncio", "msgspec", "prometheus_client", "psutil", "rich", "starlette", "uvicorn", "yaml"}
 
@@ -304,3 +304,31 @@ def test_variables_of_orchestration_are_one_line_of_the_log() -> None:
     assert 'level=warning msg="unknown environment variables are ignored"' in line
     assert line.endswith(f'names="{" ".join(names)}"')
     assert f"{address} is taken" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("host", "exposed"),
+    [("127.0.0.1", False), ("127.1.2.3", False), ("::1", False), ("0.0.0.0", True), ("::", True), ("fe80::1%lo", True)],
+)
+def test_a_listener_beyond_loopback_is_exposed(host: str, exposed: bool) -> None:
+    """The log warns of these: there is neither login nor TLS."""
+    assert serve.is_exposed(host) == exposed
+
+
+def test_a_listener_on_loopback_is_no_warning(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And one that is exposed is one line, with its address."""
+    monkeypatch.setattr(serve, "serve_until_signal", lambda *_: None)
+    interrupt = signal.getsignal(signal.SIGINT)
+    try:
+        for exposed in (False, True):
+            monkeypatch.setattr(serve, "is_exposed", lambda _host, exposed=exposed: exposed)
+            status = cli.main(["--stats", "/a", "--web.listen-address", "127.0.0.1:0"])
+            logging.getLogger().handlers[0].flush()
+            lines = [line for line in capfd.readouterr().err.splitlines() if "neither login nor TLS" in line]
+            assert (status, len(lines)) == (0, int(exposed))
+    finally:
+        signal.signal(signal.SIGINT, interrupt)
+    assert "level=warning" in lines[0]
+    assert "url=http://127.0.0.1:" in lines[0]

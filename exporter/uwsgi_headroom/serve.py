@@ -68,9 +68,14 @@ def run(options: argparse.Namespace) -> None:
         host, port = listener.getsockname()[:2]
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
         _log.info("listening", extra={"fields": {"url": url, "version": __version__}})
-        if not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
+        if is_exposed(host):
             _log.warning(_EXPOSED, extra={"fields": {"url": url}})
     serve_until_signal(Fleet(settings.servers, settings.settings), sockets, settings.allowed_hosts)
+
+
+def is_exposed(host: str) -> bool:
+    """Whether a listener at this IP address, which may have a zone, can be reached from other machines."""
+    return not ipaddress.ip_address(host.partition("%")[0]).is_loopback
 
 
 def open_listener(host: str, port: int) -> socket.socket:
