@@ -288,7 +288,7 @@ def test_an_exporter_answers_from_its_memory() -> None:
         assert ran.stdout.startswith("OK - my.shop: ")
         ran = run("check", f"http://127.0.0.1:{web.port}/servers/other")
         assert ran.returncode == 3
-        assert "no longer has this server" in ran.stdout
+        assert f"The exporter at http://127.0.0.1:{web.port} has no server other." in ran.stdout
 
 
 def test_a_threshold_decides() -> None:
