@@ -73,7 +73,7 @@ async def get_document(url: Http, path: str, kind: type[T]) -> T:
 async def is_exporter(url: Http) -> bool:
     """Whether an exporter answers there. Raises SourceError where nobody listens.
 
-    A uWSGI with stats-http answers every path with its stats, and a raw one whoever connects: either is read once.
+    A uWSGI with stats-http answers every path with its stats, and a raw one every client: either is read once.
     """
     try:
         msgspec.json.decode((await _read(url, "/api/v1/openapi.json", PROBE_SECONDS)).body, type=_Description)

@@ -49,7 +49,7 @@ def test_a_mistake_is_named_with_what_was_meant(arguments: tuple[str, ...], mess
     ],
 )
 def test_the_usage_is_that_of_the_command(arguments: tuple[str, ...], usage: str) -> None:
-    """Whoever mistypes an option of a command sees how that command is called."""
+    """A mistyped option of a command is answered with how that command is called."""
     assert refused(*arguments).usage.startswith(usage)
 
 
