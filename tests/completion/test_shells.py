@@ -64,6 +64,14 @@ def test_a_script_is_one_of_its_shell(shell: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
+def test_values_of_settings_are_offered(shell: str) -> None:
+    """Those too that the settings check, and not the parser."""
+    script = render_script(make_command_line(), shell)
+    for values in ("debug info warning error", "logfmt json", "text json nagios"):
+        assert values in script
+
+
+@pytest.mark.parametrize("shell", SHELLS)
 def test_every_command_and_option_is_in_it(shell: str) -> None:
     """What is added to the command line is completed too."""
     line = make_command_line()

@@ -7,9 +7,13 @@ from dataclasses import dataclass
 
 from uwsgi_headroom.arguments.commands import DEFAULT_COMMAND, CommandLine
 from uwsgi_headroom.arguments.parser import Parser
+from uwsgi_headroom.config.defaults import LOG_FORMATS, LOG_LEVELS
 
 _FILES = ("FILE", "ADDRESS", "[NAME=]ADDRESS", "ADDRESS|URL")
 """Metavars of arguments for which names of files are offered: a stats address may be the path of a socket."""
+
+_VALUES = {"LEVEL": LOG_LEVELS, "FORMAT": LOG_FORMATS, "true|false": ("true", "false")}
+"""By metavar: the values of options whose values the settings check, since they have a variable and a key as well."""
 
 _LONGEST_HELP = 70
 
@@ -67,7 +71,7 @@ def _argument(action: argparse.Action) -> Argument:
     return Argument(
         names=tuple(action.option_strings),
         help=_first_sentence(action.help or ""),
-        values=tuple(action.choices or ()),
+        values=tuple(action.choices or _VALUES.get(str(action.metavar), ())),
         files=action.metavar in _FILES,
         takes_value=action.nargs != 0,
         is_optional=action.nargs == "?",

@@ -56,8 +56,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="true",
         metavar="true|false",
-        type=str.lower,
-        choices=("true", "false"),
         help="also export CPU time by worker and CPU: workers x CPUs more series (default false)"
         + _also("cpu_residency"),
     )
@@ -65,14 +63,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--log.level",
         dest="log_level",
         metavar="LEVEL",
-        choices=defaults.LOG_LEVELS,
         help=f"{', '.join(defaults.LOG_LEVELS)} (default info)" + _also("log_level"),
     )
     parser.add_argument(
         "--log.format",
         dest="log_format",
         metavar="FORMAT",
-        choices=defaults.LOG_FORMATS,
         help=f"{' or '.join(defaults.LOG_FORMATS)} (default logfmt)" + _also("log_format"),
     )
 
