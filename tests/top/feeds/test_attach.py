@@ -18,7 +18,6 @@ from uwsgi_headroom.source import Http, Unix
 from uwsgi_headroom.top.feeds.attach import attach
 from uwsgi_headroom.top.feeds.feed import FeedError
 from uwsgi_headroom.top.feeds.local import LocalFeed
-from uwsgi_headroom.top.feeds.page_address import split_page_address
 from uwsgi_headroom.top.feeds.remote import RemoteFeed
 
 SHOP = "shop=/nowhere/shop.stats"
@@ -89,8 +88,6 @@ def test_pages_of_one_exporter_are_one_feed() -> None:
         attached = attach([*addresses, f"http://127.0.0.1:{other}/servers/a"], nothing)
     assert len(attached.feeds) == 2
     assert attached.server == (1, "b")
-    url, name = split_page_address(Http("h", 80, "/uwsgi/servers/a?x=1"))
-    assert (str(url), name) == ("http://h:80/uwsgi", "a")
 
 
 def test_an_exporter_that_hangs_as_top_starts() -> None:

@@ -12,11 +12,11 @@ from uwsgi_headroom.config.model import ServerConfig
 from uwsgi_headroom.config.names import refuse_duplicate_names
 from uwsgi_headroom.config.values import parse_server_argument
 from uwsgi_headroom.errors import HeadroomError
+from uwsgi_headroom.exporter_client import Answer, ExporterPage, find_who_answers, parse_page
 from uwsgi_headroom.source import Http, Tcp, parse_address
 from uwsgi_headroom.top.feeds.feed import Feed
 from uwsgi_headroom.top.feeds.local import LocalFeed
-from uwsgi_headroom.top.feeds.page_address import split_page_address
-from uwsgi_headroom.top.feeds.remote import Answer, RemoteFeed, probe
+from uwsgi_headroom.top.feeds.remote import RemoteFeed
 
 _ASCII = "".join(map(chr, range(0x21, 0x7F)))
 
@@ -44,7 +44,7 @@ def attach(arguments: Sequence[str], discovered: Callable[[], tuple[ServerConfig
         return Attached([LocalFeed(discovered())])
     servers = [parse_server_argument(_quote(argument), "top") for argument in arguments]
     pages = [_as_page(server) for server in servers]
-    answers = asyncio.run(_probe([page and page[0] for page in pages]))
+    answers = asyncio.run(_probe([page and page.base for page in pages]))
     exporters: dict[Http, Feed] = {}
     watched: list[ServerConfig] = []
     selected: list[tuple[int, str]] = []
@@ -67,18 +67,18 @@ def _quote(argument: str) -> str:
     return quote(argument.strip(), safe=_ASCII) if argument.strip().startswith(("http://", "https://")) else argument
 
 
-def _as_page(server: ServerConfig) -> tuple[Http, str] | None:
-    """The exporter that an address may be of, and the name of its server, "" for none."""
+def _as_page(server: ServerConfig) -> ExporterPage | None:
+    """The exporter that an address may be of."""
     match server.address:
         case Http() as url:
-            return split_page_address(url)
+            return parse_page(url)
         case Tcp(host, port):
-            return Http(host, port), ""
+            return ExporterPage(Http(host, port), None)
     return None
 
 
 async def _probe(urls: Sequence[Http | None]) -> list[Answer | None]:
     """Ask all of them at once, and each but once, who answers there."""
     known = dict.fromkeys(url for url in urls if url)
-    answers = dict(zip(known, await asyncio.gather(*map(probe, known)), strict=True))
+    answers = dict(zip(known, await asyncio.gather(*map(find_who_answers, known)), strict=True))
     return [answers[url] if url else None for url in urls]
