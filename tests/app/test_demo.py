@@ -85,7 +85,7 @@ def test_demo_runs_until_a_signal_and_leaves_nothing(signals):
         assert demo_.process.wait(20) == 0
         said = demo_.said()
         assert f"http://127.0.0.1:{port}/metrics" in said
-        assert "shares 75%/25%; concurrency 3.0 of 32 threads" in said
+        assert "shares 75%/25%; 3.0 of 32 threads busy; headroom 2.5x" in said
         assert re.search(r"Prometheus +http://127\.0\.0\.1:\d+/", said)
         assert re.search(r"Alertmanager http://127\.0\.0\.1:\d+/api/v2/alerts", said)
         assert re.search(r"\n  stopping everything *\.* +\d+\.\d s\nstopped\n$", said)
@@ -243,7 +243,7 @@ class Demo:
         return self.output.read_text()
 
     def wait_for_figures(self) -> None:
-        real_uwsgi.wait_until(lambda: "concurrency 3.0 of 32" in self.said(), what="the first figures")
+        real_uwsgi.wait_until(lambda: "3.0 of 32 threads busy" in self.said(), what="the first figures")
 
     def wait_for_installation(self) -> None:
         real_uwsgi.wait_until(lambda: list(self.temporary.glob("*/beside")), what="the installation")
