@@ -48,8 +48,7 @@ def take(port: int, directory: Path) -> list[str]:
     problems: list[str] = []
     with browser() as running:
         for scheme, name in NAMES.items():
-            look = {"width": WIDE, "height": TALL, "device_scale_factor": SCALE, "color_scheme": scheme}
-            with tab(running, port, **look) as shown:
+            with tab(running, port, WIDE, TALL, device_scale_factor=SCALE, color_scheme=scheme) as shown:
                 shown.open("/?range=300")
                 shown.until("document.querySelectorAll('.uplot').length === 5")
                 shown.page.screenshot(path=directory / name)

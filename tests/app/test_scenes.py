@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from app.demo_programs import (
     refuse_without_needs,
     uwsgi_program,
 )
+from app.guard import guarded
 from app.happenings import Happenings
 from app.loopback import address, free_port, get
 from app.programs import Program, Running, running
@@ -102,9 +102,10 @@ def quick() -> Iterator[dict[str, Shown]]:
 
 @contextlib.contextmanager
 def showing(chosen: list[Scene]) -> Iterator[dict[str, Shown]]:
-    """Run these scenes until the block ends. Their uWSGI sees the Flask of the tests, however it was built."""
+    """Run these scenes until the block ends, or the tests are killed. Their uWSGI sees the Flask of the tests, however
+    it was built."""
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headroom-")))
+        directory = stack.enter_context(guarded()).directory
         patch.setenv("PYTHONPATH", f"{ROOT / 'exporter'}:{ROOT}:{Path(flask.__file__).parent.parent}")
         stages = [Stage(scene, directory / scene.name) for scene in chosen]
         port = free_port()
