@@ -1,7 +1,6 @@
 # A target makes what it needs (.venv and the like), and anew when it no longer fits: tools/environments.py.
 PYTHON ?= python3
 PORT ?= 9238
-SCENE ?= hot
 
 .PHONY: help demo test test-all lint generate bench bench-accuracy bench-cost bench-page bench-hostile scenarios bare-machine clean
 .DEFAULT_GOAL := help
@@ -10,7 +9,7 @@ help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST))
 
 demo:  ## see it: a loaded uWSGI, the exporter, Prometheus, Alertmanager, until Ctrl-C (SCENE=list, PORT=9238)
-	@exec $(PYTHON) -m app.demo --scene "$(SCENE)" --port $(PORT) --parent $$PPID
+	@exec $(PYTHON) -m app.demo $(if $(SCENE),--scene "$(SCENE)") --port $(PORT) --parent $$PPID
 
 # Prometheus' programs may have been put into .venv/bin, and tests look for them on PATH. Files of tests run side by side,
 # more of them than there are CPUs because half of them wait; then the tests that need the machine for themselves. With

@@ -41,7 +41,7 @@ class Scene:
 
     summary: a line for the list of scenes; shown: what will be seen, where, and after how many seconds.
     findings: the codes of which one leads the verdict, or is in it where the verdict is OK; empty: the verdict is OK
-    without one. cores: the CPUs that all of the demo uses, as measured.
+    without one. cores: about how many CPUs all of the demo uses, by its load.
     options: of uWSGI, beside those of app/uwsgi.ini; the last one of a name counts. cpus: how many CPUs uWSGI and its
     neighbours may use together, 0 for all. neighbours: how many other processes use all the CPU they get.
     vassals: the lines of the ini file of each, by its name; uWSGI itself is then their emperor.
