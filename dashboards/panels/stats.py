@@ -46,8 +46,8 @@ def figure(
     panel.reduce_options(ReduceDataOptions().calcs(["lastNotNull"]).fields(""))
     panel.color_mode(BigValueColorMode.VALUE)
     panel.text_mode(BigValueTextMode.VALUE_AND_NAME if named else BigValueTextMode.VALUE)
-    panel.graph_mode(BigValueGraphMode.NONE if signal.series[0].now else BigValueGraphMode.AREA)
-    panel.text(VizTextDisplayOptions().title_size(14).value_size(28 if named else 34))
+    panel.graph_mode(BigValueGraphMode.NONE)  # its curve runs through the figure, and has a panel of its own
+    panel.text(VizTextDisplayOptions().title_size(13).value_size(28 if named else 34))
     if decimals is not None:
         panel.decimals(decimals)
     for matcher, values in overrides:

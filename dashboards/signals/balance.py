@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboards.selector import ONE, RANGE, WINDOW
-from dashboards.signal import Series, signal
+from dashboards.signal import TIMES, Series, signal
 from dashboards.signals.limits import OBSERVED_SECONDS
 
 _LINES = 16
@@ -44,7 +44,7 @@ SHARES_NOW = signal(
 )
 UNEVENNESS = signal(
     "Hot worker: times its fair share",
-    "suffix:x",
+    TIMES,
     """Active workers x largest share; 1x is even. Below the noise floor it is chance. Above both it and the red line,
     under load, it is a ticket.""",
     Series(f"max({ONE.of('uwsgi_hot_worker_ratio', WINDOW)})", "hot worker"),

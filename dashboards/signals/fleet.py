@@ -6,7 +6,7 @@ From the exporter's own windowed figures: it works without recording rules.
 from __future__ import annotations
 
 from dashboards.selector import BY_SERVER, BY_SERVICE, FLEET, WINDOW, in_words, with_service
-from dashboards.signal import Series, signal
+from dashboards.signal import TIMES, Series, signal
 
 _LEAST = """Headroom is the factor by which load can grow before a limit is reached: at 1x it is. The least of the four
 limits counts. One that is used to less than a hundredth has no headroom that means anything, so an idle server is
@@ -50,7 +50,7 @@ def _busy(by: str = "") -> str:
 
 LEAST = signal(
     "Least headroom",
-    "suffix:x",
+    TIMES,
     f"The server that can take least more, and what gives out first there. {_LEAST}",
     Series(in_words(f"bottomk(1, {_HEADROOM})"), f"{_SERVER}: {{{{limit}}}}", now=True),
 )
@@ -66,12 +66,6 @@ FIRING = signal(
     "none",
     "Alerts of this project's rules that fire now, of any server. None also where the rules are not loaded.",
     Series('count(ALERTS{alertname=~"Uwsgi.*", alertstate="firing"})', "firing", now=True),
-)
-REQUESTS = signal(
-    "Requests",
-    "reqps",
-    "Requests completed a second, of all chosen servers.",
-    Series(f"sum({_REQUESTS})", "requests"),
 )
 THREADS = signal(
     "Threads busy",
@@ -124,7 +118,7 @@ SERVERS = signal(
 )
 HEADROOM = signal(
     "Headroom over time",
-    "suffix:x",
+    TIMES,
     f"The {_LINES} servers with the least headroom at the end of the shown time. {_LEAST}",
     Series(
         f"min {BY_SERVER} ({_HEADROOM})\n"
