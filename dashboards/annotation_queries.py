@@ -84,8 +84,13 @@ def of_servers(scope: Scope) -> Annotations:
     return [alerts(scope), reloads(scope), configuration(scope), availability(scope)]
 
 
+def of_workers(scope: Scope) -> Annotations:
+    """What replaced its workers."""
+    return [alerts(scope), reloads(scope), workers(scope)]
+
+
 def every(scope: Scope) -> Annotations:
-    """Those, and what changed in it."""
+    """All of them."""
     return [*of_servers(scope), workers(scope), cheaper(scope), verdicts(scope), exporter(scope)]
 
 

@@ -28,7 +28,7 @@ def dashboard(t: Thresholds) -> Dashboard:
         links.AFFINITY,
         "One server: which CPUs its workers may use, which they do, and whether they are in each other's way.",
         variables("uwsgi_up", many=False),
-        annotation_queries.every(ONE),
+        annotation_queries.of_workers(ONE),
         [
             Row(
                 "",

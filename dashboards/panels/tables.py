@@ -30,8 +30,13 @@ _CELLS: Mapping[str, object] = {
 }
 """The same in those of Grafana 10 and later, which translate the older ones of some tables and drop those of others."""
 
-_NOTHING = {"type": "special", "options": {"match": "null", "result": {"text": "-", "color": "transparent"}}}
-"""No bar, rather than one at 0 in the colour of the worst verdict."""
+
+def _nothing(colour: str) -> dict[str, object]:
+    return {"type": "special", "options": {"match": "null", "result": {"text": "-", "color": colour}}}
+
+
+_NO_BAR, _NO_VERDICT = _nothing("transparent"), _nothing("text")
+"""For a cell without a value, which else would be a bar at 0 or a text in the colour of the worst verdict."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +62,10 @@ class Column:
         if self.verdict is not None:
             values.append(("thresholds", self.verdict.build()))
         if self.most is not None:
-            values += [("min", 0), ("max", self.most), ("mappings", [_NOTHING]), *_cells(BARS)]
+            values += [("min", 0), ("max", self.most), ("mappings", [_NO_BAR]), *_cells(BARS)]
         elif self.verdict is not None or self.words:
-            values += _cells(COLOURED_TEXT)
-        if self.words:
-            values.append(("mappings", [_mapped(self.words)]))
+            words = [_mapped(self.words)] if self.words else []
+            values += [("mappings", [*words, _NO_VERDICT]), *_cells(COLOURED_TEXT)]
         if self.width is not None:
             values.append(("custom.width", self.width))
         if self.links:

@@ -116,35 +116,39 @@ SERVERS = signal(
     Series(f"sum {BY_SERVER} ({_REQUESTS})", "Requests", now=True),
     Series(f"min {BY_SERVER} ({_UP})", "Read", now=True),
 )
+_LEFT = f"min {BY_SERVER} ({_of('uwsgi_headroom_ratio', WINDOW, at=' @ end()')})"
+_IDLE = f"max {BY_SERVER} ({_of('uwsgi_up', at=' @ end()')}) * 0 + Inf"
+_DRAWN = f"and bottomk({_LINES}, {_LEFT} or {_IDLE})"
+"""The same servers in each graph, so that they have the same colours: Grafana gives these by the order of the series.
+Those that have no figure are without a line."""
+
+
+def _all_of(by: str, figures: str) -> str:
+    return f"({figures} or max {by} ({_UP}) * NaN)"
+
+
 HEADROOM = signal(
     "Headroom over time",
     TIMES,
     f"The {_LINES} servers with the least headroom at the end of the shown time. {_LEAST}",
-    Series(
-        f"min {BY_SERVER} ({_HEADROOM})\n"
-        f"and bottomk({_LINES}, min {BY_SERVER} ({_of('uwsgi_headroom_ratio', WINDOW, at=' @ end()')}))",
-        _SERVER,
-    ),
+    Series(f"{_all_of(BY_SERVER, f'min {BY_SERVER} ({_HEADROOM})')}\n{_DRAWN}", _SERVER),
 )
 UTILIZATION = signal(
     "Threads busy over time",
     "percentunit",
-    f"""Mean requests in service over threads: the {_LINES} servers with most requests in service at the end
-    of the shown time.""",
-    Series(
-        f"{_busy(BY_SERVER)}\nand topk({_LINES}, sum {BY_SERVER} ({_of('uwsgi_threads_busy', at=' @ end()')}))",
-        _SERVER,
-    ),
+    """Mean requests in service over threads, of the same servers in the same colours. One with headroom left and all
+    threads busy at times waits for something else than its CPUs.""",
+    Series(f"{_all_of(BY_SERVER, _busy(BY_SERVER))}\n{_DRAWN}", _SERVER),
 )
 REQUESTS_BY_SERVICE = signal(
     "Requests by service",
     "reqps",
     "Requests completed a second, stacked.",
-    Series(f"sum {BY_SERVICE} ({_REQUESTS})", "{{service}}"),
+    Series(_all_of(BY_SERVICE, f"sum {BY_SERVICE} ({_REQUESTS})"), "{{service}}"),
 )
 RESPONSE_TIME_BY_SERVICE = signal(
     "Response time by service",
     "s",
     "Mean time in service of a request, listen queue excluded: all the time over all the requests.",
-    Series(_TIME_BY_SERVICE, "{{service}}"),
+    Series(_all_of(BY_SERVICE, _TIME_BY_SERVICE), "{{service}}"),
 )
