@@ -1,5 +1,5 @@
-"""The pictures of the dashboards: `.venv/bin/python3 -m tools.dashboard_pictures GRAFANA`, where GRAFANA is the address of
-one on this machine that shows the dashboards to everyone, writes `dashboards/pictures/*.png`.
+"""The pictures of the dashboards: `.venv/bin/python3 -m tools.dashboard_pictures GRAFANA`, where GRAFANA is the address
+of one on this machine that shows the dashboards to everyone, writes `dashboards/pictures/*.png`.
 
 A picture shows the variables, and ends where a panel or a row ends.
 """
