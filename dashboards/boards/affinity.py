@@ -23,7 +23,7 @@ TALL = 7
 
 def dashboard(t: Thresholds) -> Dashboard:
     """The dashboard."""
-    whole, rate = Column(width=105), Column(PER_SECOND, 1, width=165)
+    whole, rate = Column(width=115), Column(PER_SECOND, 1, width=165)
     return page(
         links.AFFINITY,
         "One server: which CPUs its workers may use, which they do, and whether they are in each other's way.",
@@ -65,8 +65,8 @@ def dashboard(t: Thresholds) -> Dashboard:
                         rows="worker_id",
                         columns="cpu",
                         corner="Worker",
-                        colours=FieldColorModeId.CONTINUOUS_YL_BL,
-                        column_called="CPU $1",
+                        colours=FieldColorModeId.CONTINUOUS_BLUES,
+                        width=56,
                     ),
                     last_cpus(affinity.LAST_CPU, 12),
                     lines(affinity.CPUS, 12, at_least=1, overrides=cpus()),

@@ -60,6 +60,7 @@ def dashboard(t: Thresholds) -> Dashboard:
                         columns="hour",
                         corner="Weekday",
                         colours=FieldColorModeId.CONTINUOUS_GR_YL_RD,
+                        width=46,
                         called={str(day): name for day, name in enumerate(WEEKDAYS)},
                     ),
                 ],

@@ -49,7 +49,7 @@ def _verdict(t: Thresholds) -> Panels:
     severities = {name: (name, colour) for name, colour in SEVERITIES.items()}
     return [
         figure(limit_signals.HEADROOM, 5, threshold_colours.headroom(t), named=True, decimals=1, empty="-", height=TOP),
-        bars(limit_signals.LIMITS, (9, TOP), threshold_colours.utilization(t), most=1, decimals=0),
+        bars(limit_signals.LIMITS, (9, TOP), threshold_colours.utilization(t), most=1, decimals=0, called="limit"),
         table(
             limit_signals.ALERTS,
             (10, TOP),
@@ -97,12 +97,12 @@ def _questions(t: Thresholds) -> Sequence[Row]:
         Row(
             "Do the workers share the load evenly, and does it cost anything?",
             [
-                by_worker(balance.SHARES, 9, stacked=True, most=1),
+                by_worker(balance.SHARES, 8, stacked=True, most=1),
                 shares(balance.SHARES_NOW, 6),
                 lines(balance.UNEVENNESS, 5, at_least=2, overrides=unevenness, threshold=threshold_colours.uneven(t)),
                 lines(
                     balance.COST,
-                    4,
+                    5,
                     at_least=0.5,
                     overrides=coloured({"of the response time": BLUE}),
                     threshold=threshold_colours.costly_line(),

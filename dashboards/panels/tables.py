@@ -126,12 +126,11 @@ def matrix(
     columns: str,
     corner: str,
     colours: FieldColorModeId,
+    width: int,
     called: Mapping[str, str] | None = None,
-    column_called: str = "$1",
 ) -> tables.Panel:
     """A cell for each pair of the labels `rows` and `columns`, both numbers, coloured by its value: a part of 1.
-    corner: the head of the column with the rows' names; called: names of rows; column_called: a column's head, where $1
-    is its number.
+    corner: the head of the column with the rows' names; width: of the others, in pixels; called: names of rows.
     """
     panel = apply_panel_options(tables.Panel(), signal, size, PromQueryFormat.TABLE)
     pair = f"{rows}\\{columns}"
@@ -143,15 +142,16 @@ def matrix(
                 id_val="groupingToMatrix", options={"columnField": columns, "rowField": rows, "valueField": "Value"}
             ),
             _as_numbers(pair),
-            _renamed(f"^{rows}.{columns}$", corner),
-            _renamed(r"^(\d+)$", column_called),
+            DataTransformerConfig(
+                id_val="renameByRegex", options={"regex": f"^{rows}.{columns}$", "renamePattern": corner}
+            ),
         ]
     )
     panel.color_scheme(FieldColor().mode(colours)).min(0).max(1).decimals(0)
-    panel.display_mode(TableCellDisplayMode.COLOR_BACKGROUND_SOLID).align(FieldTextAlignment.CENTER)
+    panel.width(width).display_mode(TableCellDisplayMode.COLOR_BACKGROUND_SOLID).align(FieldTextAlignment.CENTER)
     names = {value: (name, "text") for value, name in (called or {}).items()}
     mapped = [("mappings", [_mapped(names)])] if names else []
-    panel.with_override(*named(corner, *_cells(PLAIN_TEXT), ("custom.width", 110), ("unit", "none"), *mapped))
+    panel.with_override(*named(corner, *_cells(PLAIN_TEXT), ("custom.width", 100), ("unit", "none"), *mapped))
     return panel.sort_by([TableSortByFieldState().display_name(corner).desc(False)])
 
 
@@ -159,10 +159,6 @@ def _as_numbers(name: str) -> DataTransformerConfig:
     """Else 10 comes before 2."""
     conversion = {"targetField": name, "destinationType": "number"}
     return DataTransformerConfig(id_val="convertFieldType", options={"fields": {}, "conversions": [conversion]})
-
-
-def _renamed(pattern: str, name: str) -> DataTransformerConfig:
-    return DataTransformerConfig(id_val="renameByRegex", options={"regex": pattern, "renamePattern": name})
 
 
 def _mapped(words: Mapping[str, tuple[str, str]]) -> dict[str, object]:

@@ -36,14 +36,14 @@ OTHERS = signal(
     Series(f"max({ONE.rate('uwsgi_cpu_used_by_others_seconds_total')}) / max({ONE.of('uwsgi_cpus_usable')})", "others"),
 )
 PINNED = signal(
-    "Workers pinned to one CPU",
+    "Pinned workers",
     "none",
-    f"""A pinned worker cannot go to another CPU while its own is taken. 0 is usual, and right unless measured
+    f"""Workers that may use one CPU alone. Such a worker cannot go to another CPU while its own is taken. 0 is usual, and right unless measured
     otherwise. {_HOST}""",
     Series(f"sum({_MASK} == bool 1)", "workers", now=True),
 )
 SHARING = signal(
-    "Workers that share one CPU",
+    "Sharing one CPU",
     "none",
     f"""Workers pinned to a single CPU to which another worker of the server is pinned, too: each gets a part of it
     while other CPUs may idle. Change `cpu-affinity`. {_HOST}""",

@@ -51,14 +51,14 @@ UNEVENNESS = signal(
     Series(f"max({ONE.of('uwsgi_hot_worker_ratio_noise_floor', WINDOW)})", "noise floor"),
 )
 COST_NOW = signal(
-    "Unevenness costs",
+    "Unevenness cost",
     "percentunit",
     """The part of the mean response time that evening out the workers could remove. Unknown while the workers with
     fewer requests have too few to compare.""",
     Series(f"max({ONE.of('uwsgi_unevenness_cost_ratio', WINDOW)})", "of the response time"),
 )
 COST = signal(
-    "What unevenness costs",
+    "Cost of unevenness",
     "percentunit",
     """The part of the mean response time that evening out the workers could remove: 0 is harmless, however uneven.
     Empty while the workers with fewer requests have too few to compare.""",

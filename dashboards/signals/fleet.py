@@ -55,7 +55,7 @@ LEAST = signal(
     Series(in_words(f"bottomk(1, {_HEADROOM})"), f"{_SERVER}: {{{{limit}}}}", now=True),
 )
 UNREADABLE = signal(
-    "Cannot be read",
+    "Servers down",
     "none",
     """Servers whose stats server does not answer, so that nothing is known of them; the exporter's page says why.
     Empty where no exporter is scraped.""",
@@ -75,16 +75,16 @@ THREADS = signal(
     Series(_busy(), "busy"),
 )
 COST = signal(
-    "Costliest unevenness",
+    "Unevenness cost",
     "percentunit",
-    """Where evening out the workers would take most off the response time, and how much. Empty while there are too
+    """The costliest: where evening out the workers would take most off the response time, and how much. Empty while there are too
     few requests to tell.""",
     Series(f"topk(1, {_COST})", _SERVER, now=True),
 )
 QUEUE_WAIT = signal(
-    "Longest queue wait",
+    "Queue wait",
     "s",
-    """Where requests wait longest in the listen queue, before uWSGI sees them. Empty where no queue can be measured,
+    """The longest: where requests wait longest in the listen queue, before uWSGI sees them. Empty where no queue can be measured,
     or nothing is served.""",
     Series(f"topk(1, {_QUEUE_WAIT})", _SERVER, now=True),
 )

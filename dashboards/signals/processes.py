@@ -34,9 +34,9 @@ CPU = signal(
     Series(f"max({ONE.of('uwsgi_cpus_usable')})", "usable"),
 )
 ROOM = signal(
-    "Workers that fit in memory",
+    "More workers fit",
     "none",
-    """More workers that fit into the memory available, each taken to be as large as the largest: of the host, or of
+    """Into the memory available, each taken to be as large as the largest: of the host, or of
     what the cgroup has left of its limit. At 0 another worker is one too many, whatever the CPUs could do. Unknown
     where the processes cannot be proven to be of this host.""",
     Series(f"min({ONE.of('uwsgi_memory_headroom_workers')})", "workers", now=True),
