@@ -38,8 +38,8 @@ OTHERS = signal(
 PINNED = signal(
     "Pinned workers",
     "none",
-    f"""Workers that may use one CPU alone. Such a worker cannot go to another CPU while its own is taken. 0 is usual, and right unless measured
-    otherwise. {_HOST}""",
+    f"""Workers that may use one CPU alone. Such a worker cannot go to another CPU while its own is taken. 0 is usual,
+    and right unless measured otherwise. {_HOST}""",
     Series(f"sum({_MASK} == bool 1)", "workers", now=True),
 )
 SHARING = signal(

@@ -77,15 +77,15 @@ THREADS = signal(
 COST = signal(
     "Unevenness cost",
     "percentunit",
-    """The costliest: where evening out the workers would take most off the response time, and how much. Empty while there are too
-    few requests to tell.""",
+    """The costliest: where evening out the workers would take most off the response time, and how much. Empty while
+    there are too few requests to tell.""",
     Series(f"topk(1, {_COST})", _SERVER, now=True),
 )
 QUEUE_WAIT = signal(
     "Queue wait",
     "s",
-    """The longest: where requests wait longest in the listen queue, before uWSGI sees them. Empty where no queue can be measured,
-    or nothing is served.""",
+    """The longest: where requests wait longest in the listen queue, before uWSGI sees them. Empty where no queue can be
+    measured, or nothing is served.""",
     Series(f"topk(1, {_QUEUE_WAIT})", _SERVER, now=True),
 )
 
