@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from urllib.parse import urlencode, urlsplit
 
 from playwright.sync_api import Page
@@ -28,6 +29,14 @@ _BOTTOM = """row => {
   return Math.max(...boxes.map(([_, box]) => box.bottom).filter(bottom => !next || bottom <= next[1].top));
 }"""
 
+_DRAWN = """() => {
+  const panels = [...document.querySelectorAll('[data-testid="data-testid panel content"]')];
+  const loading = document.querySelector('[aria-label="Panel loading bar"]');
+  return panels.length > 0 && !loading && panels.every(panel => panel.textContent || panel.querySelector("canvas"));
+}"""
+_PATIENCE = 120_000  # milliseconds
+_UNDOCK = "localStorage.setItem('grafana.navigation.docked', 'false')"
+
 
 def main() -> int:
     """Write all, or those that are named."""
@@ -36,18 +45,27 @@ def main() -> int:
     parser.add_argument("name", nargs="*", help=f"of a dashboard: {', '.join(UP_TO)} (default: all)")
     parser.add_argument("--server", default="shop", help="to show on the dashboards of one (default: %(default)s)")
     parser.add_argument("--minutes", type=int, default=15, help="to show of what is live (default: %(default)s)")
+    parser.add_argument("--to", type=float, default=time.time(), help="their end, in epoch seconds (default: now)")
     options = parser.parse_args()
     port = urlsplit(options.address).port or 80
     with browser() as running, tab(running, port, width=WIDTH, height=TALLEST, device_scale_factor=SCALE) as shown:
+        shown.page.add_init_script(_UNDOCK)
         for name in options.name or UP_TO:
-            start = "now-90d" if name == "capacity" else f"now-{options.minutes}m"
+            times = _milliseconds(options.to - 60 * options.minutes, options.to)
+            if name == "capacity":
+                times = {"from": "now-90d", "to": "now"}
             one = {"var-server": options.server} if name in ("server", "affinity") else {}
-            query = urlencode({"from": start, "to": "now", "theme": "dark", **one})
-            shown.page.goto(f"{options.address}/d/uwsgi-headroom-{name}?{query}", wait_until="networkidle")
+            query = urlencode({**times, **one, "theme": "dark"})
+            shown.page.goto(f"{options.address}/d/uwsgi-headroom-{name}?{query}", timeout=_PATIENCE)
+            shown.page.wait_for_function(_DRAWN, timeout=_PATIENCE)
             _take(shown.page, name)
         if shown.problems:
             sys.exit("\n".join(shown.problems))
     return 0
+
+
+def _milliseconds(start: float, end: float) -> dict[str, str]:
+    return {"from": f"{start * 1000:.0f}", "to": f"{end * 1000:.0f}"}
 
 
 def _take(page: Page, name: str) -> None:
