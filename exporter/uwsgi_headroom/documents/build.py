@@ -16,6 +16,7 @@ from uwsgi_headroom.analysis.findings.runbook_names import RUNBOOKS
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.names import printable_name
 from uwsgi_headroom.documents import emperor_router, schema, sections, server_state
+from uwsgi_headroom.documents.identity import build_identity
 from uwsgi_headroom.documents.setup import build_setup
 from uwsgi_headroom.documents.workers import build_workers
 from uwsgi_headroom.reading import Reading
@@ -85,6 +86,7 @@ def _build_server(
         if reading and isinstance(snapshot, EmperorSnapshot)
         else None,
         router=emperor_router.build_router(snapshot) if isinstance(snapshot, RouterSnapshot) else None,
+        identity=build_identity(reading) if reading else None,
         cpu=sections.build_cpu(figures.cpu, watch.neighbours.others_follow) if figures and figures.cpu else None,
     )
 

@@ -209,6 +209,23 @@ class Setup(Struct, frozen=True, kw_only=True):
     mapped: bool | None
 
 
+class Identity(Struct, frozen=True, kw_only=True):
+    """Which server this is. pid: of its master, as uWSGI says; host: the name of the host it runs on; application: the
+    module or file that its options name, else where its only application is mounted; configuration_file: the first one
+    that its command line names, as it is written there; working_directory: of the master; started: when the master's
+    process began, in epoch seconds (a reload does not change it), uptime: how long ago that was, in seconds;
+    emperor_pid: the uWSGI that began it, whose vassal it is. Null: not visible, or there is none."""
+
+    pid: int | None
+    host: str | None
+    application: str | None
+    configuration_file: str | None
+    working_directory: str | None
+    started: float | None
+    uptime: float | None
+    emperor_pid: int | None
+
+
 class Sampling(Struct, frozen=True, kw_only=True):
     """How it is watched. interval: mean seconds between samples; duty: part of the time that reading takes; samples,
     observed_seconds, gap_seconds, reloads: since the exporter's start; history_seconds: how far back `history` goes;
@@ -278,6 +295,7 @@ class Server(Struct, frozen=True, kw_only=True):
     emperor: Emperor | None
     router: Router | None
     cpu: Cpu | None = None
+    identity: Identity | None = None
 
 
 class Summary(Struct, frozen=True, kw_only=True):

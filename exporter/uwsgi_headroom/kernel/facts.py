@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from uwsgi_headroom.kernel.available_memory import AvailableMemory
 from uwsgi_headroom.kernel.backlogs import Backlog
 from uwsgi_headroom.kernel.cpus import UsableCpus
+from uwsgi_headroom.kernel.identity import Identity
 from uwsgi_headroom.kernel.netstat import ListenOverflows
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.residency import Threads
@@ -35,6 +36,7 @@ class HostFacts:
     threads: by pid, where CPU residency is asked for.
     memory: of its workers, and available for more of them.
     setup: how the server is set up, where its master is proven.
+    identity: which server it is, where its master is proven.
     cpu_times: CPU idle and used where the server could use it; the same object until there is a newer reading.
     """
 
@@ -48,3 +50,4 @@ class HostFacts:
     memory: Memory | None = None
     setup: Setup | None = None
     cpu_times: CpuTimes | None = None
+    identity: Identity | None = None
