@@ -146,6 +146,9 @@ def _build_summary(server: schema.Server) -> schema.Summary:
         available=server.threads.available if server.threads else None,
         far=server.headroom.far if server.headroom else (),
         is_upper_bound=server.headroom is not None and server.headroom.is_upper_bound,
+        queue_wait=server.flow.queue_wait if server.flow else None,
+        waiting=server.flow.waiting if server.flow else None,
+        pid=server.identity.pid if server.identity else None,
     )
 
 

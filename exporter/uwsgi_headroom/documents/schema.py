@@ -9,6 +9,7 @@ from msgspec import Struct
 from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.findings import Severity
 from uwsgi_headroom.analysis.verdict import Status
+from uwsgi_headroom.analysis.waiting import Waiting
 from uwsgi_headroom.documents.emperor_router import Emperor, Router
 from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.kernel.concurrency import ConcurrencyKind
@@ -83,7 +84,7 @@ class Headroom(Struct, frozen=True, kw_only=True):
 class Flow(Struct, frozen=True, kw_only=True):
     """requests: completed in the window; throughput: requests a second; response_time: mean time in service, static
     files left out; littles_law, observed: mean requests in service, both ways; queue_wait: mean time that a request
-    waited in a listen queue."""
+    waited in a listen queue; waiting: whether users notice that."""
 
     requests: int
     throughput: float | None
@@ -91,6 +92,7 @@ class Flow(Struct, frozen=True, kw_only=True):
     littles_law: float | None
     observed: float | None
     queue_wait: float | None
+    waiting: Waiting | None = None
 
 
 class Threads(Struct, frozen=True, kw_only=True):
@@ -300,7 +302,7 @@ class Server(Struct, frozen=True, kw_only=True):
 
 class Summary(Struct, frozen=True, kw_only=True):
     """A server in the list of all. path: of its document. headroom: the factor; first, far and is_upper_bound are those
-    of its headroom."""
+    of its headroom; queue_wait and waiting of its flow. pid: of its master, as uWSGI says."""
 
     name: str
     address: str
@@ -320,6 +322,9 @@ class Summary(Struct, frozen=True, kw_only=True):
     available: int | None
     far: tuple[Limit, ...] = ()
     is_upper_bound: bool = False
+    queue_wait: float | None = None
+    waiting: Waiting | None = None
+    pid: int | None = None
 
 
 class Servers(Struct, frozen=True, kw_only=True):

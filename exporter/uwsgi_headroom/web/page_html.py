@@ -76,8 +76,9 @@ def _summary(servers: Sequence[Server]) -> str:
 
 
 def _count(servers: Sequence[Server]) -> str:
-    unread = sum(server.state == "down" for server in servers)
-    return f"{len(servers)} server{'s' if len(servers) != 1 else ''}, {unread} that cannot be read"
+    down = sum(server.state == "down" for server in servers)
+    state = f"{down} down" if down else "all up" if len(servers) > 1 else "up"
+    return f"{len(servers)} server{'s' if len(servers) != 1 else ''}, {state}"
 
 
 def _row(server: Server) -> str:

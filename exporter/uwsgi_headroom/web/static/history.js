@@ -35,7 +35,13 @@ export class History {
     return this.column(name)?.at(-1) ?? null;
   }
 
-  /** Show another range: everything anew, now or, if that fails, when `follow` tries again. */
+  /** The instants between which it is shown, in epoch seconds. */
+  get span() {
+    const until = this.range.until ?? this.time.at(-1) ?? Date.now() / 1000;
+    return [until - this.range.seconds, until];
+  }
+
+  /** Show another range, that of `RANGES` up to now or a stretch that ends at its `until`: everything anew, now or, if that fails, when `follow` tries again. */
   async load(range) {
     this.range = range;
     this.step = range.seconds / range.points;
@@ -55,6 +61,7 @@ export class History {
   async follow(now) {
     if (this.#turn || !this.step) return false;
     if (this.#stale) return this.#loadWhole();
+    if (this.range.until) return false; // a stretch of the past has nothing new
     const last = this.time.at(-1) ?? now - this.range.seconds;
     if (now - last < this.step + 0.5) return false;
     const slices = Math.min(this.range.points, Math.max(2, Math.ceil((now - last) / this.step) + 1));
@@ -63,7 +70,8 @@ export class History {
 
   async #ask(seconds, use) {
     const range = this.range;
-    const address = `${this.#path}/history?seconds=${seconds}&points=${seconds / this.step}`;
+    const until = range.until ? `&until=${range.until}` : "";
+    const address = `${this.#path}/history?seconds=${seconds}&points=${seconds / this.step}${until}`;
     const mine = (this.#turn = fetch(address, { signal: AbortSignal.timeout(10000) }));
     try {
       const answer = await mine;

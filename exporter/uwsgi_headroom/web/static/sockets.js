@@ -14,9 +14,9 @@ export function sockets() {
 
 const COLUMNS = [
   { head: "Socket", left: true, wraps: true, value: (socket) => socket.name, text: (socket) => socket.name },
-  { head: "Waiting", wraps: true, title: "now, of as many as fit", value: (socket) => socket.queue, text: (socket) => waiting(socket) },
-  { head: "Mean", title: "over the window", value: (socket) => socket.mean_queue, text: (socket) => format.mean(socket.mean_queue) },
-  { head: "Wait", title: "mean, where there is one socket", value: (socket) => socket.queue_wait, text: (socket) => format.duration(socket.queue_wait) },
+  { head: "Waiting", wraps: true, title: "connections that wait now, of as many as fit; more are refused", value: (socket) => socket.queue, text: (socket) => waiting(socket) },
+  { head: "Mean", title: "connections that waited on average, over the window", value: (socket) => socket.mean_queue, text: (socket) => format.mean(socket.mean_queue) },
+  { head: "Wait", title: "mean time that a request waited; known where there is one socket", value: (socket) => socket.queue_wait, text: (socket) => format.duration(socket.queue_wait) },
 ];
 
 const waiting = (socket) => (socket.measurable ? `${format.count(socket.queue)} of ${format.count(socket.limit)}` : `not known: ${socket.reason}`);
