@@ -14,14 +14,17 @@ def percent(part: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """0.0672 is `67 ms`, 1.5 is `1.5 s`, 90 is `90 s`, 600 is `10 min`."""
+    """0.0672 is `67 ms`, 1.5 is `1.5 s`, 90 is `90 s`, 600 is `10 min`, 10,000 is `2.8 h`, 10**6 is `12 days`."""
     if seconds < 0.01:
         return f"{1000 * seconds:.1f} ms"
     if seconds < 1:
         return f"{1000 * seconds:.0f} ms"
     if seconds < 10:
         return f"{seconds:.1f} s"
-    return f"{seconds:.0f} s" if seconds < 300 else f"{seconds / 60:.0f} min"
+    if seconds < 7200:
+        return f"{seconds:.0f} s" if seconds < 300 else f"{seconds / 60:.0f} min"
+    hours = seconds / 3600
+    return f"{hours:.1f} h" if hours < 10 else f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.0f} days"
 
 
 def factor(value: float) -> str:

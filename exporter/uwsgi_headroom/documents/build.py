@@ -19,11 +19,15 @@ from uwsgi_headroom.documents import emperor_router, schema, sections, server_st
 from uwsgi_headroom.documents.identity import build_identity
 from uwsgi_headroom.documents.setup import build_setup
 from uwsgi_headroom.documents.workers import build_workers
+from uwsgi_headroom.journal.verdicts import EVENTS_OF_FINDINGS
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot, Snapshot
 from uwsgi_headroom.watch.watch import Watch
 
 SERVERS_PATH = "/api/v1/servers"
+
+LATEST_EVENTS = 20
+"""How many events are in the document of a server."""
 
 
 def build_server(watch: Watch, clock: Clock, window: float, windows: Sequence[float]) -> schema.Server:
@@ -79,7 +83,7 @@ def _build_server(
         host=_build_host(reading) if reading and is_server else None,
         setup=build_setup(reading.host.setup) if reading and reading.host.setup else None,
         thunder_lock=snapshot.thunder_lock if isinstance(snapshot, Snapshot) else None,
-        findings=tuple(map(_build_finding, judged)),
+        findings=tuple(_build_finding(finding, watch, clock) for finding in judged),
         unknown=tuple(_list_unknowns(reading, figures)) if reading and is_server else (),
         sampling=_build_sampling(watch),
         emperor=emperor_router.build_emperor(snapshot, reading.time)
@@ -88,6 +92,7 @@ def _build_server(
         router=emperor_router.build_router(snapshot) if isinstance(snapshot, RouterSnapshot) else None,
         identity=build_identity(reading) if reading else None,
         cpu=sections.build_cpu(figures.cpu, watch.neighbours.others_follow) if figures and figures.cpu else None,
+        events=watch.recorder.journal.latest(LATEST_EVENTS),
     )
 
 
@@ -158,7 +163,15 @@ def runbook_path(code: str) -> str | None:
     return f"/runbooks/{name}.md" if name else None
 
 
-def _build_finding(finding: Finding) -> schema.Finding:
+def build_journal(watch: Watch, clock: Clock, seconds: float) -> schema.Journal:
+    """The events of the last so many seconds."""
+    now = clock.epoch()
+    since = now - seconds
+    return schema.Journal(name=watch.name, time=now, since=since, events=watch.recorder.journal.since(since))
+
+
+def _build_finding(finding: Finding, watch: Watch, clock: Clock) -> schema.Finding:
+    recorder, kind = watch.recorder, EVENTS_OF_FINDINGS.get(finding.code)
     return schema.Finding(
         code=finding.code,
         severity=finding.severity,
@@ -167,6 +180,8 @@ def _build_finding(finding: Finding) -> schema.Finding:
         meaning=finding.meaning,
         change=finding.change,
         runbook=runbook_path(finding.code),
+        since=recorder.verdicts.since(finding.code, clock.epoch()),
+        event=recorder.journal.latest_of(kind) if kind else None,
     )
 
 

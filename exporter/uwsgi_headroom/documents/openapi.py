@@ -10,14 +10,14 @@ import msgspec
 from uwsgi_headroom import documents
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.documents.history import MOST_POINTS, History
-from uwsgi_headroom.documents.schema import Findings, Problem, Server, Servers
+from uwsgi_headroom.documents.schema import Findings, Journal, Problem, Server, Servers
 
 FILE = Path(__file__).with_name("openapi.json")
 VERSION = "1.0.0"
 """Of the API: the first number changes with what breaks a reader; new keys change the second."""
 
 _REF = "#/components/schemas/{name}"
-_DOCUMENTS: tuple[type, ...] = (Servers, Server, Findings, History, Problem)
+_DOCUMENTS: tuple[type, ...] = (Servers, Server, Findings, History, Journal, Problem)
 
 
 def render() -> str:
@@ -64,6 +64,7 @@ def _paths() -> dict[str, Any]:
         one: _get("One server", Server, [_SERVER, _WINDOW], 400, 404),
         f"{one}/findings": _get("What is worth knowing of a server", Findings, [_SERVER, _WINDOW], 400, 404),
         f"{one}/history": _get("Its last hour, in columns", History, [_SERVER, *_HISTORY], 400, 404),
+        f"{one}/journal": _get("What changed, and when", Journal, [_SERVER, _JOURNAL], 400, 404),
         f"{one}/events": _events("Its document, once a second", Server, [_SERVER, _WINDOW], 400, 404, 503),
     }
 
@@ -102,6 +103,7 @@ _HISTORY = [
         "schema": {"type": "number"},
     },
 ]
+_JOURNAL = {**_HISTORY[0], "schema": {"type": "number", "minimum": 0, "maximum": HISTORY_SECONDS}}
 _WHY = {
     400: "A parameter makes no sense",
     404: "There is no such server",

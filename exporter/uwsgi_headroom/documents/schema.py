@@ -12,6 +12,7 @@ from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.analysis.waiting import Waiting
 from uwsgi_headroom.documents.emperor_router import Emperor, Router
 from uwsgi_headroom.documents.workers import Worker
+from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.kernel.concurrency import ConcurrencyKind
 
 State = Literal["up", "stale", "down"]
@@ -246,7 +247,9 @@ class Sampling(Struct, frozen=True, kw_only=True):
 
 class Finding(Struct, frozen=True, kw_only=True):
     """One thing worth knowing. code: a stable name; title: one sentence; evidence: the figures it rests on; meaning:
-    why it matters; change: what to do, empty where there is nothing; runbook: its path, null where there is none."""
+    why it matters; change: what to do, empty where there is nothing; runbook: its path, null where there is none.
+    since: from when on (epoch seconds) it has been so, as the exporter has seen every few seconds with its window of a
+    minute; null where that is not known. event: the latest that it is about."""
 
     code: str
     severity: Severity
@@ -255,6 +258,8 @@ class Finding(Struct, frozen=True, kw_only=True):
     meaning: str
     change: str
     runbook: str | None
+    since: float | None = None
+    event: Event | None = None
 
 
 class Server(Struct, frozen=True, kw_only=True):
@@ -264,7 +269,7 @@ class Server(Struct, frozen=True, kw_only=True):
     as of then. error: why the last attempt failed. verdict: how it is, in a sentence. kind is null before the first
     reading. window, flow, headroom, balance are null before there are figures (two readings, a second apart), and of
     an emperor or a router, which has its own part. findings: the worst first. thunder_lock: whether it is on.
-    cpu: null where the kernel does not say.
+    cpu: null where the kernel does not say. events: the latest, the newest first; its journal has all.
     """
 
     name: str
@@ -298,6 +303,17 @@ class Server(Struct, frozen=True, kw_only=True):
     router: Router | None
     cpu: Cpu | None = None
     identity: Identity | None = None
+    events: tuple[Event, ...] = ()
+
+
+class Journal(Struct, frozen=True, kw_only=True):
+    """The events of one server, the newest first: kept as long as its history. since: what was asked for, epoch
+    seconds."""
+
+    name: str
+    time: float
+    since: float
+    events: tuple[Event, ...]
 
 
 class Summary(Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from uwsgi_headroom.kernel.backlogs import Backlog
 from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.identity import Identity
 from uwsgi_headroom.kernel.netstat import ListenOverflows
+from uwsgi_headroom.kernel.oom import OomKills
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.residency import Threads
 from uwsgi_headroom.kernel.server_cpu import CpuTimes
@@ -37,6 +38,7 @@ class HostFacts:
     memory: of its workers, and available for more of them.
     setup: how the server is set up, where its master is proven.
     identity: which server it is, where its master is proven.
+    oom_kills: how often the kernel has killed for want of memory, as of when the slow facts were read.
     cpu_times: CPU idle and used where the server could use it; the same object until there is a newer reading.
     """
 
@@ -51,3 +53,4 @@ class HostFacts:
     setup: Setup | None = None
     cpu_times: CpuTimes | None = None
     identity: Identity | None = None
+    oom_kills: OomKills | None = None

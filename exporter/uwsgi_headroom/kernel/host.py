@@ -13,6 +13,7 @@ from uwsgi_headroom.kernel.facts import HostFacts, Memory
 from uwsgi_headroom.kernel.identity import Identity, read_identity
 from uwsgi_headroom.kernel.machine_cpu import MachineCpu
 from uwsgi_headroom.kernel.netstat import ListenOverflows, read_listen_overflows
+from uwsgi_headroom.kernel.oom import OomKills, read_oom_kills
 from uwsgi_headroom.kernel.processes import Processes
 from uwsgi_headroom.kernel.proof import Proof, prove_master_pid
 from uwsgi_headroom.kernel.residency import read_threads
@@ -40,8 +41,8 @@ class Host:
     Each time anew: which workers live and their CPU time, of those that have worked since the last time, and the listen
     queues. Once a second, of all workers, and how much CPU is idle (`machine_cpu` asks for all servers). Every five
     seconds: the proof, its identity, the workers' memory, switches, descriptors and affinity, the CPUs usable, the
-    memory available, the overflows, and whether its setup has to be read again. Once a minute, of one worker: its
-    unique memory.
+    memory available, the overflows, kills for want of memory, and whether its setup has to be read again. Once a
+    minute, of one worker: its unique memory.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Host:
                 memory=Memory(self._worker_memories.read(proof.pid, processes, now), read_available_memory(proof.pid)),
                 setup=self._setup.read(proof.pid, snapshot, processes, now),
                 identity=read_identity(proof.pid),
+                oom_kills=read_oom_kills(proof.pid),
             )
         return HostFacts(
             processes=processes,
@@ -102,6 +104,7 @@ class Host:
             setup=self._slow.setup,
             cpu_times=self._read_cpu_times(),
             identity=self._slow.identity,
+            oom_kills=self._slow.oom_kills,
         )
 
     def _read_cpu_times(self) -> CpuTimes | None:
@@ -136,3 +139,4 @@ class _SlowFacts:
     memory: Memory | None = None
     setup: Setup | None = None
     identity: Identity | None = None
+    oom_kills: OomKills | None = None

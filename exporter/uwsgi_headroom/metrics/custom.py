@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.metrics.family import counter, gauge
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
-from uwsgi_headroom.stats.parts import COUNTER, is_built_in
+from uwsgi_headroom.stats.custom_metrics import COUNTER
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
@@ -21,7 +21,6 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         (labels_of(server.observation, name=name), metric)
         for server in scrape.servers
         for name, metric in server.snapshot.custom_metrics.items()
-        if not is_built_in(name)
     ]
     yield counter(
         "uwsgi_custom_total",

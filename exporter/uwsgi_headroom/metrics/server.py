@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.metrics.family import gauge
+from uwsgi_headroom.journal.events import KINDS
+from uwsgi_headroom.metrics.family import counter, gauge
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 from uwsgi_headroom.stats.server import STATES
 
@@ -39,6 +40,15 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "Size of the stats document. Past 219 kB on a UNIX socket, a reader that stops reading holds up uWSGI's "
         "master.",
         [(labels_of(observation), reading.document_bytes) for observation, reading in read],
+    )
+    yield counter(
+        "uwsgi_events_total",
+        "What changed, by kind: the counts of the events that the page, the API and `top` show.",
+        [
+            (labels_of(observation, kind=kind), observation.events.get(kind, 0))
+            for observation in scrape.observations
+            for kind in KINDS
+        ],
     )
     states = [(server, Counter(worker.state for _, worker in server.workers)) for server in scrape.servers]
     yield gauge(

@@ -4,7 +4,7 @@ The document is read on the event loop, which all servers share, and every part 
 bound refuses the document as `too_large`. Bounds are well above what uWSGI is used with. Rules that live here:
 
 * Parts are counted while they are built. msgspec checks the length of a list when the list is complete, and millions
-  of empty objects fit into a few megabytes.
+  of empty objects fit into a few megabytes. Metrics, which are not built, are counted when all are there.
 * Braces in request variables are no parts: a client that sends many must not blind the exporter.
 * One document is decoded at a time, on one thread.
 """
@@ -47,7 +47,9 @@ QUOTES = 500_000
 """The most quotation marks of a document beyond 1 MB, those within its texts left out. Each name and each text has two:
 16,384 threads in 1,024 workers have 387,000. Many names take longer to read than anything else of the same size."""
 
-Name = Annotated[str, Meta(max_length=255)]
+NAME_CHARACTERS = 255
+
+Name = Annotated[str, Meta(max_length=NAME_CHARACTERS)]
 """Names: uWSGI keeps most of them in 256 bytes. A name is a label's value, kept from scrape to scrape."""
 
 Path = Annotated[str, Meta(max_length=4096)]

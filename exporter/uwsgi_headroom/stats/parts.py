@@ -6,7 +6,6 @@ absent from a uWSGI that does not use them.
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 from msgspec import Meta, Struct, field
@@ -115,25 +114,3 @@ class Legion(Struct, frozen=True):
     def __post_init__(self) -> None:
         count_part("legions")
         hide_negatives(self, "valor", "quorum", "lord_since")
-
-
-_BUILT_IN = re.compile(r"(core|worker\.\d+|socket\.\d+)\.|(rss|vsz)_size$")
-
-
-def is_built_in(name: str) -> bool:
-    """Whether a metric of uWSGI's metrics subsystem is one of its own, and none of the application's or operator's."""
-    return _BUILT_IN.match(name) is not None
-
-
-COUNTER = 0
-"""The `kind` of a custom metric that only grows."""
-
-
-class CustomMetric(Struct, frozen=True, gc=False):
-    """A metric of uWSGI's own metrics subsystem. `kind` is 0 for a counter, 1 gauge, 2 absolute, 3 alias."""
-
-    kind: Whole = field(default=1, name="type")
-    value: Whole | None = None
-
-    def __post_init__(self) -> None:
-        count_part("metrics")

@@ -13,7 +13,7 @@ from msgspec import Meta, Raw, Struct
 
 from uwsgi_headroom.stats.bounds import Name, begin_part, count_part
 from uwsgi_headroom.stats.emperor_router import Blacklisted, StaticNode, Subscription, Vassal
-from uwsgi_headroom.stats.parts import App, Cache, Count, Cron, CustomMetric, Legion, Spooler, Whole
+from uwsgi_headroom.stats.parts import App, Cache, Count, Cron, Legion, Spooler, Whole
 
 # A wall clock set back during a request wraps running_time around 2**64; such a value is absent, not an error. A float
 # holds microseconds exactly for 285 years, and does not take quadratic time to read 4,299 digits.
@@ -80,7 +80,7 @@ class Document(Struct, frozen=True):
     spoolers: tuple[Spooler, ...] = ()
     crons: tuple[Cron, ...] = ()
     legions: tuple[Legion, ...] = ()
-    metrics: dict[Name, CustomMetric] = {}
+    metrics: dict[str, Raw] = {}  # those that are of use are decoded when it is known which
     # an emperor
     vassals: tuple[Vassal, ...] | None = None
     blacklist: tuple[Blacklisted, ...] = ()

@@ -9,7 +9,8 @@ from msgspec.json import Decoder
 
 from uwsgi_headroom.errors import StatsError
 from uwsgi_headroom.stats.bounds import LOCKS_BYTES, MOST, LockName, too_many
-from uwsgi_headroom.stats.parts import App, Cache, Cron, CustomMetric, Legion, Spooler, Whole, is_built_in
+from uwsgi_headroom.stats.custom_metrics import CustomMetric, decode_custom_metrics
+from uwsgi_headroom.stats.parts import App, Cache, Cron, Legion, Spooler, Whole
 from uwsgi_headroom.stats.raw import Document, RawSocket, RawWorker
 
 State = Literal["idle", "busy", "cheap", "pause", "signal", "starting", "gone", "never_spawned"]
@@ -123,7 +124,7 @@ def make_snapshot(document: Document) -> Snapshot:
         spoolers=document.spoolers,
         crons=document.crons,
         legions=document.legions,
-        custom_metrics=_custom_metrics(document.metrics),
+        custom_metrics=decode_custom_metrics(document.metrics),
     )
 
 
@@ -177,16 +178,6 @@ def _worker_state(raw: RawWorker) -> State:
 
 def _natural(number: int | None) -> int | None:
     return None if number is None or number < 0 else number
-
-
-def _custom_metrics(metrics: dict[str, CustomMetric]) -> dict[str, CustomMetric]:
-    """All metrics, or those that become series where there are too many others to keep."""
-    most = MOST["metrics of its own making"]
-    if len(metrics) > most:
-        metrics = {name: metric for name, metric in metrics.items() if not is_built_in(name)}
-    if len(metrics) > most:
-        raise too_many("metrics of its own making")
-    return metrics
 
 
 _lock_decoder = Decoder(list[dict[LockName, Whole]] | None)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.errors import ReadError, Reason
 from uwsgi_headroom.history.totals import Totals
+from uwsgi_headroom.journal.events import Kind
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch.pace import Pace
 
@@ -29,7 +30,8 @@ WELL = ExporterHealth()
 class Observation:
     """What came of reading one server: `outcome` is a reading or the reason why there is none, `figures` those of each
     window that the history reaches into, the longest last; others_follow: whether the CPU use of
-    others grows with the requests, None where that is not known."""
+    others grows with the requests, None where that is not known; events: how many there were of
+    each kind."""
 
     name: str
     address: str
@@ -39,6 +41,7 @@ class Observation:
     pace: Pace
     figures: Sequence[Figures]
     others_follow: bool | None = None
+    events: Mapping[Kind, int] = field(default_factory=dict)
 
     @property
     def reading(self) -> Reading | None:

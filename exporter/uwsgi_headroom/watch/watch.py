@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Literal
 
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
+from uwsgi_headroom.analysis.findings import collect_findings
+from uwsgi_headroom.analysis.slots import name_slots
+from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.clock import Clock
-from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, SIZE_CAP, TIMEOUT_SECONDS
+from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, DEFAULT_WINDOWS, SIZE_CAP, TIMEOUT_SECONDS
 from uwsgi_headroom.errors import ReadError, Reason
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.totals import copy_totals
 from uwsgi_headroom.history.window import History
+from uwsgi_headroom.journal.recorder import Recorder
+from uwsgi_headroom.journal.verdicts import JUDGE_SECONDS
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Address
@@ -29,6 +35,12 @@ FRESH_SECONDS = 5.0
 _FRESH_INTERVALS = 3
 """And for so many intervals, where they are longer."""
 
+_LEAST_JUDGED_SECONDS = 10.0
+"""How much history there has to be before a server is judged for its journal."""
+
+_MOST_JUDGING = 0.001
+"""The most of a CPU that judging for the journal may take."""
+
 _GONE: frozenset[Reason] = frozenset({"refused", "not_found"})
 """Reasons that leave no doubt: nothing listens there."""
 
@@ -38,7 +50,7 @@ nothing says why."""
 
 
 class Watch:
-    """A server's reader, pace, totals and history. `sample` reads on its own timer, and nothing else reads.
+    """A server's reader, pace, totals, history and journal. `sample` reads on its own timer, and nothing else reads.
 
     `reading` is the last that succeeded, None before the first; `reader.outcome` says what came of the last attempt.
     """
@@ -71,6 +83,8 @@ class Watch:
         self.integrals = Integrals()
         self.history = History()
         self.neighbours = NeighbourSlices()
+        self.recorder = Recorder()
+        self._judge_at = float("-inf")
         self.reading: Reading | None = None
         self._lag = lag or LoopLag(self._clock.monotonic)
 
@@ -85,10 +99,13 @@ class Watch:
         failed = isinstance(outcome, ReadError)
         if isinstance(outcome, ReadError) and outcome.reason in _GONE:
             return "down"
-        fresh_seconds = max(FRESH_SECONDS, _FRESH_INTERVALS * self.pace.interval)
-        if self.reading and self._clock.monotonic() - self.reading.at <= fresh_seconds:
+        if self._is_fresh(self._clock.monotonic()):
             return "up"
         return "down" if failed else "stale"
+
+    def _is_fresh(self, now: float) -> bool:
+        fresh_seconds = max(FRESH_SECONDS, _FRESH_INTERVALS * self.pace.interval)
+        return self.reading is not None and now - self.reading.at <= fresh_seconds
 
     @property
     def error(self) -> ReadError | None:
@@ -123,6 +140,7 @@ class Watch:
             pace=self.pace,
             figures=figures,
             others_follow=self.neighbours.others_follow,
+            events=dict(self.recorder.journal.counts),
         )
 
     def figures(self, reading: Reading, windows: Sequence[float]) -> list[Figures]:
@@ -138,10 +156,31 @@ class Watch:
     def _record(self, at: float, outcome: Reading | ReadError) -> None:
         if isinstance(outcome, ReadError):
             self.integrals.miss(at)
+        else:
+            self.reading = outcome
+            if isinstance(outcome.snapshot, Snapshot):
+                self.integrals.add(outcome, self.pace.longest_step)
+                self.history.add(outcome.at, self.integrals.totals)
+                self.neighbours.update(self.history)
+        try:
+            self._keep_journal(at, outcome)
+        except Exception as error:  # noqa: BLE001 - it costs no sample
+            self.reader.fault(error)
+
+    def _keep_journal(self, at: float, outcome: Reading | ReadError) -> None:
+        self.recorder.begin(outcome.time if isinstance(outcome, Reading) else self._clock.epoch())
+        if isinstance(outcome, ReadError):
+            if outcome.reason in _GONE or not self._is_fresh(at):
+                self.recorder.down(self._clock.epoch(), outcome)
             return
-        self.reading = outcome
-        if not isinstance(outcome.snapshot, Snapshot):
-            return
-        self.integrals.add(outcome, self.pace.longest_step)
-        self.history.add(outcome.at, self.integrals.totals)
-        self.neighbours.update(self.history)
+        self.recorder.read(outcome, self.integrals.totals)
+        if at >= self._judge_at and self.history.seconds >= _LEAST_JUDGED_SECONDS:
+            began = time.perf_counter()
+            self._judge(outcome)
+            self._judge_at = at + max(JUDGE_SECONDS, (time.perf_counter() - began) / _MOST_JUDGING)
+
+    def _judge(self, reading: Reading) -> None:
+        for figures in self.figures(reading, DEFAULT_WINDOWS[:1]):
+            findings = collect_findings(figures, reading)
+            sentence = verdict_sentence(figures.headroom, findings, name_slots(reading))
+            self.recorder.verdicts.judge(reading.time, worst_status(findings), sentence, findings)

@@ -36,6 +36,7 @@ def routes(fleet: Fleet, streams: EventStreams) -> list[Route]:
         "": lambda request, watch: _server(fleet, request, watch),
         "/findings": lambda request, watch: _findings(fleet, request, watch),
         "/history": lambda request, watch: _history(histories, request, watch),
+        "/journal": lambda request, watch: _journal(fleet, request, watch),
         "/events": lambda request, watch: _events(fleet, streams, request, watch),
     }
 
@@ -102,6 +103,11 @@ async def _history(histories: HistoryCache, request: Request, watch: Watch) -> R
     until = query_parameters.parse_number(request, "until", 0, 0, 1e12) if "until" in request.query_params else None
     body = await histories.get(watch, seconds, points, until)
     return _json(request, body.plain, compressed=body.compressed)
+
+
+async def _journal(fleet: Fleet, request: Request, watch: Watch) -> Response:
+    seconds = query_parameters.parse_number(request, "seconds", HISTORY_SECONDS, 0, HISTORY_SECONDS)
+    return _json(request, msgspec.json.encode(build.build_journal(watch, fleet.clock, seconds)))
 
 
 async def _events(fleet: Fleet, streams: EventStreams, request: Request, watch: Watch) -> Response:

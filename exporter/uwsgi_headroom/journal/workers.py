@@ -1,0 +1,131 @@
+"""Events of workers: ends and their causes, starts, cheaper mode, and reloads that replace them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from uwsgi_headroom.analysis.formatting import counted, duration, numbered
+from uwsgi_headroom.history.integrals import is_reload
+from uwsgi_headroom.journal.events import Cause, Journal
+from uwsgi_headroom.journal.worker_end import EndedProcess, find_cause
+from uwsgi_headroom.kernel.oom import OomKills, read_oom_kills
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.stats.server import Snapshot, Worker
+
+AWAY_SECONDS = 1.0
+"""A worker that is back sooner was replaced, and its start says nothing more."""
+
+CHAIN_SECONDS = 60.0
+"""The longest pause between two workers of a chain reload: an application may take so long to load."""
+
+AT_ONCE_SECONDS = 3.0
+
+_TITLES: dict[Cause, str] = {
+    "harakiri": "{} was ended by `harakiri`",
+    "out_of_memory": "{} ended, likely killed for want of memory",
+    "max_requests": "{} was recycled by `max-requests`",
+    "reload_on_rss": "{} was recycled by `reload-on-rss`",
+    "max_worker_lifetime": "{} was recycled by `max-worker-lifetime`",
+    "unknown": "{} ended",
+}
+
+
+class WorkerEvents:
+    """Compares readings of one server. `read_oom_kills` is asked when a worker has ended, and not before."""
+
+    def __init__(self, journal: Journal, read_kills: Callable[[int], OomKills] = read_oom_kills) -> None:
+        self._journal = journal
+        self._read_kills = read_kills
+        self._away: dict[int, float] = {}  # by worker, since when (epoch seconds) it has no process that serves
+        self._missing: dict[int, int | None] = {}  # by worker, the pid whose end is in the journal already
+        self._replaced: dict[int, float] = {}  # by worker, when, in the chain that may be under way
+
+    def compare(self, before: Reading, reading: Reading, lost: Sequence[int]) -> None:
+        """Add what changed from one reading to the next. lost: requests of each worker that were lost in between."""
+        earlier, now = before.snapshot, reading.snapshot
+        if not isinstance(earlier, Snapshot) or not isinstance(now, Snapshot):
+            return
+        if is_reload(earlier.workers, now.workers):
+            self._reload(earlier, now, reading)
+            return
+        reserve: dict[bool, list[int]] = {True: [], False: []}
+        for then, worker, requests in zip(earlier.workers, now.workers, lost, strict=False):
+            if then.in_reserve != worker.in_reserve:
+                reserve[worker.in_reserve].append(worker.worker_id)
+                self._away.pop(worker.worker_id, None)
+            elif not then.in_reserve:
+                self._compare_worker(then, worker, before, reading, requests)
+        self._cheaper(reserve, now, reading.time)
+
+    def _reload(self, earlier: Snapshot, now: Snapshot, reading: Reading) -> None:
+        self._away, self._missing, self._replaced = {}, {}, {}
+        if earlier.pid != now.pid:
+            title, evidence = "uWSGI was restarted.", f"Its master was process {earlier.pid} and is process {now.pid}."
+        else:
+            title, evidence = "uWSGI was reloaded.", "Its counters began anew, and its master is the same process."
+        self._journal.add(reading.time, "reload", title, evidence)
+
+    def _compare_worker(self, then: Worker, now: Worker, before: Reading, reading: Reading, lost: int) -> None:
+        worker_id = now.worker_id
+        missing = reading.process_is_missing(now)
+        replaced = then is not now and (now.pid != then.pid or now.last_spawn != then.last_spawn)
+        if replaced and then.pid is not None and self._missing.get(worker_id) != then.pid:
+            self._ended(EndedProcess(then, now, *_past(then, before, reading)), before, reading, lost)
+        elif missing and not replaced and self._missing.get(worker_id) != now.pid:
+            self._ended(EndedProcess(then, now, *_past(then, before, reading)), before, reading, lost)
+            self._missing[worker_id] = now.pid
+        if worker_id in self._away and now.accepting and not missing:
+            away = reading.time - self._away.pop(worker_id)
+            if away >= AWAY_SECONDS:
+                title = f"Worker {worker_id} is there again after {duration(away)}."
+                self._journal.add(reading.time, "worker_started", title, workers=(worker_id,))
+
+    def _ended(self, ended: EndedProcess, before: Reading, reading: Reading, lost: int) -> None:
+        now = ended.now
+        setup, pid = reading.host.setup or before.host.setup, reading.snapshot.pid
+        kills = self._read_kills(pid) if before.host.oom_kills else None
+        cause, evidence = find_cause(ended, setup.options if setup else None, before.host.oom_kills, kills)
+        in_service = f" with {counted(lost, 'request')} in service or more" if lost else ""
+        self._journal.add(
+            reading.time,
+            "worker_ended",
+            _TITLES[cause].format(f"Worker {now.worker_id}") + in_service + ".",
+            evidence,
+            workers=(now.worker_id,),
+            cause=cause,
+            count=max(1, (now.respawns or 0) - (ended.then.respawns or 0)),
+        )
+        self._away.setdefault(now.worker_id, reading.time)
+        if cause == "unknown" and not lost:
+            self._note_replaced(now.worker_id, reading)
+
+    def _note_replaced(self, worker_id: int, reading: Reading) -> None:
+        """Count a worker that ended for no reason that is known: where all do so in turn, it is a reload of them."""
+        snapshot, times = reading.snapshot, self._replaced
+        if worker_id in times or (times and reading.time - max(times.values()) > CHAIN_SECONDS):
+            times.clear()
+        times[worker_id] = reading.time
+        workers = snapshot.workers if isinstance(snapshot, Snapshot) else ()
+        if len(times) < 2 or any(not worker.in_reserve and worker.worker_id not in times for worker in workers):
+            return
+        seconds = reading.time - min(times.values())
+        manner = "at once" if seconds < AT_ONCE_SECONDS else "one after another"
+        title = f"All {len(times)} workers were replaced, {manner}."
+        evidence = f"Within {duration(seconds)}, as a reload of the workers does. " if seconds else ""
+        self._journal.add(reading.time, "reload", title, evidence + "The master is the same process.")
+        times.clear()
+
+    def _cheaper(self, reserve: dict[bool, list[int]], now: Snapshot, time: float) -> None:
+        up = sum(not worker.in_reserve for worker in now.workers)
+        evidence = f"{up} of {len(now.workers)} workers are up."
+        if down := reserve[True]:
+            self._journal.add(time, "cheaper_down", f"Cheaper mode ended {numbered('worker', down)}.", evidence)
+        if spawned := reserve[False]:
+            self._journal.add(time, "cheaper_up", f"Cheaper mode spawned {numbered('worker', spawned)}.", evidence)
+
+
+def _past(then: Worker, before: Reading, reading: Reading) -> tuple[float, int | None]:
+    """Age in seconds and resident bytes of a process that has ended between two readings."""
+    process = before.host.processes.get(then.pid or 0)
+    age = max(0.0, reading.time - then.last_spawn) if then.last_spawn else 0.0
+    return age, (process.resident_bytes if process else None) or then.resident_bytes
