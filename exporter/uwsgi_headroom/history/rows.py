@@ -33,7 +33,8 @@ unknown."""
 
 class Growth(NamedTuple):
     """How much a server's totals grew; its threads at the end, 0 for unknown. cpu: seconds measured, and CPU seconds
-    own, idle and of others. queue_since: from when on each queue had always been measured at the end; inf: it was not."""
+    own, idle and of others. queue_since: from when on each queue had always been measured at the end; inf: it was
+    not measured."""
 
     reloads: int
     exceptions: int

@@ -12,6 +12,7 @@ const DECADES = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
 const TOGETHER = uPlot.sync("time");
 const LEAST_DRAG = 6; // pixels: less is a click
 const NEAR = 8; // pixels: an event so near to the pointer is named
+const MARGIN = 0.1; // above a limit: a queue is one longer when it is full
 const IN_REACH = 0.2; // of a limit: a chart that comes so near to it shows all up to it
 
 export class Lines {
@@ -31,6 +32,7 @@ export class Lines {
     this.timeline = timeline;
     this.name = name;
     this.when = el("li", { class: "when" });
+    this.bound = el("li", { class: "limit" });
     this.place = el("div", { class: "lines", role: "img", "aria-label": name });
     this.legend = el("ul", { class: "legend" });
     this.node = el("div", { class: "chart" }, this.legend, this.place);
@@ -43,12 +45,14 @@ export class Lines {
   show(history, lines = null, limit = null) {
     this.#history = history;
     this.#limit = limit;
+    this.bound.hidden = !limit;
+    say(this.bound, limit?.name ?? "");
     if (lines && lines.map((line) => line.column).join() !== this.#lines.map((line) => line.column).join()) {
       this.#set(lines);
       this.#rebuild();
     } else if (this.#plot) this.#plot.setData(this.#data());
     else this.#rebuild();
-    this.#tell(null);
+    this.#tell(this.#pointed());
   }
 
   #set(lines) {
@@ -61,6 +65,7 @@ export class Lines {
         swatch.style.setProperty("--swatch", `var(--${line.colour})`);
         return el("li", {}, swatch, `${line.name} `, this.values[at]);
       }),
+      this.bound,
     );
   }
 
@@ -94,7 +99,7 @@ export class Lines {
     return {
       width: this.#width,
       height: HEIGHT,
-      padding: [8, 8, 0, 0],
+      padding: [8, 24, 0, 0],
       legend: { show: false },
       cursor: {
         sync: { key: TOGETHER.key },
@@ -119,7 +124,7 @@ export class Lines {
       ],
       series: [{}, ...this.#lines.map((line) => this.#stroke(line))],
       hooks: {
-        setCursor: [(plot) => this.#tell(plot.cursor.left >= 0 ? plot.cursor.idx : null)],
+        setCursor: [() => this.#tell(this.#pointed())],
         setSelect: [(plot) => this.#zoom(plot)],
         draw: [(plot) => this.#mark(plot)],
       },
@@ -138,7 +143,7 @@ export class Lines {
 
   /** The limit where the lines come near it, else nothing to make room for. */
   #inReach(high) {
-    return this.#limit && (high ?? 0) >= IN_REACH * this.#limit.value ? this.#limit.value : 0;
+    return this.#limit && (high ?? 0) >= IN_REACH * this.#limit.value ? (1 + MARGIN) * this.#limit.value : 0;
   }
 
   #mark(plot) {
@@ -150,7 +155,7 @@ export class Lines {
     plot.ctx.clip();
     drawEvents(plot.ctx, this.timeline.events, this.#history.span, x, top, height, devicePixelRatio || 1);
     plot.ctx.restore();
-    if (this.#limit) drawLimit(plot, this.#limit.value, this.#limit.name);
+    if (this.#limit) drawLimit(plot, this.#limit.value);
   }
 
   // Charts are told of each other's drags; the one that the drag began on zooms them all.
@@ -173,6 +178,11 @@ export class Lines {
     const latest = this.#lines.map((line, place) => `${line.name} ${values[place]}`).join(", ");
     const label = `${this.name}, ${this.#moment(null)}: ${latest}`;
     if (this.place.getAttribute("aria-label") !== label) this.place.setAttribute("aria-label", label);
+  }
+
+  /** The place in the history that the pointer is at; null where it is elsewhere. */
+  #pointed() {
+    return this.#plot?.cursor.left >= 0 ? this.#plot.cursor.idx : null;
   }
 
   /** Of when the figures in the legend are, and what happened then. */

@@ -1,13 +1,13 @@
 // What happened to the server, the newest first: marks on the charts, and a list of them.
 
-import { el, panel } from "./dom.js";
+import { el, marked, panel } from "./dom.js";
 import * as format from "./format.js";
 import { tone } from "./marks.js";
 
 const SECONDS = 3600;
-const NOTHING = "Nothing happened since the exporter began to watch this server.";
+const NOTHING = "Nothing happened in the last hour.";
 
-/** The events of the last hour, those of each new document added. Without an answer, the document's own are all. */
+/** The events of the last hour: its journal, and those of each new document added. */
 export class Events {
   #path;
   #known = new Map();
@@ -16,30 +16,36 @@ export class Events {
     this.#path = path;
   }
 
-  /** Ask for the whole hour: a document has only the newest. */
+  /** Ask for the whole hour: a document has only the newest. Without an answer they are all there is. */
   async load() {
     try {
-      const answer = await fetch(`${this.#path}/events?seconds=${SECONDS}`, { signal: AbortSignal.timeout(10000), headers: { Accept: "application/json" } });
-      if (!answer.ok || !answer.headers.get("content-type")?.startsWith("application/json")) return void answer.body?.cancel();
-      const { events } = await answer.json();
-      this.add(events);
+      const answer = await fetch(`${this.#path}/journal?seconds=${SECONDS}`, { signal: AbortSignal.timeout(10000) });
+      if (answer.ok) this.add((await answer.json()).events);
     } catch {
-      return; // the document's own are shown
+      return;
     }
   }
 
-  /** Whether there is one that was not known. */
+  /** Whether there is one that was not known. One that goes on takes the place of what it was so far. */
   add(events) {
-    const before = this.#known.size;
-    for (const event of events ?? []) this.#known.set(event.id, event);
-    return this.#known.size !== before;
+    const fresh = (events ?? []).filter((event) => !this.#known.has(event.id));
+    for (const event of fresh) {
+      for (const [id, earlier] of this.#known) if (goesOn(event, earlier)) this.#known.delete(id);
+      if (![...this.#known.values()].some((later) => goesOn(later, event))) this.#known.set(event.id, event);
+    }
+    return fresh.length > 0;
   }
 
   /** The newest first. */
   get list() {
-    return [...this.#known.values()].sort((one, other) => other.id - one.id);
+    const oldest = Date.now() / 1000 - SECONDS;
+    return [...this.#known.values()].filter((event) => event.time > oldest).sort((one, other) => other.id - one.id);
   }
 }
+
+/** Whether an event is an earlier one that has happened again. */
+const goesOn = (event, earlier) =>
+  event.id > earlier.id && event.count > 1 && event.since === earlier.since && event.kind === earlier.kind && event.workers.join() === earlier.workers.join();
 
 /** The list below the charts. */
 export function listed() {
@@ -63,6 +69,7 @@ export function listed() {
 function one(event) {
   const sign = el("span", { class: "sign", "data-tone": tone(event.kind), "aria-hidden": "true" }, "▼");
   const time = el("time", { datetime: new Date(event.time * 1000).toISOString() }, format.clock(event.time));
-  const evidence = event.evidence ? el("span", { class: "why" }, ` ${event.evidence}`) : null;
-  return el("li", { "data-kind": event.kind }, sign, time, el("span", {}, el("b", {}, event.title), evidence));
+  const times = event.count > 1 ? ` (${event.count} times since ${format.clock(event.since)})` : "";
+  const evidence = event.evidence ? el("span", { class: "why" }, " ", ...marked(event.evidence)) : null;
+  return el("li", { "data-kind": event.kind }, sign, time, el("span", {}, el("b", {}, ...marked(event.title)), times, evidence));
 }

@@ -1,6 +1,6 @@
 // What is worth knowing, the worst first, each with what to change.
 
-import { el, say } from "./dom.js";
+import { el, marked, say } from "./dom.js";
 import { clock, duration } from "./format.js";
 import { STATUS } from "./words.js";
 
@@ -49,9 +49,6 @@ function one(finding, since) {
     ),
   );
 }
-
-/** What stands between backticks is what one types. */
-const marked = (text) => text.split("`").map((part, at) => (at % 2 ? el("code", {}, part) : part));
 
 /** Whether an address leads to a page, and to no script. */
 const ours = (address) => typeof address === "string" && /^(\/|https?:\/\/)/.test(address);

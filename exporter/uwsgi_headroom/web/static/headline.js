@@ -57,9 +57,9 @@ const name = (headroom) => {
   return headroom.is_upper_bound ? "headroom at most" : "headroom";
 };
 
-/** What gives out first, as half a sentence; of a server that is down, since when. */
+/** What gives out first, as half a sentence; of a server that is down, nothing. */
 export function outcome(document) {
-  if (document.state === "down") return document.read_at ? `last read at ${format.clock(document.read_at)}, ${format.duration(document.age)} ago` : "never read";
+  if (document.state === "down") return "";
   if (document.kind === "emperor" || document.kind === "router") return `uWSGI ${document.kind}`;
   const { first, far } = document.headroom ?? {};
   if (!first && far?.length) return "nearly idle";

@@ -11,7 +11,7 @@ const FIGURES = [
   ["littles_law", "By Little's law", (server) => format.mean(server.flow?.littles_law), (server) => inFlight(server)],
   ["busy", "Busy now", (server) => format.count(server.threads?.busy), (server) => stuck(server)],
   ["full", "All threads busy", (server) => format.percent(server.occupancy?.full), () => "of the time"],
-  ["hot_ratio", "Hottest worker", (server) => hot(server.balance), (server) => floor(server.balance)],
+  ["hot_ratio", "Hottest worker", (server) => hot(server.balance), (server) => floor(server.balance), "its share of the requests over the even one; and what chance alone makes of it"],
   ["cpu_idle", "CPU idle", (server) => format.mean(server.cpu?.idle), (server) => cpu(server)],
   ["more_workers", "Memory for", (server) => workers(server.host?.memory), (server) => memory(server.host?.memory)],
 ];
@@ -21,9 +21,9 @@ export const WAITING = { noticed: "warning", severe: "critical" };
 
 export class Keys {
   constructor() {
-    this.parts = FIGURES.map(([key, name, value, against]) => {
+    this.parts = FIGURES.map(([key, name, value, against, title = null]) => {
       const [figure, note] = [el("b", { "data-figure": key }), el("small", {})];
-      return { key, node: el("div", {}, el("dt", {}, name), el("dd", {}, figure, note)), figure, note, value, against };
+      return { key, node: el("div", { title }, el("dt", {}, name), el("dd", {}, figure, note)), figure, note, value, against };
     });
     this.node = el("dl", { class: "keys" }, ...this.parts.map((part) => part.node));
   }
@@ -60,9 +60,9 @@ function inFlight({ flow }) {
 const hot = (balance) => (balance?.hot_ratio ? `${balance.hot_ratio.toFixed(2)}×` : format.NOT_KNOWN);
 
 function floor(balance) {
-  if (!balance?.hot_ratio) return "its share over the even one";
-  const chance = balance.noise_floor ? `; expected by chance: up to ${balance.noise_floor.toFixed(2)}×` : "";
-  return `the even share, worker ${balance.hottest}${chance}`;
+  if (!balance?.hot_ratio) return "share over the even one";
+  const chance = balance.noise_floor ? `; by chance up to ${balance.noise_floor.toFixed(2)}×` : "";
+  return `worker ${balance.hottest}${chance}`;
 }
 
 function cpu({ cpu: used, host }) {

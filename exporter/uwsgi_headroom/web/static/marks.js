@@ -37,28 +37,19 @@ export function drawEvents(context, events, [from, until], x, top, height, scale
   context.restore();
 }
 
-/** A line across the width at a value, with its name on it. */
-export function drawLimit(plot, value, name) {
+/** A line across the width at a value. */
+export function drawLimit(plot, value) {
   const { ctx: context, bbox } = plot;
   const scale = devicePixelRatio || 1;
   const y = Math.round(plot.valToPos(value, "y", true)) + 0.5;
   if (y < bbox.top - 1 || y > bbox.top + bbox.height + 1) return;
   context.save();
-  context.strokeStyle = context.fillStyle = colour("critical");
+  context.strokeStyle = colour("critical");
   context.lineWidth = 1.5 * scale;
   context.setLineDash([8 * scale, 3 * scale]);
   context.beginPath();
   context.moveTo(bbox.left, y);
   context.lineTo(bbox.left + bbox.width, y);
   context.stroke();
-  context.font = `${12 * scale}px system-ui, sans-serif`;
-  context.textAlign = "right";
-  context.textBaseline = y - bbox.top < 16 * scale ? "top" : "bottom";
-  context.lineWidth = 3 * scale;
-  context.setLineDash([]);
-  context.strokeStyle = colour("panel");
-  const place = [name, bbox.left + bbox.width - 4 * scale, y + (context.textBaseline === "top" ? 3 : -3) * scale];
-  context.strokeText(...place);
-  context.fillText(...place);
   context.restore();
 }

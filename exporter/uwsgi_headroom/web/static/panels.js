@@ -1,7 +1,7 @@
 // The panels of a server's page, in their order.
 
 import { Columns } from "./columns.js";
-import { el, panel, say } from "./dom.js";
+import { el, folding, panel, say } from "./dom.js";
 import * as events from "./events.js";
 import { Findings } from "./findings.js";
 import * as format from "./format.js";
@@ -62,14 +62,14 @@ function level({ up_to: bounds }, share, at) {
 
 function residency() {
   const chart = new Residency();
-  return { node: panel("Worker × CPU", "which CPUs workers may use, and use", chart.node), now: (server) => chart.show(server) };
+  return { node: folding("Worker × CPU", "which CPUs workers may use, and use", chart.node), now: (server) => chart.show(server) };
 }
 
 function watched() {
   const sentence = el("p", { class: "hint" });
   const unknown = el("ul", { class: "unknown" });
   return {
-    node: panel("How it is watched", "and what is not known", sentence, unknown),
+    node: folding("How it is watched", "and what is not known", sentence, unknown),
     now(server) {
       say(sentence, sampled(server.sampling));
       list(unknown, server.unknown);

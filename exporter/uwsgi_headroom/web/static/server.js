@@ -155,7 +155,7 @@ export function show(main, { path, page, servers }) {
     if (paused) return `Paused: this is as of ${then}.`;
     if (stream.trouble) return `${stream.trouble}. This is as of ${then}.`;
     if (stream.lost) return `The exporter has not answered for ${format.duration(stream.silentFor / 1000)}: this is as of ${then}.`;
-    if (server.state !== "up" && server.age !== null) return `Figures are ${format.duration(server.age)} old: as of ${then}.`;
+    if (server.state !== "up" && server.age !== null) return `Last read ${format.duration(server.age)} ago, at ${then}: figures are as of then.`;
     return null;
   }
 

@@ -1,6 +1,6 @@
 // How the server is set up: the options that advice rests on, with where each is set.
 
-import { el, panel, say } from "./dom.js";
+import { el, folding, say } from "./dom.js";
 import { NOT_KNOWN } from "./format.js";
 
 const KINDS = { single: "one request at a time in each worker", threads: "one request on each thread", async: "many requests on one thread (async)" };
@@ -10,7 +10,7 @@ export function setup() {
   const list = el("dl", { class: "options" });
   let shown = "";
   return {
-    node: panel("Setup", "options that matter here, and where each is set", list, sentence),
+    node: folding("Setup", "options that matter here, and where each is set", list, sentence),
     now(server) {
       const text = JSON.stringify([server.setup, server.thunder_lock]);
       if (text === shown) return;

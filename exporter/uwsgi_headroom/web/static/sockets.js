@@ -1,13 +1,13 @@
 // The sockets that requests come from: how long each one's queue is, or why that is not known.
 
-import { panel } from "./dom.js";
+import { folding } from "./dom.js";
 import * as format from "./format.js";
 import { Table } from "./table.js";
 
 export function sockets() {
   const list = new Table("Sockets", COLUMNS, { key: (socket) => socket.name });
   return {
-    node: panel("Every socket", "connections that wait to be accepted, and for how long", list.node),
+    node: folding("Every socket", "connections that wait to be accepted, and for how long", list.node),
     now: (document) => list.show(document.sockets),
   };
 }

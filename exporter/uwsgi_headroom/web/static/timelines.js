@@ -69,8 +69,7 @@ export function queues(timeline) {
 function smallest(sockets) {
   const limits = sockets.map((socket) => socket.limit).filter((limit) => limit > 0);
   const least = Math.min(...limits);
-  const name = limits.length > 1 ? `smallest limit: ${least}` : `limit: ${least}`;
-  return limits.length ? { value: least, name: `${name}; more are refused` } : null;
+  return limits.length ? { value: least, name: `${limits.length > 1 ? "smallest " : ""}limit ${least}: more are refused` } : null;
 }
 
 function fixed(timeline, title, explanation, { limit = null, ...options }, lines) {
