@@ -175,7 +175,7 @@ def test_the_page_names_servers_and_reasons() -> None:
         status, headers, body = get(port, "/")
     page = body.decode()
     assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
-    assert "4 servers, 1 that cannot be read" in page
+    assert "4 servers, 1 down" in page
     assert "no such file" in page
     assert "stats-no-cores" in page
     assert "An emperor that runs 2 vassals" in page

@@ -28,12 +28,12 @@ export class Events {
 
   /** Whether there is one that was not known. One that goes on takes the place of what it was so far. */
   add(events) {
-    const fresh = (events ?? []).filter((event) => !this.#known.has(event.id));
-    for (const event of fresh) {
+    const before = [...this.#known.keys()].join();
+    for (const event of events ?? []) {
       for (const [id, earlier] of this.#known) if (goesOn(event, earlier)) this.#known.delete(id);
       if (![...this.#known.values()].some((later) => goesOn(later, event))) this.#known.set(event.id, event);
     }
-    return fresh.length > 0;
+    return [...this.#known.keys()].join() !== before;
   }
 
   /** The newest first. */

@@ -1,54 +1,72 @@
-// What is worth knowing, the worst first, each with what to change.
+// What is worth knowing, the worst first, each with what to change and since when.
 
-import { el, marked, say } from "./dom.js";
+import { el, mark, marked, say } from "./dom.js";
 import { clock, duration } from "./format.js";
 import { STATUS } from "./words.js";
 
+const NOTHING = "Nothing to change: no finding at today's load.";
+const TOO_EARLY = "Not known: there are no figures to judge by.";
+
 export class Findings {
-  #shown = null;
-  #since = [];
+  #items = [];
+  #codes = null;
 
   constructor() {
+    this.none = el("li", {});
     this.node = el("ol", { class: "findings" });
   }
 
+  /** Figures in it change every second: only text that differs is written, so that a link keeps its focus. */
   show({ findings, window, time }) {
-    const all = JSON.stringify([findings, window === null]);
-    if (all !== this.#shown) {
-      this.#shown = all;
-      this.#since = findings.map(() => el("small", {}));
-      const none = window ? el("li", { class: "none" }, NOTHING) : el("li", { class: "none early" }, TOO_EARLY);
-      this.node.replaceChildren(...(findings.length ? findings.map((finding, at) => one(finding, this.#since[at])) : [none]));
+    say(this.none, window ? NOTHING : TOO_EARLY);
+    mark(this.none, "class", window ? "none" : "none early");
+    const codes = findings.map((finding) => finding.code).join();
+    if (codes !== this.#codes) {
+      this.#codes = codes;
+      this.#items = findings.map(() => new Item());
+      this.node.replaceChildren(...(findings.length ? this.#items.map((item) => item.node) : [this.none]));
     }
-    findings.forEach((finding, at) => say(this.#since[at], lasting(finding, time)));
+    findings.forEach((finding, at) => this.#items[at].show(finding, time));
+  }
+}
+
+class Item {
+  #texts = new Map();
+
+  constructor() {
+    this.chip = el("span", { class: "chip" });
+    this.title = el("b", {});
+    this.since = el("small", {});
+    this.why = el("p", { class: "why" });
+    this.what = el("span", {});
+    this.change = el("p", { class: "change" }, el("span", { "aria-hidden": "true" }, "→ "), this.what);
+    this.link = el("a", {}, "Runbook");
+    this.runbook = el("p", {}, this.link);
+    const words = el("div", {}, el("p", { class: "finding" }, this.chip, " ", this.title, " ", this.since), this.why);
+    this.node = el("li", {}, words, el("div", {}, this.change, this.runbook));
+  }
+
+  show(finding, time) {
+    mark(this.node, "data-severity", finding.severity);
+    say(this.chip, STATUS[finding.severity].join(" "));
+    say(this.since, lasting(finding, time));
+    this.#write(this.title, finding.title);
+    this.#write(this.why, `${finding.evidence} ${finding.meaning}`);
+    this.#write(this.what, finding.change);
+    this.change.hidden = !finding.change;
+    this.runbook.hidden = !ours(finding.runbook);
+    mark(this.link, "href", ours(finding.runbook) ? finding.runbook : null);
+  }
+
+  #write(node, text) {
+    if (this.#texts.get(node) === text) return;
+    this.#texts.set(node, text);
+    node.replaceChildren(...marked(text));
   }
 }
 
 /** How long a finding has held. */
 export const lasting = ({ since }, time) => (since ? `for ${duration(Math.max(1, time - since))}, since ${clock(since)}` : "");
-
-const NOTHING = "Nothing to change: no finding at today's load.";
-const TOO_EARLY = "Not known: there are no figures to judge by.";
-
-function one(finding, since) {
-  const [sign, word] = STATUS[finding.severity];
-  return el(
-    "li",
-    { "data-severity": finding.severity },
-    el(
-      "div",
-      {},
-      el("p", { class: "finding" }, el("span", { class: "chip" }, `${sign} ${word}`), " ", el("b", {}, ...marked(finding.title)), " ", since),
-      el("p", { class: "why" }, ...marked(`${finding.evidence} ${finding.meaning}`)),
-    ),
-    el(
-      "div",
-      {},
-      finding.change ? el("p", { class: "change" }, el("span", { "aria-hidden": "true" }, "→ "), ...marked(finding.change)) : null,
-      ours(finding.runbook) ? el("p", {}, el("a", { href: finding.runbook }, "Runbook")) : null,
-    ),
-  );
-}
 
 /** Whether an address leads to a page, and to no script. */
 const ours = (address) => typeof address === "string" && /^(\/|https?:\/\/)/.test(address);
