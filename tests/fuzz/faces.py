@@ -61,6 +61,7 @@ class Story:
         for body in tell_story(self._random, DOCUMENTS):
             self._now += self._random.choice([0.2, 1.0, 1.0, 1.1, 30.0])
             reading = self._read(body) or reading
+        assert not self._watch.reader.faults
         if reading:
             self._watch.reading = reading
             self._watch.reader.outcome = reading

@@ -55,6 +55,8 @@ def test_the_list(port: int) -> None:
         ("/history?seconds=300&points=600", "History"),
         ("/history?until=1700000000.5&seconds=2&points=1", "History"),
         ("/history?seconds=&points=", "History"),
+        ("/journal", "Journal"),
+        ("/journal?seconds=0.5", "Journal"),
     ],
 )
 @pytest.mark.parametrize("name", ["threads_4x8_busy", "emperor", "gone"])
@@ -82,6 +84,7 @@ def test_documents_of_a_server(port: int, name: str, path: str, schema: str) -> 
         ("events?window=x", 400, "window"),
         ("servers/emperor/findings?window=-60", 400, "window"),
         ("servers/emperor/history?seconds=1", 400, "from 2 to 3600"),
+        ("servers/emperor/journal?seconds=3601", 400, "from 0 to 3600"),
         ("servers/emperor/history?seconds=3601", 400, "seconds"),
         ("servers/emperor/history?seconds=inf", 400, "seconds"),
         ("servers/emperor/history?points=0", 400, "from 1 to 600"),

@@ -83,7 +83,7 @@ def _build_server(
         host=_build_host(reading) if reading and is_server else None,
         setup=build_setup(reading.host.setup) if reading and reading.host.setup else None,
         thunder_lock=snapshot.thunder_lock if isinstance(snapshot, Snapshot) else None,
-        findings=tuple(_build_finding(finding, watch, clock) for finding in judged),
+        findings=tuple(_build_finding(finding, watch) for finding in judged),
         unknown=tuple(_list_unknowns(reading, figures)) if reading and is_server else (),
         sampling=_build_sampling(watch),
         emperor=emperor_router.build_emperor(snapshot, reading.time)
@@ -170,7 +170,7 @@ def build_journal(watch: Watch, clock: Clock, seconds: float) -> schema.Journal:
     return schema.Journal(name=watch.name, time=now, since=since, events=watch.recorder.journal.since(since))
 
 
-def _build_finding(finding: Finding, watch: Watch, clock: Clock) -> schema.Finding:
+def _build_finding(finding: Finding, watch: Watch) -> schema.Finding:
     recorder, kind = watch.recorder, EVENTS_OF_FINDINGS.get(finding.code)
     return schema.Finding(
         code=finding.code,
@@ -180,7 +180,7 @@ def _build_finding(finding: Finding, watch: Watch, clock: Clock) -> schema.Findi
         meaning=finding.meaning,
         change=finding.change,
         runbook=runbook_path(finding.code),
-        since=recorder.verdicts.since(finding.code, clock.epoch()),
+        since=recorder.verdicts.since(finding.code),
         event=recorder.journal.latest_of(kind) if kind else None,
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Sequence
 from typing import Literal, get_args
 
@@ -32,7 +33,10 @@ Cause = Literal["harakiri", "out_of_memory", "max_requests", "reload_on_rss", "m
 MOST_EVENTS = 1000
 
 JOIN_SECONDS = 30.0
-"""Events that say the same of the same workers, each within so many seconds of the one before, are one."""
+"""Events of one of JOINED that say the same of the same workers, each within so many seconds of the one before, are
+one: a worker that crashes five times a second would push all others out."""
+
+JOINED: frozenset[Kind] = frozenset(("worker_ended", "worker_started", "cheaper_up", "cheaper_down"))
 
 
 class Event(Struct, frozen=True, kw_only=True):
@@ -59,7 +63,7 @@ class Journal:
 
     def __init__(self) -> None:
         self.counts: Counter[Kind] = Counter(dict.fromkeys(KINDS, 0))
-        self._events: deque[Event] = deque()
+        self._events: list[Event] = []
         self._next_id = 1
 
     def add(
@@ -73,7 +77,8 @@ class Journal:
         cause: Cause | None = None,
         count: int = 1,
     ) -> None:
-        """Add what happened at this time (epoch seconds), so many times since the last look."""
+        """Add what happened at this time (epoch seconds), so many times since the last look. What was found late may
+        be older than the latest."""
         self.counts[kind] += count
         event = Event(
             id=self._next_id,
@@ -90,13 +95,13 @@ class Journal:
         if same := self._find_same(event):
             self._events.remove(same)
             event = replace(event, since=same.since, count=same.count + count)
-        self._events.append(event)
-        while len(self._events) > MOST_EVENTS or self._events[0].time < time - HISTORY_SECONDS:
-            self._events.popleft()
+        insort(self._events, event, key=lambda each: each.time)
+        oldest = bisect_left(self._events, time - HISTORY_SECONDS, key=lambda each: each.time)
+        del self._events[: max(oldest, len(self._events) - MOST_EVENTS)]
 
     def latest(self, count: int) -> tuple[Event, ...]:
         """So many of the latest, the newest first."""
-        return tuple(self._events)[: -count - 1 : -1]
+        return tuple(self._events[: -count - 1 : -1])
 
     def latest_of(self, kind: Kind) -> Event | None:
         """The latest of a kind."""
@@ -107,10 +112,12 @@ class Journal:
         return tuple(event for event in reversed(self._events) if event.time >= time)
 
     def _find_same(self, event: Event) -> Event | None:
-        """The event a moment ago that says the same. A verdict or a configuration that changes again is another."""
+        """The event a moment ago that says the same."""
+        if event.kind not in JOINED:
+            return None
         for earlier in reversed(self._events):
             if event.time - earlier.time > JOIN_SECONDS:
                 return None
             if (earlier.kind, earlier.workers, earlier.cause) == (event.kind, event.workers, event.cause):
-                return earlier if event.kind not in ("verdict_changed", "configuration_changed") else None
+                return earlier
         return None

@@ -9,10 +9,10 @@ from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.journal.events import Journal, Kind
 
 JUDGE_SECONDS = 5.0
-"""How often a server is judged for its journal."""
+"""How often a server is judged for its journal, seconds; less often where it takes long."""
 
-KEPT_SECONDS = 3 * JUDGE_SECONDS
-"""A finding that was away for no longer has not ended: a figure at its threshold goes to and fro."""
+MISSED = 2
+"""A finding that so many judgements in a row did not make has not ended: a figure at its threshold goes to and fro."""
 
 
 EVENTS_OF_FINDINGS: Mapping[str, Kind] = {
@@ -35,13 +35,15 @@ class Verdicts:
         self._verdict: tuple[Status, str | None] = "ok", None
         self._sentence = ""
         self._candidate: tuple[tuple[Status, str | None], float] | None = None
-        self._findings: dict[str, tuple[float, float]] = {}  # by code: since when, and when last (epoch seconds)
+        self._judgements = 0
+        self._findings: dict[str, tuple[float, int]] = {}  # by code: since when (epoch seconds), and the last judgement
 
     def judge(self, time: float, status: Status, sentence: str, findings: Sequence[Finding]) -> None:
         """Note a judgement of this time (epoch seconds): `findings` come the worst first."""
-        for finding in findings:
-            since, last = self._findings.get(finding.code, (time, time))
-            self._findings[finding.code] = (since if time - last <= KEPT_SECONDS else time, time)
+        since = {finding.code: self.since(finding.code) for finding in findings}
+        self._judgements += 1
+        for code, so_far in since.items():
+            self._findings[code] = time if so_far is None else so_far, self._judgements
         verdict = status, findings[0].code if status != "ok" else None
         if verdict == self._verdict:
             self._sentence, self._candidate = sentence, None
@@ -57,8 +59,8 @@ class Verdicts:
         self._findings.clear()
         self._candidate = None
 
-    def since(self, code: str, now: float) -> float | None:
+    def since(self, code: str) -> float | None:
         """Since when (epoch seconds) there has been a finding of this code without a break; None where there is none,
         or it is too new to have been judged."""
-        since, last = self._findings.get(code, (None, 0.0))
-        return since if now - last <= KEPT_SECONDS else None
+        since, last = self._findings.get(code, (None, 0))
+        return since if self._judgements - last <= MISSED else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from uwsgi_headroom.analysis.formatting import counted, duration, numbered
 from uwsgi_headroom.history.integrals import is_reload
@@ -18,6 +19,9 @@ AWAY_SECONDS = 1.0
 CHAIN_SECONDS = 60.0
 """The longest pause between two workers of a chain reload: an application may take so long to load."""
 
+NOTICED_SECONDS = 3.0
+"""How long uWSGI's master may take to notice the end of a worker, before it is put down without the master's word."""
+
 AT_ONCE_SECONDS = 3.0
 
 _TITLES: dict[Cause, str] = {
@@ -30,6 +34,19 @@ _TITLES: dict[Cause, str] = {
 }
 
 
+@dataclass(slots=True)
+class _End:
+    """The end of a worker's process: seen at `time` (epoch seconds); its slot, memory, and the kernel's kills at the
+    reading before. lost: requests lost with it. recorded: whether it is in the journal."""
+
+    time: float
+    then: Worker
+    resident_bytes: int | None
+    kills: OomKills | None
+    lost: int = 0
+    recorded: bool = False
+
+
 class WorkerEvents:
     """Compares readings of one server. `read_oom_kills` is asked when a worker has ended, and not before."""
 
@@ -37,8 +54,9 @@ class WorkerEvents:
         self._journal = journal
         self._read_kills = read_kills
         self._away: dict[int, float] = {}  # by worker, since when (epoch seconds) it has no process that serves
-        self._missing: dict[int, int | None] = {}  # by worker, the pid whose end is in the journal already
+        self._pending: dict[int, _End] = {}  # by worker, an end that uWSGI's master has not counted yet
         self._replaced: dict[int, float] = {}  # by worker, when, in the chain that may be under way
+        self._last_end: dict[int, float] = {}
 
     def compare(self, before: Reading, reading: Reading, lost: Sequence[int]) -> None:
         """Add what changed from one reading to the next. lost: requests of each worker that were lost in between."""
@@ -53,12 +71,13 @@ class WorkerEvents:
             if then.in_reserve != worker.in_reserve:
                 reserve[worker.in_reserve].append(worker.worker_id)
                 self._away.pop(worker.worker_id, None)
+                self._pending.pop(worker.worker_id, None)
             elif not then.in_reserve:
                 self._compare_worker(then, worker, before, reading, requests)
         self._cheaper(reserve, now, reading.time)
 
     def _reload(self, earlier: Snapshot, now: Snapshot, reading: Reading) -> None:
-        self._away, self._missing, self._replaced = {}, {}, {}
+        self._away, self._pending, self._replaced = {}, {}, {}
         if earlier.pid != now.pid:
             title, evidence = "uWSGI was restarted.", f"Its master was process {earlier.pid} and is process {now.pid}."
         else:
@@ -69,41 +88,59 @@ class WorkerEvents:
         worker_id = now.worker_id
         missing = reading.process_is_missing(now)
         replaced = then is not now and (now.pid != then.pid or now.last_spawn != then.last_spawn)
-        if replaced and then.pid is not None and self._missing.get(worker_id) != then.pid:
-            self._ended(EndedProcess(then, now, *_past(then, before, reading)), before, reading, lost)
-        elif missing and not replaced and self._missing.get(worker_id) != now.pid:
-            self._ended(EndedProcess(then, now, *_past(then, before, reading)), before, reading, lost)
-            self._missing[worker_id] = now.pid
+        end = self._pending.get(worker_id)
+        if end is None and then.pid is not None and (replaced or missing):
+            process = before.host.processes.get(then.pid)
+            end = _End(
+                reading.time,
+                then,
+                (process.resident_bytes if process else None) or then.resident_bytes,
+                before.host.oom_kills,
+            )
+            self._pending[worker_id] = end
+            self._away.setdefault(worker_id, reading.time)
+        if end:
+            end.lost += lost
+            # The master counts a harakiri, or a spawn, when it notices, a second after the end at most.
+            if not end.recorded and (replaced or reading.time - end.time >= NOTICED_SECONDS):
+                end.recorded = True
+                self._record(end, now, reading)
+            if replaced:
+                del self._pending[worker_id]
         if worker_id in self._away and now.accepting and not missing:
             away = reading.time - self._away.pop(worker_id)
             if away >= AWAY_SECONDS:
-                title = f"Worker {worker_id} is there again after {duration(away)}."
+                title = f"Worker {worker_id} is back after {duration(away)}."
                 self._journal.add(reading.time, "worker_started", title, workers=(worker_id,))
 
-    def _ended(self, ended: EndedProcess, before: Reading, reading: Reading, lost: int) -> None:
-        now = ended.now
-        setup, pid = reading.host.setup or before.host.setup, reading.snapshot.pid
-        kills = self._read_kills(pid) if before.host.oom_kills else None
-        cause, evidence = find_cause(ended, setup.options if setup else None, before.host.oom_kills, kills)
-        in_service = f" with {counted(lost, 'request')} in service or more" if lost else ""
+    def _record(self, end: _End, now: Worker, reading: Reading) -> None:
+        options = reading.host.setup.options if reading.host.setup else None
+        kills = self._read_kills(reading.snapshot.pid) if end.kills else None
+        age = max(0.0, end.time - end.then.last_spawn) if end.then.last_spawn else 0.0
+        cause, evidence = find_cause(EndedProcess(end.then, now, age, end.resident_bytes), options, end.kills, kills)
+        in_service = f" with {counted(end.lost, 'request')} in service or more" if end.lost else ""
         self._journal.add(
-            reading.time,
+            end.time,
             "worker_ended",
             _TITLES[cause].format(f"Worker {now.worker_id}") + in_service + ".",
             evidence,
             workers=(now.worker_id,),
             cause=cause,
-            count=max(1, (now.respawns or 0) - (ended.then.respawns or 0)),
+            count=max(1, (now.respawns or 0) - (end.then.respawns or 0)),
         )
-        self._away.setdefault(now.worker_id, reading.time)
-        if cause == "unknown" and not lost:
+        if cause == "unknown" and not end.lost:
             self._note_replaced(now.worker_id, reading)
 
     def _note_replaced(self, worker_id: int, reading: Reading) -> None:
-        """Count a worker that ended for no reason that is known: where all do so in turn, it is a reload of them."""
+        """Count a worker that ended for no reason that is known: where all do so in turn, it is a reload of them, and
+        where they do so again and again, it is none."""
         snapshot, times = reading.snapshot, self._replaced
-        if worker_id in times or (times and reading.time - max(times.values()) > CHAIN_SECONDS):
+        last, self._last_end[worker_id] = self._last_end.get(worker_id), reading.time
+        if times and reading.time - max(times.values()) > CHAIN_SECONDS:
             times.clear()
+        if last is not None and reading.time - last <= CHAIN_SECONDS:
+            times.clear()
+            return
         times[worker_id] = reading.time
         workers = snapshot.workers if isinstance(snapshot, Snapshot) else ()
         if len(times) < 2 or any(not worker.in_reserve and worker.worker_id not in times for worker in workers):
@@ -119,13 +156,10 @@ class WorkerEvents:
         up = sum(not worker.in_reserve for worker in now.workers)
         evidence = f"{up} of {len(now.workers)} workers are up."
         if down := reserve[True]:
-            self._journal.add(time, "cheaper_down", f"Cheaper mode ended {numbered('worker', down)}.", evidence)
+            self._journal.add(
+                time, "cheaper_down", f"Cheaper mode ended {numbered('worker', down)}.", evidence, workers=down
+            )
         if spawned := reserve[False]:
-            self._journal.add(time, "cheaper_up", f"Cheaper mode spawned {numbered('worker', spawned)}.", evidence)
-
-
-def _past(then: Worker, before: Reading, reading: Reading) -> tuple[float, int | None]:
-    """Age in seconds and resident bytes of a process that has ended between two readings."""
-    process = before.host.processes.get(then.pid or 0)
-    age = max(0.0, reading.time - then.last_spawn) if then.last_spawn else 0.0
-    return age, (process.resident_bytes if process else None) or then.resident_bytes
+            self._journal.add(
+                time, "cheaper_up", f"Cheaper mode spawned {numbered('worker', spawned)}.", evidence, workers=spawned
+            )

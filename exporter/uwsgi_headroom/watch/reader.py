@@ -26,9 +26,9 @@ class Reader:
     """Reads one server, with at most one read in flight however many ask (uWSGI's master serves its stats itself).
 
     `outcome` is what the last finished read brought, None before the first; `finished_first` is set with it; `errors`
-    counts failed reads by reason. Each outcome goes to `on_outcome` once, with its monotonic instant. A change from
-    readable to not, or from one reason to another, is logged, a few times a minute at most; the same failure again is
-    not.
+    counts failed reads by reason, and `faults` has each mistake of the exporter's own. Each outcome goes to
+    `on_outcome` once, with its monotonic instant. A change from readable to not, or from one reason to another, is
+    logged, a few times a minute at most; the same failure again is not.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Reader:
         self._host = host or Host(clock=self._clock.monotonic)
         self._in_flight: asyncio.Task[Reading | ReadError] | None = None
         self._decoded: tuple[bytes, stats.AnySnapshot] | None = None
-        self._faults_logged: set[object] = set()
+        self.faults: set[object] = set()
         self._log_limit = LogLimit()
         self._closed = False
         self._not_paused = asyncio.Event()
@@ -126,8 +126,8 @@ class Reader:
         kind = type(error).__name__
         place = traceback.extract_tb(error.__traceback__)[-1:]
         key = kind, *((frame.filename, frame.lineno) for frame in place)
-        if key not in self._faults_logged:
-            self._faults_logged.add(key)
+        if key not in self.faults:
+            self.faults.add(key)
             _log.error("internal error", extra={"fields": {"server": self.name}}, exc_info=_without_words(error))
         return ReadError("internal", f"a fault of the exporter itself ({kind}): please report it, with its log")
 

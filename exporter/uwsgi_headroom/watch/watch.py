@@ -175,9 +175,9 @@ class Watch:
             return
         self.recorder.read(outcome, self.integrals.totals)
         if at >= self._judge_at and self.history.seconds >= _LEAST_JUDGED_SECONDS:
-            began = time.perf_counter()
+            began = time.thread_time()
             self._judge(outcome)
-            self._judge_at = at + max(JUDGE_SECONDS, (time.perf_counter() - began) / _MOST_JUDGING)
+            self._judge_at = at + max(JUDGE_SECONDS, (time.thread_time() - began) / _MOST_JUDGING)
 
     def _judge(self, reading: Reading) -> None:
         for figures in self.figures(reading, DEFAULT_WINDOWS[:1]):

@@ -1,0 +1,64 @@
+"""A journal: its order, its bounds, and events that are joined."""
+
+from uwsgi_headroom.config.defaults import HISTORY_SECONDS
+from uwsgi_headroom.journal.events import JOIN_SECONDS, KINDS, MOST_EVENTS, Journal
+
+
+def titles(journal: Journal) -> list[str]:
+    return [event.title for event in journal.latest(MOST_EVENTS)]
+
+
+def test_the_newest_comes_first() -> None:
+    """Ids grow in the order of adding; one that was found late stands where it belongs."""
+    journal = Journal()
+    journal.add(10.0, "reload", "a")
+    journal.add(30.0, "reload", "b")
+    journal.add(20.0, "verdict_changed", "late")
+    assert titles(journal) == ["b", "late", "a"]
+    assert [event.id for event in journal.latest(2)] == [2, 3]
+    assert [event.title for event in journal.since(20.0)] == ["b", "late"]
+    latest = journal.latest_of("reload")
+    assert latest
+    assert latest.title == "b"
+    assert journal.latest_of("server_down") is None
+
+
+def test_what_repeats_is_one_event() -> None:
+    """A worker that crashes again and again is one event with a count, for as long as it goes on."""
+    journal = Journal()
+    for second in range(100):
+        journal.add(float(second), "worker_ended", f"end {second}", workers=(1,), cause="unknown", count=2)
+        journal.add(float(second), "worker_ended", "other", workers=(2,), cause="unknown")
+    one, other = (event for event in journal.latest(9))
+    assert (other.title, other.time, other.since, other.count) == ("end 99", 99.0, 0.0, 200)
+    assert (one.workers, one.count) == ((2,), 100)
+    assert journal.counts["worker_ended"] == 300
+    journal.add(100.0 + JOIN_SECONDS, "worker_ended", "later", workers=(1,), cause="unknown")
+    assert len(journal.latest(9)) == 3
+
+
+def test_another_cause_or_kind_is_another_event() -> None:
+    """So is each change of verdict and configuration, and each reload."""
+    journal = Journal()
+    journal.add(1.0, "worker_ended", "a", workers=(1,), cause="unknown")
+    journal.add(2.0, "worker_ended", "b", workers=(1,), cause="harakiri")
+    for kind in ("verdict_changed", "configuration_changed", "reload", "reload"):
+        journal.add(3.0, kind, kind)  # type: ignore[arg-type]
+    assert len(journal.latest(99)) == 6
+
+
+def test_it_is_bounded() -> None:
+    """In number, and to the time that the history reaches back."""
+    journal = Journal()
+    for number in range(MOST_EVENTS + 5):
+        journal.add(float(number), "reload", str(number))
+    assert len(titles(journal)) == MOST_EVENTS
+    assert titles(journal)[-1] == "5"
+    journal.add(MOST_EVENTS + HISTORY_SECONDS + 1.0, "reload", "last")
+    assert titles(journal) == ["last", *(str(number) for number in range(MOST_EVENTS + 4, MOST_EVENTS, -1))]
+    assert journal.counts["reload"] == MOST_EVENTS + 6
+
+
+def test_every_kind_is_counted_from_the_start() -> None:
+    """So that Prometheus sees the first."""
+    assert Journal().counts == dict.fromkeys(KINDS, 0)

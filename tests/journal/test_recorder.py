@@ -1,0 +1,247 @@
+"""What is read becomes events: down and up, gaps, configuration, verdicts; and one real uWSGI."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from tests.support.real_uwsgi import Uwsgi, uwsgi
+from tests.support.scripted_watch import ScriptedWatch
+from tests.support.simulated_server import EPOCH, Server, emperor
+from uwsgi_headroom import stats
+from uwsgi_headroom.analysis.findings import Finding
+from uwsgi_headroom.errors import ReadError
+from uwsgi_headroom.journal.events import Event, Journal
+from uwsgi_headroom.journal.verdicts import Verdicts
+from uwsgi_headroom.kernel.options import Options
+from uwsgi_headroom.kernel.setup import Setup
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.source import Unix
+from uwsgi_headroom.watch.watch import Watch
+
+REFUSED = ReadError("refused", "connection refused: nothing listens here")
+TIMEOUT = ReadError("timeout", "no whole answer within 5 s")
+
+
+def events(watch: ScriptedWatch) -> list[Event]:
+    """The oldest first, but for the start."""
+    first, *rest = reversed(watch.watch.recorder.journal.latest(100))
+    assert first.kind == "exporter_started"
+    return rest
+
+
+def kinds(watch: ScriptedWatch) -> list[str]:
+    return [event.kind for event in events(watch)]
+
+
+class TestDown:
+    """The server cannot be read: when that is an event, and what ends it."""
+
+    def test_refused(self) -> None:
+        """It is down at once, once, and up with the first answer."""
+        server = Server()
+        watch = ScriptedWatch().seconds(server, 5)
+        for at in (5.5, 6.5, 7.5):
+            watch.read(REFUSED, at)
+        watch.seconds(server, 2)
+        down, up = events(watch)
+        assert (down.kind, down.time - EPOCH) == ("server_down", 5.5)
+        assert down.evidence == "Connection refused: nothing listens here."
+        assert (up.kind, up.title) == ("server_up", "The server is up again after 2.5 s.")
+        assert up.evidence == "Its master is the same process."
+
+    def test_silence_is_normal_for_some_seconds(self) -> None:
+        """uWSGI's master is silent for up to 3 s; beyond 5 s it is down."""
+        server = Server()
+        watch = ScriptedWatch().seconds(server, 5).read(TIMEOUT, 8.0)
+        assert kinds(watch.seconds(server, 5)) == []
+        watch.read(TIMEOUT, watch.now + 5.1)
+        assert kinds(watch) == ["server_down"]
+
+    def test_never_read(self) -> None:
+        """One that is down from the start."""
+        watch = ScriptedWatch().read(REFUSED, 1.0)
+        assert kinds(watch) == ["server_down"]
+        assert kinds(watch.seconds(Server(), 1)) == ["server_down", "server_up"]
+
+    def test_a_gap_is_no_failure(self) -> None:
+        """The exporter was stopped, say: there are no samples, and nothing was down."""
+        server = Server()
+        watch = ScriptedWatch().seconds(server, 5)
+        watch.read(server.read(17.0))
+        (gap,) = events(watch)
+        assert (gap.kind, gap.title) == ("sampling_gap", "There were no samples for 12 s.")
+
+    def test_an_emperor(self) -> None:
+        """What is no server is down and up as well."""
+        watch = ScriptedWatch().read(emperor(1.0)).read(REFUSED, 2.0).read(emperor(3.0))
+        assert kinds(watch) == ["server_down", "server_up"]
+
+
+class TestConfiguration:
+    """What of a server is another than before."""
+
+    def reading(self, at: float, options: Options | None = None, **snapshot: object) -> Reading:
+        reading = Server(born=at - 1.0).read(at)
+        changed = msgspec.structs.replace(reading.snapshot, **snapshot)  # type: ignore[type-var]
+        setup = None if options is None else Setup(options, None, None, None, None)
+        return replace(reading, snapshot=changed, host=replace(reading.host, setup=setup))
+
+    def title(self, *readings: Reading) -> str:
+        watch = ScriptedWatch()
+        for reading in readings:
+            watch.read(reading)
+        changed = [event for event in events(watch) if event.kind == "configuration_changed"]
+        assert len(changed) <= 1
+        return changed[0].title if changed else ""
+
+    def test_version_and_sockets(self) -> None:
+        """What the document says itself."""
+        sockets = (stats.server.Socket("127.0.0.1:80", None, None),)
+        assert (
+            self.title(self.reading(1.0), self.reading(2.0, version="2.0.32", sockets=sockets))
+            == "Configuration changed: version 2.0.31 → 2.0.32, sockets app.sock → 127.0.0.1:80."
+        )
+
+    def test_workers_and_threads(self) -> None:
+        """The number of a master's workers changes with a restart."""
+        watch = ScriptedWatch().read(Server(threads=8).read(1.0)).read(Server(processes=2, threads=16).read(2.0))
+        watch.read(Server(processes=2, threads=8).read(3.0))
+        titles = [event.title for event in events(watch) if event.kind == "configuration_changed"]
+        assert titles == ["Configuration changed: workers 4 → 2.", "Configuration changed: threads 32 → 16."]
+
+    def test_options(self) -> None:
+        """By their names; one that is not seen again is unset only where all are known."""
+        before = self.reading(1.0, Options(harakiri=30, thunder_lock=True, async_cores=5))
+        assert (
+            self.title(before, self.reading(2.0), self.reading(3.0, Options(harakiri=60, thunder_lock=False)))
+            == "Configuration changed: `harakiri` 30 → 60, `thunder-lock` on → off."
+        )
+        assert self.title(before, self.reading(2.0, Options(complete=True))) == (
+            "Configuration changed: `harakiri` 30 → unset, `thunder-lock` on → unset, `async` 5 → unset."
+        )
+        assert self.title(before, before) == ""
+
+    def test_many_are_counted(self) -> None:
+        """A sentence names six."""
+        set_now = "harakiri", "listen", "max_requests", "gevent", "cheaper", "reload_on_rss", "asyncio", "http_timeout"
+        many = Options(**dict.fromkeys(set_now, 2), complete=True)  # type: ignore[arg-type]
+        title = self.title(self.reading(1.0, Options(complete=True)), self.reading(2.0, many))
+        assert title.endswith(", and 2 others.")
+        assert title.count("→") == 6
+
+    def test_one_that_is_starting(self) -> None:
+        """A document without workers says nothing of how many there will be."""
+        assert self.title(self.reading(1.0), self.reading(2.0, workers=()), self.reading(3.0)) == ""
+
+
+class TestVerdicts:
+    """The verdict changes, and findings have been so since."""
+
+    def overloaded(self, seconds: int) -> tuple[ScriptedWatch, Server]:
+        server = Server(processes=1, threads=1)
+        watch = ScriptedWatch().seconds(server, 30, lambda _: server.serve(1, 1, each=0.1))
+        server.queue = 50
+
+        def second(_number: int) -> None:
+            server.busy(1)
+            server.serve(1, 10, each=0.1)
+
+        return watch.seconds(server, seconds, second), server
+
+    def test_it_changes_once(self) -> None:
+        """Dated when it was first seen; a moment's verdict is none."""
+        watch, server = self.overloaded(60)
+        changed = [event for event in events(watch) if event.kind == "verdict_changed"]
+        assert changed[-1].title.startswith("Verdict: critical. ")
+        assert changed[-1].evidence.startswith("Before: ")
+        assert 30 < changed[0].time - EPOCH < 60
+        assert len(changed) <= 3  # at most: as it begins, the worst of what is found
+        before = len(events(watch))
+        server.queue = 0
+
+        def calm(_number: int) -> None:
+            server.busy(0)
+            server.serve(1, 1, each=0.1)
+
+        watch.seconds(server, 150, calm)
+        assert events(watch)[-1].title.startswith("Verdict: ok. ")
+        assert len(events(watch)) > before
+
+    def test_since(self) -> None:
+        """Findings say since when, until they end."""
+        watch, server = self.overloaded(60)
+        finding = next(each for each in watch.document().findings if each.code == "queue_wait")
+        assert finding.since is not None
+        assert 30 < finding.since - EPOCH < 90
+        later = watch.seconds(server, 30, lambda _: server.serve(1, 10, each=0.1)).document().findings
+        assert next(each for each in later if each.code == "queue_wait").since == finding.since
+        watch.read(REFUSED, watch.now + 1.0)
+        assert all(each.since is None for each in watch.document().findings)
+
+    def test_a_moment_without_it_is_no_end(self) -> None:
+        """A finding that two judgements in a row did not make goes on; after three it is a new one."""
+        verdicts = Verdicts(Journal())
+        finding = Finding(code="queue_wait", severity="warning", title="It waits.", evidence="Much.")
+        for time, found in enumerate([True, False, False, True, False, False, False, True]):
+            verdicts.judge(float(time), "ok", "All is well.", [finding] if found else [])
+            assert verdicts.since("queue_wait") == (0.0 if time < 6 else None if time == 6 else 7.0)
+
+    def test_a_finding_names_its_event(self) -> None:
+        """What ended last, of those that it counts."""
+        server = Server()
+        watch = ScriptedWatch().seconds(server, 15)
+        server.busy(2, 0, 0, 0)
+        watch.seconds(server, 1)
+        server.respawn(1, watch.now)
+        watch.seconds(server, 2)
+        lost = next(each for each in watch.document().findings if each.code == "requests_lost")
+        assert lost.event is not None
+        assert lost.event.title == "Worker 1 ended with 2 requests in service or more."
+
+
+def test_a_fault_of_the_journal_costs_no_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is logged, and the server is sampled on."""
+    watch = ScriptedWatch()
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(watch.watch.recorder, "read", fail)
+    watch.seconds(Server(), 3)
+    assert watch.watch.integrals.totals.observed_seconds == 3.0
+    assert watch.watch.state == "up"
+
+
+async def _kill_a_worker(running: Uwsgi) -> Watch:
+    """Watch it until the journal has the end of a worker that is killed here."""
+    watch = Watch("shop", Unix(running.stats))
+    sampling = asyncio.create_task(watch.sample())
+    try:
+        async with asyncio.timeout(60):
+            while not (watch.reading and watch.reading.host.processes):  # noqa: ASYNC110 - the watch has no event
+                await asyncio.sleep(0.05)
+            os.kill(next(iter(watch.reading.host.processes)), signal.SIGKILL)
+            while not watch.recorder.journal.latest_of("worker_ended"):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+    finally:
+        sampling.cancel()
+        await watch.reader.close()
+    return watch
+
+
+def test_a_real_worker_is_killed() -> None:
+    """uWSGI respawns it: the journal has its end, with nothing that would explain it, and of the other nothing."""
+    with uwsgi("--processes", "2", "--threads", "2") as running:
+        journal = asyncio.run(_kill_a_worker(running)).recorder.journal
+    ended = journal.latest_of("worker_ended")
+    assert ended is not None
+    assert (len(ended.workers), ended.cause, ended.count) == (1, "unknown", 1)
+    assert ended.evidence.startswith("It ")
+    assert journal.counts["worker_ended"] == 1
+    assert journal.counts["reload"] == journal.counts["server_down"] == 0

@@ -1,0 +1,218 @@
+"""Events of workers: what ended one, who came back, and what replaced them all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.scripted_watch import ScriptedWatch
+from tests.support.simulated_server import EPOCH, Server
+from uwsgi_headroom.journal.events import Event, Kind
+from uwsgi_headroom.journal.worker_end import EndedProcess, find_cause
+from uwsgi_headroom.kernel.concurrency import ConcurrencyKind
+from uwsgi_headroom.kernel.oom import OomKills
+from uwsgi_headroom.kernel.options import Options
+from uwsgi_headroom.kernel.setup import Setup
+from uwsgi_headroom.reading import Reading
+
+
+class Watched:
+    """A server that is watched, and what its journal has of workers."""
+
+    def __init__(self, options: Options | None = None, **server: int) -> None:
+        self.server = Server(**server)  # type: ignore[arg-type]
+        self.options = options
+        self.watch = ScriptedWatch()
+        self.pass_by(2.0)
+
+    def pass_by(self, seconds: float = 0.5) -> None:
+        """So much time, with two samples a second."""
+        for _ in range(round(seconds * 2)):
+            self.watch.read(self.reading(self.watch.now + 0.5))
+
+    def reading(self, at: float) -> Reading:
+        reading = self.server.read(at)
+        if self.options is None:
+            return reading
+        kind: ConcurrencyKind = "threads"
+        setup = Setup(self.options, None, kind, None, None)
+        return replace(reading, host=replace(reading.host, setup=setup))
+
+    def events(self, *kinds: Kind) -> list[Event]:
+        """Of these kinds, the oldest first."""
+        latest = self.watch.watch.recorder.journal.latest(100)
+        return [event for event in reversed(latest) if event.kind in kinds]
+
+
+def test_nothing_happens() -> None:
+    """A server that serves has no event but the start."""
+    watched = Watched()
+    for _ in range(10):
+        watched.server.serve(1, 5)
+        watched.pass_by(1.0)
+    assert [event.kind for event in watched.watch.watch.recorder.journal.latest(9)] == ["exporter_started"]
+
+
+def test_a_killed_worker() -> None:
+    """Its end is dated when it was seen, although uWSGI notices later, with the requests that it took along; and that
+    it is back."""
+    watched = Watched()
+    watched.server.busy(0, 3, 0, 0)
+    watched.pass_by()
+    watched.server.kill(2)
+    watched.pass_by(1.5)
+    assert watched.events("worker_ended") == []  # until uWSGI has counted why
+    ended_at = watched.watch.now - 1.0
+    watched.server.respawn(2, watched.watch.now)
+    watched.pass_by(1.0)
+    (end,) = watched.events("worker_ended")
+    assert (end.title, end.workers) == ("Worker 2 ended with 3 requests in service or more.", (2,))
+    assert (end.time, end.cause, end.count) == (EPOCH + ended_at, "unknown", 1)
+    (start,) = watched.events("worker_started")
+    assert start.title == "Worker 2 is back after 1.5 s."
+
+
+def test_an_end_that_uwsgi_does_not_notice() -> None:
+    """It is put down after three seconds, and once."""
+    watched = Watched()
+    watched.server.kill(2)
+    watched.pass_by(20.0)
+    assert len(watched.events("worker_ended")) == 1
+    watched.server.respawn(2, watched.watch.now)
+    watched.pass_by(2.0)
+    (end,) = watched.events("worker_ended")
+    assert end.count == 1
+    assert len(watched.events("worker_started")) == 1
+
+
+def test_harakiri_is_found_although_uwsgi_counts_it_later() -> None:
+    """The process is gone before `harakiri_count` grows."""
+    watched = Watched(Options(harakiri=30))
+    watched.server.kill(1)
+    watched.pass_by(1.0)
+    watched.server[1].harakiris += 1
+    watched.server.respawn(1, watched.watch.now)
+    watched.pass_by()
+    (end,) = watched.events("worker_ended")
+    assert (end.cause, end.title) == ("harakiri", "Worker 1 was ended by `harakiri`.")
+    assert end.evidence == "A request took longer than `harakiri` (30 s)."
+
+
+def test_respawns_between_two_samples_are_counted() -> None:
+    """One that crashes faster than it is sampled."""
+    watched = Watched()
+    for _ in range(3):
+        watched.server.respawn(1, watched.watch.now)
+    watched.pass_by()
+    (end,) = watched.events("worker_ended")
+    assert end.count == 3
+    assert watched.watch.watch.recorder.journal.counts["worker_ended"] == 3
+
+
+def test_cheaper() -> None:
+    """Spawned and ended by cheaper mode is no end of a worker."""
+    watched = Watched(processes=4, spawned=2)
+    watched.server.respawn(3, watched.watch.now)
+    watched.pass_by()
+    watched.server.cheap(2)
+    watched.server.cheap(3)
+    watched.pass_by(5.0)
+    (up,) = watched.events("cheaper_up")
+    (down,) = watched.events("cheaper_down")
+    assert (up.title, up.evidence) == ("Cheaper mode spawned worker 3.", "3 of 4 workers are up.")
+    assert (down.title, down.workers) == ("Cheaper mode ended workers 2 and 3.", (2, 3))
+    assert watched.events("worker_ended", "worker_started", "reload") == []
+
+
+class TestReload:
+    """Reloads: of the master, which begins its counters anew, and of the workers alone."""
+
+    def test_full(self) -> None:
+        """One event, and no end of any worker."""
+        watched = Watched()
+        watched.server.serve(1, 500)
+        watched.pass_by()
+        watched.server.reload(watched.watch.now)
+        watched.pass_by(3.0)
+        (reload,) = watched.events("reload")
+        assert reload.title == "uWSGI was reloaded."
+        assert watched.events("worker_ended", "worker_started") == []
+
+    @pytest.mark.parametrize(("pause", "manner"), [(0.0, "at once"), (8.0, "one after another")])
+    def test_of_the_workers(self, pause: float, manner: str) -> None:
+        """All have ended once and lost nothing: that is a reload of them."""
+        watched = Watched()
+        for worker in (3, 1, 4, 2):
+            watched.server.respawn(worker, watched.watch.now)
+            watched.pass_by(pause)
+        watched.pass_by(3.0)
+        (reload,) = watched.events("reload")
+        assert reload.title == f"All 4 workers were replaced, {manner}."
+
+    @pytest.mark.parametrize("workers", [(1, 2, 3), (1, 2, 3, 1, 2, 3)])
+    def test_not_all_of_the_workers(self, workers: tuple[int, ...]) -> None:
+        """As long as one is as it was, it is none."""
+        watched = Watched()
+        for worker in workers:
+            watched.server.respawn(worker, watched.watch.now)
+            watched.pass_by(2.0)
+        assert watched.events("reload") == []
+
+    def test_a_crash_loop_is_none(self) -> None:
+        """All workers end in turn, once; that they do so again and again is no reload."""
+        watched = Watched()
+        for turn in range(6):
+            for worker in (1, 2, 3, 4):
+                watched.server.respawn(worker, watched.watch.now)
+                watched.pass_by(2.0)
+            assert len(watched.events("reload")) == 1, turn
+
+    def test_with_requests_in_service(self) -> None:
+        """Workers that take requests along were killed, and not reloaded."""
+        watched = Watched()
+        for worker in (1, 2, 3, 4):
+            watched.server.busy(1, 1, 1, 1)
+            watched.pass_by()
+            watched.server.respawn(worker, watched.watch.now)
+            watched.pass_by()
+        assert watched.events("reload") == []
+
+
+NO_KILLS, KILLS = OomKills(1, 5), OomKills(2, 6)
+
+
+@pytest.mark.parametrize(
+    ("options", "kills", "served", "age", "resident", "cause"),
+    [
+        (Options(max_requests=1000), NO_KILLS, 1003, 60, None, "max_requests"),
+        (Options(max_requests=1000), NO_KILLS, 700, 60, None, "max_requests"),
+        (Options(max_requests=1000), NO_KILLS, 699, 60, None, "unknown"),
+        (Options(max_requests=1000), KILLS, 1003, 60, None, "out_of_memory"),
+        (Options(max_requests=1000), None, 1003, 60, None, "max_requests"),
+        (Options(max_worker_lifetime=3600), NO_KILLS, 5, 3601, None, "max_worker_lifetime"),
+        (Options(max_worker_lifetime=3600), NO_KILLS, 5, 3000, None, "unknown"),
+        (Options(reload_on_rss=100), NO_KILLS, 5, 60, 100 << 20, "reload_on_rss"),
+        (Options(evil_reload_on_rss=100), NO_KILLS, 5, 60, 95 << 20, "reload_on_rss"),
+        (Options(reload_on_rss=100), NO_KILLS, 5, 60, 50 << 20, "unknown"),
+        (Options(reload_on_rss=100), NO_KILLS, 5, 60, None, "unknown"),
+        (None, KILLS, 5, 60, None, "out_of_memory"),
+        (None, OomKills(None, None), 5, 60, None, "unknown"),
+        (Options(), NO_KILLS, 5, 60, None, "unknown"),
+    ],
+)
+def test_causes(
+    options: Options | None, kills: OomKills | None, served: int, age: float, resident: int | None, cause: str
+) -> None:
+    """The likely cause is one that has left a trace; without one it is unknown."""
+    server = Server(processes=1)
+    server.serve(1, served)
+    then = server.read(1.0).snapshot.workers[0]  # type: ignore[union-attr]
+    server.respawn(1, 2.0)
+    server.serve(1, 3)
+    now = server.read(2.0).snapshot.workers[0]  # type: ignore[union-attr]
+    found, evidence = find_cause(EndedProcess(then, now, age, resident), options, NO_KILLS, kills)
+    assert found == cause
+    assert evidence.endswith(".")
+    if cause in ("unknown", "max_requests"):
+        assert f"served {served} request" in evidence  # those of its successor are not its own
