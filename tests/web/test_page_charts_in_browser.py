@@ -176,3 +176,16 @@ def test_limits_are_named(chromium: Browser, shop: Exporter) -> None:
         limits = shown.page.locator(".limit:visible").all_inner_texts()
         assert "1\N{MULTIPLICATION SIGN}: limit reached" in limits
         assert any("limit 50: more are refused" in limit for limit in limits)
+
+
+def test_on_paper(chromium: Browser, shop: Exporter) -> None:
+    """It is light, without controls, and no table is cut off."""
+    with tab(chromium, shop.port, width=794, color_scheme="dark") as shown:
+        opened(shown)
+        shown.page.emulate_media(media="print")
+        assert shown.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(244, 245, 247)"
+        assert not shown.page.get_by_role("button", name="Pause").is_visible()
+        wide = (
+            "[...document.querySelectorAll('table')].filter((each) => each.offsetWidth > each.parentNode.clientWidth)"
+        )
+        assert shown.page.evaluate(f"{wide}.map((each) => each.ariaLabel)") == []

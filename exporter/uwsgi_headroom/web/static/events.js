@@ -51,7 +51,7 @@ const goesOn = (event, earlier) =>
 export function listed() {
   const list = el("ol", { class: "events" });
   const none = el("p", { class: "hint" }, NOTHING);
-  const node = panel("Events", "what happened, the newest first; marked on every chart", none, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Events" }, list));
+  const node = panel("Events", "what happened, the newest first; marked on every chart", none, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "List of events" }, list));
   node.classList.add("wide");
   let newest = null;
   return {

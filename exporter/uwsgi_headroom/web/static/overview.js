@@ -29,7 +29,7 @@ export function show(main) {
   });
   filter.value = recall("filter") ?? "";
   filter.addEventListener("keydown", (event) => event.key === "Escape" && clear());
-  main.append(el("header", {}, el("div", { class: "name" }, el("h1", {}, "uwsgi-headroom"), count), controls), age, el("section", { class: "panel overview", "aria-label": "Servers" }, table.node));
+  main.append(el("header", {}, el("div", { class: "name" }, el("h1", {}, "uwsgi-headroom"), count), controls), age, el("div", { class: "panel overview" }, table.node));
 
   function sift() {
     remember("filter", filter.value);
