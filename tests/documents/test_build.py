@@ -373,3 +373,18 @@ def test_a_server_elsewhere_has_a_pid_alone() -> None:
     assert identity
     assert {name for name, value in structs.asdict(identity).items() if value is not None} == {"pid"}
     assert ScriptedWatch().document().identity is None
+
+
+def test_the_list_says_who_waits_and_whose_vassal_it_is() -> None:
+    """A wait that users notice, and the pids that tell an emperor's vassals from other processes."""
+    server = Server(2, 4, queue=6)
+    watch = ScriptedWatch().seconds(server, 70, lambda _: server.serve(1, 3, each=0.5))
+    reading = watch.watch.reading
+    assert reading
+    watch.read(replace(reading, at=reading.at + 0.5, host=replace(reading.host, identity=FACTS)))
+    document = watch.document()
+    (listed,) = build.build_server_list([document], watch.clock).servers
+    assert document.flow
+    assert (listed.queue_wait, listed.waiting) == (document.flow.queue_wait, "severe")
+    assert listed.queue_wait == pytest.approx(2, rel=0.02)
+    assert (listed.pid, listed.emperor_pid) == (reading.snapshot.pid, 5)

@@ -154,6 +154,7 @@ def _build_summary(server: schema.Server) -> schema.Summary:
         queue_wait=server.flow.queue_wait if server.flow else None,
         waiting=server.flow.waiting if server.flow else None,
         pid=server.identity.pid if server.identity else None,
+        emperor_pid=server.identity.emperor_pid if server.identity else None,
     )
 
 

@@ -318,7 +318,7 @@ class Journal(Struct, frozen=True, kw_only=True):
 
 class Summary(Struct, frozen=True, kw_only=True):
     """A server in the list of all. path: of its document. headroom: the factor; first, far and is_upper_bound are those
-    of its headroom; queue_wait and waiting of its flow. pid: of its master, as uWSGI says."""
+    of its headroom; queue_wait and waiting of its flow; pid and emperor_pid of its identity."""
 
     name: str
     address: str
@@ -341,6 +341,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     queue_wait: float | None = None
     waiting: Waiting | None = None
     pid: int | None = None
+    emperor_pid: int | None = None
 
 
 class Servers(Struct, frozen=True, kw_only=True):

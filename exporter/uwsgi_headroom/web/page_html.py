@@ -83,6 +83,7 @@ def _count(servers: Sequence[Server]) -> str:
 
 def _row(server: Server) -> str:
     state = {"up": "✓ up", "stale": "… stale", "down": "✗ down"}[server.state]
+    judged = "" if server.state == "down" else f", {server.status}"
     unknown = "".join(
         f"<li>{escape(u.what)}{f' of {escape(u.socket)}' if u.socket else ''}: {escape(u.why)}" for u in server.unknown
     )
@@ -90,5 +91,5 @@ def _row(server: Server) -> str:
     return (
         f'<tr><td><b><a href="{escape(path(server.name))}">{escape(server.name)}</a></b>'
         f"<br><code>{escape(server.address)}</code><br>{version}"
-        f"<td>{state}, {server.status}<td>{escape(server.verdict)}<td><ul>{unknown}</ul></tr>"
+        f"<td>{state}{judged}<td>{escape(server.verdict)}<td><ul>{unknown}</ul></tr>"
     )

@@ -158,7 +158,7 @@ export class Lines {
     if (this.#limit) drawLimit(plot, this.#limit.value);
   }
 
-  // Charts are told of each other's drags; the one that the drag began on zooms them all.
+  // A drag on one chart selects in all of them; the chart that it began on zooms them all.
   #zoom(plot) {
     const { left, width } = plot.select;
     if (!width) return;

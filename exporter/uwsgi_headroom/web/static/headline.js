@@ -57,7 +57,7 @@ const name = (headroom) => {
   return headroom.is_upper_bound ? "headroom at most" : "headroom";
 };
 
-/** What gives out first, as half a sentence; of a server that is down, nothing. */
+/** Which limit is reached first; of a server that is down, nothing. */
 export function outcome(document) {
   if (document.state === "down") return "";
   if (document.kind === "emperor" || document.kind === "router") return `uWSGI ${document.kind}`;

@@ -39,7 +39,11 @@ export function emperor() {
       const pids = document.emperor.vassals.map((vassal) => vassal.pid).join();
       if (pids !== asked) {
         asked = pids;
-        asking = servers().then((known) => known.forEach((server) => pages.set(server.pid, server)));
+        asking = servers().then((known) => {
+          // A pid alone may be that of a process of another host.
+          const ours = known.filter((server) => server.emperor_pid !== null && server.emperor_pid === document.identity?.pid);
+          ours.forEach((server) => pages.set(server.pid, server));
+        });
       }
       await asking;
       tables.now(document);

@@ -71,7 +71,7 @@ const tone = (server) => (server.state === "up" ? server.status : server.state);
 
 const state = (server) => (server.state === "up" ? STATUS[server.status].join(" ") : `${STATES[server.state].toUpperCase()}${server.age === null ? "" : ` ${format.duration(server.age)}`}`);
 
-const limit = (server) => (server.first ? LIMITS[server.first] : format.NOT_KNOWN);
+const limit = (server) => (server.first && server.state !== "down" ? LIMITS[server.first] : format.NOT_KNOWN);
 
 /** By how much load can grow; of a server that is down, nothing. */
 function growth(server) {

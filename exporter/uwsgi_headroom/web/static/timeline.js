@@ -13,7 +13,7 @@ export class Timeline {
     this.#zoomed = zoomed;
     this.#back = back;
     this.events = [];
-    this.dragged = null; // the plot that a drag began on: uPlot tells all of its end
+    this.dragged = null; // the plot that a drag began on: its end reaches all of them
   }
 
   /** Show the time between two instants, in epoch seconds. */
