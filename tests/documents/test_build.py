@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from tests.support.captured_documents import NAMES, kind
 from tests.support.scripted_watch import ScriptedWatch, replayed
@@ -15,11 +16,16 @@ from uwsgi_headroom.documents.setup import build_setup
 from uwsgi_headroom.errors import ReadError, SourceError
 from uwsgi_headroom.kernel.available_memory import AvailableMemory
 from uwsgi_headroom.kernel.facts import Memory
+from uwsgi_headroom.kernel.identity import Identity
 from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.kernel.setup import Setup
 from uwsgi_headroom.kernel.worker_memory import WorkerMemory
+from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Unix
+from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.stats.parts import App
 
+FACTS = Identity(host="web1", started=EPOCH - 100.0, working_directory="/srv/shop", emperor_pid=5)
 REFUSED = SourceError("refused", "nobody listens at /run/shop.stats")
 
 
@@ -322,3 +328,66 @@ def test_a_fault_of_ours_about_a_server(monkeypatch: pytest.MonkeyPatch) -> None
     assert words not in str(document)
     listed = build.build_server_list([document, well.document()], well.clock)
     assert [server.state for server in listed.servers] == ["down", "up"]
+
+
+def identified(reading: Reading, *mountpoints: str, options: Options | None = None) -> schema.Identity:
+    """The identity in the document of this reading, with these applications in the first worker."""
+    snapshot = reading.snapshot
+    assert isinstance(snapshot, Snapshot)
+    apps = tuple(App(mountpoint=mountpoint) for mountpoint in mountpoints)
+    first, *others = snapshot.workers
+    workers = (structs.replace(first, apps=apps), *others)
+    setup = Setup(options or Options(), 4096, "threads", None, None)
+    host = replace(reading.host, identity=FACTS, setup=setup)
+    changed = replace(reading, snapshot=structs.replace(snapshot, workers=workers), host=host)
+    identity = ScriptedWatch().read(changed).document().identity
+    assert identity
+    return identity
+
+
+def test_which_server_it_is() -> None:
+    """The master's pid is uWSGI's word, the rest what the kernel and the options show."""
+    options = Options(application="shop:app", configuration_file="/etc/shop.ini")
+    reading = Server().read(1.0)
+    assert identified(reading, "/other", options=options) == schema.Identity(
+        pid=reading.snapshot.pid,
+        host="web1",
+        application="shop:app",
+        configuration_file="/etc/shop.ini",
+        working_directory="/srv/shop",
+        started=EPOCH - 100.0,
+        uptime=pytest.approx(101.0),  # type: ignore[arg-type]  # equal to a float
+        emperor_pid=5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("mountpoints", "application"),
+    [(("/shop",), "/shop"), (("", "/"), None), (("/a", "/b"), None), ((), None)],
+)
+def test_an_application_that_no_option_names(mountpoints: tuple[str, ...], application: str | None) -> None:
+    """It is called by where it is mounted, if that is one place and not `/`."""
+    assert identified(Server().read(1.0), *mountpoints).application == application
+
+
+def test_a_server_elsewhere_has_a_pid_alone() -> None:
+    """Of another host nothing is visible; before the first reading nothing at all."""
+    identity = ScriptedWatch().read(Server(host=False).read(1.0)).document().identity
+    assert identity
+    assert {name for name, value in structs.asdict(identity).items() if value is not None} == {"pid"}
+    assert ScriptedWatch().document().identity is None
+
+
+def test_the_list_says_who_waits_and_whose_vassal_it_is() -> None:
+    """A wait that users notice, and the pids that tell an emperor's vassals from other processes."""
+    server = Server(2, 4, queue=6)
+    watch = ScriptedWatch().seconds(server, 70, lambda _: server.serve(1, 3, each=0.5))
+    reading = watch.watch.reading
+    assert reading
+    watch.read(replace(reading, at=reading.at + 0.5, host=replace(reading.host, identity=FACTS)))
+    document = watch.document()
+    (listed,) = build.build_server_list([document], watch.clock).servers
+    assert document.flow
+    assert (listed.queue_wait, listed.waiting) == (document.flow.queue_wait, "severe")
+    assert listed.queue_wait == pytest.approx(2, rel=0.02)
+    assert (listed.pid, listed.emperor_pid) == (reading.snapshot.pid, 5)

@@ -167,6 +167,26 @@ def test_queues() -> None:
     assert set(history.sockets[0].queue_wait) == set(history.queue_wait) == {2}
 
 
+def test_queues_outlive_the_server() -> None:
+    """A last reading that could not measure the queue, or a new beginning, takes nothing from what was measured."""
+    server = Server(2, 4, queue=6)
+    watch = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 3))
+    before = watch.history(20, 20)
+    server.queue = None
+    watch.read(server.read(watch.now + 0.5)).read(ReadError("refused", "nobody"), watch.now + 1)
+    down = watch.history(20, 20)
+    kept = [place for place, time in enumerate(down.time) if time in before.time]
+    assert len(kept) > 15
+    assert {down.sockets[0].mean_queue[place] for place in kept} == {6}
+    assert {down.sockets[0].queue_wait[place] for place in kept} == {2}
+    server.queue = 0
+    again = watch.seconds(server, 5, lambda _: server.serve(1, 3)).history(30, 30)
+    assert [again.sockets[0].mean_queue[again.time.index(time)] for time in before.time if time in again.time][
+        -15:
+    ] == [6] * 15
+    assert again.sockets[0].mean_queue[-1] == 0
+
+
 def test_until() -> None:
     """A stretch of the past, for whoever has paused."""
     watch = steady(100)

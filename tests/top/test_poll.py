@@ -17,7 +17,7 @@ from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.schema import Server, Servers
 from uwsgi_headroom.source import parse_address
 from uwsgi_headroom.source.address import Http
-from uwsgi_headroom.top.feeds.feed import Feed, FeedError, Identity, Trend
+from uwsgi_headroom.top.feeds.feed import Feed, FeedError, Trend
 from uwsgi_headroom.top.feeds.local import LocalFeed
 from uwsgi_headroom.top.feeds.remote import RemoteFeed
 from uwsgi_headroom.top.navigation import Navigation
@@ -40,10 +40,10 @@ class FakeFeed:
         await self._answer()
         return build.build_server_list([self.document], ScriptedWatch().clock)
 
-    async def server(self, name: str, window: float | None) -> tuple[Server, Identity | None]:
+    async def server(self, name: str, window: float | None) -> Server:
         await self._answer()
         assert name == self.document.name
-        return self.document, Identity(pid=101)
+        return self.document
 
     async def trend(self, name: str, seconds: float, points: int) -> Trend:
         await self._answer()

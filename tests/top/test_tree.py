@@ -10,8 +10,7 @@ import pytest
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.top_screen import hot, lines, screen_model
 from uwsgi_headroom.documents.emperor_router import Emperor, Throttled, Vassal
-from uwsgi_headroom.documents.schema import Server
-from uwsgi_headroom.top.feeds.feed import Identity
+from uwsgi_headroom.documents.schema import Identity, Server
 from uwsgi_headroom.top.model import ScreenModel
 from uwsgi_headroom.top.navigation import Navigation
 from uwsgi_headroom.top.tree import grow_tree
@@ -37,8 +36,8 @@ def emperor(name: str, *vassals: Vassal, throttled: tuple[Throttled, ...] = ()) 
 
 
 def model(*members: tuple[Server, Identity | None]) -> ScreenModel:
-    listed = screen_model(*(server for server, _ in members))
-    return replace(listed, family={(0, server.name): (server, identity) for server, identity in members})
+    identified = [msgspec.structs.replace(server, identity=identity) for server, identity in members]
+    return replace(screen_model(*identified), family={(0, server.name): server for server in identified})
 
 
 def server(name: str) -> Server:

@@ -29,19 +29,21 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 HOSTILE = """a/b "c" '<img src=x onerror=alert(1)>&amp;%2F"""
 TIMES = "\N{MULTIPLICATION SIGN}"
 PANELS = [
-    "What to change",
+    "Findings",
     "Workers side by side",
+    "Every worker",
     "Concurrency",
     "Headroom by limit",
     "Throughput",
     "Response time",
     "Listen queues",
     "Occupancy",
+    "Events",
     "Every worker over time",
     "Every socket",
     f"Worker {TIMES} CPU",
+    "Setup",
     "How it is watched",
-    "Every worker",
 ]
 
 
@@ -146,16 +148,13 @@ def reads(text: str, value: float) -> bool:
     return abs(float(whole.replace(",", "") + part) * scale - value) <= 0.501 * last * scale
 
 
-def test_the_hot_worker_stands_out(chromium: Browser, shop: Exporter) -> None:
-    """It is marked in the table and in words, by a sign and not by colour alone."""
+def test_a_harmless_hot_worker_is_named_and_not_marked(chromium: Browser, shop: Exporter) -> None:
+    """The figure says which it is; the table marks only one that does harm."""
     with tab(chromium, shop.port) as shown:
         shown.open("/")
-        shown.page.wait_for_selector("table[aria-label=Workers] tr.hot")
-        hot = shown.page.query_selector_all("table[aria-label=Workers] tr.hot")
-        assert [row.query_selector("td").text_content() for row in hot] == ["1"]
-        sign = "getComputedStyle(document.querySelector('tr.hot td'), '::before').content"
-        assert "▲" in shown.page.evaluate(sign)
-        assert "worker 1" in shown.text(".keys > div:last-child")
+        shown.until("document.querySelector('[data-figure=hot_ratio] + small').textContent.startsWith('worker 1')")
+        assert shown.page.query_selector_all("table[aria-label=Workers] tbody tr")
+        assert shown.page.query_selector_all("table[aria-label=Workers] tr.hot") == []
 
 
 def test_the_exporter_stops_and_comes_back(chromium: Browser) -> None:
@@ -231,6 +230,8 @@ def test_several_servers(chromium: Browser) -> None:
         order = [server["name"] for server in shown.page.evaluate("JSON.parse(heard).servers")]
         rows = shown.page.query_selector_all("tbody tr a")
         assert order[0] == "gone"
+        assert shown.page.get_attribute("tbody tr:first-child", "class") == "down"
+        assert "DOWN" in shown.text("tbody tr:first-child")
         assert [row.inner_text() for row in rows] == order
         for name, table in [("emperor", "Vassals"), ("router_http_subscriptions", "Backends")]:
             shown.page.get_by_role("link", name=name, exact=True).click()
@@ -273,7 +274,7 @@ def test_without_scripts(chromium: Browser) -> None:
         tab(chromium, port, java_script_enabled=False) as shown,
     ):
         shown.page.goto(f"http://127.0.0.1:{port}/")
-        assert "2 servers, 1 that cannot be read" in shown.text("main")
+        assert "2 servers, 1 down" in shown.text("main")
         assert "no such file" in shown.text("main")
 
 
@@ -320,7 +321,7 @@ def test_the_snapshot(chromium: Browser, shop: Exporter) -> None:
         document = json.loads(shown.page.evaluate("heard"))
     assert copied.startswith("shop (uWSGI 2.0")
     assert document["verdict"] in copied
-    assert f"Headroom {document['headroom']['factor']:.1f}{TIMES}, then" in copied
+    assert f"Headroom {document['headroom']['factor']:.1f}{TIMES}, first limit" in copied
     assert all(finding["title"] in copied and finding["change"] in copied for finding in document["findings"])
     assert re.search(rf"\d\d:\d\d:\d\d UTC  http://127\.0\.0\.1:{shop.port}/servers/shop$", copied.rstrip())
     assert "NOT CURRENT: Paused" in copied
@@ -368,7 +369,7 @@ def test_the_keyboard_is_enough(chromium: Browser, shop: Exporter) -> None:
                 sorted_by = shown.page.query_selector("table[aria-label=Workers] th[aria-sort=descending]")
                 assert sorted_by
                 assert sorted_by.inner_text().startswith("Share")
-        expected = ["uwsgi-headroom", "Pause", "Copy snapshot", "60 s", "5 m", "Workers", "Worker", "Share"]
+        expected = ["uwsgi-headroom", "Pause", "Copy snapshot", "Help", "60 s", "Workers", "Worker", "Share", "5 m"]
         assert [name for name in names if name in expected] == expected
         assert shown.problems == []
 

@@ -16,6 +16,7 @@ from uwsgi_headroom.analysis.findings.runbook_names import RUNBOOKS
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.names import printable_name
 from uwsgi_headroom.documents import emperor_router, schema, sections, server_state
+from uwsgi_headroom.documents.identity import build_identity
 from uwsgi_headroom.documents.setup import build_setup
 from uwsgi_headroom.documents.workers import build_workers
 from uwsgi_headroom.journal.verdicts import EVENTS_OF_FINDINGS
@@ -91,6 +92,7 @@ def _build_server(
         if reading and isinstance(snapshot, EmperorSnapshot)
         else None,
         router=emperor_router.build_router(snapshot) if isinstance(snapshot, RouterSnapshot) else None,
+        identity=build_identity(reading) if reading else None,
         cpu=sections.build_cpu(figures.cpu, watch.neighbours.others_follow) if figures and figures.cpu else None,
         events=watch.recorder.journal.latest(LATEST_EVENTS),
     )
@@ -151,6 +153,10 @@ def _build_summary(server: schema.Server) -> schema.Summary:
         available=server.threads.available if server.threads else None,
         far=server.headroom.far if server.headroom else (),
         is_upper_bound=server.headroom is not None and server.headroom.is_upper_bound,
+        queue_wait=server.flow.queue_wait if server.flow else None,
+        waiting=server.flow.waiting if server.flow else None,
+        pid=server.identity.pid if server.identity else None,
+        emperor_pid=server.identity.emperor_pid if server.identity else None,
     )
 
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.findings import Severity
 from uwsgi_headroom.analysis.verdict import Status
+from uwsgi_headroom.analysis.waiting import Waiting
 from uwsgi_headroom.documents.emperor_router import Emperor, Router
 from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.journal.events import Event
@@ -84,7 +85,7 @@ class Headroom(Struct, frozen=True, kw_only=True):
 class Flow(Struct, frozen=True, kw_only=True):
     """requests: completed in the window; throughput: requests a second; response_time: mean time in service, static
     files left out; littles_law, observed: mean requests in service, both ways; queue_wait: mean time that a request
-    waited in a listen queue."""
+    waited in a listen queue; waiting: whether users notice that."""
 
     requests: int
     throughput: float | None
@@ -92,6 +93,7 @@ class Flow(Struct, frozen=True, kw_only=True):
     littles_law: float | None
     observed: float | None
     queue_wait: float | None
+    waiting: Waiting | None = None
 
 
 class Threads(Struct, frozen=True, kw_only=True):
@@ -210,6 +212,23 @@ class Setup(Struct, frozen=True, kw_only=True):
     mapped: bool | None
 
 
+class Identity(Struct, frozen=True, kw_only=True):
+    """Which server this is. pid: of its master, as uWSGI says; host: the name of the host it runs on; application: the
+    module or file that its options name, else where its only application is mounted; configuration_file: the first one
+    that its command line names, as it is written there; working_directory: of the master; started: when the master's
+    process began, in epoch seconds (a reload does not change it), uptime: how long ago that was, in seconds;
+    emperor_pid: the uWSGI that began it, whose vassal it is. Null: not visible, or there is none."""
+
+    pid: int | None = None
+    host: str | None = None
+    application: str | None = None
+    configuration_file: str | None = None
+    working_directory: str | None = None
+    started: float | None = None
+    uptime: float | None = None
+    emperor_pid: int | None = None
+
+
 class Sampling(Struct, frozen=True, kw_only=True):
     """How it is watched. interval: mean seconds between samples; duty: part of the time that reading takes; samples,
     observed_seconds, gap_seconds, reloads: since the exporter's start; history_seconds: how far back `history` goes;
@@ -283,6 +302,7 @@ class Server(Struct, frozen=True, kw_only=True):
     emperor: Emperor | None
     router: Router | None
     cpu: Cpu | None = None
+    identity: Identity | None = None
     events: tuple[Event, ...] = ()
 
 
@@ -298,7 +318,7 @@ class Journal(Struct, frozen=True, kw_only=True):
 
 class Summary(Struct, frozen=True, kw_only=True):
     """A server in the list of all. path: of its document. headroom: the factor; first, far and is_upper_bound are those
-    of its headroom."""
+    of its headroom; queue_wait and waiting of its flow; pid and emperor_pid of its identity."""
 
     name: str
     address: str
@@ -318,6 +338,10 @@ class Summary(Struct, frozen=True, kw_only=True):
     available: int | None
     far: tuple[Limit, ...] = ()
     is_upper_bound: bool = False
+    queue_wait: float | None = None
+    waiting: Waiting | None = None
+    pid: int | None = None
+    emperor_pid: int | None = None
 
 
 class Servers(Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from uwsgi_headroom.analysis import capacity, littles_law, neighbours
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.memory_headroom import compute_memory_headroom
 from uwsgi_headroom.analysis.stuck import find_stuck_requests
+from uwsgi_headroom.analysis.waiting import judge_waiting
 from uwsgi_headroom.documents import schema
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, sum_if_all_known
 from uwsgi_headroom.history.window import Window
@@ -38,7 +39,8 @@ def build_headroom(of: capacity.Headroom) -> schema.Headroom:
 
 def build_flow(of: littles_law.Flow) -> schema.Flow:
     """Requests through the server."""
-    return msgspec.convert(of, schema.Flow, from_attributes=True)
+    flow = msgspec.convert(of, schema.Flow, from_attributes=True)
+    return msgspec.structs.replace(flow, waiting=judge_waiting(of))
 
 
 def build_balance(of: evenness.Balance) -> schema.Balance:

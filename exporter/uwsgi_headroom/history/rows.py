@@ -7,6 +7,7 @@ row takes 44 bytes a worker: 158 kB a worker for the hour, and some 400 kB a ser
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -18,7 +19,7 @@ _MODULO = 2**32
 _PAGE = 1024  # bytes: resident memory up to 4 TiB
 _LEVELS = len(OCCUPANCY_BOUNDS) + 1
 _SERVER_COUNTS, _WORKER_COUNTS = 5 + _LEVELS + 2, 7
-_SERVER_TIMES, _WORKER_TIMES, _SOCKET_TIMES = 7, 2, 2  # the sockets' are between the server's and the workers'
+_SERVER_TIMES, _WORKER_TIMES, _SOCKET_TIMES = 7, 2, 3  # the sockets' are between the server's and the workers'
 
 Row = tuple["array[int]", "array[float]"]
 """Counts and times: first the server's, then each worker's."""
@@ -32,7 +33,8 @@ unknown."""
 
 class Growth(NamedTuple):
     """How much a server's totals grew; its threads at the end, 0 for unknown. cpu: seconds measured, and CPU seconds
-    own, idle and of others."""
+    own, idle and of others. queue_since: from when on each queue had always been measured at the end; inf: it was
+    not measured."""
 
     reloads: int
     exceptions: int
@@ -48,6 +50,7 @@ class Growth(NamedTuple):
     cpu: tuple[float, float, float, float]
     queue_seconds: list[float]
     queue_full_seconds: list[float]
+    queue_since: list[float]
     workers: Iterator[WorkerGrowth]
 
 
@@ -75,6 +78,7 @@ def pack_row(totals: Totals) -> Row:
         cpu.others_seconds,
         *totals.queue_seconds.values(),
         *(totals.queue_full_seconds.get(name, 0.0) for name in totals.queue_seconds),
+        *(totals.queue_since.get(name, math.inf) for name in totals.queue_seconds),
     ]
     for worker in workers:
         counts += (
@@ -94,11 +98,12 @@ def compare_rows(first: Row, last: Row, sockets: int) -> Growth:
     """The growth between two rows of the same workers and of the same sockets, of which there are so many."""
     (early, times_before), (late, times_after) = first, last
     counts = [(after - before) % _MODULO for before, after in zip(early, late, strict=True)]
+    of_workers = _SERVER_TIMES + _SOCKET_TIMES * sockets
+    queue_since = list(times_after[of_workers - sockets : of_workers])
     times = [after - before for before, after in zip(times_before, times_after, strict=True)]
     reloads, exceptions, harakiris, respawns, overflows, *occupancy = counts[: _SERVER_COUNTS - 2]
     configured, available = late[_SERVER_COUNTS - 2 : _SERVER_COUNTS]
-    of_workers = _SERVER_TIMES + _SOCKET_TIMES * sockets
-    observed, full, gap, measured, own, idle, others, *queues = times[:of_workers]
+    observed, full, gap, measured, own, idle, others, *queues = times[: of_workers - sockets]
     requests, static_requests, respawns_of_workers, lost, up, cpu, _ = _columns(counts[_SERVER_COUNTS:], _WORKER_COUNTS)
     running, busy = _columns(times[of_workers:], _WORKER_TIMES)
     *_, memory_before = _columns(early[_SERVER_COUNTS:], _WORKER_COUNTS)
@@ -131,6 +136,7 @@ def compare_rows(first: Row, last: Row, sockets: int) -> Growth:
         cpu=(measured, own, idle, others),
         queue_seconds=queues[:sockets],
         queue_full_seconds=queues[sockets:],
+        queue_since=queue_since,
         workers=workers,
     )
 

@@ -178,8 +178,8 @@ def _window_between(latest: Totals, first: tuple[float, Row], last: tuple[float,
         respawns=growth.respawns,
         overflows=None if latest.overflows is None else growth.overflows,
         workers=tuple(_worker_window(place, at, totals, grown) for place, (totals, grown) in enumerate(workers, 1)),
-        queue_seconds=_since_start(latest, growth.queue_seconds, at),
-        queue_full_seconds=_since_start(latest, growth.queue_full_seconds, at),
+        queue_seconds=_since_start(latest, growth.queue_seconds, growth.queue_since, at),
+        queue_full_seconds=_since_start(latest, growth.queue_full_seconds, growth.queue_since, at),
         occupancy=growth.occupancy,
         configured=growth.configured or None,
         available=growth.available if growth.configured else None,
@@ -187,10 +187,10 @@ def _window_between(latest: Totals, first: tuple[float, Row], last: tuple[float,
     )
 
 
-def _since_start(latest: Totals, areas: list[float], start: float) -> dict[str, float]:
-    """By socket, of those that have been measured since the start of a window."""
-    named = zip(latest.queue_seconds, areas, strict=True)
-    return {name: area for name, area in named if _covers(latest.queue_since.get(name), start)}
+def _since_start(latest: Totals, areas: list[float], known_since: list[float], start: float) -> dict[str, float]:
+    """By socket, of those that were measured from the start of a window to its end, whatever came of them later."""
+    named = zip(latest.queue_seconds, areas, known_since, strict=True)
+    return {name: area for name, area, since in named if since <= start}
 
 
 def _covers(since: float | None, start: float) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from uwsgi_headroom.kernel.available_memory import AvailableMemory
 from uwsgi_headroom.kernel.backlogs import Backlog
 from uwsgi_headroom.kernel.cpus import UsableCpus
+from uwsgi_headroom.kernel.identity import Identity
 from uwsgi_headroom.kernel.netstat import ListenOverflows
 from uwsgi_headroom.kernel.oom import OomKills
 from uwsgi_headroom.kernel.processes import WorkerProcess
@@ -36,6 +37,7 @@ class HostFacts:
     threads: by pid, where CPU residency is asked for.
     memory: of its workers, and available for more of them.
     setup: how the server is set up, where its master is proven.
+    identity: which server it is, where its master is proven.
     oom_kills: how often the kernel has killed for want of memory, as of when the slow facts were read.
     cpu_times: CPU idle and used where the server could use it; the same object until there is a newer reading.
     """
@@ -50,4 +52,5 @@ class HostFacts:
     memory: Memory | None = None
     setup: Setup | None = None
     cpu_times: CpuTimes | None = None
+    identity: Identity | None = None
     oom_kills: OomKills | None = None

@@ -10,6 +10,7 @@ from uwsgi_headroom.kernel.available_memory import read_available_memory
 from uwsgi_headroom.kernel.backlogs import Backlogs
 from uwsgi_headroom.kernel.cpus import UsableCpus, read_affinity, read_usable_cpus
 from uwsgi_headroom.kernel.facts import HostFacts, Memory
+from uwsgi_headroom.kernel.identity import Identity, read_identity
 from uwsgi_headroom.kernel.machine_cpu import MachineCpu
 from uwsgi_headroom.kernel.netstat import ListenOverflows, read_listen_overflows
 from uwsgi_headroom.kernel.oom import OomKills, read_oom_kills
@@ -39,9 +40,9 @@ class Host:
 
     Each time anew: which workers live and their CPU time, of those that have worked since the last time, and the listen
     queues. Once a second, of all workers, and how much CPU is idle (`machine_cpu` asks for all servers). Every five
-    seconds: the proof, their memory, switches, descriptors and affinity, the CPUs usable, the memory available, the
-    overflows, kills for want of memory, and whether its setup has to be read again. Once a minute, of one worker: its
-    unique memory.
+    seconds: the proof, its identity, the workers' memory, switches, descriptors and affinity, the CPUs usable, the
+    memory available, the overflows, kills for want of memory, and whether its setup has to be read again. Once a
+    minute, of one worker: its unique memory.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Host:
                 overflows=read_listen_overflows(proof.pid),
                 memory=Memory(self._worker_memories.read(proof.pid, processes, now), read_available_memory(proof.pid)),
                 setup=self._setup.read(proof.pid, snapshot, processes, now),
+                identity=read_identity(proof.pid),
                 oom_kills=read_oom_kills(proof.pid),
             )
         return HostFacts(
@@ -101,6 +103,7 @@ class Host:
             memory=self._slow.memory,
             setup=self._slow.setup,
             cpu_times=self._read_cpu_times(),
+            identity=self._slow.identity,
             oom_kills=self._slow.oom_kills,
         )
 
@@ -135,4 +138,5 @@ class _SlowFacts:
     overflows: ListenOverflows | None = None
     memory: Memory | None = None
     setup: Setup | None = None
+    identity: Identity | None = None
     oom_kills: OomKills | None = None

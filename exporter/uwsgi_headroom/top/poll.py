@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from uwsgi_headroom.documents.schema import Server, Servers, Summary
-from uwsgi_headroom.top.feeds.feed import NO_TREND, Feed, FeedError, Identity, Trend
+from uwsgi_headroom.top.feeds.feed import NO_TREND, Feed, FeedError, Trend
 from uwsgi_headroom.top.model import Key, ScreenModel, ServerEntry
 from uwsgi_headroom.top.navigation import LISTS, Navigation
 from uwsgi_headroom.top.server_order import arrange_entries
@@ -62,8 +62,8 @@ class Poller:
         self._listed: dict[int, Listed] = {}
         self._listed_at = float("-inf")
         self._lists: dict[int, _Request[Servers]] = {}
-        self._page: _Request[tuple[Server, Identity | None, Trend]] | None = None
-        self._family: dict[Key, _Request[tuple[Server, Identity | None]]] = {}
+        self._page: _Request[tuple[Server, Trend]] | None = None
+        self._family: dict[Key, _Request[Server]] = {}
         self._family_at = float("-inf")
         self._page_key: tuple[Key, float | None, float | None, int] | None = None
         self._shown: Key | None = None
@@ -100,8 +100,8 @@ class Poller:
             answered = self._take(self._page_key[0][0], page)
             if answered is not None:
                 self._shown = self._page_key[0]
-                server, identity, trend = answered
-                self.model = replace(self.model, server=server, identity=identity, trend=trend)
+                server, trend = answered
+                self.model = replace(self.model, server=server, trend=trend)
         for key in [key for key, request in self._family.items() if request.task.done()]:
             document = self._take(key[0], self._family.pop(key))
             if document is not None:
@@ -155,11 +155,9 @@ class Poller:
         if key is not None:
             self._page = self._request(self._read_page(key, navigation.window, span, points))
 
-    async def _read_page(
-        self, key: Key, window: float | None, span: float | None, points: int
-    ) -> tuple[Server, Identity | None, Trend]:
-        server, identity = await self._feeds[key[0]].server(key[1], window)
-        return server, identity, await self._read_trend(key, server, span, points)
+    async def _read_page(self, key: Key, window: float | None, span: float | None, points: int) -> tuple[Server, Trend]:
+        server = await self._feeds[key[0]].server(key[1], window)
+        return server, await self._read_trend(key, server, span, points)
 
     async def _read_trend(self, key: Key, server: Server, span: float | None, points: int) -> Trend:
         """A new one when there is one more point for it."""
@@ -203,7 +201,7 @@ class Poller:
         wanted = self._page_key and self._page_key[0]
         if wanted != self._shown and (wanted is None or wanted[0] in troubles):
             self._shown = None
-            self.model = replace(self.model, server=None, identity=None, trend=NO_TREND)
+            self.model = replace(self.model, server=None, trend=NO_TREND)
 
 
 def _sort_entries(listed: dict[int, Listed]) -> tuple[ServerEntry, ...]:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from uwsgi_headroom.documents.emperor_router import Vassal
 from uwsgi_headroom.documents.schema import Server
-from uwsgi_headroom.top.feeds.feed import Identity
 from uwsgi_headroom.top.model import Key, ServerEntry
 from uwsgi_headroom.top.server_order import natural_key
 
-Family = Mapping[Key, tuple[Server, Identity | None]]
+Family = Mapping[Key, Server]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,8 @@ def _hangs_below_a_root(key: Key, parents: Mapping[Key, Key]) -> bool:
 def _is_vassal(entry: ServerEntry, parent: ServerEntry, family: Family) -> bool:
     if entry.key[0] != parent.key[0] or entry.key not in family or parent.key not in family:
         return False
-    (_, mine), (emperor, theirs) = family[entry.key], family[parent.key]
+    emperor = family[parent.key]
+    mine, theirs = family[entry.key].identity, emperor.identity
     if mine is None or mine.pid is None or emperor.emperor is None:
         return False
     same_host = theirs is None or theirs.host is None or mine.host == theirs.host
@@ -83,7 +83,7 @@ def _grow(
 ) -> Iterator[Branch]:
     name = entry.summary.name
     yield Branch(entry, name, vassal_state(vassal) if vassal else "", vassal, depth)
-    document = family[entry.key][0] if entry.key in family else None
+    document = family.get(entry.key)
     emperor = document.emperor if document else None
     if emperor is None:
         return
@@ -98,5 +98,5 @@ def _grow(
 
 
 def _master_pid(key: Key, family: Family) -> int | None:
-    identity = family[key][1]
+    identity = family[key].identity
     return identity.pid if identity else None

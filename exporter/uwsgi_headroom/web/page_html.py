@@ -83,12 +83,14 @@ def _summary(servers: Sequence[Server]) -> str:
 
 
 def _count(servers: Sequence[Server]) -> str:
-    unread = sum(server.state == "down" for server in servers)
-    return f"{len(servers)} server{'s' if len(servers) != 1 else ''}, {unread} that cannot be read"
+    down = sum(server.state == "down" for server in servers)
+    state = f"{down} down" if down else "all up" if len(servers) > 1 else "up"
+    return f"{len(servers)} server{'s' if len(servers) != 1 else ''}, {state}"
 
 
 def _row(server: Server) -> str:
     state = {"up": "✓ up", "stale": "… stale", "down": "✗ down"}[server.state]
+    judged = "" if server.state == "down" else f", {server.status}"
     unknown = "".join(
         f"<li>{escape(u.what)}{f' of {escape(u.socket)}' if u.socket else ''}: {escape(u.why)}" for u in server.unknown
     )
@@ -96,5 +98,5 @@ def _row(server: Server) -> str:
     return (
         f'<tr><td><b><a href="{escape(path(server.name))}">{escape(server.name)}</a></b>'
         f"<br><code>{escape(server.address)}</code><br>{version}"
-        f"<td>{state}, {server.status}<td>{escape(server.verdict)}<td><ul>{unknown}</ul></tr>"
+        f"<td>{state}{judged}<td>{escape(server.verdict)}<td><ul>{unknown}</ul></tr>"
     )

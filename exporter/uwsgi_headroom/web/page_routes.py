@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from uwsgi_headroom.documents import build, schema
@@ -28,7 +28,15 @@ def routes(fleet: Fleet) -> list[Route]:
             return _html(page_html.render_missing(request.path_params["name"]), 404)
         return _html(page_html.render_page(await _describe(fleet, shown), len(watches), alone=True))
 
-    return [Route("/", index), Route("/servers/{name:anything}", one), Route(assets.PATH, assets.serve_asset)]
+    async def icon(_request: Request) -> Response:
+        return RedirectResponse(assets.url("icon.svg"))
+
+    return [
+        Route("/", index),
+        Route("/servers/{name:anything}", one),
+        Route("/favicon.ico", icon),  # what a browser asks for beside a text page
+        Route(assets.PATH, assets.serve_asset),
+    ]
 
 
 async def _describe(fleet: Fleet, watches: list[Watch]) -> list[schema.Server]:

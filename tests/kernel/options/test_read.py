@@ -17,22 +17,43 @@ from uwsgi_headroom.kernel.options.read import MOST_DEPTH, MOST_FILES
 
 
 @pytest.mark.parametrize(
-    ("words", "names"),
+    ("words", "names", "application"),
     [
-        ("-w app:application", True),
-        ("--wsgi-file app.py", True),
-        ("--module=app", True),
-        ("--mount /x=app.py", True),
-        ("--set module=app", True),
-        ("--php-docroot /srv", False),
-        ("--if-env X --module app --endif", False),
+        ("-w app:application", True, "app:application"),
+        ("--wsgi-file app.py", True, "app.py"),
+        ("--module=app", True, "app"),
+        ("--mount /x=app.py", True, "/x=app.py"),
+        ("--set module=app", True, "app"),
+        ("--module app --wsgi-file other.py", True, "other.py"),
+        ("--module %n.wsgi", True, ""),
+        ("--module app?password=x", True, ""),
+        ("--module app --yaml other.yml", True, ""),
+        ("--php-docroot /srv", False, ""),
+        ("--if-env X --module app --endif", False, ""),
     ],
 )
-def test_whether_an_application_is_named(words: str, names: bool, tmp_path: Path) -> None:
-    """By the options alone that name one; what they say is not kept."""
+def test_which_application_is_named(words: str, names: bool, application: str, tmp_path: Path) -> None:
+    """By the options alone that name one, the last of them; a value that is no plain name is not kept."""
     options = options_of(tmp_path, *words.split())
     assert options.names_application is names
-    assert "app" not in repr(options).replace("names_application", "").replace("need_app", "").replace("lazy_apps", "")
+    assert options.application == application
+
+
+@pytest.mark.parametrize(
+    ("words", "file"),
+    [
+        ("--ini /etc/shop.ini --ini more.ini", "/etc/shop.ini"),
+        ("--master shop.ini", "shop.ini"),
+        ("--yaml shop.yml", "shop.yml"),
+        ("--ini http://user:password@host/shop.ini", ""),
+        ("--ini exec://passwords", ""),
+        ("--master --env SECRET=x", ""),
+    ],
+)
+def test_which_configuration_file_is_named(words: str, file: str, tmp_path: Path) -> None:
+    """The first on the command line, whether or not it can be read; nothing that is no file."""
+    files = {"/etc/shop.ini": "[uwsgi]\ninclude = /etc/more.ini\n", "/etc/more.ini": "[uwsgi]\n"}
+    assert options_of(tmp_path, *words.split(), files=files).configuration_file == file
 
 
 @pytest.mark.parametrize(
@@ -187,7 +208,7 @@ def test_files_are_bounded(tmp_path: Path) -> None:
     assert not options.complete
     chain = {f"/srv/{n}.ini": f"[uwsgi]\nthreads = {n}\ninclude = {n + 1}.ini\n" for n in range(MOST_FILES)}
     assert MOST_DEPTH < MOST_FILES
-    assert options_of(tmp_path / "chain", "--ini", "0.ini", files=chain) == Options()
+    assert options_of(tmp_path / "chain", "--ini", "0.ini", files=chain) == Options(configuration_file="0.ini")
 
 
 def test_a_large_file_is_not_read(tmp_path: Path) -> None:

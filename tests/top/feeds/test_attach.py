@@ -14,7 +14,7 @@ from tests.support.web_server import serving
 from uwsgi_headroom.config import defaults
 from uwsgi_headroom.config.model import ServerConfig
 from uwsgi_headroom.errors import ConfigError, HeadroomError
-from uwsgi_headroom.source import Http, Unix
+from uwsgi_headroom.source import Unix
 from uwsgi_headroom.top.feeds.attach import attach
 from uwsgi_headroom.top.feeds.feed import FeedError
 from uwsgi_headroom.top.feeds.local import LocalFeed

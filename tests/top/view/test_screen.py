@@ -14,10 +14,9 @@ from tests.support.captured_documents import NAMES
 from tests.support.scripted_watch import ScriptedWatch, replayed
 from tests.support.simulated_server import Server
 from tests.support.top_screen import hot, lines, screen_model
-from uwsgi_headroom.documents.schema import Error
+from uwsgi_headroom.documents.schema import Error, Identity
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.top.bindings import BINDINGS, SERVER_SORT_LABEL
-from uwsgi_headroom.top.feeds.feed import Identity
 from uwsgi_headroom.top.navigation import Navigation
 from uwsgi_headroom.top.view.screen import draw, draw_plain
 from uwsgi_headroom.top.view.worker_columns import COLUMNS
@@ -249,12 +248,9 @@ def test_a_filter_leaves_rows_and_says_so() -> None:
 
 def test_which_server_it_is() -> None:
     """The master's pid, its uptime and host, application and file; nothing where the exporter does not say."""
-    model = replace(
-        screen_model(hot()),
-        identity=Identity(
-            pid=77, host="web1", application="shop:app", configuration_file="/etc/shop.ini", uptime=7300.0
-        ),
-    )
+    known = Identity(pid=77, host="web1", application="shop:app", configuration_file="/etc/shop.ini", uptime=7300.0)
+    model = screen_model(msgspec.structs.replace(hot(), identity=known))
     (line,) = [line for line in lines(model, AT_IT) if line.startswith("instance")]
     assert line == "instance     master pid 77, up 2h, on web1, app shop:app, config /etc/shop.ini"
-    assert not any(line.startswith("instance") for line in lines(screen_model(hot()), AT_IT))
+    unknown = screen_model(msgspec.structs.replace(hot(), identity=None))
+    assert not any(line.startswith("instance") for line in lines(unknown, AT_IT))

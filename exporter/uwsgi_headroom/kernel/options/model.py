@@ -13,7 +13,9 @@ class Options:
 
     Times are in seconds, `reload_on_*` in megabytes, as uWSGI takes them. `async_cores` is the option `async`;
     `workers` and `processes` are one option. source: by field, "command line" or the file's name as uWSGI was given it.
-    names_application: whether one of `APPLICATIONS` is set, whatever its value, as far as is known.
+    names_application: whether one of `APPLICATIONS` is set, whatever its value, as far as is known. application: what
+    it names, a module or a file; configuration_file: the first one that the command line names, as it is written there.
+    Empty: not known, or not a plain name.
     complete: every option that was set outside of the environment (`UWSGI_*`, which is never read) is known, so None
     means that uWSGI's default holds. changed: a file was changed after a worker began that still runs, so uWSGI uses
     what the file said before.
@@ -55,12 +57,17 @@ class Options:
     memory_report: bool | None = None
     source: Mapping[str, str] = field(default_factory=dict)
     names_application: bool = False
+    application: str = ""
+    configuration_file: str = ""
     complete: bool = False
     changed: bool = False
 
 
 APPLICATIONS = frozenset(("module", "wsgi", "wsgi-file", "file", "mount", "paste", "pecan", "psgi", "rack"))
 """Options that name an application for uWSGI to load, which it then lists in its stats."""
+
+PLAIN_NAME = re.compile(r"[\w./:@+=-]{1,200}", re.ASCII)
+"""What a module, a file or a mount point is called where it may be shown."""
 
 Value = int | bool | str | tuple[str, ...]
 

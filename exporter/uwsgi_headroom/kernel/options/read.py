@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from uwsgi_headroom.kernel.options.files import MasterFiles
-from uwsgi_headroom.kernel.options.model import APPLICATIONS, FIELDS, KINDS, Options, Value, parse_value
+from uwsgi_headroom.kernel.options.model import APPLICATIONS, FIELDS, KINDS, PLAIN_NAME, Options, Value, parse_value
 
 COMMAND_LINE = "command line"
 MOST_FILES = 10
@@ -90,6 +90,7 @@ class _Reading:
         self._source: dict[str, str] = {}
         self._complete = True
         self._names_application = False
+        self._application = self._configuration_file = ""
         self._conditional = False
         self._loaded = 0
         self._latest = ""
@@ -101,7 +102,14 @@ class _Reading:
         if self._doubtful or (self._relative and self._moved) or (self._loaded and self._moved_root):
             return Options()
         known: dict[str, object] = {**self._values, "names_application": self._names_application}
-        return Options(**known, source=self._source, complete=self._complete, changed=changed)  # type: ignore[arg-type]
+        return Options(
+            **known,  # type: ignore[arg-type]  # by field, each of its type
+            application=self._application,
+            configuration_file=self._configuration_file,
+            source=self._source,
+            complete=self._complete,
+            changed=changed,
+        )
 
     def take_command_line(self, words: list[str]) -> None:
         """Take the words after the program's name, and the files that are left for the end."""
@@ -121,6 +129,7 @@ class _Reading:
         while self._last:
             name = self._last.popleft()
             if name.endswith(_SUFFIXES) or "://" in name:
+                self._name_configuration_file(name)
                 self._load(name, needs_suffix=True)
 
     def _take_long(self, option: str, left: list[str]) -> None:
@@ -150,7 +159,10 @@ class _Reading:
         value = value[:_LONGEST_LINE]
         while key == "set":
             key, _, value = value.partition("=")
-        self._names_application |= key in APPLICATIONS and not self._conditional
+        if key in APPLICATIONS:
+            self._name_application(value)
+        if source == COMMAND_LINE and key in (*_LOADS, *_LOADS_OTHER_FORMATS):
+            self._name_configuration_file(value)
         name = FIELDS.get(key)
         if name:
             self._keep(name, value, source)
@@ -170,6 +182,16 @@ class _Reading:
         elif key in _CHANGES_ROOT:
             self._moved_root = True
 
+    def _name_application(self, value: str) -> None:
+        is_plain = PLAIN_NAME.fullmatch(value) is not None and not self._conditional
+        self._application = value if is_plain else ""
+        self._names_application |= not self._conditional
+
+    def _name_configuration_file(self, value: str) -> None:
+        """Keep the first. An address or a command may hold a secret."""
+        if PLAIN_NAME.fullmatch(value) and "://" not in value:
+            self._configuration_file = self._configuration_file or value
+
     def _keep(self, name: str, text: str, source: str) -> None:
         certain = not self._conditional and not _PLACEHOLDER.search(text)
         value = parse_value(name, text, self._values.get(name)) if certain else None
@@ -181,7 +203,7 @@ class _Reading:
             self._values[name], self._source[name] = value, source
 
     def _forget_everything(self) -> None:
-        self._values, self._source, self._complete = {}, {}, False
+        self._values, self._source, self._complete, self._application = {}, {}, False, ""
 
     def _load(self, name: str, *, needs_suffix: bool, within: str = COMMAND_LINE, depth: int = 1) -> None:
         """Take the options of a section of an ini file, `uwsgi` if the name has none. `:section` is of the file that

@@ -51,24 +51,6 @@ NO_TREND = Trend()
 """Before there is one."""
 
 
-class Identity(Struct, frozen=True):
-    """Which server a document describes. pid: of its master; uptime: seconds since that process began; emperor_pid:
-    of the emperor whose vassal it is."""
-
-    pid: int | None = None
-    host: str | None = None
-    application: str | None = None
-    configuration_file: str | None = None
-    uptime: float | None = None
-    emperor_pid: int | None = None
-
-
-class Identified(Struct, frozen=True):
-    """The part of a server's document that says which server it is; earlier exporters do not send it."""
-
-    identity: Identity | None = None
-
-
 class Feed(Protocol):
     """`where` says what it is attached to. Every method may raise FeedError."""
 
@@ -77,7 +59,7 @@ class Feed(Protocol):
     async def servers(self, window: float | None) -> Servers:
         """The list, with figures of this window (seconds; None: the feed's own choice)."""
 
-    async def server(self, name: str, window: float | None) -> tuple[Server, Identity | None]:
+    async def server(self, name: str, window: float | None) -> Server:
         """The document of one server."""
 
     async def trend(self, name: str, seconds: float, points: int) -> Trend:

@@ -10,7 +10,7 @@ from uwsgi_headroom.config.model import ServerConfig, Settings
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.history import build_history
 from uwsgi_headroom.documents.schema import Server, Servers
-from uwsgi_headroom.top.feeds.feed import NO_TREND, FeedError, Identified, Identity, Trend
+from uwsgi_headroom.top.feeds.feed import NO_TREND, FeedError, Trend
 from uwsgi_headroom.watch.fleet import Fleet
 
 WINDOWS = (60.0, 300.0, 900.0)
@@ -28,12 +28,11 @@ class LocalFeed:
         documents = await build.build_servers(self._fleet.watches(), self._fleet.clock, window or WINDOWS[0], WINDOWS)
         return build.build_server_list(documents, self._fleet.clock)
 
-    async def server(self, name: str, window: float | None) -> tuple[Server, Identity | None]:
+    async def server(self, name: str, window: float | None) -> Server:
         """The document of one server."""
         for watch in self._fleet.watches():
             if watch.name == name:
-                document = build.build_server(watch, self._fleet.clock, window or WINDOWS[0], WINDOWS)
-                return document, msgspec.convert(document, Identified, from_attributes=True).identity
+                return build.build_server(watch, self._fleet.clock, window or WINDOWS[0], WINDOWS)
         raise FeedError(f"there is no server {name!r} any more")
 
     async def trend(self, name: str, seconds: float, points: int) -> Trend:

@@ -10,7 +10,7 @@ from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.schema import Server, Servers
 from uwsgi_headroom.exporter_client import ApiError
 from uwsgi_headroom.source import Http
-from uwsgi_headroom.top.feeds.feed import FeedError, Identity, Trend
+from uwsgi_headroom.top.feeds.feed import FeedError, Trend
 
 T = TypeVar("T")
 
@@ -26,10 +26,9 @@ class RemoteFeed:
         """The list."""
         return await self._get(build.SERVERS_PATH + _window(window), Servers)
 
-    async def server(self, name: str, window: float | None) -> tuple[Server, Identity | None]:
+    async def server(self, name: str, window: float | None) -> Server:
         """The document of one server."""
-        server = await self._get(build.server_path(name) + _window(window), Server)
-        return server, server.identity
+        return await self._get(build.server_path(name) + _window(window), Server)
 
     async def trend(self, name: str, seconds: float, points: int) -> Trend:
         """The newest part of its history."""

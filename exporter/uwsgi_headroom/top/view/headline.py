@@ -12,7 +12,7 @@ from uwsgi_headroom.analysis.formatting import duration, factor
 from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.documents.schema import Server, Summary
 from uwsgi_headroom.terminal_text import downsample, sparkline, wrap
-from uwsgi_headroom.top.feeds.feed import Identity, Trend
+from uwsgi_headroom.top.feeds.feed import Trend
 from uwsgi_headroom.top.view.figures import age
 from uwsgi_headroom.top.view.identity import identity_lines
 
@@ -73,10 +73,10 @@ class Part:
     line: Text
 
 
-def head_parts(server: Server, identity: Identity | None, trend: Trend, width: int) -> list[Part]:
+def head_parts(server: Server, trend: Trend, width: int) -> list[Part]:
     """What stands below the verdict."""
     return [
-        *(Part(6, line) for line in identity_lines(server, identity, width)),
+        *(Part(6, line) for line in identity_lines(server, width)),
         *(Part(0, line) for line in _headroom(server, trend, width)),
         *(Part(7, line) for line in _limits(server)),
         *(Part(2, line) for line in _concurrency(server, trend, width)),

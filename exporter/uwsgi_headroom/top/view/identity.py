@@ -8,15 +8,15 @@ from rich.text import Text
 
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.terminal_text import escape_text
-from uwsgi_headroom.top.feeds.feed import Identity
 from uwsgi_headroom.top.view.figures import age, cut_middle
 
 _LABEL = "instance     "
 _LEAST_PATH = 12  # columns of an application's or a file's name, below which it is left out
 
 
-def identity_lines(server: Server, identity: Identity | None, width: int) -> Iterator[Text]:
+def identity_lines(server: Server, width: int) -> Iterator[Text]:
     """One line: master's pid, uptime and host, then application and configuration file as far as there is room."""
+    identity = server.identity
     if identity is None:
         return
     short = [

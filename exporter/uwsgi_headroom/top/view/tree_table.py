@@ -72,5 +72,5 @@ def _stem(branches: Sequence[Branch], place: int) -> str:
 def _pid(model: ScreenModel, branch: Branch) -> str:
     if branch.vassal:
         return str(branch.vassal.pid)
-    _, identity = model.family.get(branch.entry.key, (None, None)) if branch.entry else (None, None)
-    return str(identity.pid) if identity and identity.pid else ""
+    server = model.family.get(branch.entry.key) if branch.entry else None
+    return str(server.identity.pid) if server and server.identity and server.identity.pid else ""

@@ -1,27 +1,38 @@
 // Lines over time, drawn by uPlot; the legend is ours: the newest values, or those under the pointer.
 
 import { el, say } from "./dom.js";
+import { clock, timeOfDay } from "./format.js";
+import { drawEvents, drawLimit } from "./marks.js";
 import { colour, onColours } from "./palette.js";
+import { listen } from "./touch.js";
 
 const { uPlot } = globalThis;
 const HEIGHT = 190;
 const DECADES = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
 const TOGETHER = uPlot.sync("time");
+const LEAST_DRAG = 6; // pixels: less is a click
+const NEAR = 8; // pixels: an event so near to the pointer is named
+const MARGIN = 0.1; // above a limit: a queue is one longer when it is full
+const IN_REACH = 0.2; // of a limit: a chart that comes so near to it shows all up to it
 
 export class Lines {
   #lines;
   #options;
   #plot = null;
   #history = null;
+  #limit = null;
   #width = 0;
 
   /**
-   * lines: {column, name, colour, dash, width, steps}. format: of values; least: what the scale reaches at least; log:
-   * whether it is logarithmic.
+   * lines: {column, name, colour, dash, width, steps}. timeline: what it shares with other charts. format: of values;
+   * least: what the scale reaches at least; log: whether it is logarithmic.
    */
-  constructor(name, lines, options) {
+  constructor(name, lines, timeline, options) {
     this.#options = options;
+    this.timeline = timeline;
     this.name = name;
+    this.when = el("li", { class: "when" });
+    this.bound = el("li", { class: "limit" });
     this.place = el("div", { class: "lines", role: "img", "aria-label": name });
     this.legend = el("ul", { class: "legend" });
     this.node = el("div", { class: "chart" }, this.legend, this.place);
@@ -30,26 +41,31 @@ export class Lines {
     onColours(() => this.#rebuild());
   }
 
-  /** Show the history; with other lines than before if they are given. */
-  show(history, lines = null) {
+  /** Show the history; with other lines than before if they are given. limit: {value, name}, drawn across. */
+  show(history, lines = null, limit = null) {
     this.#history = history;
+    this.#limit = limit;
+    this.bound.hidden = !limit;
+    say(this.bound, limit?.name ?? "");
     if (lines && lines.map((line) => line.column).join() !== this.#lines.map((line) => line.column).join()) {
       this.#set(lines);
       this.#rebuild();
     } else if (this.#plot) this.#plot.setData(this.#data());
     else this.#rebuild();
-    this.#tell(null);
+    this.#tell(this.#pointed());
   }
 
   #set(lines) {
     this.#lines = lines;
     this.values = lines.map(() => el("b", {}));
     this.legend.replaceChildren(
+      this.when,
       ...lines.map((line, at) => {
         const swatch = el("i", { class: `swatch ${line.dash ? "dashed" : ""}` });
         swatch.style.setProperty("--swatch", `var(--${line.colour})`);
         return el("li", {}, swatch, `${line.name} `, this.values[at]);
       }),
+      this.bound,
     );
   }
 
@@ -70,26 +86,33 @@ export class Lines {
     this.#plot = null;
     if (!this.#width || !this.#history) return;
     this.#plot = new uPlot(this.#settings(), this.#data(), this.place);
+    this.#plot.over.addEventListener("mousedown", () => (this.timeline.dragged = this.#plot));
+    listen(this.#plot, this.timeline);
   }
 
   #settings() {
     const { format, log, least = 0 } = this.#options;
     const axis = { stroke: colour("dim"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false } };
     const font = "12px system-ui, sans-serif";
-    const limits = (plot, low, high) => [0, (Math.max(least, high ?? 0) || 1) * 1.08];
+    const limits = (plot, low, high) => [0, (Math.max(least, high ?? 0, this.#inReach(high)) || 1) * 1.08];
     const decades = (plot, low, high) => [Math.min(0.5, low ?? 1), Math.max(10, Math.min(1000, high ?? 10)) * 1.1];
     return {
       width: this.#width,
       height: HEIGHT,
-      padding: [8, 8, 0, 0],
+      padding: [8, 24, 0, 0],
       legend: { show: false },
-      cursor: { sync: { key: TOGETHER.key }, drag: { x: false, y: false }, points: { size: 6 } },
+      cursor: {
+        sync: { key: TOGETHER.key },
+        drag: { x: true, y: false, setScale: false, dist: LEAST_DRAG },
+        bind: { dblclick: () => () => this.timeline.back() },
+        points: { size: 6 },
+      },
       scales: {
-        x: { range: () => this.#span() },
+        x: { range: () => this.#history.span },
         y: log ? { distr: 3, range: decades } : { range: limits },
       },
       axes: [
-        { ...axis, font, size: 26, gap: 8, space: 60, values: (plot, times) => times.map((time) => hour(time, this.#history.range.seconds)) },
+        { ...axis, font, size: 26, gap: 8, space: 60, values: (plot, times) => times.map((time) => short(time, this.#history.range.seconds)) },
         {
           ...axis,
           font,
@@ -100,7 +123,11 @@ export class Lines {
         },
       ],
       series: [{}, ...this.#lines.map((line) => this.#stroke(line))],
-      hooks: { setCursor: [(plot) => this.#tell(plot.cursor.left >= 0 ? plot.cursor.idx : null)] },
+      hooks: {
+        setCursor: [() => this.#tell(this.#pointed())],
+        setSelect: [(plot) => this.#zoom(plot)],
+        draw: [(plot) => this.#mark(plot)],
+      },
     };
   }
 
@@ -114,9 +141,30 @@ export class Lines {
     };
   }
 
-  #span() {
-    const until = this.#history.time.at(-1) ?? Date.now() / 1000;
-    return [until - this.#history.range.seconds, until];
+  /** The limit where the lines come near it, else nothing to make room for. */
+  #inReach(high) {
+    return this.#limit && (high ?? 0) >= IN_REACH * this.#limit.value ? (1 + MARGIN) * this.#limit.value : 0;
+  }
+
+  #mark(plot) {
+    const { left, top, width, height } = plot.bbox;
+    const x = (time) => plot.valToPos(time, "x", true);
+    plot.ctx.save();
+    plot.ctx.beginPath();
+    plot.ctx.rect(left, top, width, height);
+    plot.ctx.clip();
+    drawEvents(plot.ctx, this.timeline.events, this.#history.span, x, top, height, devicePixelRatio || 1);
+    plot.ctx.restore();
+    if (this.#limit) drawLimit(plot, this.#limit.value);
+  }
+
+  // A drag on one chart selects in all of them; the chart that it began on zooms them all.
+  #zoom(plot) {
+    const { left, width } = plot.select;
+    if (!width) return;
+    plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    if (this.timeline.dragged !== plot || width < LEAST_DRAG) return;
+    this.timeline.zoom(plot.posToVal(left, "x"), plot.posToVal(left + width, "x"));
   }
 
   #tell(at) {
@@ -125,14 +173,27 @@ export class Lines {
       return this.#options.format(at === null ? (column?.at(-1) ?? null) : (column?.[at] ?? null));
     });
     values.forEach((value, place) => say(this.values[place], value));
+    say(this.when, this.#moment(at));
     if (at !== null) return;
     const latest = this.#lines.map((line, place) => `${line.name} ${values[place]}`).join(", ");
-    const label = `${this.name} over the last ${this.#history?.range.name ?? ""}: now ${latest}`;
+    const label = `${this.name}, ${this.#moment(null)}: ${latest}`;
     if (this.place.getAttribute("aria-label") !== label) this.place.setAttribute("aria-label", label);
+  }
+
+  /** The place in the history that the pointer is at; null where it is elsewhere. */
+  #pointed() {
+    return this.#plot?.cursor.left >= 0 ? this.#plot.cursor.idx : null;
+  }
+
+  /** Of when the figures in the legend are, and what happened then. */
+  #moment(at) {
+    const time = this.#history?.time[at ?? this.#history.time.length - 1];
+    if (time === undefined) return "";
+    if (at === null) return `latest, ${clock(time)}`;
+    const [from, until] = this.#history.span;
+    const event = this.timeline.near(time, Math.max(this.#history.step / 2, (NEAR * (until - from)) / this.#width));
+    return event ? `${clock(time)}: ${event.title}` : clock(time);
   }
 }
 
-function hour(time, seconds) {
-  const text = new Date(time * 1000).toLocaleTimeString("en-GB");
-  return seconds > 600 ? text.slice(0, 5) : text;
-}
+const short = (time, seconds) => (seconds > 600 ? timeOfDay(time).slice(0, 5) : timeOfDay(time));

@@ -54,15 +54,17 @@ export class Columns {
     context.textAlign = "center";
     const texts = items.map((item) => this.#format(item.value));
     const room = slot > Math.max(0, ...texts.map((text) => context.measureText(text).width)) + 4;
-    const every = Math.ceil(22 / slot);
+    const widest = Math.max(0, ...items.map((item) => context.measureText(item.label).width));
+    const every = Math.ceil((widest + 6) / slot);
+    const marked = items.findIndex((item) => item.hot);
+    // The hot one has its label in any case, and its neighbours make room for that.
+    const labelled = (place) => place === marked || (place % every === 0 && (marked < 0 || Math.abs(place - marked) * slot > widest + 18));
     items.forEach((item, place) => {
       const middle = LEFT + slot * (place + 0.5);
       context.fillStyle = colour(item.hot ? "hot" : item.dim ? "off" : "accent");
       if (item.value !== null) context.fillRect(middle - wide / 2, y(item.value), wide, floor - y(item.value));
       context.fillStyle = colour(item.hot ? "ink" : "dim");
-      if (place % every === 0 || item.hot) {
-        context.fillText(item.hot ? `▲${item.label}` : item.label, middle, height - 4);
-      }
+      if (labelled(place)) context.fillText(item.hot ? `▲${item.label}` : item.label, middle, height - 4);
     });
 
     if (line && line.value !== null) {

@@ -29,3 +29,14 @@ export function panel(title, explanation, ...body) {
   const hint = el("p", { class: "hint" }, explanation);
   return el("section", { class: "panel", "aria-label": title }, el("div", { class: "title" }, heading, hint), ...body);
 }
+
+/** The same, to be folded; it begins so on a phone, where it would be far to scroll past. */
+export function folding(title, explanation, ...body) {
+  const head = el("summary", { class: "title" }, el("h2", {}, title), " ", el("span", { class: "hint" }, explanation));
+  const node = el("details", { class: "panel" }, head, ...body);
+  node.open = matchMedia("(min-width: 48rem)").matches;
+  return node;
+}
+
+/** Text whose parts between backticks are to be typed: its nodes. */
+export const marked = (text) => text.split("`").map((part, at) => (at % 2 ? el("code", {}, part) : part));

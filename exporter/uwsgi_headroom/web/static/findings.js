@@ -1,49 +1,72 @@
-// What is worth knowing, the worst first, each with what to change.
+// What is worth knowing, the worst first, each with what to change and since when.
 
-import { el } from "./dom.js";
+import { el, mark, marked, say } from "./dom.js";
+import { clock, duration } from "./format.js";
 import { STATUS } from "./words.js";
-
-export class Findings {
-  #shown = null;
-
-  constructor() {
-    this.node = el("ol", { class: "findings" });
-  }
-
-  show({ findings, window }) {
-    const all = JSON.stringify([findings, window === null]);
-    if (all === this.#shown) return;
-    this.#shown = all;
-    const none = window ? el("li", { class: "none" }, NOTHING) : el("li", { class: "none early" }, TOO_EARLY);
-    this.node.replaceChildren(...(findings.length ? findings.map(one) : [none]));
-  }
-}
 
 const NOTHING = "Nothing to change: no finding at today's load.";
 const TOO_EARLY = "Not known: there are no figures to judge by.";
 
-function one(finding) {
-  const [sign, word] = STATUS[finding.severity];
-  return el(
-    "li",
-    { "data-severity": finding.severity },
-    el(
-      "div",
-      {},
-      el("p", { class: "finding" }, el("span", { class: "chip" }, `${sign} ${word}`), " ", el("b", {}, ...marked(finding.title))),
-      el("p", { class: "why" }, ...marked(`${finding.evidence} ${finding.meaning}`)),
-    ),
-    el(
-      "div",
-      {},
-      finding.change ? el("p", { class: "change" }, el("span", { "aria-hidden": "true" }, "→ "), ...marked(finding.change)) : null,
-      ours(finding.runbook) ? el("p", {}, el("a", { href: finding.runbook }, "Runbook")) : null,
-    ),
-  );
+export class Findings {
+  #items = [];
+  #codes = null;
+
+  constructor() {
+    this.none = el("li", {});
+    this.node = el("ol", { class: "findings" });
+  }
+
+  /** Figures in it change every second: only text that differs is written, so that a link keeps its focus. */
+  show({ findings, window, time }) {
+    say(this.none, window ? NOTHING : TOO_EARLY);
+    mark(this.none, "class", window ? "none" : "none early");
+    const codes = findings.map((finding) => finding.code).join();
+    if (codes !== this.#codes) {
+      this.#codes = codes;
+      this.#items = findings.map(() => new Item());
+      this.node.replaceChildren(...(findings.length ? this.#items.map((item) => item.node) : [this.none]));
+    }
+    findings.forEach((finding, at) => this.#items[at].show(finding, time));
+  }
 }
 
-/** What stands between backticks is what one types. */
-const marked = (text) => text.split("`").map((part, at) => (at % 2 ? el("code", {}, part) : part));
+class Item {
+  #texts = new Map();
+
+  constructor() {
+    this.chip = el("span", { class: "chip" });
+    this.title = el("b", {});
+    this.since = el("small", {});
+    this.why = el("p", { class: "why" });
+    this.what = el("span", {});
+    this.change = el("p", { class: "change" }, el("span", { "aria-hidden": "true" }, "→ "), this.what);
+    this.link = el("a", {}, "Runbook");
+    this.runbook = el("p", {}, this.link);
+    const words = el("div", {}, el("p", { class: "finding" }, this.chip, " ", this.title, " ", this.since), this.why);
+    this.node = el("li", {}, words, el("div", {}, this.change, this.runbook));
+  }
+
+  show(finding, time) {
+    mark(this.node, "data-severity", finding.severity);
+    say(this.chip, STATUS[finding.severity].join(" "));
+    say(this.since, lasting(finding, time));
+    this.#write(this.title, finding.title);
+    this.#write(this.why, `${finding.evidence} ${finding.meaning}`);
+    this.#write(this.what, finding.change);
+    this.change.hidden = !finding.change;
+    this.runbook.hidden = !ours(finding.runbook);
+    mark(this.link, "href", ours(finding.runbook) ? finding.runbook : null);
+  }
+
+  #write(node, text) {
+    if (this.#texts.get(node) === text) return;
+    this.#texts.set(node, text);
+    node.replaceChildren(...marked(text));
+  }
+}
+
+/** How long a finding has held. */
+export const lasting = ({ since }, time) => (since ? `for ${duration(Math.max(1, time - since))}, since ${clock(since)}` : "");
 
 /** Whether an address leads to a page, and to no script. */
 const ours = (address) => typeof address === "string" && /^(\/|https?:\/\/)/.test(address);

@@ -47,8 +47,19 @@ export const bytes = when(NOT_KNOWN, (size) => {
   return `${at && size < 9.95 ? size.toFixed(1) : Math.round(size)} ${units[at]}`;
 });
 
-/** An instant in epoch seconds, as the time of day where the reader is. */
-export const clock = (time) => new Date(time * 1000).toLocaleTimeString("en-GB");
+/** An instant in epoch seconds, as the time of day where the reader is, for an axis. */
+export const timeOfDay = (time) => new Date(time * 1000).toLocaleTimeString("en-GB");
+
+const ZONED = new Intl.DateTimeFormat("en-GB", { timeStyle: "long" });
+const DATED = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+const LONG_AGO = 12 * 3600;
+
+/** The same with its zone, and with the date where it was long ago. */
+export function clock(time) {
+  const date = new Date(time * 1000);
+  const day = Math.abs(Date.now() / 1000 - time) > LONG_AGO ? `${DATED.format(date)} ` : "";
+  return day + ZONED.format(date);
+}
 
 /** An instant in epoch seconds that means the same to everybody. */
 export const utc = (time) => `${new Date(time * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;

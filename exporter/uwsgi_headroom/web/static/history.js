@@ -9,9 +9,12 @@ export const RANGES = [
 /** The shortest range that shows all there is. */
 export const rangeFor = (seconds) => RANGES.find((range) => range.seconds >= seconds) ?? RANGES.at(-1);
 
+const OLD_STEPS = 3; // figures as old as so many steps show that there is an outage
+
 export class History {
   #path;
   #turn = null;
+  #now = 0; // as the exporter said when it was asked last
   #stale = true; // until the range has been fetched whole, the columns are those of another
 
   constructor(path) {
@@ -35,7 +38,22 @@ export class History {
     return this.column(name)?.at(-1) ?? null;
   }
 
-  /** Show another range: everything anew, now or, if that fails, when `follow` tries again. */
+  /** The instants between which it is shown, in epoch seconds: up to the newest figures, or to now if they are old. */
+  get span() {
+    const until = this.range.until ?? this.#newest();
+    return [until - this.range.seconds, until];
+  }
+
+  #newest() {
+    const last = this.time.at(-1) ?? -Infinity;
+    const now = Math.floor(this.#now / this.step) * this.step;
+    return now - last > OLD_STEPS * this.step ? now : last;
+  }
+
+  /**
+   * Show another range, one of `RANGES` up to now or a stretch that ends at its `until`: everything anew, now or, if
+   * that fails, when `follow` tries again.
+   */
   async load(range) {
     this.range = range;
     this.step = range.seconds / range.points;
@@ -51,10 +69,17 @@ export class History {
     return !this.#stale;
   }
 
-  /** Whether there is something new at this instant (epoch seconds), which then is fetched. */
+  /** Whether there is something new at this instant (epoch seconds), which then is fetched; or time has gone on. */
   async follow(now) {
+    const before = this.span[1];
+    this.#now = now;
+    return (await this.#fetchNew(now)) || this.span[1] !== before;
+  }
+
+  async #fetchNew(now) {
     if (this.#turn || !this.step) return false;
     if (this.#stale) return this.#loadWhole();
+    if (this.range.until) return false; // a stretch of the past has nothing new
     const last = this.time.at(-1) ?? now - this.range.seconds;
     if (now - last < this.step + 0.5) return false;
     const slices = Math.min(this.range.points, Math.max(2, Math.ceil((now - last) / this.step) + 1));
@@ -63,7 +88,8 @@ export class History {
 
   async #ask(seconds, use) {
     const range = this.range;
-    const address = `${this.#path}/history?seconds=${seconds}&points=${seconds / this.step}`;
+    const until = range.until ? `&until=${range.until}` : "";
+    const address = `${this.#path}/history?seconds=${seconds}&points=${seconds / this.step}${until}`;
     const mine = (this.#turn = fetch(address, { signal: AbortSignal.timeout(10000) }));
     try {
       const answer = await mine;

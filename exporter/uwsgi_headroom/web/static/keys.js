@@ -1,24 +1,29 @@
 // The key figures below the headline, each with its name and what it is measured against.
 
-import { el, say } from "./dom.js";
+import { el, mark, say } from "./dom.js";
 import * as format from "./format.js";
 
 const FIGURES = [
   ["throughput", "Throughput", (server) => format.rate(server.flow?.throughput), (server) => requests(server)],
   ["response_time", "Response time", (server) => format.duration(server.flow?.response_time), () => "mean, in service"],
+  ["queue_wait", "Queue wait", (server) => format.duration(server.flow?.queue_wait), () => "in the listen queue"],
   ["observed", "Concurrency", (server) => format.mean(server.flow?.observed), (server) => `of ${format.count(server.threads?.available)} threads`],
   ["littles_law", "By Little's law", (server) => format.mean(server.flow?.littles_law), (server) => inFlight(server)],
   ["busy", "Busy now", (server) => format.count(server.threads?.busy), (server) => stuck(server)],
   ["full", "All threads busy", (server) => format.percent(server.occupancy?.full), () => "of the time"],
-  ["queue_wait", "Queue wait", (server) => format.duration(server.flow?.queue_wait), () => "before uWSGI sees a request"],
-  ["hot_ratio", "Hottest worker", (server) => hot(server.balance), (server) => floor(server.balance)],
+  ["hot_ratio", "Hottest worker", (server) => hot(server.balance), (server) => floor(server.balance), "its share of the requests over the even one; and what chance alone makes of it"],
+  ["cpu_idle", "CPU idle", (server) => format.mean(server.cpu?.idle), (server) => cpu(server)],
+  ["more_workers", "Memory for", (server) => workers(server.host?.memory), (server) => memory(server.host?.memory)],
 ];
+
+/** By how much users notice that requests wait: the tone of that figure. */
+export const WAITING = { noticed: "warning", severe: "critical" };
 
 export class Keys {
   constructor() {
-    this.parts = FIGURES.map(([key, name, value, against]) => {
+    this.parts = FIGURES.map(([key, name, value, against, title = null]) => {
       const [figure, note] = [el("b", { "data-figure": key }), el("small", {})];
-      return { node: el("div", {}, el("dt", {}, name), el("dd", {}, figure, note)), figure, note, value, against };
+      return { key, node: el("div", { title }, el("dt", {}, name), el("dd", {}, figure, note)), figure, note, value, against };
     });
     this.node = el("dl", { class: "keys" }, ...this.parts.map((part) => part.node));
   }
@@ -28,6 +33,17 @@ export class Keys {
       say(figure, value(document));
       say(note, against(document));
     }
+    this.#warn(WAITING[document.flow?.waiting] ?? null);
+  }
+
+  // What hurts comes first.
+  #warn(tone) {
+    const place = this.parts.findIndex((part) => part.key === "queue_wait");
+    const { node, figure } = this.parts[place];
+    mark(node, "data-tone", tone);
+    if (tone && node.previousSibling) this.node.prepend(node);
+    if (!tone && !node.previousSibling) this.node.insertBefore(node, this.parts[place + 1].node);
+    mark(figure, "data-sign", tone ? (tone === "critical" ? "✖ " : "▲ ") : null);
   }
 }
 
@@ -38,13 +54,26 @@ const stuck = (server) => (server.threads?.stuck ? `${server.threads.stuck} for 
 function inFlight({ flow }) {
   const { observed = null, littles_law: law = null } = flow ?? {};
   const more = observed !== null && law !== null && observed - law > Math.max(1, 0.1 * observed);
-  return more ? "less than seen: long or stuck requests" : "from requests that ended";
+  return more ? "less than observed: long or stuck requests" : "from completed requests";
 }
 
 const hot = (balance) => (balance?.hot_ratio ? `${balance.hot_ratio.toFixed(2)}×` : format.NOT_KNOWN);
 
 function floor(balance) {
-  if (!balance?.hot_ratio) return "its share over the even one";
-  const chance = balance.noise_floor ? `; chance makes up to ${balance.noise_floor.toFixed(2)}×` : "";
-  return `the even share, worker ${balance.hottest}${chance}`;
+  if (!balance?.hot_ratio) return "share over the even one";
+  const chance = balance.noise_floor ? `; by chance up to ${balance.noise_floor.toFixed(2)}×` : "";
+  return `worker ${balance.hottest}${chance}`;
+}
+
+function cpu({ cpu: used, host }) {
+  if (!used) return "";
+  const others = used.others === null || used.others === undefined ? "" : `, others ${format.mean(used.others)}`;
+  return `of ${format.mean(host?.cpus)} CPUs; own ${format.mean(used.own)}${others}`;
+}
+
+const workers = (memory) => (memory?.more_workers === null || memory?.more_workers === undefined ? format.NOT_KNOWN : format.count(memory.more_workers));
+
+function memory(room) {
+  if (!room || room.more_workers === null) return "more workers";
+  return `more workers: ${format.bytes(room.available)} available, ${format.bytes(room.per_worker)} each`;
 }

@@ -1,35 +1,68 @@
 // What there is to show of an emperor, and of a router: lists.
 
-import { panel } from "./dom.js";
+import { el, panel } from "./dom.js";
 import * as format from "./format.js";
 import { Table } from "./table.js";
 
 const yes = (value) => (value === null ? format.NOT_KNOWN : value ? "yes" : "no");
-const column = (head, value, text = format.count, left = false) => ({ head, left, value, text: (row) => text(value(row)) });
+const column = (head, value, text = format.count, left = false, title = null) => ({ head, left, title, value, text: (row) => text(value(row)) });
 const plain = (value) => value ?? format.NOT_KNOWN;
 
 export function emperor() {
+  const pages = new Map(); // by the pid of a master: its server
   const vassals = new Table("Vassals", [
     column("Vassal", (vassal) => vassal.name, plain, true),
+    { head: "Page", left: true, title: "the vassal's own page, where its stats are read", value: (vassal) => pages.get(vassal.pid)?.name ?? null, text: (vassal) => pages.get(vassal.pid)?.name ?? format.NOT_KNOWN, node: (vassal) => el("a", { href: page(pages.get(vassal.pid)) }) },
     column("PID", (vassal) => vassal.pid, String),
-    column("Ready", (vassal) => vassal.ready, yes),
-    column("Accepting", (vassal) => vassal.accepting, yes),
-    column("Loyal", (vassal) => vassal.loyal, yes),
-    column("Cursed", (vassal) => vassal.cursed, yes),
-    column("Respawns", (vassal) => vassal.respawns),
+    column("Ready", (vassal) => vassal.ready, yes, false, "its workers have been started"),
+    column("Accepting", (vassal) => vassal.accepting, yes, false, "it takes requests"),
+    column("Loyal", (vassal) => vassal.loyal, yes, false, "it has served a request; a fresh vassal has not"),
+    column("Cursed", (vassal) => vassal.cursed, yes, false, "the emperor is ending it"),
+    column("Respawns", (vassal) => vassal.respawns, format.count, false, "how often the emperor began it again"),
     column("Age", (vassal) => vassal.age, format.duration),
-    column("Heartbeat", (vassal) => vassal.heartbeat_age, format.duration),
+    column("Heartbeat", (vassal) => vassal.heartbeat_age, format.duration, false, "since the last one, of vassals that send any"),
   ], { key: (vassal) => `${vassal.name} ${vassal.pid}`, flag: (vassal) => (vassal.cursed ? "hot" : null) });
   const throttled = new Table("Throttled", [
     column("Vassal", (vassal) => vassal.name, plain, true),
     column("Attempts", (vassal) => vassal.attempts),
     column("Next attempt after", (vassal) => vassal.delay, format.duration),
   ], { key: (vassal) => vassal.name });
-  return lists(
-    [["Vassals", "instances this emperor runs", vassals], ["Throttled", "vassals that failed to start", throttled]],
+  let asked = "";
+  let asking = null;
+  const tables = lists(
+    [["Vassals", "instances this emperor runs", vassals], ["Throttled", "vassals that failed to start: the emperor waits longer before each attempt; uWSGI's log says why they fail", throttled]],
     (document) => [document.emperor.vassals, document.emperor.throttled],
   );
+  return {
+    ...tables,
+    async now(document) {
+      const pids = document.emperor.vassals.map((vassal) => vassal.pid).join();
+      if (pids !== asked) {
+        asked = pids;
+        asking = servers().then((known) => {
+          // A pid alone may be that of a process of another host.
+          const ours = known.filter((server) => server.emperor_pid !== null && server.emperor_pid === document.identity?.pid);
+          ours.forEach((server) => pages.set(server.pid, server));
+        });
+      }
+      await asking;
+      tables.now(document);
+    },
+  };
 }
+
+/** Every server that the exporter reads; none where it does not answer. */
+async function servers() {
+  try {
+    const answer = await fetch("/api/v1/servers", { signal: AbortSignal.timeout(10000) });
+    return answer.ok ? (await answer.json()).servers : [];
+  } catch {
+    return [];
+  }
+}
+
+/** Where the page of a server is. */
+const page = (server) => server?.path.replace("/api/v1/servers/", "/servers/") ?? null;
 
 export function router() {
   const backends = new Table("Backends", [

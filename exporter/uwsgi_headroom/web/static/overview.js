@@ -1,24 +1,53 @@
-// Every server, the one with the least headroom first, as the API sorts them.
+// Every server, those that are down first, then the one with the least headroom, as the API sorts them.
 
+import { recall, remember } from "./address.js";
 import { el, mark, say } from "./dom.js";
 import * as format from "./format.js";
+import { amount } from "./headline.js";
+import { help } from "./help.js";
+import { WAITING } from "./keys.js";
 import { Stream } from "./stream.js";
 import { Table } from "./table.js";
 import { LIMITS, many, STATES, STATUS } from "./words.js";
+
+const EVENTS = "/api/v1/events";
+const NONE = "No server yet: the globs of the configuration match no socket.";
 
 /** Build it into `main`. */
 export function show(main) {
   const count = el("p", { class: "about" }, "Waiting for the exporter …");
   const age = el("p", { class: "age trouble", role: "status" });
-  const table = new Table("Servers", COLUMNS, { key: (server) => server.name, flag: (server) => server.status });
+  const filter = el("input", { type: "search", id: "filter", placeholder: "name, state, limit or verdict", input: sift });
+  const table = new Table("Servers", COLUMNS, { key: (server) => server.name, flag: tone, remembered: "sort", none: "No server matches." });
+  const keys = [["/", "filter", () => filter.focus()], ["Escape", "all servers again", clear]];
+  const controls = el("div", { class: "controls" }, el("label", { for: "filter" }, "Filter"), filter, help(keys));
+  let servers = [];
   const stream = new Stream((list) => {
-    const down = list.servers.filter((each) => each.state === "down").length;
-    say(count, list.servers.length ? `${many(list.servers.length, "server")}, ${down} that cannot be read` : NONE);
+    servers = list.servers.map((server, place) => ({ ...server, place }));
     mark(main, "data-time", list.time);
-    table.show(list.servers.map((each, place) => ({ ...each, place })));
-    look();
+    redraw();
   });
-  main.append(el("header", {}, el("div", { class: "name" }, el("h1", {}, "uwsgi-headroom"), count)), age, el("section", { class: "panel overview" }, table.node));
+  filter.value = recall("filter") ?? "";
+  filter.addEventListener("keydown", (event) => event.key === "Escape" && clear());
+  main.append(el("header", {}, el("div", { class: "name" }, el("h1", {}, "uwsgi-headroom"), count), controls), age, el("div", { class: "panel overview" }, table.node));
+
+  function sift() {
+    remember("filter", filter.value);
+    redraw();
+  }
+
+  function clear() {
+    filter.value = "";
+    sift();
+  }
+
+  function redraw() {
+    const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const shown = servers.filter((server) => words.every((word) => text(server).includes(word)));
+    say(count, servers.length ? counted(servers) + (words.length ? `; ${shown.length} shown` : "") : NONE);
+    table.show(shown);
+    look();
+  }
 
   function look() {
     mark(main, "data-state", stream.lost ? "lost" : "up");
@@ -30,22 +59,43 @@ export function show(main) {
   stream.open(EVENTS);
 }
 
-const EVENTS = "/api/v1/events";
-const NONE = "No server yet: the globs of the configuration match no socket.";
+function counted(servers) {
+  const down = servers.filter((server) => server.state === "down").length;
+  return `${many(servers.length, "server")}, ${down ? `${down} down` : servers.length > 1 ? "all up" : "up"}`;
+}
+
+/** What a filter looks into. */
+const text = (server) => [server.name, server.address, state(server), limit(server), server.verdict].join(" ").toLowerCase();
+
+const tone = (server) => (server.state === "up" ? server.status : server.state);
+
+const state = (server) => (server.state === "up" ? STATUS[server.status].join(" ") : `${STATES[server.state].toUpperCase()}${server.age === null ? "" : ` ${format.duration(server.age)}`}`);
+
+const limit = (server) => (server.first && server.state !== "down" ? LIMITS[server.first] : format.NOT_KNOWN);
+
+/** By how much load can grow; of a server that is down, nothing. */
+function growth(server) {
+  if (server.state === "down") return format.NOT_KNOWN;
+  const factor = amount({ factor: server.headroom, far: server.far });
+  return server.is_upper_bound && server.headroom !== null ? `≤ ${factor}` : factor;
+}
 
 /** Where the page of a server is. */
 const page = (server) => server.path.replace("/api/v1/servers/", "/servers/");
 
-/** By how much load can grow. What is known and far away is not a question; where CPU is hidden, it is the most. */
-const growth = (server) => (server.headroom === null && server.far.length ? ">100×" : (server.is_upper_bound && server.headroom !== null ? "≤ " : "") + format.factor(server.headroom));
+function wait(server) {
+  const tone = server.state === "up" ? WAITING[server.waiting] : null;
+  return (tone === "critical" ? "✖ " : tone ? "▲ " : "") + format.duration(server.queue_wait);
+}
 
 const COLUMNS = [
   { head: "Headroom", value: (server) => server.place, text: growth },
   { head: "Server", left: true, value: (server) => server.name, text: (server) => server.name, node: (server) => el("a", { href: page(server) }) },
-  { head: "State", left: true, value: (server) => server.status, text: (server) => (server.state === "up" ? STATUS[server.status].join(" ") : STATES[server.state]) },
-  { head: "Gives out first", left: true, value: (server) => server.first, text: (server) => (server.first ? LIMITS[server.first][0] : format.NOT_KNOWN) },
+  { head: "State", left: true, title: "of one that is down: since it was last read", value: (server) => ["down", "stale", "critical", "warning", "unknown", "ok"].indexOf(tone(server)), text: state },
+  { head: "First limit", left: true, title: "which limit is reached first when load grows", value: (server) => server.first, text: limit },
   { head: "Verdict", left: true, value: (server) => server.verdict, text: (server) => server.verdict },
+  { head: "Queue wait", title: "mean time that a request waits in the listen queue", value: (server) => server.queue_wait, text: wait, tone: (server) => (server.state === "up" ? (WAITING[server.waiting] ?? null) : null) },
+  { head: "Response", title: "mean time in service", value: (server) => server.response_time, text: (server) => format.duration(server.response_time) },
   { head: "Throughput", value: (server) => server.throughput, text: (server) => format.rate(server.throughput) },
-  { head: "Response", value: (server) => server.response_time, text: (server) => format.duration(server.response_time) },
-  { head: "Concurrency", value: (server) => server.observed, text: (server) => `${format.mean(server.observed)} of ${format.count(server.available)}` },
+  { head: "Concurrency", title: "mean requests in service, of the threads available", value: (server) => server.observed, text: (server) => `${format.mean(server.observed)} of ${format.count(server.available)}` },
 ];

@@ -1,6 +1,6 @@
 // The colours of the style sheet, for what is drawn: they change with the reader's light or dark.
 
-const dark = matchMedia("(prefers-color-scheme: dark)");
+const dark = matchMedia("screen and (prefers-color-scheme: dark)");
 
 const known = new Map(); // to ask for a computed style is to have everything that changed laid out first
 dark.addEventListener("change", () => known.clear());

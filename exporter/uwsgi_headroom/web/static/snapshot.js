@@ -1,17 +1,19 @@
 // The page as text, for the incident channel.
 
 import * as format from "./format.js";
-import { outcome, short, shortness } from "./headline.js";
+import { amount, short, shortness } from "./headline.js";
 import { el } from "./dom.js";
+import { line } from "./identity.js";
 import { LIMITS, STATUS } from "./words.js";
 
 /** What there is to say of a server. url: where this was seen; trouble: why it is not the present, if so. */
 export function text(document, url, trouble = null) {
   const { flow, threads, window, sockets, findings } = document;
-  const [, word] = STATUS[document.status];
+  const word = document.state === "down" ? "DOWN" : STATUS[document.status][1];
   const lines = [`${document.name} (uWSGI${document.version ? ` ${document.version}` : ""}): ${word}`, document.verdict];
+  if (line(document)) lines.push(line(document));
   if (trouble) lines.push(`NOT CURRENT: ${trouble}`);
-  if (document.headroom?.factor) lines.push(`Headroom ${document.headroom.is_upper_bound ? "at most " : ""}${format.factor(document.headroom.factor)}, then ${LIMITS[document.headroom.first][1]} (${limits(document)})`);
+  if (document.headroom?.factor) lines.push(`Headroom ${document.headroom.is_upper_bound ? "at most " : ""}${amount(document.headroom)}, first limit ${LIMITS[document.headroom.first]} (${limits(document)})`);
   if (flow) {
     lines.push(
       `Throughput ${format.rate(flow.throughput)} of ${format.duration(flow.response_time)} each; concurrency ${format.mean(flow.observed)} of ${format.count(threads?.available)} threads, ${format.count(threads?.busy)} busy now`,
@@ -20,7 +22,7 @@ export function text(document, url, trouble = null) {
   for (const socket of sockets) lines.push(queue(socket));
   if (window) lines.push(short(window) ? shortness(window) : `Figures over ${format.duration(window.seconds)}.`);
   findings.forEach((finding, at) => {
-    lines.push(`${at + 1}. ${finding.severity.toUpperCase()}: ${finding.title} ${finding.evidence}`);
+    lines.push(`${at + 1}. ${[`${finding.severity.toUpperCase()}:`, finding.title, finding.evidence, since(finding)].filter(Boolean).join(" ")}`);
     if (finding.change) lines.push(`   -> ${finding.change}`);
   });
   lines.push(`${format.utc(document.read_at ?? document.time)}  ${url}`);
@@ -31,12 +33,14 @@ const limits = ({ headroom }) =>
   Object.entries(headroom.by_limit)
     .filter(([, value]) => value !== null)
     .sort((a, b) => a[1] - b[1])
-    .map(([limit, value]) => `${LIMITS[limit][0]} ${format.factor(value)}`)
+    .map(([limit, value]) => `${LIMITS[limit]} ${format.factor(value)}`)
     .join(", ");
+
+const since = ({ since: instant }) => (instant ? `(since ${format.utc(instant)})` : "");
 
 const queue = (socket) =>
   socket.measurable
-    ? `Queue ${socket.name}: ${format.count(socket.queue)} waiting, ${format.mean(socket.mean_queue)} on average, ${format.count(socket.limit)} fit`
+    ? `Queue ${socket.name}: ${format.count(socket.queue)} / ${format.count(socket.limit)}${socket.queue >= socket.limit ? " (full)" : ""}, ${format.mean(socket.mean_queue)} on average`
     : `Queue ${socket.name}: not measurable (${socket.reason})`;
 
 /** Put it on the clipboard; where that cannot be, show it to be copied by hand. */

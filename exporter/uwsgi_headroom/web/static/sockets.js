@@ -1,22 +1,22 @@
 // The sockets that requests come from: how long each one's queue is, or why that is not known.
 
-import { panel } from "./dom.js";
+import { folding } from "./dom.js";
 import * as format from "./format.js";
 import { Table } from "./table.js";
 
 export function sockets() {
   const list = new Table("Sockets", COLUMNS, { key: (socket) => socket.name });
   return {
-    node: panel("Every socket", "connections that wait to be accepted, and for how long", list.node),
+    node: folding("Every socket", "connections that wait to be accepted, and for how long", list.node),
     now: (document) => list.show(document.sockets),
   };
 }
 
 const COLUMNS = [
   { head: "Socket", left: true, wraps: true, value: (socket) => socket.name, text: (socket) => socket.name },
-  { head: "Waiting", wraps: true, title: "now, of as many as fit", value: (socket) => socket.queue, text: (socket) => waiting(socket) },
-  { head: "Mean", title: "over the window", value: (socket) => socket.mean_queue, text: (socket) => format.mean(socket.mean_queue) },
-  { head: "Wait", title: "mean, where there is one socket", value: (socket) => socket.queue_wait, text: (socket) => format.duration(socket.queue_wait) },
+  { head: "Waiting", wraps: true, title: "connections that wait now, of as many as fit; more are refused", value: (socket) => socket.queue, text: (socket) => waiting(socket) },
+  { head: "Mean", title: "connections that waited on average, over the window", value: (socket) => socket.mean_queue, text: (socket) => format.mean(socket.mean_queue) },
+  { head: "Wait", title: "mean time that a request waited; known where there is one socket", value: (socket) => socket.queue_wait, text: (socket) => format.duration(socket.queue_wait) },
 ];
 
 const waiting = (socket) => (socket.measurable ? `${format.count(socket.queue)} of ${format.count(socket.limit)}` : `not known: ${socket.reason}`);

@@ -1,7 +1,8 @@
 // A row for each worker and a cell for each slice of time, the darker the more.
 
-import { clock } from "./format.js";
+import { clock, timeOfDay } from "./format.js";
 import { el, say } from "./dom.js";
+import { drawEvents } from "./marks.js";
 import { channels, colour } from "./palette.js";
 import { Surface } from "./surface.js";
 
@@ -22,9 +23,10 @@ export class Strip {
   #history = null;
   #rows = [];
 
-  /** format: of a cell's value, for the line below that tells of the cell under the pointer. */
-  constructor(name, format) {
+  /** timeline: whose events it marks. format: of a cell's value, for the line below that tells of the cell under the pointer. */
+  constructor(name, format, timeline) {
     this.format = format;
+    this.timeline = timeline;
     this.surface = new Surface(name, 60, (context, width, height) => this.#paint(context, width, height));
     this.caption = el("p", { class: "caption" }, "\u00a0");
     this.node = el("div", {}, this.surface.node, this.caption);
@@ -52,7 +54,7 @@ export class Strip {
 
   // The place of a slice in the range, so that a gap is as wide as it was long.
   #slot(time) {
-    return this.#slots() - 1 - Math.round((this.#history.time.at(-1) - time) / this.#history.step);
+    return this.#slots() - 1 - Math.round((this.#history.span[1] - time) / this.#history.step);
   }
 
   // Slices end at about even times: one begins where the one before ended, if that was not long ago.
@@ -95,11 +97,12 @@ export class Strip {
     this.#rows.forEach(({ label }, row) => {
       if (row % every === 0) context.fillText(label, LEFT - 6, (row + 0.5) * tall + 4);
     });
-    const until = times.at(-1);
-    if (until === undefined) return;
-    context.fillText(clock(until), width, height - 4);
+    const [from, until] = this.#history.span;
+    context.fillText(timeOfDay(until), width, height - 4);
     context.textAlign = "left";
-    context.fillText(clock(until - this.#history.range.seconds), LEFT, height - 4);
+    context.fillText(timeOfDay(from), LEFT, height - 4);
+    const place = (time) => LEFT + ((time - from) / (until - from)) * (width - LEFT);
+    drawEvents(context, this.timeline.events, [from, until], place, 0, tall * this.#rows.length);
   }
 
   #tell(event) {

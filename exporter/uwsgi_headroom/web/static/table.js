@@ -1,5 +1,6 @@
 // A table that is sorted by the column whose head is pressed, and rewritten only where it differs.
 
+import { recall, remember } from "./address.js";
 import { el, mark, say } from "./dom.js";
 
 export class Table {
@@ -8,24 +9,28 @@ export class Table {
   #shown = [];
   #by;
   #down;
+  #remembered;
 
   /**
-   * columns: {head, value, text, title, left, wraps}: what a row is sorted by, and how it reads; `node` makes what stands in
-   * the cell, where that is more than text. key: what tells rows apart; flag: the class of a row.
+   * columns: {head, value, text, title, left, wraps, tone}: what a row is sorted by, how it reads, and how urgent it is;
+   * `node` makes what stands in the cell, where that is more than text. key: what tells rows apart; flag: the class of a row. remembered: the key
+   * of the page's address that holds the order. none: what a table without rows says.
    */
-  constructor(name, columns, { key, flag = () => null, by = 0, down = false }) {
+  constructor(name, columns, { key, flag = () => null, by = 0, down = false, remembered = null, none = "none" }) {
     this.#columns = columns;
     this.key = key;
     this.flag = flag;
-    this.#by = by;
-    this.#down = down;
+    [this.#by, this.#down] = [by, down];
+    this.#remembered = remembered;
+    if (remembered) this.#recall(recall(remembered) ?? "");
+    this.none = el("p", { class: "hint" }, none);
     this.heads = columns.map((column, at) => {
       const button = el("button", { type: "button", title: column.title ?? null, click: () => this.#sort(at) }, column.head);
       return el("th", { scope: "col", class: classes(column) }, button);
     });
     this.body = el("tbody");
     const table = el("table", { "aria-label": name }, el("thead", {}, el("tr", {}, ...this.heads)), this.body);
-    this.node = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, table);
+    this.node = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, table, this.none);
     this.#label();
   }
 
@@ -38,6 +43,7 @@ export class Table {
       this.#rows.delete(key);
     }
     items.forEach((item) => this.#write(item));
+    this.none.hidden = items.length > 0;
     this.#order();
   }
 
@@ -52,14 +58,14 @@ export class Table {
     mark(row, "class", this.flag(item));
     this.#columns.forEach((column, at) => {
       say(column.node ? row.cells[at].firstChild : row.cells[at], column.text(item));
-      mark(row.cells[at], "title", column.hover?.(item) || null);
+      if (column.tone) mark(row.cells[at], "data-tone", column.tone(item));
     });
   }
 
   #order() {
     const { value } = this.#columns[this.#by];
     const sign = this.#down ? -1 : 1;
-    const ordered = value === undefined ? this.#shown : [...this.#shown].sort((a, b) => sign * compare(value(a), value(b)));
+    const ordered = value === undefined ? this.#shown : [...this.#shown].sort((a, b) => compare(value(a), value(b), sign));
     ordered.forEach((item, place) => {
       const row = this.#rows.get(this.key(item));
       if (this.body.children[place] !== row) this.body.insertBefore(row, this.body.children[place] ?? null);
@@ -69,8 +75,14 @@ export class Table {
   #sort(at) {
     this.#down = this.#by === at ? !this.#down : !this.#columns[at].left;
     this.#by = at;
+    if (this.#remembered) remember(this.#remembered, (this.#down ? "-" : "") + this.#columns[at].head);
     this.#label();
     this.#order();
+  }
+
+  #recall(order) {
+    const at = this.#columns.findIndex((column) => column.head === order.replace(/^-/, ""));
+    if (at >= 0) [this.#by, this.#down] = [at, order.startsWith("-")];
   }
 
   #label() {
@@ -82,8 +94,11 @@ export class Table {
 
 const classes = (column) => [column.left && "left", column.wraps && "wraps"].filter(Boolean).join(" ") || null;
 
-/** What is not known comes first, and so last where the largest come first. */
-function compare(a, b) {
-  const [one, other] = [a ?? -Infinity, b ?? -Infinity];
-  return one < other ? -1 : one > other ? 1 : 0;
+const NATURAL = new Intl.Collator("en", { numeric: true }); // 2 before 10
+
+/** Up or down (sign 1, -1); what is not known comes last either way. */
+function compare(one, other, sign) {
+  const [missing, unknown] = [one, other].map((value) => value === null || value === undefined);
+  if (missing || unknown) return missing - unknown;
+  return sign * (typeof one === "string" ? NATURAL.compare(one, other) : one - other);
 }

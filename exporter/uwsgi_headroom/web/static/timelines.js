@@ -9,8 +9,8 @@ const LIMIT_COLOURS = { hottest_interpreter: "vermillion", interpreters: "purple
 const CYCLE = ["blue", "orange", "green", "purple", "sky", "vermillion"];
 
 /** Mean requests in service, against the threads there are for them. */
-export const concurrency = () =>
-  fixed("Concurrency", "mean requests in service, against threads", { format: format.mean }, [
+export const concurrency = (timeline) =>
+  fixed(timeline, "Concurrency", "mean requests in service, against threads", { format: format.mean }, [
     { column: "concurrency.observed", name: "observed", colour: "blue" },
     { column: "concurrency.littles_law", name: "by Little's law", colour: "orange", width: 1.5 },
     { column: "threads.available", name: "threads available", colour: "green", width: 3, steps: true },
@@ -18,12 +18,13 @@ export const concurrency = () =>
   ]);
 
 /** By how much load can grow, for each limit. */
-export const headroom = () =>
+export const headroom = (timeline) =>
   fixed(
+    timeline,
     "Headroom by limit",
-    "times the load of then until each limit; 1× is reached",
-    { format: format.factor, log: true },
-    Object.entries(LIMITS).map(([limit, [name]]) => ({
+    "headroom over time, per limit; at 1× the limit is reached",
+    { format: format.factor, log: true, limit: { value: 1, name: "1×: limit reached" } },
+    Object.entries(LIMITS).map(([limit, name]) => ({
       column: `headroom.${limit}`,
       name,
       colour: LIMIT_COLOURS[limit],
@@ -31,21 +32,21 @@ export const headroom = () =>
     })),
   );
 
-export const throughput = () =>
-  fixed("Throughput", "requests completed a second", { format: format.rate }, [
+export const throughput = (timeline) =>
+  fixed(timeline, "Throughput", "requests completed a second", { format: format.rate }, [
     { column: "throughput", name: "completed", colour: "blue" },
   ]);
 
 /** What a client waits: in the queue, then in service. */
-export const times = () =>
-  fixed("Response time", "mean of a request", { format: format.duration }, [
+export const times = (timeline) =>
+  fixed(timeline, "Response time", "mean of a request", { format: format.duration }, [
     { column: "response_time", name: "in service", colour: "blue" },
-    { column: "queue_wait", name: "in the queue before", colour: "orange", dash: true },
+    { column: "queue_wait", name: "in the listen queue", colour: "orange", dash: true },
   ]);
 
 /** A line for each listen queue that can be measured. */
-export function queues() {
-  const chart = new Lines("Listen queues", [], { format: format.mean, least: 1 });
+export function queues(timeline) {
+  const chart = new Lines("Listen queues", [], timeline, { format: format.mean, least: 1 });
   const lines = (sockets) =>
     sockets.slice(0, CYCLE.length).map((socket, at) => ({
       column: `sockets.${socket.name}.mean_queue`,
@@ -55,11 +56,23 @@ export function queues() {
     }));
   return {
     node: panel("Listen queues", "connections that wait to be accepted", chart.node),
-    past: (history, document) => chart.show(history, lines(document.sockets.filter((socket) => socket.measurable))),
+    past(history, { sockets }) {
+      // One that cannot be measured any more has a past all the same.
+      const known = (socket) => history.column(`sockets.${socket.name}.mean_queue`)?.some((mean) => mean !== null);
+      const measured = sockets.filter((socket) => socket.measurable || known(socket));
+      chart.show(history, lines(measured), smallest(measured));
+    },
   };
 }
 
-function fixed(title, explanation, options, lines) {
-  const chart = new Lines(title, lines, options);
-  return { node: panel(title, explanation, chart.node), past: (history) => chart.show(history) };
+/** The limit that is reached first, to be drawn across. */
+function smallest(sockets) {
+  const limits = sockets.map((socket) => socket.limit).filter((limit) => limit > 0);
+  const least = Math.min(...limits);
+  return limits.length ? { value: least, name: `${limits.length > 1 ? "smallest " : ""}limit ${least}: more are refused` } : null;
+}
+
+function fixed(timeline, title, explanation, { limit = null, ...options }, lines) {
+  const chart = new Lines(title, lines, timeline, options);
+  return { node: panel(title, explanation, chart.node), past: (history) => chart.show(history, null, limit) };
 }

@@ -1,11 +1,11 @@
 // What is written in words and not in figures: limits, severities, states.
 
-/** By limit: its name in a list, and what happens when it is reached. */
+/** By limit: its name. */
 export const LIMITS = {
-  hottest_interpreter: ["hottest interpreter", "the hottest worker's interpreter gives out"],
-  interpreters: ["all interpreters", "the interpreters of all workers give out"],
-  threads: ["threads", "the threads give out"],
-  cpu: ["CPUs", "the CPUs give out"],
+  hottest_interpreter: "hottest interpreter",
+  interpreters: "all interpreters",
+  threads: "threads",
+  cpu: "CPUs",
 };
 
 /** By status and severity: a sign and a word, so that nothing is said by colour alone. */

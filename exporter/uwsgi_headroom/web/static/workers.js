@@ -6,9 +6,10 @@ import * as format from "./format.js";
 import { Strip } from "./strip.js";
 import { Table } from "./table.js";
 
-/** The id of the worker that takes most, where a finding says that they are uneven; else null. */
+/** The id of the worker that takes most, where a finding says that this does harm; else null. */
 export function hottest({ balance, findings }) {
-  return findings.some(({ code }) => code.startsWith("uneven")) ? (balance?.hottest ?? null) : null;
+  const harms = findings.some(({ code, severity }) => code.startsWith("uneven") && severity !== "info");
+  return harms ? (balance?.hottest ?? null) : null;
 }
 
 /** Three rows of columns over the same workers. */
@@ -33,8 +34,8 @@ export function sideBySide() {
       const band = chance === null ? null : [Math.max(0, even - chance), even + chance];
       share.show(items((worker) => worker.share), even, `even ${format.percent(even)}`, fair(even, band), band);
       const calm = balance?.calm_response_time ?? null;
-      const explanation = calm === null ? "" : `dashed: the calmer half, ${format.duration(calm)}`;
-      response.show(items((worker) => worker.response_time), calm, `calm half ${format.duration(calm)}`, explanation);
+      const explanation = calm === null ? "" : `dashed: less busy workers, ${format.duration(calm)}`;
+      response.show(items((worker) => worker.response_time), calm, `less busy workers ${format.duration(calm)}`, explanation);
       load.show(items((worker) => worker.interpreter_load), 1, "one CPU", "dashed: one CPU, all that one interpreter can use");
     },
   };
@@ -46,7 +47,7 @@ const fair = (even, band) =>
   even === null
     ? ""
     : `dashed: the even share, ${format.percent(even)}` +
-      (band ? `; shaded: what chance alone makes, ${format.percent(band[0])} to ${format.percent(band[1])}` : "");
+      (band ? `; shaded: expected by chance, ${format.percent(band[0])} to ${format.percent(band[1])}` : "");
 
 function row(name, options) {
   const columns = new Columns(name, options);
@@ -61,15 +62,16 @@ function row(name, options) {
 }
 
 /** Busy threads, and interpreter load, of every worker over time. */
-export function overTime() {
-  const busy = new Strip("Busy threads by worker", (value) => `${format.mean(value)} busy`);
-  const load = new Strip("Interpreter load by worker", format.load);
-  const scale = (text) => el("p", { class: "scale" }, "none ", el("i", {}), " nearly all; ", el("b", {}), ` ${text}`);
+export function overTime(timeline) {
+  const busy = new Strip("Busy threads by worker", (value) => `${format.mean(value)} busy`, timeline);
+  const load = new Strip("Interpreter load by worker", format.load, timeline);
+  // Shades go with the square root, so that little is seen: half of the scale is a quarter.
+  const scale = (text) => el("p", { class: "scale" }, "0 % ", el("i", {}), " 25 % ", el("i", { class: "darker" }), " 100 %; ", el("b", {}), ` ${text}`);
   const strip = (title, chart, text) => el("div", { class: "row" }, el("h3", {}, title), chart.node, scale(text));
   const node = panel(
     "Every worker over time",
     "a row for each",
-    el("div", { class: "rows" }, strip("Busy threads", busy, "every thread busy"), strip("Interpreter load", load, "a whole CPU")),
+    el("div", { class: "rows" }, strip("Busy threads", busy, "all threads busy"), strip("Interpreter load", load, "a whole CPU")),
   );
   node.classList.add("wide");
   return {
@@ -88,9 +90,10 @@ export function table() {
   let hot = null;
   const figures = new Table("Workers", COLUMNS, {
     key: (worker) => worker.worker_id,
+    remembered: "sort",
     flag: (worker) => (worker.worker_id === hot ? "hot" : worker.accepting ? null : "off"),
   });
-  const node = panel("Every worker", "press a heading to sort", figures.node);
+  const node = panel("Every worker", "press a heading to sort; press it again to turn the order", figures.node);
   node.classList.add("wide", "tall");
   return {
     node,
@@ -113,14 +116,20 @@ const COLUMNS = [
   { head: "Threads", title: "busy now, of all", value: (worker) => worker.busy_threads, text: (worker) => `${format.count(worker.busy_threads)} / ${format.count(worker.threads)}` },
   { head: "Oldest", title: "age of the oldest request in service", value: (worker) => worker.oldest_request_age, text: (worker) => format.duration(worker.oldest_request_age) },
   { head: "CPU", title: "interpreter load: CPU seconds a second", value: (worker) => worker.interpreter_load, text: (worker) => format.load(worker.interpreter_load) },
-  { head: "On CPU", title: "where it ran last, of those it may run on", value: (worker) => worker.last_cpu, text: (worker) => place(worker) },
+  { head: "Last CPU", title: "the CPU its main thread ran on last; in brackets those it may run on", value: (worker) => worker.last_cpu, text: (worker) => place(worker) },
   { head: "Memory", title: "resident", value: (worker) => worker.resident_bytes, text: (worker) => format.bytes(worker.resident_bytes) },
   { head: "Age", value: (worker) => worker.age, text: (worker) => format.duration(worker.age) },
-  { head: "Spawns", title: "the first counts", value: (worker) => worker.respawns, text: (worker) => format.count(worker.respawns) },
-  { head: "Errors", title: "exceptions, harakiris", value: (worker) => worker.exceptions, text: (worker) => `${format.count(worker.exceptions)}, ${format.count(worker.harakiris)}` },
+  { head: "Restarts", title: "since the last full reload", value: restarts, text: (worker) => format.count(restarts(worker)) },
+  { head: "Exceptions", title: "unhandled, since the last full reload", value: (worker) => worker.exceptions, text: (worker) => format.count(worker.exceptions) },
+  { head: "Harakiri", title: "requests ended for taking too long, since the last full reload", value: (worker) => worker.harakiris, text: (worker) => format.count(worker.harakiris) },
 ];
 
-const place = (worker) => (worker.last_cpu === null ? format.NOT_KNOWN : `${worker.last_cpu} of ${ranges(worker.affinity)}`);
+const place = (worker) => (worker.last_cpu === null ? format.NOT_KNOWN : `${worker.last_cpu} (${ranges(worker.affinity)})`);
+
+/** uWSGI counts the first spawn, too. */
+function restarts(worker) {
+  return worker.respawns === null ? null : Math.max(0, worker.respawns - 1);
+}
 
 /** CPUs as taskset writes them: `0-3,8`. */
 function ranges(cpus) {

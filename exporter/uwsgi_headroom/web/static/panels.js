@@ -1,0 +1,91 @@
+// The panels of a server's page, in their order.
+
+import { Columns } from "./columns.js";
+import { el, folding, panel, say } from "./dom.js";
+import * as events from "./events.js";
+import { Findings } from "./findings.js";
+import * as format from "./format.js";
+import { emperor, router } from "./others.js";
+import { Residency } from "./residency.js";
+import { setup } from "./setup.js";
+import { sockets } from "./sockets.js";
+import * as timelines from "./timelines.js";
+import { many } from "./words.js";
+import * as workers from "./workers.js";
+
+/**
+ * The parts for a kind of server. Each has `node` or `nodes`; `now(document)` shows a document, `past(history,
+ * document)` the history, `happened(events)` what happened. The part with `range` stands before the charts over time.
+ */
+export function panelsOf(kind, timeline) {
+  if (kind === "emperor") return [emperor()];
+  if (kind === "router") return [router()];
+  return kind ? ofServer(timeline) : [];
+}
+
+function ofServer(timeline) {
+  const findings = new Findings();
+  const advice = panel("Findings", "the worst first, each with what to change", findings.node);
+  advice.classList.add("wide");
+  return [
+    { node: advice, now: (server) => findings.show(server) },
+    workers.sideBySide(),
+    workers.table(),
+    { ...timelines.concurrency(timeline), range: true },
+    timelines.headroom(timeline),
+    timelines.throughput(timeline),
+    timelines.times(timeline),
+    timelines.queues(timeline),
+    occupancy(),
+    events.listed(),
+    workers.overTime(timeline),
+    sockets(),
+    residency(),
+    setup(),
+    watched(),
+  ];
+}
+
+function occupancy() {
+  const levels = new Columns("Occupancy", { format: format.percent, height: 172 });
+  const items = ({ occupancy: known }) => known?.shares.map((share, at) => level(known, share, at)) ?? [];
+  return {
+    node: panel("Occupancy", "share of the time at each level of busy threads, of those available", levels.node),
+    now: (server) => levels.show(items(server)),
+  };
+}
+
+function level({ up_to: bounds }, share, at) {
+  const last = at === bounds.length - 1;
+  return { label: last ? "all" : `${Math.round(bounds[at] * 100)}%`, value: share, hot: last && share >= 0.05 };
+}
+
+function residency() {
+  const chart = new Residency();
+  return { node: folding("Worker × CPU", "which CPUs workers may use, and use", chart.node), now: (server) => chart.show(server) };
+}
+
+function watched() {
+  const sentence = el("p", { class: "hint" });
+  const unknown = el("ul", { class: "unknown" });
+  return {
+    node: folding("How it is watched", "and what is not known", sentence, unknown),
+    now(server) {
+      say(sentence, sampled(server.sampling));
+      list(unknown, server.unknown);
+    },
+  };
+}
+
+const sampled = (sampling) =>
+  `Sampled every ${format.duration(sampling.interval)} (${format.duration(sampling.read_seconds)}, ${format.bytes(sampling.document_bytes)} per read). ` +
+  `History ${format.duration(sampling.history_seconds)}, ${sampling.gap_seconds >= 0.05 ? `${format.duration(sampling.gap_seconds)} without samples` : "no gaps"}, ` +
+  `${sampling.reloads ? many(sampling.reloads, "reload") : "no reloads"}.`;
+
+function list(node, unknown) {
+  const elsewhere = unknown.filter((each) => each.what !== "residency"); // that has a panel of its own
+  const sentences = elsewhere.map((each) => `${each.what}${each.socket ? ` of ${each.socket}` : ""}: ${each.why}`);
+  if (node.dataset.unknown === sentences.join()) return;
+  node.dataset.unknown = sentences.join();
+  node.replaceChildren(...sentences.map((text) => el("li", {}, `Not known: ${text}.`)));
+}

@@ -1,0 +1,54 @@
+"""Which server a master is: its age, its directory and its emperor."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support import real_uwsgi
+from uwsgi_headroom.kernel.identity import read_identity
+
+
+def test_a_process_of_this_host() -> None:
+    """Its host, its directory and when it began; this test is no emperor."""
+    with subprocess.Popen(["sleep", "60"], cwd="/usr") as process:
+        identity = read_identity(process.pid)
+        process.kill()
+    assert identity.host == os.uname().nodename
+    assert identity.working_directory == "/usr"
+    assert identity.started == pytest.approx(time.time(), abs=60)
+    assert identity.emperor_pid is None
+
+
+def test_a_process_that_is_gone() -> None:
+    """Nothing is known of it but the host."""
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    identity = read_identity(process.pid)
+    assert (identity.started, identity.working_directory, identity.emperor_pid) == (None, None, None)
+
+
+@pytest.mark.parametrize(("parent", "emperor"), [("uwsgi\n", 6), ("systemd\n", None), (None, None)])
+def test_the_emperor_is_a_parent_called_uwsgi(parent: str | None, emperor: int | None, tmp_path: Path) -> None:
+    """Any other parent, and one that cannot be seen, is none."""
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "stat").write_text("7 (uwsgi) S 6 7 7 0\n")
+    if parent is not None:
+        (tmp_path / "6").mkdir()
+        (tmp_path / "6" / "comm").write_text(parent)
+    assert read_identity(7, proc=tmp_path).emperor_pid == emperor
+
+
+@pytest.mark.integration
+def test_a_real_vassal() -> None:
+    """The parent of a vassal's master is its emperor."""
+    vassal = "[uwsgi]\nmaster = true\nstats = %d/vassal.stats\nsocket = %d/vassal.sock\n"
+    options = ["--emperor", "{directory}/vassals", "--emperor-stats", "{directory}/stats"]
+    with real_uwsgi.bare(*options, files={"vassals/shop.ini": vassal}) as emperor:
+        real_uwsgi.wait_until(lambda: b'"ready":1' in emperor.document().replace(b" ", b""), what="the vassal")
+        children = Path(f"/proc/{emperor.pid}/task/{emperor.pid}/children").read_text().split()
+        assert [read_identity(int(child)).emperor_pid for child in children] == [emperor.pid]

@@ -1,0 +1,100 @@
+"""The list of servers: filter, order and address; the keyboard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.support.browser import Tab, browser, tab
+from tests.support.web_server import get, serving
+from tests.web.test_app import replayed
+from uwsgi_headroom.web import assets
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """One browser for all; every tab has a profile of its own."""
+    with browser() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    """The list of four servers, one of which is down."""
+    address = replayed("threads_4x8_busy").partition("=")[2]
+    names = [f"{name}={address}" for name in ("shop-10", "shop-2", "cart")]
+    with serving(*names, "gone=/nowhere/stats", sampling=True) as served:
+        yield served
+
+
+def names(shown: Tab) -> list[str]:
+    """The servers of the list, in its order."""
+    return shown.page.locator("tbody tr a").all_inner_texts()
+
+
+def test_the_filter(chromium: Browser, port: int) -> None:
+    """Every word of it has to stand in what is shown of a server; it stands in the address, and a link has it, too."""
+    with tab(chromium, port) as shown:
+        shown.open("/")
+        shown.page.keyboard.press("/")
+        shown.page.keyboard.type("Shop")
+        assert sorted(names(shown)) == ["shop-10", "shop-2"]
+        assert shown.page.url.endswith("?filter=Shop")
+        shown.page.reload()
+        shown.page.wait_for_selector("tbody tr")
+        assert sorted(names(shown)) == ["shop-10", "shop-2"]
+        assert "2 shown" in shown.text(".about")
+        shown.page.get_by_label("Filter").fill("nothing like it")
+        assert "No server matches." in shown.text(".overview")
+        shown.page.keyboard.press("Escape")
+        assert len(names(shown)) == 4
+        assert shown.page.url.endswith("/")
+        assert shown.problems == []
+
+
+def test_the_order(chromium: Browser, port: int) -> None:
+    """A heading sorts, numbers in names as numbers; the order stands in the address."""
+    with tab(chromium, port) as shown:
+        shown.open("/")
+        shown.page.get_by_role("button", name="Server", exact=True).click()
+        assert names(shown) == ["cart", "gone", "shop-2", "shop-10"]
+        assert shown.page.url.endswith("?sort=Server")
+        shown.page.get_by_role("button", name="Server", exact=True).click()
+        shown.page.reload()
+        shown.page.wait_for_selector("tbody tr")
+        assert names(shown) == ["shop-10", "shop-2", "gone", "cart"]
+
+
+def test_a_server_that_is_down(chromium: Browser, port: int) -> None:
+    """Is first, says so in words, and has no headroom."""
+    with tab(chromium, port) as shown:
+        shown.open("/")
+        shown.page.wait_for_selector("tbody tr.down")
+        headroom, name, state, *_ = shown.page.locator("tbody tr").first.locator("td").all_inner_texts()
+        assert (headroom, name) == ("\u2013", "gone")
+        assert "DOWN" in state
+        assert "4 servers, 1 down" in shown.text(".about")
+
+
+def test_help(chromium: Browser, port: int) -> None:
+    """`?` lists the keys, Escape closes it; in the filter it is a letter."""
+    with tab(chromium, port) as shown:
+        shown.open("/")
+        shown.page.keyboard.press("?")
+        assert "filter" in shown.text("dialog[open]")
+        shown.page.keyboard.press("Escape")
+        shown.until("document.querySelector('dialog[open]') === null")
+        shown.page.get_by_label("Filter").type("?")
+        assert shown.page.get_by_label("Filter").input_value() == "?"
+        assert shown.page.query_selector("dialog[open]") is None
+
+
+def test_the_icon_of_text_pages(port: int) -> None:
+    """A browser that asks for /favicon.ico is led to the icon."""
+    status, headers, _ = get(port, "/favicon.ico")
+    assert (status, headers["Location"]) == (307, assets.url("icon.svg"))
+    assert get(port, headers["Location"])[0] == 200
