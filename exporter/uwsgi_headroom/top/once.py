@@ -25,7 +25,7 @@ async def read_documents(attached: Attached, seconds: float) -> list[Server]:
     async with run_feeds(feeds, seconds):
         if attached.server:
             place, name = attached.server
-            return [(await feeds[place].server(name, None))[0]]
+            return [await feeds[place].server(name, None)]
         lists = await asyncio.gather(*(feed.servers(None) for feed in feeds))
         documents = await asyncio.gather(
             *(
@@ -36,7 +36,7 @@ async def read_documents(attached: Attached, seconds: float) -> list[Server]:
         )
     if not documents:
         raise HeadroomError("there is no server to show")
-    return [document for document, _ in documents]
+    return documents
 
 
 def exit_status(states: Iterable[State]) -> int:

@@ -23,10 +23,11 @@ from uwsgi_headroom.config.model import ServerConfig
 from uwsgi_headroom.config.names import address_name
 from uwsgi_headroom.errors import AddressError, HeadroomError, ReadError
 from uwsgi_headroom.kernel import sock_diag
+from uwsgi_headroom.kernel.identity import read_working_directory
+from uwsgi_headroom.kernel.options import MasterFiles, read_options
 from uwsgi_headroom.source import Address, Http, Tcp
 from uwsgi_headroom.watch.discover_report import render_report
 from uwsgi_headroom.watch.found_master import FoundMaster
-from uwsgi_headroom.watch.master_process import find_configuration_file, read_command_line, read_working_directory
 
 _READ_SECONDS = 3.0
 _NO_MASTER = "it runs without a master, or has no worker now; only a master has stats: set `master = true` and `stats`"
@@ -77,16 +78,24 @@ def _list_masters() -> Iterator[FoundMaster]:
             if parent not in processes:
                 yield FoundMaster(pid, process.info["username"], "process", trouble=_NO_MASTER)
             continue  # else a worker, or a router, whose public port is none of our business
-        words = read_command_line(pid)
+        words = _read_command_line(pid)
         master = FoundMaster(
             pid,
             process.info["username"],
-            configuration=find_configuration_file(words),
-            directory=read_working_directory(pid),
+            configuration=read_options(pid).configuration_file,
+            directory=read_working_directory(pid) or "",
             # An emperor begins its vassals with words of their own; a process that uWSGI forks has the same words.
-            emperor=parent if parent in processes and read_command_line(parent) != words else None,
+            emperor=parent if parent in processes and _read_command_line(parent) != words else None,
         )
         yield from _list_stats_servers(master, listening)
+
+
+def _read_command_line(pid: int) -> list[str]:
+    """The words of its command line; none where it has ended or has overwritten them (`procname`)."""
+    try:
+        return MasterFiles(pid).read_command_line()
+    except OSError:
+        return []
 
 
 def _list_stats_servers(master: FoundMaster, listening: Mapping[int, str]) -> Iterator[FoundMaster]:
