@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from tests.support.windows import window, worker
 from app.load import RETRY
+from tests.support.windows import window, worker
 from tools.scenarios.scenario import Load
 from uwsgi_headroom.history.window import Window
 
