@@ -15,6 +15,7 @@ from app.programs import Program
 from app.scene import CONFIGURATION, DIRECTORY, SECOND, Scene
 from app.status_line import SERVER
 from tools.environments import ROOT, SetupError
+from tools.progress import show_step
 
 SECONDS = 4 * 3600
 """A demo that was forgotten loads nothing after that."""
@@ -117,7 +118,9 @@ def refuse_without_needs(scene: Scene, uwsgi: Path) -> None:
     if not scene.needs:
         return
     python = uwsgi.with_name("python")
-    if subprocess.run([python, "-c", f"import {scene.needs}"], capture_output=True, check=False).returncode:
+    with show_step(f"looking for {scene.needs}"):
+        found = subprocess.run([python, "-c", f"import {scene.needs}"], capture_output=True, check=False)
+    if found.returncode:
         raise SetupError(
             f"the scene {scene.name} needs {scene.needs} beside uWSGI: {python} -m pip install {scene.needs}\n"
             "The other scenes do without."

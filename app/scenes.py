@@ -26,7 +26,7 @@ LONGEST = 900
 SCENES = (
     Scene(
         "hot",
-        "one worker of four takes most of the requests, and its interpreter is saturated",
+        "one worker of four takes most requests, and its interpreter is saturated",
         "Worker 1 takes two thirds of the requests, and each takes twice as long as elsewhere,\n"
         "while 24 threads idle. CRITICAL on the page after 20 s; the alert fires after minutes.",
         cores=1.4,
@@ -118,7 +118,7 @@ SCENES = (
         "async",
         "gevent: as many requests as coroutines (needs gevent beside uWSGI)",
         "Two processes of 20 coroutines each are full, while their interpreters are idle.\n"
-        "WARNING on the page after 20 s, with the advice to raise `gevent`.",
+        "WARNING on the page after 20 s: the threads, here coroutines, run out first.",
         cores=0.5,
         findings=("saturation",),
         options=("--processes", "2", "--threads", "1", "--gevent", "20", "--gevent-monkey-patch"),

@@ -28,9 +28,9 @@ def verdict(text: str | None) -> str | None:
 
 
 def figures(text: str | None) -> str | None:
-    """A line of figures out of the document of a server, or nothing if it has none yet."""
+    """A line of figures out of the document of a server, or nothing if it has none, or those of before it went down."""
     document = _read(text)
-    if document is None or not document["flow"]:
+    if document is None or document["state"] == "down" or not document["flow"]:
         return None
     shares = [worker["share"] for worker in document["workers"] if worker["share"] is not None]
     busy, available = document["flow"]["observed"], document["threads"]["available"]

@@ -272,7 +272,7 @@ class Demo:
         return self.output.read_text()
 
     def wait_for_figures(self) -> None:
-        real_uwsgi.wait_until(lambda: "3.0 of 32 threads busy" in self.said(), what="the first figures")
+        real_uwsgi.wait_until(lambda: "3.0 of 32 threads busy" in self.said(), 90, "the first figures")
 
     def wait_for_installation(self) -> None:
         real_uwsgi.wait_until(lambda: list(self.temporary.glob("*/beside")), what="the installation")

@@ -23,6 +23,7 @@ def test_figures_are_shares_busy_threads_and_headroom():
         ({"threads": {"available": None}}, "shares 75%/25%; headroom 2.5x, then the hottest interpreter"),
         ({"headroom": {"factor": None, "first": None}}, "shares 75%/25%; 3.0 of 32 threads busy"),
         ({"flow": None}, None),
+        ({"state": "down"}, None),
     ],
 )
 def test_figures_that_are_not_known_are_left_out(change, line):
