@@ -8,8 +8,8 @@ PORT ?= 9238
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST))
 
-demo:  ## see it: a loaded uWSGI, the exporter, Prometheus, Alertmanager, until Ctrl-C (PORT=9238, PYTHON=python3)
-	@exec $(PYTHON) -m app.demo --port $(PORT) --parent $$PPID
+demo:  ## see it: a loaded uWSGI, the exporter, Prometheus, Alertmanager, until Ctrl-C (SCENE=list, PORT=9238)
+	@exec $(PYTHON) -m app.demo $(if $(SCENE),--scene "$(SCENE)") --port $(PORT) --parent $$PPID
 
 # Prometheus' programs may have been put into .venv/bin, and tests look for them on PATH. Files of tests run side by side,
 # more of them than there are CPUs because half of them wait; then the tests that need the machine for themselves. With

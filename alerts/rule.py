@@ -15,7 +15,7 @@ from alerts.words import with_self
 Severity = Literal["critical", "warning", "info"]
 """critical: a page, somebody gets up; warning: a ticket; info: good to know."""
 
-HEADER = "# Made by `python3 -m alerts`, which also tells how to change a threshold. Changes made here are lost.\n"
+HEADER = "# Made by `python3 -m alerts`, which also says how to change a threshold. Changes made here are lost.\n"
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,17 @@ class Alert:
             "annotations": {
                 "summary": with_self(self.summary),
                 "description": with_self(self.description),
-                "runbook_url": f"{thresholds.runbooks}/{self.alert}.md",
+                "runbook_url": _runbook_address(thresholds.runbooks, self.alert),
                 "dashboard_url": thresholds.grafana + self.dashboard,
             },
         }
+
+
+def _runbook_address(runbooks: str, alert: str) -> str:
+    """The exporter serves pages, filled in for a server; a copy elsewhere has the files."""
+    if "$labels.instance" in runbooks:
+        return f"{runbooks}/{alert}?server={{{{ $labels.server | urlquery }}}}"
+    return f"{runbooks}/{alert}.md"
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,8 @@ class Thresholds:
     grafana: str = knob("http://localhost:3000", "Address of your Grafana, for the links in alerts.")
     runbooks: str = knob(
         "http://{{ $labels.instance }}/runbooks",
-        "Where runbook links lead: as shipped to the exporter itself, which serves them. Name your own copy where "
-        "people cannot reach exporters.",
+        "Where runbook links lead: as shipped to the exporter itself, which serves them as pages. Name the folder of "
+        "your own copy of the files where people cannot reach exporters.",
     )
     down_hold: str = knob(
         "2m", "How long a server cannot be read before it is a page. Longer than a full reload takes to load your app."

@@ -13,20 +13,22 @@ import sys
 import time
 from pathlib import Path
 
-from app import demo_monitoring, status_line
+from app import demo_monitoring, scenes, status_line
 from app.demo_monitoring import DemoMonitoring
+from app.demo_programs import Stage, programs, refuse_without_needs
 from app.guard import Guarded, GuardError, guarded
+from app.happenings import Happenings
 from app.listener import listener
-from app.loopback import address, free_port, get, why_taken
+from app.loopback import address, get, why_taken
 from app.parent import end_with
-from app.programs import Program, ProgramError, Running, running
+from app.programs import ProgramError, Running, running
+from app.scene import Scene
 from tools import environments
 from tools.commands import CommandError
 from tools.environments import ROOT, SetupError
 from tools.progress import note
 
 PORT = 9238  # the exporter's own default
-LOAD_SECONDS = 4 * 3600  # a demo that was forgotten ends some day
 EVERY = 1.5  # seconds between two lines of figures
 ANSWER = 0.9  # seconds that the exporter has for them: a silence of three would look like an end
 LEAVE = 2.0  # seconds that a killed demo may need until its port is free
@@ -35,9 +37,18 @@ LEAVE = 2.0  # seconds that a killed demo may need until its port is free
 def main(argv: list[str] | None = None) -> int:
     """Run the demo until Ctrl-C. The status is 0 if it was ended on purpose."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("--scene", default=scenes.DEFAULT.name, help="what to show, or list (default: %(default)s)")
     parser.add_argument("--port", type=int, default=PORT, help="of the exporter (default: %(default)s)")
     parser.add_argument("--parent", type=int, help="the process that started this one: end with it")
     chosen = parser.parse_args(argv)
+    if chosen.scene == "list":
+        note(scenes.list_scenes())
+        return 0
+    try:
+        scene = scenes.find_scene(chosen.scene)
+    except LookupError as error:
+        print(f"make demo: {error.args[0]}", file=sys.stderr)
+        return 1
     _interrupt_on_signals()
     try:
         if chosen.parent is not None:
@@ -47,8 +58,10 @@ def main(argv: list[str] | None = None) -> int:
             project = environments.project("demo,top")
             uwsgi = environments.uwsgi_for_demo()
             monitoring = demo_monitoring.prepare_monitoring(chosen.port, guard.directory, project.path / "bin")
+            refuse_without_needs(scene, uwsgi)
             guard.check()
-            show(chosen.port, uwsgi, project.program("uwsgi-headroom"), monitoring, guard)
+            stage = Stage(scene, guard.directory)
+            show(stage, chosen.port, uwsgi, project.program("uwsgi-headroom"), monitoring, guard)
     except (SetupError, CommandError, ProgramError, GuardError) as error:
         print(f"\nmake demo: {error}", file=sys.stderr)
         return 1
@@ -60,61 +73,34 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def show(port: int, uwsgi: Path, exporter: Path, monitoring: DemoMonitoring, guard: Guarded) -> None:
+def show(stage: Stage, port: int, uwsgi: Path, exporter: Path, monitoring: DemoMonitoring, guard: Guarded) -> None:
     """Run everything and print figures until an exception, of which `KeyboardInterrupt` is the good one."""
-    app_port = free_port()
-    demo = programs(port, app_port, uwsgi, exporter, guard.directory)
+    demo = programs(stage, uwsgi, exporter, port)
     with running([*demo, *monitoring.programs], guard.directory, cwd=ROOT, ending="stopping everything") as up:
         places = {
             "live page": {f"http://{address(port)}/": ""},
             "terminal": {f"{terminal(exporter)} top http://{address(port)}/": ""},
             "metrics": {f"http://{address(port)}/metrics": ""},
-            "application": {f"http://{address(app_port)}/": ""},
+            "application": {f"http://{address(stage.web)}/": ""},
             **monitoring.addresses(up.names()),
         }
-        note(
-            f"\n{_table(places)}\n"
-            "\n  Ctrl-C ends everything. Below: each worker's share of the requests, mean"
-            "\n  requests in service, and by what factor load can grow before which limit.\n"
-        )
-        _watch(port, up, guard)
+        note(f"\n{_table(places)}\n\n{introduction(stage.scene)}\n")
+        _watch(port, up, guard, Happenings(stage.scene.happenings, up, demo[0], stage.directory))
+
+
+def introduction(scene: Scene) -> str:
+    """What the scene shows, what it takes, and which others there are."""
+    shown = scene.shown.replace("\n", "\n  ")
+    others = " ".join(each.name for each in scenes.SCENES if each is not scene)
+    return (
+        f"  Scene {scene.name}: {scene.summary}.\n  {shown}\n"
+        f"  It uses about {scene.cores:g} CPUs. Ctrl-C ends everything. make demo SCENE=... shows others:\n  {others}"
+    )
 
 
 def terminal(exporter: Path) -> Path:
     """The command as one may type it here."""
     return exporter.relative_to(Path.cwd()) if exporter.is_relative_to(Path.cwd()) else exporter
-
-
-def programs(port: int, app_port: int, uwsgi: Path, exporter: Path, directory: Path) -> list[Program]:
-    """What the demo consists of, in the order of starting."""
-    stats = directory / "stats"
-    return [
-        Program(
-            name="uwsgi",
-            sentence="starting uWSGI with 4 workers of 8 threads",
-            command=[uwsgi, "--ini", ROOT / "app" / "uwsgi.ini"],
-            ready=lambda: stats.exists() and get(app_port, "/pong") is not None,
-            variables={"RUN_DIR": str(directory), "HTTP": address(app_port)},
-        ),
-        Program(
-            name="load",
-            sentence="starting a gentle load",
-            command=[sys.executable, "-m", "app.load", str(app_port), "--seconds", str(LOAD_SECONDS)],
-            ready=lambda: True,
-        ),
-        Program(
-            name="uwsgi-headroom",
-            sentence="starting uwsgi-headroom",
-            command=[
-                exporter,
-                "--stats",
-                f"{status_line.SERVER}=unix://{stats}",
-                "--web.listen-address",
-                address(port),
-            ],
-            ready=lambda: get(port, "/-/ready") is not None,
-        ),
-    ]
 
 
 def _table(places: dict[str, dict[str, str]]) -> str:
@@ -126,13 +112,18 @@ def _table(places: dict[str, dict[str, str]]) -> str:
     return "\n".join(lines)
 
 
-def _watch(port: int, up: Running, guard: Guarded) -> None:
-    """Print a line of figures every few seconds, on a terminal over the one before."""
+def _watch(port: int, up: Running, guard: Guarded, happenings: Happenings) -> None:
+    """Print a line of figures every few seconds, on a terminal over the one before; a verdict when it is another."""
     terminal = sys.stdout.isatty()
+    said: str | None = None
     try:
         while True:
-            metrics = get(port, "/metrics", timeout=ANSWER) or ""
-            line = "  " + (status_line.status_line(metrics) or "waiting for figures")
+            document = get(port, status_line.PATH, timeout=ANSWER)
+            verdict = status_line.verdict(document)
+            if verdict and verdict != said:
+                said = verdict
+                _say(f"  {time.strftime('%H:%M:%S')}  {verdict}")
+            line = "  " + (status_line.figures(document) or "waiting for figures")
             if terminal:  # cut to its width, because a wrapped line cannot be overwritten
                 print("\r\x1b[K" + line[: shutil.get_terminal_size().columns - 1], end="", flush=True)
             else:
@@ -140,13 +131,20 @@ def _watch(port: int, up: Running, guard: Guarded) -> None:
             until = time.monotonic() + EVERY
             while time.monotonic() < until:
                 guard.check()
+                for words in happenings.run_due():
+                    _say(f"  {time.strftime('%H:%M:%S')}  {words}")
                 up.check()
                 for text in up.news():
-                    note(f"\n{text}" if terminal else text)
+                    _say(text)
                 time.sleep(0.2)
     finally:
         if terminal:
             note("")
+
+
+def _say(text: str) -> None:
+    """A line that stays, in place of the figures where they are overwritten."""
+    note(f"\r\x1b[K{text}" if sys.stdout.isatty() else text)
 
 
 def refuse_taken(port: int) -> None:

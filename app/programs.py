@@ -112,6 +112,12 @@ class Running:
         news, self._news = self._news, []
         return news
 
+    def kill(self, name: str) -> None:
+        """SIGKILL to a program that runs and all its processes: an end on purpose, which nobody reports."""
+        (killed,) = [each for each in self._started if each.program.name == name]
+        self._started.remove(killed)
+        _kill_group(killed.process)
+
     def end(self) -> None:
         """End all, in the reverse order, for certain."""
         _end([each.process for each in [*reversed(self._started), *self._lost]])
@@ -171,6 +177,10 @@ def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     for process in processes:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(max(0.0, end - time.monotonic()))
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # what ignored us, and workers that outlived their master
-        process.wait()
+        _kill_group(process)  # what ignored us, and workers that outlived their master
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

@@ -1,41 +1,48 @@
-"""The figures of the demo's server in one line, out of the exporter's metrics."""
+"""What the demo prints while it runs: the verdict on its server when it changes, and a line of figures."""
 
 from __future__ import annotations
 
-import re
+import json
+from typing import Any
 
 SERVER = "demo"
+PATH = f"/api/v1/servers/{SERVER}"
+"""Of the document of the demo's server, at its exporter."""
+
+LIMITS = {
+    "hottest_interpreter": "the hottest interpreter",
+    "interpreters": "the interpreters",
+    "threads": "the threads",
+    "cpu": "the CPUs",
+}
 
 
-def status_line(metrics: str) -> str | None:
-    """A line of figures out of an exposition, or nothing if it has none yet."""
-    shares = [value for _, value in _samples(metrics, "uwsgi_worker_request_share")]
-    concurrency = [
-        value
-        for labels, value in _samples(metrics, "uwsgi_concurrency")
-        if (labels["method"], labels["window"]) == ("observed", "1m")
-    ]
-    available = [value for _, value in _samples(metrics, "uwsgi_threads_available")]
-    if not shares or not concurrency or not available:
+def verdict(text: str | None) -> str | None:
+    """The severity and verdict in the document of a server, or nothing if it has no figures yet."""
+    document = _read(text)
+    if document is None:
         return None
-    text = f"shares {'/'.join(f'{share:.0%}' for share in shares)}"
-    text += f"; concurrency {concurrency[0]:.1f} of {available[0]:.0f} threads"
-    room = [
-        (value, labels["limit"])
-        for labels, value in _samples(metrics, "uwsgi_headroom_ratio")
-        if labels["window"] == "1m"
-    ]
-    if room:
-        factor, limit = min(room)
-        text += f"; headroom {factor:.1f}x, then {limit.replace('_', ' ')}"
-    return text
+    if document["state"] == "down":
+        return "DOWN: the server cannot be read."
+    return f"{document['status'].upper()}: {document['verdict']}" if document["flow"] else None
 
 
-def _samples(metrics: str, name: str) -> list[tuple[dict[str, str], float]]:
-    """The labels and values of a metric of the demo's server."""
-    samples = []
-    for text, value in re.findall(rf"^{name}\{{(.*)\}} (\S+)", metrics, re.MULTILINE):
-        labels = dict(re.findall(r'(\w+)="([^"]*)"', text))
-        if labels.get("server") == SERVER:
-            samples.append((labels, float(value)))
-    return samples
+def figures(text: str | None) -> str | None:
+    """A line of figures out of the document of a server, or nothing if it has none yet."""
+    document = _read(text)
+    if document is None or not document["flow"]:
+        return None
+    shares = [worker["share"] for worker in document["workers"] if worker["share"] is not None]
+    busy, available = document["flow"]["observed"], document["threads"]["available"]
+    parts = [f"shares {'/'.join(f'{share:.0%}' for share in shares)}"] if shares else []
+    if busy is not None and available is not None:
+        parts.append(f"{busy:.1f} of {available} threads busy")
+    headroom = document["headroom"]
+    if headroom["factor"] is not None and headroom["first"]:
+        parts.append(f"headroom {headroom['factor']:.1f}x, then {LIMITS[headroom['first']]}")
+    return "; ".join(parts) or None
+
+
+def _read(text: str | None) -> dict[str, Any] | None:
+    document: dict[str, Any] | None = json.loads(text) if text else None
+    return document

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+PER_SECOND, PER_MINUTE = "suffix:/s", "suffix:/min"
+TIMES = "suffix:x"
+"""Units of ours: Grafana's own for the first two are c/s and c/m."""
+
 
 @dataclass(frozen=True)
 class Series:

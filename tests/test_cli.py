@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.exporter import COMMAND, clean_environment, run
-from uwsgi_headroom import __version__, cli, logs
+from uwsgi_headroom import __version__, cli, logs, serve
 
 LIBRARIES = {"asyncio", "msgspec", "prometheus_client", "psutil", "rich", "starlette", "uvicorn", "yaml"}
 
@@ -69,27 +69,65 @@ def test_wrongly_called(capsys: pytest.CaptureFixture[str], arguments: tuple[str
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (("--nonsense", "/a"), "unrecognized arguments: --nonsense"),
-        ((), "the following arguments are required: ADDRESS"),
-        (("/a", "--format", "xml"), "invalid choice: 'xml'"),
-        (("/a", "--seconds", "1"), "from 2 to 3600 seconds, not 1"),
-        (("tpc://a:1",), "no such kind of address as tpc://"),
-        (("shop",), "'shop' is no stats address"),
-        (("/run/*.stats",), "not a glob"),
-        (("/nowhere/stats",), "/nowhere/stats: no such file"),
-    ],
-)
-def test_a_check_that_does_not_judge_is_unknown(
+MISTAKES = [
+    (("--nonsense", "/a"), "unknown option --nonsense"),
+    ((), "give the address of a server, or --all"),
+    (("--all", "/a"), "give the address of a server, or --all"),
+    (("/a", "--seconds", "1"), "from 2 to 3600 seconds, not 1"),
+    (("tpc://a:1",), "no such kind of address as tpc://"),
+    (("shop",), "'shop' is no stats address"),
+    (("/a", "/a"), "a server named 'a' is there already"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "reason"), [*MISTAKES, (("/a", "--format", "xml"), "invalid choice: 'xml'")])
+def test_a_check_that_is_wrongly_called_is_unknown(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], reason: str
 ) -> None:
     """Nothing but a verdict ends with 0, 1 or 2: a monitoring system takes these for the server's state."""
     status, out, err = ended(capsys, "check", *arguments)
-    assert (status, out, err.count("\n")) == (3, "", 1)
+    assert (status, out) == (3, "")
     assert err.startswith("UNKNOWN  ")
-    assert reason in err
+    assert reason in err.splitlines()[0]
+
+
+@pytest.mark.parametrize(("arguments", "reason"), MISTAKES)
+def test_a_wrong_call_has_the_format_that_was_asked_for(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], reason: str
+) -> None:
+    """A reader of JSON gets a document, and a monitoring system its line, on standard output."""
+    status, out, err = ended(capsys, "check", "--format=json", *arguments)
+    document = json.loads(out)
+    assert (status, err, document["status"], document["error"]["reason"]) == (3, "", "unknown", "usage")
+    assert reason in document["verdict"]
+    status, out, err = ended(capsys, "check", *arguments, "--format", "nagios")
+    assert (status, err, out.count("\n")) == (3, "", 1)
+    assert out.startswith("UNKNOWN - ")
+    assert reason in out
+
+
+@pytest.mark.parametrize(
+    "arguments", [("/nowhere/stats",), ("/nowhere/*.stats",), ("/nowhere/stats", "/nowhere/other")]
+)
+def test_what_is_not_there_has_the_format_that_was_asked_for(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    """A server that is down is a verdict as any other: on standard output, whatever the format."""
+    status, out, err = ended(capsys, "check", *arguments)
+    assert (status, err) == (3, "")
+    assert "UNKNOWN" in out
+    status, out, err = ended(capsys, "check", *arguments, "--format", "json")
+    assert (status, err, json.loads(out)["status"]) == (3, "", "unknown")
+    status, out, err = ended(capsys, "check", *arguments, "--format", "nagios")
+    assert (status, err, out.count("\n")) == (3, "", 1)
+    assert out.startswith("UNKNOWN - ")
+    assert "|" not in out
+
+
+def test_a_misspelt_check_is_unknown_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """A monitoring system would take status 2 for a server that is critical."""
+    status, out, err = ended(capsys, "chekc", "/a", "--format", "nagios")
+    assert (status, out, err) == (3, "UNKNOWN - unknown command chekc; did you mean check?\n", "")
 
 
 @pytest.mark.parametrize(
@@ -105,10 +143,10 @@ def test_a_check_that_fails_is_unknown(
 ) -> None:
     """A fault of its own is one line as well, and so is Ctrl-C; a reader that has left hears no more."""
 
-    def fail(_options: object) -> int:
+    def fail(_line: object, _options: object) -> int:
         raise failure
 
-    monkeypatch.setattr(cli, "_check", fail)
+    monkeypatch.setitem(cli._COMMANDS, "check", fail)
     monkeypatch.setattr(cli, "_discard_output", lambda: None)
     assert cli.main(["check", "/a"]) == 3
     err = capfd.readouterr().err
@@ -124,7 +162,7 @@ def test_the_help_of_check_lists_its_statuses(capsys: pytest.CaptureFixture[str]
 
 def test_an_argument_does_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """What is wrong with a call is repeated escaped."""
-    assert ended(capsys, "discover", "\x1b]0;x\x07\n")[2].endswith("unrecognized arguments: \\x1b]0;x\\x07\\n\n")
+    assert ended(capsys, "discover", "\x1b]0;x\x07\n")[2].endswith("unexpected argument: \\x1b]0;x\\x07\\n\n")
     assert ended(capsys, "check", "\u202e")[2].count("\\u202e") == 1
 
 
@@ -183,7 +221,7 @@ main()
     assert (ran.returncode, ran.stdout, ran.stderr) == (-signal.SIGINT, "", "")
 
 
-@pytest.mark.parametrize("command", ["serve", "check", "top", "discover", ""])
+@pytest.mark.parametrize("command", ["serve", "check", "top", "discover", "completion", ""])
 def test_help_imports_no_command(command: str) -> None:
     """The program answers --help without the libraries that its commands need."""
     ran = subprocess.run(
@@ -266,3 +304,31 @@ def test_variables_of_orchestration_are_one_line_of_the_log() -> None:
     assert 'level=warning msg="unknown environment variables are ignored"' in line
     assert line.endswith(f'names="{" ".join(names)}"')
     assert f"{address} is taken" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("host", "exposed"),
+    [("127.0.0.1", False), ("127.1.2.3", False), ("::1", False), ("0.0.0.0", True), ("::", True), ("fe80::1%lo", True)],
+)
+def test_a_listener_beyond_loopback_is_exposed(host: str, exposed: bool) -> None:
+    """The log warns of these: there is neither login nor TLS."""
+    assert serve.is_exposed(host) == exposed
+
+
+def test_a_listener_on_loopback_is_no_warning(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And one that is exposed is one line, with its address."""
+    monkeypatch.setattr(serve, "serve_until_signal", lambda *_: None)
+    interrupt = signal.getsignal(signal.SIGINT)
+    try:
+        for exposed in (False, True):
+            monkeypatch.setattr(serve, "is_exposed", lambda _host, exposed=exposed: exposed)
+            status = cli.main(["--stats", "/a", "--web.listen-address", "127.0.0.1:0"])
+            logging.getLogger().handlers[0].flush()
+            lines = [line for line in capfd.readouterr().err.splitlines() if "neither login nor TLS" in line]
+            assert (status, len(lines)) == (0, int(exposed))
+    finally:
+        signal.signal(signal.SIGINT, interrupt)
+    assert "level=warning" in lines[0]
+    assert "url=http://127.0.0.1:" in lines[0]

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 
 from tools.metrics_table import README
-from uwsgi_headroom import cli
+from uwsgi_headroom.arguments.commands import make_command_line
 
 
-def flags_of(parser: argparse.ArgumentParser) -> set[str]:
-    """Every long flag of a command line, those of its commands included."""
-    flags: set[str] = set()
-    for action in parser._actions:
-        flags.update(flag for flag in action.option_strings if flag.startswith("--"))
-        if isinstance(action, argparse._SubParsersAction):
-            flags.update(*(flags_of(command) for command in action.choices.values()))
-    return flags
+def known_flags() -> set[str]:
+    """Every long flag of the command line, those of its commands included."""
+    line = make_command_line()
+    return {flag for parser in (line.program, *line.commands.values()) for flag in parser.options}
 
 
 def test_every_flag_in_the_readme_exists() -> None:
@@ -24,4 +19,4 @@ def test_every_flag_in_the_readme_exists() -> None:
     lines = [line for line in README.read_text().splitlines() if "uwsgi-headroom" in line]
     flags = set(re.findall(r"(?<![\w-])--[a-z][a-z._-]+", "\n".join(lines)))
     assert flags
-    assert flags <= flags_of(cli._parser())
+    assert flags <= known_flags()

@@ -1,7 +1,8 @@
-"""The picture of the page in the README: `.venv/bin/python3 -m tools.page_picture PORT`, with `make demo` running there
-for six minutes, writes `app/pictures/page.png`.
+"""Takes the pictures of the page for the README: `.venv/bin/python3 -m tools.page_picture PORT`, with a demo that has
+run for six minutes, writes `app/pictures/page.png` and, in dark colours, `page-dark.png`.
 
-Whoever put it into the README ran it, and only that.
+    make demo PORT=9300 &
+    .venv/bin/python3 -m tools.page_picture 9300
 """
 
 from __future__ import annotations
@@ -9,16 +10,19 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from pathlib import Path
 
 from app import loopback
 from tests.support.browser import browser, tab
 from tests.support.real_uwsgi import ROOT
 
-PICTURE = ROOT / "app" / "pictures" / "page.png"
+PICTURES = ROOT / "app" / "pictures"
+NAMES = {"light": "page.png", "dark": "page-dark.png"}
+"""File names by colour scheme."""
 LARGEST = 200_000  # bytes
 FIRST_SECONDS = 59  # of the figures: nearly the whole shortest window
 SCALE = 0.75  # READMEs are shown narrower than the page
-TALL = 1168  # pixels: the verdict, what to change, the workers, the first charts
+WIDE, TALL = 1440, 1168  # pixels: the verdict, what to change, the workers, the first charts
 
 
 def too_early(port: int) -> str | None:
@@ -38,23 +42,33 @@ def too_early(port: int) -> str | None:
     return None
 
 
+def take(port: int, directory: Path) -> list[str]:
+    """Write both pictures into the directory; what went wrong in the browser or with their size, a sentence each."""
+    directory.mkdir(exist_ok=True)
+    problems: list[str] = []
+    with browser() as running:
+        for scheme, name in NAMES.items():
+            with tab(running, port, WIDE, TALL, device_scale_factor=SCALE, color_scheme=scheme) as shown:
+                shown.open("/?range=300")
+                shown.until("document.querySelectorAll('.uplot').length === 5")
+                shown.page.screenshot(path=directory / name)
+                problems += shown.problems
+            if (directory / name).stat().st_size > LARGEST:
+                problems.append(f"{directory / name} is larger than {LARGEST} bytes")
+    return problems
+
+
 def main() -> int:
-    """Write it once the figures are over a whole window."""
+    """Write them once the figures are over a whole window."""
     parser = argparse.ArgumentParser(prog=".venv/bin/python3 -m tools.page_picture", description=__doc__)
     parser.add_argument("port", type=int, help="of the demo's exporter")
+    parser.add_argument("--out", type=Path, default=PICTURES, help="directory to write to (default: %(default)s)")
     options = parser.parse_args()
     trouble = too_early(options.port)
     if trouble:
         sys.exit(trouble)
-    with browser() as running, tab(running, options.port, width=1280, height=TALL, device_scale_factor=SCALE) as shown:
-        shown.open("/?range=300")
-        shown.until("document.querySelectorAll('.uplot').length === 5")
-        PICTURE.parent.mkdir(exist_ok=True)
-        shown.page.screenshot(path=PICTURE)
-        if shown.problems:
-            sys.exit("\n".join(shown.problems))
-    if PICTURE.stat().st_size > LARGEST:
-        sys.exit(f"{PICTURE} is larger than {LARGEST} bytes")
+    if problems := take(options.port, options.out):
+        sys.exit("\n".join(problems))
     return 0
 
 

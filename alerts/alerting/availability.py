@@ -18,7 +18,7 @@ def groups(t: Thresholds) -> Sequence[Group]:
 
 def _down(t: Thresholds) -> Alert:
     """The exporter forgets a globbed server ten minutes after its socket went, and the page resolves with its series:
-    a server that was taken away must not page for ever, and of one that crashed somebody knows by then.
+    a server that was removed must not page permanently, and of one that crashed somebody knows by then.
     """
     failures = f"topk(1, increase(uwsgi_exporter_read_errors_total{{$self}}[{t.down_flapping_range}]) > 0)"
     return Alert(
@@ -33,8 +33,7 @@ uwsgi_up == 0""",
         description="{{ if eq $value 0.0 }}"
         f"It could not be read for {t.down_hold} or longer"
         "{{ else }}"
-        f"It comes and goes, and was up for {percent()} of the last {t.down_flapping_range}: "
-        "something restarts it again and again"
+        f"It keeps restarting, and was up for {percent()} of the last {t.down_flapping_range}"
         "{{ end }}"
         f'. Reads fail mostly with: {{{{ with {asked(failures)} }}}}{{{{ . | first | label "reason" }}}}'
         "{{ else }}unknown{{ end }}.\n"
@@ -43,7 +42,7 @@ uwsgi_up == 0""",
         "start it, or take the last deploy back. `timeout`: the master is held up; workers may still serve. "
         "`permission`: it runs, and the exporter may not connect; see `chmod-socket`.\n"
         "A server found by a pattern (`--stats '/run/*.stats'`) is forgotten ten minutes after its socket is gone: "
-        "that this resolves does not mean that it is back.",
+        "a resolved alert does not mean that the server is back.",
         dashboard=SERVER_DASHBOARD,
     )
 
@@ -59,8 +58,8 @@ up{{job=~"{t.exporter_job}"}} == 0""",
         hold=t.exporter_down_hold,
         severity="warning",
         summary=f"The exporter of uWSGI on {INSTANCE} cannot be scraped.",
-        description=f"Prometheus has had no answer for {t.exporter_down_hold} or longer. Nothing is known of the uWSGI "
-        "servers behind it, whose alerts stay silent; they themselves may well be fine.\n"
+        description=f"Prometheus has had no answer for {t.exporter_down_hold} or longer. The uWSGI servers "
+        "behind it are not monitored, and their alerts stay silent; the servers themselves may be fine.\n"
         "Is the host up? On it: `systemctl status uwsgi-headroom` and `journalctl -u uwsgi-headroom -n 50`, then "
         f"`curl -sS http://{INSTANCE}/metrics | head`. If that answers, Prometheus cannot reach it: see the error at "
         "Prometheus under Status, Targets; often it is a firewall, or `--web.listen-address`, which is 127.0.0.1 "
@@ -84,7 +83,7 @@ and ignoring (kind, version) last_over_time(uwsgi_server_info{{kind="server"}}[{
 and max_over_time(uwsgi_up[{t.down_hold}]) == 1""",
         hold=t.sampler_gap_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE} is sampled for a part of the time only.",
+        summary=f"uWSGI {SERVER} on {INSTANCE} is sampled only part of the time.",
         description=f"{percent()} of the last {r} is not covered by samples although the server was "
         "up, so that observed concurrency, queue wait and full occupancy may miss what happened then. Requests, "
         "response times and shares are not affected.\n"

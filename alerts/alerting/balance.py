@@ -48,7 +48,7 @@ def _hot_worker_saturated(t: Thresholds) -> Alert:
         "worker {{ $id }} is saturated while others have room.",
         description=f"{_worker(hot)}{HOT_WORKER} takes {part} % of the requests. Its interpreter is at "
         + answer(f"{load}{{$worker}}", HUNDREDTH)
-        + f" of a CPU and its requests take {milliseconds(slow)}, against {milliseconds(calm)} on the calm workers; "
+        + f" of a CPU and its requests take {milliseconds(slow)}, against {milliseconds(calm)} on less busy workers; "
         + answer(_idle(t, "{$self}"), WHOLE)
         + " threads of other workers idle.\n"
         f"{part} % of the requests pay {milliseconds(f'({slow} - ignoring (worker_id) {calm})')} each; it puts "
@@ -73,15 +73,15 @@ def _workers_uneven(t: Thresholds) -> Alert:
         "{{ range $place, $of := "
         + asked(shares)
         + ' }}{{ if $place }}/{{ end }}{{ printf "%.0f" $of.Value }}{{ end }} % of the requests. That is '
-        f"{value(TENTH)} times an even share, where chance explains "
+        f"{value(TENTH)} times an even share; expected by chance: up to "
         + answer(f"server:uwsgi_hot_worker_ratio_noise_floor:ratio_rate{w}{{$self}}", TENTH)
         + ".\nIts requests take "
         + milliseconds(f"worker:uwsgi_response_time_seconds:ratio_rate{w}{{$worker}}")
-        + f", against {milliseconds(calm)} on the calm workers; its interpreter is at "
+        + f", against {milliseconds(calm)} on less busy workers; its interpreter is at "
         + answer(f"worker:uwsgi_interpreter_load:rate{w}{{$worker}}", HUNDREDTH)
-        + f" of a CPU. Evening out would take {milliseconds(f'clamp_min({mean} - {calm}, 0)')} ("
+        + f" of a CPU. Balancing would save {milliseconds(f'clamp_min({mean} - {calm}, 0)')} ("
         + answer(f"100 * server:uwsgi_unevenness_cost:ratio_rate{w}{{$self}}", WHOLE)
-        + f" %) off the mean response time; below 10 % it is harmless and can be left.\n{EVEN_OUT}",
+        + f" %) of the mean response time; below 10 % it is harmless.\n{EVEN_OUT}",
         dashboard=SERVER_DASHBOARD,
     )
 

@@ -39,7 +39,7 @@ def _near_capacity(t: Thresholds) -> Alert:
         hold=t.near_capacity_hold,
         keep=t.load_keep,
         severity="critical",
-        summary=f"uWSGI {SERVER} on {INSTANCE} has hardly a thread free, and requests wait for one.",
+        summary=f"uWSGI {SERVER} on {INSTANCE} has hardly any thread free, and requests wait for one.",
         description=answer(f"{used}{{$self}} * uwsgi_threads_ceiling{{$self}}", TENTH)
         + f" of {answer('uwsgi_threads_ceiling{$self}')} threads are busy on average, all that are up "
         f"{answer(full, WHOLE)} % of the time. A request that finds none free waits in the listen queue, now for "
@@ -79,7 +79,7 @@ min without (limit) (
 ) < {t.headroom_low}""",
         hold=t.headroom_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE} has room for little more load.",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: headroom is down to {value(HUNDREDTH)}x.",
         description=f"In the worst twentieth of the last {t.headroom_range}, load {value(HUNDREDTH)} times as high "
         f"would have {{{{ with {asked(f'bottomk(1, {worst})')} }}}}"
         '{{ $limit := . | first | label "limit" }}'
@@ -127,7 +127,7 @@ and ({count} - 2) * {explained}
         + answer(f"100 * {7 * DAY} * {slope.replace('p95_1d', 'p95_1d{$self}')}", TENTH)
         + f" points a week: the line through {answer(count.replace('p95_1d', 'p95_1d{$self}'))} days reaches "
         f"{100 * t.near_capacity:g} %, from where UwsgiConcurrencyNearCapacity pages if requests wait, about "
-        '{{ ($value | toTime).Format "2 January 2006" }}. It holds if the load goes on as it did.\n'
+        '{{ ($value | toTime).Format "2 January 2006" }}. This assumes that load keeps growing as before.\n'
         "Plan for more `processes` and CPUs, or another host.",
         dashboard=SERVER_DASHBOARD,
     )
@@ -171,7 +171,7 @@ def _cpu_bound(t: Thresholds) -> Alert:
         description=f"{answer(f'sum({used}{{$self}})', TENTH)} of {answer('uwsgi_cpus_usable{$self}')} CPUs are in use "
         f"by {answer(f'count({used}{{$self}})')} workers{{{{ with {asked(others)} }}}}, and "
         f"{{{{ . | first | value | {TENTH} }}}} by others, with {answer(idle, TENTH)} idle{{{{ end }}}}. "
-        "No option of uWSGI makes more of them, and response times ("
+        "No option of uWSGI adds CPUs, and response times ("
         + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")
         + ") grow from here.\nOf its affinity, its cgroup's quota and the host's CPUs the least counts (the workers' "
         f"masks allow {answer('max(uwsgi_worker_cpu_affinity_cpus{$self})')} each): widen `cpu-affinity` or the mask "
@@ -190,7 +190,7 @@ def _workers_share_one_cpu(t: Thresholds) -> Alert:
         summary=f"uWSGI {SERVER} on {INSTANCE}: {value()} workers are pinned to a CPU together with another worker.",
         description=f"{value()} workers may each run on one CPU, and another worker may run on that one only. They "
         "wait for one another however idle the other CPUs are.\n"
-        "Leave `cpu-affinity` out, or see that `processes` times `cpu-affinity` is not above the CPUs there are. In a "
+        "Remove `cpu-affinity`, or keep `processes` times `cpu-affinity` at or below the number of CPUs. In a "
         "container, uWSGI counts the host's CPUs, not the container's.",
         dashboard=SERVER_DASHBOARD,
     )

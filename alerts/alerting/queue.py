@@ -1,4 +1,4 @@
-"""Alerts about listen queues: where requests wait before uWSGI sees them."""
+"""Alerts about listen queues, where requests wait until a thread of uWSGI takes them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ SOCKET = "{{ $labels.socket }}"
 LIMIT = '{{ $socket := printf "%q" $labels.socket }}' + answer("uwsgi_socket_max_queue_length{socket=$socket,$self}")
 
 MORE_CAPACITY = (
-    "Add capacity: where CPU is left, more `processes` (or `threads`, where workers have several and requests mostly "
-    "wait); the dashboard says what gives out first."
+    "Add `processes` where CPU is left (or `threads`, where workers have several and requests mostly wait); the "
+    "dashboard shows which limit comes first."
 )
 
 LONGER_QUEUE = (
-    " A longer queue helps against bursts alone: raise `listen`, and net.core.somaxconn before it where that is the "
+    " A longer queue helps only against bursts: raise `listen`, and net.core.somaxconn before it where that is the "
     "limit; `uwsgi-headroom check` says which of the two is."
 )
 
@@ -50,11 +50,11 @@ def _filling(t: Thresholds) -> Alert:
         hold=t.queue_filling_hold,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: the listen queue of {SOCKET} is {percent()} full.",
-        description=f"Over {w}, that part of the "
+        description=f"This is the mean over {w}. "
         + LIMIT
-        + " connections that fit was waiting on average, and the next burst may find the queue full."
-        f"{{{{ with {asked(f'server:uwsgi_queue_wait_seconds:ratio_rate{w}{{$self}}')} }}}} A request waits "
-        "{{ . | first | value | humanizeDuration }} before uWSGI sees it.{{ end }}\n" + MORE_CAPACITY + LONGER_QUEUE,
+        + " connections fit, and the next burst may overflow the queue."
+        f"{{{{ with {asked(f'server:uwsgi_queue_wait_seconds:ratio_rate{w}{{$self}}')} }}}} Requests wait "
+        "{{ . | first | value | humanizeDuration }} in it.{{ end }}\n" + MORE_CAPACITY + LONGER_QUEUE,
         dashboard=SERVER_DASHBOARD,
     )
 
@@ -87,9 +87,9 @@ unless (
         description=f"{LIMIT} connections fit, and {answer(f'uwsgi_socket_queue_length{{{queue}}}')} wait now. "
         f'{{{{ if match "^{TCP}$" $labels.socket }}}}The kernel dropped new ones, whose clients try again after a '
         f"second and more, {answer(dropped, WHOLE)} times, counted over all TCP listeners of the network namespace."
-        "{{ else }}How many were refused nobody counts for a UNIX socket: nginx gets `Resource temporarily "
+        "{{ else }}Refusals at a UNIX socket are not counted: nginx gets `Resource temporarily "
         "unavailable` and answers 502; other clients are held in connect().{{ end }}"
-        f"{{{{ with {asked(f'server:uwsgi_queue_wait_seconds:ratio_rate{t.window}{{$self}}')} }}}} Those let in "
+        f"{{{{ with {asked(f'server:uwsgi_queue_wait_seconds:ratio_rate{t.window}{{$self}}')} }}}} Accepted requests "
         "wait {{ . | first | value | humanizeDuration }}.{{ end }}\n"
         + MORE_CAPACITY
         + " If every thread waits for the same thing (a database), free that first."
@@ -107,9 +107,9 @@ def _wait_high(t: Thresholds) -> Sequence[Alert]:
         expr=waiting.noticed(t),
         hold=t.queue_wait_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: a request waits {value('humanizeDuration')} before uWSGI sees it.",
-        description=f"It is then in service for {answer(served, 'humanizeDuration')}, which is all that "
-        "uWSGI's own response times show; users wait for both.\n"
+        summary=f"uWSGI {SERVER} on {INSTANCE}: requests wait {value('humanizeDuration')} in the listen queue.",
+        description=f"They are then in service for {answer(served, 'humanizeDuration')}. Users wait for both; uWSGI's "
+        "own response times do not include the queue.\n"
         f"{{{{ with {asked(reserve)} }}}}{{{{ . | first | value }}}} workers in reserve were not spawned: raise "
         "`cheaper` or `cheaper-initial`, lower `cheaper-overload`, see that no `cheaper-rss-limit-soft` holds them "
         "back.\n{{ end }}" + MORE_CAPACITY,
@@ -125,8 +125,8 @@ def _not_measurable(t: Thresholds) -> Alert:
         hold=t.queue_not_measurable_hold,
         severity="info",
         summary=f"uWSGI {SERVER} on {INSTANCE}: {value()} of its listen queues cannot be measured.",
-        description="Requests that wait there are seen by nobody: not by uWSGI, which says 0 for UNIX sockets, and not "
-        "here; alerts on the queue stay silent.\n"
+        description="Requests that wait there are not visible, and alerts on the queue stay silent. uWSGI itself "
+        "reports 0 for UNIX sockets.\n"
         f"The exporter's page, http://{INSTANCE}/, says why. Mostly the exporter runs in another container or on "
         "another host: run it in uWSGI's network namespace, and let it read `stats` over a UNIX socket.",
         dashboard=SERVER_DASHBOARD,

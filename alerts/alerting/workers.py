@@ -38,9 +38,9 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
         summary=f"uWSGI {SERVER} on {INSTANCE}: a request has been in service for {value('humanizeDuration')}.",
         description=f"It is in worker {_workers(f'topk(1, {age}{{$self}})')}. "
         f"{answer('uwsgi_threads_stuck{$self}')} of {answer('uwsgi_threads_available{$self}')} threads have been at "
-        "one request for over 30 s, each kept from all others.\n"
-        "See what it waits for: `py-spy dump --pid PID` of that worker. Then set timeouts on what the application "
-        "calls, and `harakiri` as the last resort: with `threads` it ends all requests of the worker.",
+        "one request for over 30 s.\n"
+        "Run `py-spy dump --pid PID` on that worker to see what it waits for. Then set timeouts on what the "
+        "application calls, and `harakiri` as the last resort: with `threads` it ends all requests of the worker.",
         dashboard=SERVER_DASHBOARD,
     )
     many = f"{oldest}\nand uwsgi_threads_stuck >= {t.stuck_many} * uwsgi_threads_ceiling"
@@ -54,12 +54,12 @@ def _harakiri(t: Thresholds) -> Alert:
         expr=f"round({by_server('sum', ended)}) >= {t.harakiris}",
         hold=t.harakiri_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE} ended workers for requests over its harakiri time: {value(WHOLE)} in "
+        summary=f"uWSGI {SERVER} on {INSTANCE} killed workers for requests over `harakiri`: {value(WHOLE)} in "
         f"{t.harakiri_range}.",
         description="Worker "
         + _workers(f"round({_of_self(ended)}) > 0")
-        + ": every request that it had in hand was lost with it, and is counted nowhere.\n"
-        "Find the request in uWSGI's log, at `HARAKIRI`, with its address. If it is always the same one, fix it, "
+        + ": every request in it was lost, and is counted nowhere.\n"
+        "Find the request in uWSGI's log, at `HARAKIRI`. If it is always the same one, fix it, "
         "or set timeouts on what it calls; raise `harakiri` only for requests that are meant to take so long.",
         dashboard=SERVER_DASHBOARD,
     )
@@ -78,8 +78,7 @@ def _lost(t: Thresholds) -> Sequence[Alert]:
         expr=f"{lost} > 0\nunless round({by_server('sum', harakiris)}) > 0",
         hold=t.lost_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: requests were lost with the workers that served them, at least "
-        f"{value(WHOLE)}.",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: workers ended in the middle of requests; lost at least {value(WHOLE)}.",
         description="Worker "
         + _workers(f"round({_of_self(each)}) > 0")
         + f" ended in the last {r} with requests in service: at least {answer(part, TENTH)} % of all got no answer, "
@@ -120,7 +119,7 @@ def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
         expr=most,
         hold=t.respawn_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE} respawns the same worker again and again.",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: the same worker keeps restarting.",
         description=f"{value(WHOLE)} times in {r}; worker "
         + _workers(_of_self(looping))
         + " in a loop, with "
@@ -172,7 +171,7 @@ def _exceptions(t: Thresholds) -> Alert:
 and round({by_server("sum", raised)}) >= {t.exceptions_least}""",
         hold=t.exceptions_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: {percent(TENTH)} of the requests raise an exception.",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: unhandled exceptions in {percent(TENTH)} of requests.",
         description=answer(f"sum({_of_self(raised)})", WHOLE)
         + " of "
         + answer(f"sum({_of_self(requests)})", WHOLE)
@@ -211,8 +210,9 @@ max without (worker_id) (
         description=f"Worker {_workers(f'topk(1, {growth})')} has "
         f"{answer(f'{resident}{{$self}} and topk(1, {growth})', 'humanize1024')}B, "
         f"{answer(f'topk(1, {growth})', 'humanize1024')}B more than {2 * hours} hours ago, and it grew all the time "
-        "since. Caches have filled by then; this is likely a leak, which ends with the kernel killing something.\n"
-        "Until it is found, let workers end in time: `reload-on-rss`, or `max-requests` with `max-requests-delta` so "
+        "since. Caches have filled by then; this is likely a leak. When memory is used up, the kernel kills a "
+        "process.\n"
+        "Until it is found, set `reload-on-rss`, or `max-requests` with `max-requests-delta` so "
         "that not all do at once. `tracemalloc` says which lines of the application allocate what stays.",
         dashboard=SERVER_DASHBOARD,
     )

@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
-from grafana_foundation_sdk.models.dashboard import Dashboard
+from grafana_foundation_sdk.models.dashboard import Dashboard, FieldColorModeId
 
 from alerts.thresholds import Thresholds
 from dashboards import annotation_queries, links
 from dashboards.page import Row, page
 from dashboards.panels import threshold_colours
-from dashboards.panels.graphs import by_worker, lines, states
+from dashboards.panels.colours import cpus
+from dashboards.panels.graphs import by_worker, last_cpus, lines
 from dashboards.panels.stats import figure
 from dashboards.panels.tables import Column, matrix, table
 from dashboards.selector import ONE
+from dashboards.signal import PER_SECOND
 from dashboards.signals import affinity, balance
 from dashboards.variables import variables
+
+TALL = 7
+"""Height of the tables: five workers, and the others after scrolling."""
 
 
 def dashboard(t: Thresholds) -> Dashboard:
     """The dashboard."""
-    whole, rate = Column(width=110), Column("cps", 1, width=150)
+    whole, rate = Column(width=115), Column(PER_SECOND, 1, width=165)
     return page(
         links.AFFINITY,
         "One server: which CPUs its workers may use, which they do, and whether they are in each other's way.",
         variables("uwsgi_up", many=False),
-        [annotation_queries.alerts(ONE), annotation_queries.spawns(ONE)],
+        annotation_queries.of_workers(ONE),
         [
             Row(
                 "",
                 [
-                    figure(affinity.USABLE, 6, threshold_colours.none()),
-                    figure(affinity.USED, 6, threshold_colours.cpu(t), decimals=0),
-                    figure(affinity.PINNED, 6, threshold_colours.none()),
-                    figure(affinity.SHARING, 6, threshold_colours.any_is("red")),
+                    figure(affinity.USABLE, 4, threshold_colours.none()),
+                    figure(affinity.USED, 5, threshold_colours.cpu(t), decimals=0),
+                    figure(affinity.OTHERS, 5, threshold_colours.none(), decimals=0),
+                    figure(affinity.PINNED, 5, threshold_colours.none()),
+                    figure(affinity.SHARING, 5, threshold_colours.any_is("red")),
                 ],
             ),
             Row(
@@ -39,10 +45,10 @@ def dashboard(t: Thresholds) -> Dashboard:
                 [
                     table(
                         affinity.WORKERS,
-                        (14, 10),
+                        (16, TALL),
                         {"worker_id": Column()},
                         {
-                            "worker": Column(width=90),
+                            "Worker": Column(width=80),
                             "CPUs allowed": whole,
                             "Last CPU": whole,
                             "Moves seen": whole,
@@ -50,12 +56,20 @@ def dashboard(t: Thresholds) -> Dashboard:
                             "Voluntary switches": rate,
                             "Involuntary switches": rate,
                         },
-                        called={"worker_id": "worker"},
+                        called={"worker_id": "Worker"},
                         numbered="worker_id",
                     ),
-                    matrix(affinity.RESIDENCY, (10, 10), rows="worker_id", columns="cpu", most=1),
-                    states(affinity.LAST_CPU, 12),
-                    lines(affinity.CPUS, 12, at_least=1),
+                    matrix(
+                        affinity.RESIDENCY,
+                        (8, TALL),
+                        rows="worker_id",
+                        columns="cpu",
+                        corner="Worker",
+                        colours=FieldColorModeId.CONTINUOUS_BLUES,
+                        width=56,
+                    ),
+                    last_cpus(affinity.LAST_CPU, 12),
+                    lines(affinity.CPUS, 12, at_least=1, overrides=cpus()),
                 ],
             ),
             Row(

@@ -11,11 +11,12 @@ from alerts.thresholds import Thresholds
 from dashboards import annotation_queries, links
 from dashboards.page import Panels, Row, Times, page
 from dashboards.panels import threshold_colours
-from dashboards.panels.colours import Override, named
+from dashboards.panels.colours import BLUE, GOLD, GREY, Override, named
 from dashboards.panels.graphs import lines, matching
 from dashboards.panels.stats import bars, figure
 from dashboards.panels.tables import Column, matrix, table
 from dashboards.selector import FLEET
+from dashboards.signal import TIMES
 from dashboards.signals import history
 from dashboards.variables import utc_offset, variables
 
@@ -30,16 +31,16 @@ def dashboard(t: Thresholds) -> Dashboard:
         "Months of the day's figures: how near capacity it was, how often, when, and where that leads. Needs the "
         "recording rules of this project, and a Prometheus that keeps as long.",
         [*variables("server:uwsgi_utilization:max1d", many=True), utc_offset()],
-        [annotation_queries.alerts(FLEET, 'severity="critical"')],
+        [annotation_queries.alerts(FLEET, 'severity="critical"'), annotation_queries.configuration(FLEET)],
         [
             Row(
                 "",
                 [
-                    figure(history.HEADROOM, 6, threshold_colours.headroom(t), named=True, decimals=2),
-                    figure(history.USED, 5, threshold_colours.utilization(t), decimals=0),
-                    figure(history.USUAL, 5, threshold_colours.utilization(t), decimals=0),
-                    figure(history.GROWTH, 5, threshold_colours.none(), decimals=1),
-                    figure(history.DAYS, 3, threshold_colours.none(), empty="no rules?"),
+                    figure(history.HEADROOM, 8, threshold_colours.headroom(t), named=True, decimals=2),
+                    figure(history.USED, 4, threshold_colours.utilization(t), decimals=0),
+                    figure(history.USUAL, 4, threshold_colours.utilization(t), decimals=0),
+                    figure(history.GROWTH, 4, threshold_colours.none(), decimals=1),
+                    figure(history.DAYS, 4, threshold_colours.none(), empty="no rules?"),
                 ],
             ),
             Row("Where does it lead?", _trend(t)),
@@ -54,12 +55,12 @@ def dashboard(t: Thresholds) -> Dashboard:
                     ),
                     matrix(
                         history.week(t),
-                        (24, 10),
+                        (24, 9),
                         rows="weekday",
                         columns="hour",
-                        most=1,
+                        corner="Weekday",
                         colours=FieldColorModeId.CONTINUOUS_GR_YL_RD,
-                        width=56,
+                        width=46,
                         called={str(day): name for day, name in enumerate(WEEKDAYS)},
                     ),
                 ],
@@ -71,15 +72,10 @@ def dashboard(t: Thresholds) -> Dashboard:
 
 
 def _trend(t: Thresholds) -> Panels:
-    peaks = matching(
-        "/peak$/", ("custom.drawStyle", "points"), ("custom.showPoints", "always"), ("custom.fillOpacity", 0)
-    )
-    trends = matching(
-        "/trend$/",
-        ("custom.lineStyle", {"fill": "dash", "dash": [8, 6]}),
-        ("custom.lineWidth", 2),
-        ("custom.fillOpacity", 0),
-    )
+    neutral = [("color", {"mode": "fixed", "fixedColor": GREY}), ("custom.fillOpacity", 0)]
+    peaks = matching("/peak$/", ("custom.drawStyle", "points"), ("custom.showPoints", "always"), *neutral)
+    dash = ("custom.lineStyle", {"fill": "dash", "dash": [8, 6]})
+    trends = matching("/trend$/", dash, ("custom.lineWidth", 2), *neutral)
     near = threshold_colours.near_capacity(t)
     return [
         lines(history.DAILY, 12, overrides=[peaks], at_least=1, threshold=near, step="1d"),
@@ -89,7 +85,7 @@ def _trend(t: Thresholds) -> Panels:
 
 def _bands(t: Thresholds) -> Sequence[Override]:
     names = [series.legend for series in history.days_by_headroom(t).series]
-    colours = ("red", "orange", "yellow", "green", "blue")
+    colours = ("red", "orange", GOLD, "green", BLUE)
     return [
         named(name, ("color", {"mode": "fixed", "fixedColor": colour}))
         for name, colour in zip(names, colours, strict=True)
@@ -97,18 +93,20 @@ def _bands(t: Thresholds) -> Sequence[Override]:
 
 
 def _minutes(t: Thresholds) -> tables.Panel:
-    busy = Column("percentunit", 0, threshold_colours.utilization(t), 1.0, 150)
+    busy = Column("percentunit", 0, threshold_colours.utilization(t), 1.0, width=165)
     return table(
         history.minutes(t),
-        (24, 10),
+        (24, 8),
         {
-            "server": Column(more=[("links", links.to_server(now=True))]),
+            "server": Column(links=links.to_server(now=True)),
             "instance": Column(),
             "limit": Column(),
+            "job": Column(hidden=True),
+            "service": Column(hidden=True),
         },
         {
             "Gives out first": Column(width=160),
-            "Least headroom": Column("suffix:x", 2, threshold_colours.headroom(t), 5.0, 190),
+            "Least headroom": Column(TIMES, 2, threshold_colours.headroom(t), width=130),
             "Busiest day's p95": busy,
             "Peak": busy,
             "Most requests": Column("reqps", 1, width=130),

@@ -12,27 +12,30 @@ from dashboards.panels.graphs import lines
 from dashboards.panels.stats import figure
 from dashboards.panels.tables import Column, table
 from dashboards.selector import FLEET
+from dashboards.signal import TIMES
 from dashboards.signals import fleet
 from dashboards.variables import variables, window
-
-FULL_BAR = 5.0
-"""Headroom of a full bar: more is plenty."""
 
 
 def dashboard(t: Thresholds) -> Dashboard:
     """The dashboard."""
-    headroom = Column("suffix:x", 1, threshold_colours.headroom(t), FULL_BAR, 210)
-    busy = Column("percentunit", 0, threshold_colours.utilization(t), 1.0, 170)
-    cost = Column("percentunit", 0, threshold_colours.costly(), width=140)
-    seconds, requests = Column("s", 0, width=115), Column("reqps", 1, width=100)
-    first = Column(width=150)
+    columns = {
+        "Gives out first": Column(width=150),
+        "Headroom": Column(TIMES, 1, threshold_colours.headroom(t), width=100),
+        "Threads busy": Column("percentunit", 0, threshold_colours.utilization(t), 1.0, width=170),
+        "Unevenness costs": Column("percentunit", 0, threshold_colours.costly(), width=140),
+        "Queue wait": Column("s", 0, width=105),
+        "Response time": Column("s", 0, width=120),
+        "Requests": Column("reqps", 1, width=105),
+    }
     called = {"limit": "Gives out first"}
-    read = [("mappings", [{"type": "value", "options": {"0": {"text": "no", "color": "red"}, "1": {"text": "yes"}}}])]
+    read = Column(words={"0": ("no", "red"), "1": ("yes", "text")}, width=60)
+    hidden = Column(hidden=True)
     return page(
         links.FLEET,
         "All servers and services by headroom: which one to look at first, and what gives out there.",
         [*variables("uwsgi_up", many=True), window()],
-        [annotation_queries.alerts(FLEET), annotation_queries.reloads(FLEET)],
+        annotation_queries.of_servers(FLEET),
         [
             Row(
                 "",
@@ -40,50 +43,25 @@ def dashboard(t: Thresholds) -> Dashboard:
                     figure(fleet.LEAST, 6, threshold_colours.headroom(t), named=True, decimals=1, empty="-"),
                     figure(fleet.UNREADABLE, 3, threshold_colours.any_is("red")),
                     figure(fleet.FIRING, 3, threshold_colours.any_is("red"), empty="none"),
-                    figure(fleet.THREADS, 3, threshold_colours.utilization(t), decimals=0),
-                    figure(fleet.REQUESTS, 3, threshold_colours.none()),
-                    figure(fleet.COST, 3, threshold_colours.costly(), named=True, decimals=0),
-                    figure(fleet.QUEUE_WAIT, 3, threshold_colours.none(), named=True),
+                    figure(fleet.THREADS, 4, threshold_colours.utilization(t), decimals=0),
+                    figure(fleet.COST, 4, threshold_colours.costly(), named=True, decimals=0),
+                    figure(fleet.QUEUE_WAIT, 4, threshold_colours.none(), named=True),
                 ],
             ),
             Row(
                 "Who has least left?",
                 [
                     table(
-                        fleet.SERVICES,
-                        (24, 7),
-                        {"service": Column(), "limit": Column()},
-                        {
-                            "Gives out first": first,
-                            "Headroom": headroom,
-                            "Threads busy": busy,
-                            "Unevenness costs": cost,
-                            "Queue wait": seconds,
-                            "Response time": seconds,
-                            "Requests": requests,
-                            "Servers": Column(width=80),
-                        },
-                        called=called,
-                    ),
-                    table(
                         fleet.SERVERS,
-                        (24, 10),
+                        (24, 9),
                         {
-                            "server": Column(more=[("links", links.to_server())]),
+                            "server": Column(links=links.to_server()),
                             "instance": Column(),
                             "limit": Column(),
+                            "job": hidden,
+                            "service": hidden,
                         },
-                        {
-                            "Gives out first": first,
-                            "Headroom": headroom,
-                            "Threads busy": busy,
-                            "Hot worker": Column("suffix:x", 2, threshold_colours.hot(t), width=100),
-                            "Unevenness costs": cost,
-                            "Queue wait": seconds,
-                            "Response time": seconds,
-                            "Requests": requests,
-                            "Read": Column(width=60, more=read),
-                        },
+                        {**columns, "Hot worker": Column(TIMES, 2, threshold_colours.hot(t), width=105), "Read": read},
                         called=called,
                     ),
                 ],
@@ -95,6 +73,18 @@ def dashboard(t: Thresholds) -> Dashboard:
                         fleet.HEADROOM, 12, logarithmic=True, beside=True, threshold=threshold_colours.headroom_low(t)
                     ),
                     lines(fleet.UTILIZATION, 12, most=1, beside=True),
+                ],
+            ),
+            Row(
+                "What do services get?",
+                [
+                    table(
+                        fleet.SERVICES,
+                        (24, 7),
+                        {"service": Column(), "limit": Column()},
+                        {**columns, "Servers": Column(width=80)},
+                        called=called,
+                    ),
                     lines(fleet.REQUESTS_BY_SERVICE, 12, stacked=True),
                     lines(fleet.RESPONSE_TIME_BY_SERVICE, 12),
                 ],

@@ -10,19 +10,28 @@ from alerts.thresholds import Thresholds
 from dashboards import annotation_queries, links
 from dashboards.page import Panels, Row, page
 from dashboards.panels import threshold_colours
-from dashboards.panels.colours import BLUE, GREY, ORANGE, PURPLE, coloured, limits, named
+from dashboards.panels.colours import BLUE, BROWN, GOLD, GREY, OLIVE, ORANGE, PINK, PURPLE, coloured, limits, named
 from dashboards.panels.graphs import by_worker, dashed, lines, occupancy, shares
 from dashboards.panels.stats import bars, figure
 from dashboards.panels.tables import Column, table
 from dashboards.selector import ONE
-from dashboards.signals import balance, processes, users
+from dashboards.signals import affinity, balance, processes, users
 from dashboards.signals import limits as limit_signals
 from dashboards.variables import variables, window
 
-TOP = 6
-"""Height of the first row."""
-PLENTY = 5.0
-"""Headroom of a full bar."""
+TOP = 5
+"""Height of the first row: four limits, three alerts."""
+SEVERITIES = {"critical": "red", "warning": "orange", "info": "blue"}
+STATES = {
+    "idle": OLIVE,
+    "busy": BLUE,
+    "starting": GOLD,
+    "gone": ORANGE,
+    "pause": PURPLE,
+    "signal": PINK,
+    "cheap": GREY,
+    "never_spawned": BROWN,
+}
 
 
 def dashboard(t: Thresholds) -> Dashboard:
@@ -37,27 +46,28 @@ def dashboard(t: Thresholds) -> Dashboard:
 
 
 def _verdict(t: Thresholds) -> Panels:
-    severities = {"critical": "red", "warning": "orange", "info": "blue"}
-    coloured_severity = {name: {"text": name, "color": colour} for name, colour in severities.items()}
-    mapped = ("mappings", [{"type": "value", "options": coloured_severity}])
+    severities = {name: (name, colour) for name, colour in SEVERITIES.items()}
     return [
-        figure(limit_signals.HEADROOM, 3, threshold_colours.headroom(t), named=True, decimals=1, empty="-", height=TOP),
-        bars(limit_signals.LIMITS, (5, TOP), threshold_colours.headroom(t), most=PLENTY, decimals=1),
-        figure(limit_signals.UTILIZATION, 3, threshold_colours.utilization(t), decimals=0, height=TOP),
-        figure(balance.COST_NOW, 3, threshold_colours.costly(), decimals=0, height=TOP),
-        figure(users.RESPONSE_TIME_NOW, 3, threshold_colours.none(), height=TOP),
-        figure(users.QUEUE_WAIT_NOW, 3, threshold_colours.none(), decimals=0, height=TOP),
+        figure(limit_signals.HEADROOM, 5, threshold_colours.headroom(t), named=True, decimals=1, empty="-", height=TOP),
+        bars(limit_signals.LIMITS, (9, TOP), threshold_colours.utilization(t), most=1, decimals=0, called="limit"),
         table(
             limit_signals.ALERTS,
-            (4, TOP),
+            (10, TOP),
             {
                 "alertname": Column(),
-                "severity": Column(width=80, more=[mapped, ("custom.displayMode", "color-text")]),
-                "alertstate": Column(width=70),
+                "severity": Column(words=severities, width=90),
+                "alertstate": Column(width=90),
             },
-            {"Alert": Column(more=[("custom.hidden", True)])},
+            {"Alert": Column(hidden=True)},
+            called={"alertname": "Alert of", "alertstate": "state"},
             empty="no alerts",
         ),
+        figure(limit_signals.UTILIZATION, 4, threshold_colours.utilization(t), decimals=0),
+        figure(users.RESPONSE_TIME_NOW, 4, threshold_colours.none(), decimals=0),
+        figure(users.QUEUE_WAIT_NOW, 4, threshold_colours.none(), decimals=0),
+        figure(balance.COST_NOW, 4, threshold_colours.costly(), decimals=0),
+        figure(affinity.OTHERS, 4, threshold_colours.none(), decimals=0),
+        figure(processes.ROOM, 4, threshold_colours.at_least_one()),
     ]
 
 
@@ -67,6 +77,7 @@ def _questions(t: Thresholds) -> Sequence[Row]:
     unevenness = [*coloured({"hot worker": BLUE}), dashed("noise floor", GREY)]
     times = coloured({"in service": BLUE, "in the listen queue": ORANGE})
     errors = coloured({"exceptions": ORANGE, "harakiri": "red", "respawns": PURPLE})
+    states = [*coloured(STATES), dashed("without application", "red")]
     cpu = coloured({"user": BLUE, "system": PURPLE, "others": GREY})
     return [
         Row(
@@ -86,12 +97,12 @@ def _questions(t: Thresholds) -> Sequence[Row]:
         Row(
             "Do the workers share the load evenly, and does it cost anything?",
             [
-                by_worker(balance.SHARES, 9, stacked=True, most=1),
+                by_worker(balance.SHARES, 8, stacked=True, most=1),
                 shares(balance.SHARES_NOW, 6),
                 lines(balance.UNEVENNESS, 5, at_least=2, overrides=unevenness, threshold=threshold_colours.uneven(t)),
                 lines(
                     balance.COST,
-                    4,
+                    5,
                     at_least=0.5,
                     overrides=coloured({"of the response time": BLUE}),
                     threshold=threshold_colours.costly_line(),
@@ -116,7 +127,7 @@ def _questions(t: Thresholds) -> Sequence[Row]:
             "How are the processes?",
             [
                 by_worker(processes.MEMORY, 8),
-                lines(processes.STATES, 8, stacked=True),
+                lines(processes.STATES, 8, stacked=True, overrides=states),
                 lines(processes.CPU, 8, stacked=True, overrides=[*cpu, dashed("usable", "red")]),
                 by_worker(processes.OLDEST, 8),
                 by_worker(processes.FILES, 8),

@@ -6,28 +6,17 @@ from collections.abc import Mapping
 
 from grafana_foundation_sdk.models.dashboard import DynamicConfigValue, MatcherConfig
 
-WORKERS = (
-    "#5794F2",
-    "#FF9830",
-    "#B877D9",
-    "#56C7BE",
-    "#F2CC0C",
-    "#E0699E",
-    "#8AB8FF",
-    "#A0785A",
-    "#96D98D",
-    "#C7CBD1",
-)
-"""By the last digit of the worker's number, from 1. None is the red or green of a verdict."""
+BLUE, ORANGE, PURPLE, TEAL, GOLD = "#5794F2", "#E8770C", "#B877D9", "#2BA59B", "#AD8E00"
+PINK, SKY, BROWN, OLIVE, GREY = "#E0699E", "#1E9FD0", "#A0785A", "#849F36", "#9A9FA8"
+"""Each stands out from Grafana's dark background and from its white one. None is the red or green of a verdict."""
 
-BLUE, ORANGE, PURPLE, GREY = "#5794F2", "#FF9830", "#B877D9", "#8E8E8E"
+WORKERS = (BLUE, ORANGE, PURPLE, TEAL, GOLD, PINK, SKY, BROWN, OLIVE, GREY)
+"""By the last digit of the worker's number, from 1."""
 
-LIMITS = {
-    "hottest interpreter": "#FF9830",
-    "interpreters": "#F2CC0C",
-    "threads": "#5794F2",
-    "cpu": "#B877D9",
-}
+CPUS = (SKY, GOLD, PINK, OLIVE, BROWN, TEAL, GREY, PURPLE, ORANGE, BLUE)
+"""By the last digit of the CPU's number, from 0; not in the order of the workers, beside which they are shown."""
+
+LIMITS = {"hottest interpreter": ORANGE, "interpreters": GOLD, "threads": BLUE, "cpu": PURPLE}
 
 Override = tuple[MatcherConfig, list[DynamicConfigValue]]
 
@@ -37,6 +26,14 @@ def workers() -> list[Override]:
     return [
         (MatcherConfig("byRegexp", f"/^worker \\d*{number % 10}$/"), [DynamicConfigValue(*_fixed(colour))])
         for number, colour in enumerate(WORKERS, start=1)
+    ]
+
+
+def cpus() -> list[Override]:
+    """`CPU N` has the colour of its last digit."""
+    return [
+        (MatcherConfig("byRegexp", f"/^CPU \\d*{number}$/"), [DynamicConfigValue(*_fixed(colour))])
+        for number, colour in enumerate(CPUS)
     ]
 
 

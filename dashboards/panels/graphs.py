@@ -30,15 +30,21 @@ from grafana_foundation_sdk.models.dashboard import (
     DynamicConfigValue,
     FieldColorModeId,
     MatcherConfig,
+    Panel,
+    ValueMap,
+    ValueMappingResult,
 )
 from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+from grafana_foundation_sdk.models.statetimeline import Options
 
-from dashboards.panels.colours import Override, named, workers
+from dashboards.panels.colours import BLUE, CPUS, GREY, Override, named, workers
 from dashboards.panels.panel_options import apply_panel_options
 from dashboards.signal import Signal
 
 HEIGHT = 9
+_CPUS = 64
+"""CPUs that have a colour; those of larger machines are grey."""
 
 
 def lines(  # noqa: PLR0913  (each is one choice of how to draw)
@@ -142,8 +148,9 @@ def shares(signal: Signal, width: int) -> barchart.Panel:
     """A bar for each worker and a line at the value of the second query."""
     panel = apply_panel_options(barchart.Panel(), signal, (width, HEIGHT), PromQueryFormat.TABLE)
     panel.orientation(VizOrientation.VERTICAL).show_value(VisibilityMode.AUTO).min(0).bar_width(0.8)
+    panel.x_tick_label_max_length(100)
     panel.legend(VizLegendOptions().show_legend(False).display_mode(LegendDisplayMode.HIDDEN))
-    panel.color_scheme(FieldColor().mode(FieldColorModeId.FIXED).fixed_color("#5794F2")).fill_opacity(70)
+    panel.color_scheme(FieldColor().mode(FieldColorModeId.FIXED).fixed_color(BLUE)).fill_opacity(70)
     panel.thresholds_style(GraphThresholdsStyleConfig().mode(GraphThresholdsStyleMode.LINE))
     panel.with_override(*named("worker", ("unit", "none")))
     panel.with_transformation(
@@ -168,9 +175,21 @@ def shares(signal: Signal, width: int) -> barchart.Panel:
     return panel
 
 
-def states(signal: Signal, width: int) -> statetimeline.Panel:
-    """What each worker was, over time."""
-    panel = apply_panel_options(statetimeline.Panel(), signal, (width, HEIGHT))
-    panel.color_scheme(FieldColor().mode(FieldColorModeId.CONTINUOUS_BL_PU)).merge_values(True)
+class _OnOnePage(statetimeline.Panel):
+    """Without Grafana's pager, which is there even where one page is enough. The library takes no 0 for that."""
+
+    def build(self) -> Panel:
+        panel = super().build()
+        assert isinstance(panel.options, Options)
+        panel.options.per_page = 0
+        return panel
+
+
+def last_cpus(signal: Signal, width: int) -> statetimeline.Panel:
+    """The CPU that each worker was on, over time, in that CPU's colour."""
+    panel = apply_panel_options(_OnOnePage(), signal, (width, HEIGHT))
+    panel.color_scheme(FieldColor().mode(FieldColorModeId.FIXED).fixed_color(GREY)).merge_values(True)
+    named_cpus = {str(cpu): ValueMappingResult(str(cpu), CPUS[cpu % len(CPUS)], index=cpu) for cpu in range(_CPUS)}
+    panel.mappings([ValueMap(named_cpus)])
     panel.legend(VizLegendOptions().show_legend(False).display_mode(LegendDisplayMode.HIDDEN))
     return panel.show_value(VisibilityMode.AUTO).row_height(0.85).line_width(0).fill_opacity(80)

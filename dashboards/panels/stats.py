@@ -27,6 +27,8 @@ from dashboards.panels.panel_options import apply_panel_options
 from dashboards.signal import Signal
 
 HEIGHT = 4
+_THICKEST = 40
+"""Pixels of a bar: one alone would fill the panel."""
 
 
 def figure(
@@ -46,8 +48,8 @@ def figure(
     panel.reduce_options(ReduceDataOptions().calcs(["lastNotNull"]).fields(""))
     panel.color_mode(BigValueColorMode.VALUE)
     panel.text_mode(BigValueTextMode.VALUE_AND_NAME if named else BigValueTextMode.VALUE)
-    panel.graph_mode(BigValueGraphMode.NONE if signal.series[0].now else BigValueGraphMode.AREA)
-    panel.text(VizTextDisplayOptions().title_size(14).value_size(28 if named else 34))
+    panel.graph_mode(BigValueGraphMode.NONE)  # its curve runs through the figure, and has a panel of its own
+    panel.text(VizTextDisplayOptions().title_size(13).value_size(28 if named else 34))
     if decimals is not None:
         panel.decimals(decimals)
     for matcher, values in overrides:
@@ -62,16 +64,21 @@ def bars(
     *,
     most: float | None = None,
     decimals: int | None = None,
+    called: str = "",
     overrides: Sequence[Override] = (),
 ) -> bargauge.Panel:
-    """A bar for each series, from 0 to `most`."""
+    """A bar for each series, from 0 to `most`. called: the label that names it, even where there is but one series."""
     panel = apply_panel_options(bargauge.Panel(), signal, size)
     panel.thresholds(verdict).color_scheme(FieldColor().mode(FieldColorModeId.THRESHOLDS))
     panel.reduce_options(ReduceDataOptions().calcs(["lastNotNull"]).fields(""))
     panel.text(VizTextDisplayOptions().title_size(12).value_size(15))
-    panel.display_mode(BarGaugeDisplayMode.BASIC).orientation(VizOrientation.HORIZONTAL).show_unfilled(True).min(0)
+    panel.max_viz_height(_THICKEST).display_mode(BarGaugeDisplayMode.BASIC).orientation(
+        VizOrientation.HORIZONTAL
+    ).show_unfilled(True).min(0)
     if most is not None:
         panel.max(most)
+    if called:
+        panel.display_name(f"${{__field.labels.{called}}}")
     if decimals is not None:
         panel.decimals(decimals)
     for matcher, values in overrides:

@@ -20,36 +20,63 @@ from dashboards.signal import Signal
 
 Values = Sequence[tuple[str, object]]
 
+BARS, COLOURED_TEXT, PLAIN_TEXT = "basic", "color-text", "auto"
+"""How cells are drawn, in the words of Grafana 9."""
 
-_NOTHING = {"type": "special", "options": {"match": "null", "result": {"text": "-", "color": "transparent"}}}
-"""No bar, rather than one at 0 in the colour of the worst verdict."""
+_CELLS: Mapping[str, object] = {
+    BARS: {"type": "gauge", "mode": "basic", "valueDisplayMode": "color"},
+    COLOURED_TEXT: {"type": "color-text"},
+    PLAIN_TEXT: {"type": "auto"},
+}
+"""The same in those of Grafana 10 and later, which translate the older ones of some tables and drop those of others."""
+
+
+def _nothing(colour: str) -> dict[str, object]:
+    return {"type": "special", "options": {"match": "null", "result": {"text": "-", "color": colour}}}
+
+
+_NO_BAR, _NO_VERDICT = _nothing("transparent"), _nothing("text")
+"""For a cell without a value, which else would be a bar at 0 or a text in the colour of the worst verdict."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """How a column is drawn. most: the value of a full bar, which makes it bars; width: in pixels."""
+    """How a column is drawn. most: the value of a full bar, which makes it bars; words: what stands for a value, and
+    its colour; width: in pixels; links: from each cell; hidden: there for links alone.
+    """
 
     unit: str = "none"
     decimals: int | None = None
     verdict: ThresholdsConfig | None = None
     most: float | None = None
+    words: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     width: int | None = None
-    more: Values = field(default=())
+    links: Sequence[Mapping[str, object]] = ()
+    hidden: bool = False
 
     def override(self, name: str) -> Override:
-        """As Grafana 9 has it; from 10 on Grafana translates it itself."""
+        """The settings of the column of this name, as Grafana 9 and as later ones read them."""
         values: list[tuple[str, object]] = [("unit", self.unit)]
         if self.decimals is not None:
             values.append(("decimals", self.decimals))
         if self.verdict is not None:
             values.append(("thresholds", self.verdict.build()))
-            values.append(("custom.displayMode", "color-text"))
         if self.most is not None:
-            values = [value for value in values if value[0] != "custom.displayMode"]
-            values += [("min", 0), ("max", self.most), ("custom.displayMode", "basic"), ("mappings", [_NOTHING])]
+            values += [("min", 0), ("max", self.most), ("mappings", [_NO_BAR]), *_cells(BARS)]
+        elif self.verdict is not None or self.words:
+            words = [_mapped(self.words)] if self.words else []
+            values += [("mappings", [*words, _NO_VERDICT]), *_cells(COLOURED_TEXT)]
         if self.width is not None:
             values.append(("custom.width", self.width))
-        return named(name, *values, *self.more)
+        if self.links:
+            values.append(("links", self.links))
+        if self.hidden:
+            values.append(("custom.hidden", True))
+        return named(name, *values)
+
+
+def _cells(mode: str) -> Values:
+    return [("custom.displayMode", mode), ("custom.cellOptions", _CELLS[mode])]
 
 
 def table(
@@ -97,16 +124,16 @@ def matrix(
     *,
     rows: str,
     columns: str,
-    most: float | None = None,
-    colours: FieldColorModeId = FieldColorModeId.CONTINUOUS_BL_PU,
-    width: int | None = None,
+    corner: str,
+    colours: FieldColorModeId,
+    width: int,
     called: Mapping[str, str] | None = None,
 ) -> tables.Panel:
-    """A cell for each pair of the labels `rows` and `columns`, both numbers, coloured by its value. width: of a column;
-    called: names of rows.
+    """A cell for each pair of the labels `rows` and `columns`, both numbers, coloured by its value: a part of 1.
+    corner: the head of the column with the rows' names; width: of the others, in pixels; called: names of rows.
     """
     panel = apply_panel_options(tables.Panel(), signal, size, PromQueryFormat.TABLE)
-    corner = f"{rows}\\{columns}"
+    pair = f"{rows}\\{columns}"
     panel.transformations(
         [
             _as_numbers(columns),
@@ -114,17 +141,17 @@ def matrix(
             DataTransformerConfig(
                 id_val="groupingToMatrix", options={"columnField": columns, "rowField": rows, "valueField": "Value"}
             ),
-            _as_numbers(corner),
+            _as_numbers(pair),
+            DataTransformerConfig(
+                id_val="renameByRegex", options={"regex": f"^{rows}.{columns}$", "renamePattern": corner}
+            ),
         ]
     )
-    panel.color_scheme(FieldColor().mode(colours)).min(0).decimals(0)
-    panel.display_mode(TableCellDisplayMode.COLOR_BACKGROUND_SOLID).align(FieldTextAlignment.CENTER)
-    if width is not None:
-        panel.width(width)
-    if most is not None:
-        panel.max(most)
-    names = [("mappings", [_mapped(called)])] if called else []
-    panel.with_override(*named(corner, ("custom.displayMode", "auto"), ("custom.width", 110), ("unit", "none"), *names))
+    panel.color_scheme(FieldColor().mode(colours)).min(0).max(1).decimals(0)
+    panel.width(width).display_mode(TableCellDisplayMode.COLOR_BACKGROUND_SOLID).align(FieldTextAlignment.CENTER)
+    names = {value: (name, "text") for value, name in (called or {}).items()}
+    mapped = [("mappings", [_mapped(names)])] if names else []
+    panel.with_override(*named(corner, *_cells(PLAIN_TEXT), ("custom.width", 100), ("unit", "none"), *mapped))
     return panel.sort_by([TableSortByFieldState().display_name(corner).desc(False)])
 
 
@@ -134,8 +161,9 @@ def _as_numbers(name: str) -> DataTransformerConfig:
     return DataTransformerConfig(id_val="convertFieldType", options={"fields": {}, "conversions": [conversion]})
 
 
-def _mapped(names: Mapping[str, str]) -> dict[str, object]:
-    return {"type": "value", "options": {value: {"text": name} for value, name in names.items()}}
+def _mapped(words: Mapping[str, tuple[str, str]]) -> dict[str, object]:
+    options = {value: {"text": text, "color": colour} for value, (text, colour) in words.items()}
+    return {"type": "value", "options": options}
 
 
 def _sorted_by(name: str) -> DataTransformerConfig:

@@ -77,6 +77,11 @@ def cpu(t: Thresholds) -> ThresholdsConfig:
     return _steps(FINE, (t.cpu_full, WARNING))
 
 
+def at_least_one() -> ThresholdsConfig:
+    """None left is a warning."""
+    return _steps(WARNING, (1, FINE))
+
+
 def any_is(colour: str) -> ThresholdsConfig:
     """0 is fine, one is not."""
     return _steps(FINE, (1, colour))

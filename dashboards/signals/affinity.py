@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboards.selector import ONE, RANGE
-from dashboards.signal import Series, signal
+from dashboards.signal import PER_SECOND, Series, signal
 from dashboards.signals.balance import by_worker
 
 _HOST = "Empty where the processes cannot be proven to be of this host (uwsgi_host_facts_available is 0)."
@@ -28,15 +28,22 @@ USED = signal(
     f"CPU time of the workers over what they may use. Near 100 % no option of uWSGI makes more of it. {_HOST}",
     Series(f"sum({_CPU}) / max({ONE.of('uwsgi_cpus_usable')})", "used"),
 )
+OTHERS = signal(
+    "CPU used by others",
+    "percentunit",
+    f"""CPU time of everything but the workers, over what the workers may use: of the CPUs in their mask, or of the
+    quota of their cgroup. What others use, the workers cannot get. {_HOST}""",
+    Series(f"max({ONE.rate('uwsgi_cpu_used_by_others_seconds_total')}) / max({ONE.of('uwsgi_cpus_usable')})", "others"),
+)
 PINNED = signal(
-    "Workers pinned to one CPU",
+    "Pinned workers",
     "none",
-    f"""A pinned worker cannot go to another CPU while its own is taken. 0 is usual, and right unless measured
-    otherwise. {_HOST}""",
+    f"""Workers that may use one CPU alone. Such a worker cannot go to another CPU while its own is taken. 0 is usual,
+    and right unless measured otherwise. {_HOST}""",
     Series(f"sum({_MASK} == bool 1)", "workers", now=True),
 )
 SHARING = signal(
-    "Workers that share one CPU",
+    "Sharing one CPU",
     "none",
     f"""Workers pinned to a single CPU to which another worker of the server is pinned, too: each gets a part of it
     while other CPUs may idle. Change `cpu-affinity`. {_HOST}""",
@@ -82,14 +89,14 @@ CPUS = signal(
 )
 SWITCHES = signal(
     "Context switches by worker: put off the CPU",
-    "cps",
+    PER_SECOND,
     f"""Involuntary ones a second, of the main thread: the worker had work and another process got the CPU. Many, with
     CPU to spare, are a mask that is too narrow. {_HOST}""",
     by_worker(f"sum by (worker_id) ({_INVOLUNTARY})"),
 )
 WAITS = signal(
     "Context switches by worker: to wait",
-    "cps",
+    PER_SECOND,
     f"""Voluntary ones a second, of the main thread: for a request, a database, or the interpreter's lock. {_HOST}""",
     by_worker(f"sum by (worker_id) ({_VOLUNTARY})"),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboards.selector import ONE, RANGE, WINDOW
-from dashboards.signal import Series, signal
+from dashboards.signal import TIMES, Series, signal
 from dashboards.signals.limits import OBSERVED_SECONDS
 
 _LINES = 16
@@ -44,21 +44,21 @@ SHARES_NOW = signal(
 )
 UNEVENNESS = signal(
     "Hot worker: times its fair share",
-    "suffix:x",
+    TIMES,
     """Active workers x largest share; 1x is even. Below the noise floor it is chance. Above both it and the red line,
     under load, it is a ticket.""",
     Series(f"max({ONE.of('uwsgi_hot_worker_ratio', WINDOW)})", "hot worker"),
     Series(f"max({ONE.of('uwsgi_hot_worker_ratio_noise_floor', WINDOW)})", "noise floor"),
 )
 COST_NOW = signal(
-    "Unevenness costs",
+    "Unevenness cost",
     "percentunit",
     """The part of the mean response time that evening out the workers could remove. Unknown while the workers with
     fewer requests have too few to compare.""",
     Series(f"max({ONE.of('uwsgi_unevenness_cost_ratio', WINDOW)})", "of the response time"),
 )
 COST = signal(
-    "What unevenness costs",
+    "Cost of unevenness",
     "percentunit",
     """The part of the mean response time that evening out the workers could remove: 0 is harmless, however uneven.
     Empty while the workers with fewer requests have too few to compare.""",

@@ -6,7 +6,7 @@ From the exporter's own windowed figures: it works without recording rules.
 from __future__ import annotations
 
 from dashboards.selector import BY_SERVER, BY_SERVICE, FLEET, WINDOW, in_words, with_service
-from dashboards.signal import Series, signal
+from dashboards.signal import TIMES, Series, signal
 
 _LEAST = """Headroom is the factor by which load can grow before a limit is reached: at 1x it is. The least of the four
 limits counts. One that is used to less than a hundredth has no headroom that means anything, so an idle server is
@@ -50,12 +50,12 @@ def _busy(by: str = "") -> str:
 
 LEAST = signal(
     "Least headroom",
-    "suffix:x",
+    TIMES,
     f"The server that can take least more, and what gives out first there. {_LEAST}",
     Series(in_words(f"bottomk(1, {_HEADROOM})"), f"{_SERVER}: {{{{limit}}}}", now=True),
 )
 UNREADABLE = signal(
-    "Cannot be read",
+    "Servers down",
     "none",
     """Servers whose stats server does not answer, so that nothing is known of them; the exporter's page says why.
     Empty where no exporter is scraped.""",
@@ -67,12 +67,6 @@ FIRING = signal(
     "Alerts of this project's rules that fire now, of any server. None also where the rules are not loaded.",
     Series('count(ALERTS{alertname=~"Uwsgi.*", alertstate="firing"})', "firing", now=True),
 )
-REQUESTS = signal(
-    "Requests",
-    "reqps",
-    "Requests completed a second, of all chosen servers.",
-    Series(f"sum({_REQUESTS})", "requests"),
-)
 THREADS = signal(
     "Threads busy",
     "percentunit",
@@ -81,17 +75,17 @@ THREADS = signal(
     Series(_busy(), "busy"),
 )
 COST = signal(
-    "Costliest unevenness",
+    "Unevenness cost",
     "percentunit",
-    """Where evening out the workers would take most off the response time, and how much. Empty while there are too
-    few requests to tell.""",
+    """The costliest: where evening out the workers would take most off the response time, and how much. Empty while
+    there are too few requests to tell.""",
     Series(f"topk(1, {_COST})", _SERVER, now=True),
 )
 QUEUE_WAIT = signal(
-    "Longest queue wait",
+    "Queue wait",
     "s",
-    """Where requests wait longest in the listen queue, before uWSGI sees them. Empty where no queue can be measured,
-    or nothing is served.""",
+    """The longest: where requests wait longest in the listen queue, before uWSGI sees them. Empty where no queue can be
+    measured, or nothing is served.""",
     Series(f"topk(1, {_QUEUE_WAIT})", _SERVER, now=True),
 )
 
@@ -122,35 +116,39 @@ SERVERS = signal(
     Series(f"sum {BY_SERVER} ({_REQUESTS})", "Requests", now=True),
     Series(f"min {BY_SERVER} ({_UP})", "Read", now=True),
 )
+_LEFT = f"min {BY_SERVER} ({_of('uwsgi_headroom_ratio', WINDOW, at=' @ end()')})"
+_IDLE = f"max {BY_SERVER} ({_of('uwsgi_up', at=' @ end()')}) * 0 + Inf"
+_DRAWN = f"and bottomk({_LINES}, {_LEFT} or {_IDLE})"
+"""The same servers in each graph, so that they have the same colours: Grafana gives these by the order of the series.
+Those that have no figure are without a line."""
+
+
+def _all_of(by: str, figures: str) -> str:
+    return f"({figures} or max {by} ({_UP}) * NaN)"
+
+
 HEADROOM = signal(
     "Headroom over time",
-    "suffix:x",
+    TIMES,
     f"The {_LINES} servers with the least headroom at the end of the shown time. {_LEAST}",
-    Series(
-        f"min {BY_SERVER} ({_HEADROOM})\n"
-        f"and bottomk({_LINES}, min {BY_SERVER} ({_of('uwsgi_headroom_ratio', WINDOW, at=' @ end()')}))",
-        _SERVER,
-    ),
+    Series(f"{_all_of(BY_SERVER, f'min {BY_SERVER} ({_HEADROOM})')}\n{_DRAWN}", _SERVER),
 )
 UTILIZATION = signal(
     "Threads busy over time",
     "percentunit",
-    f"""Mean requests in service over threads: the {_LINES} servers with most requests in service at the end
-    of the shown time.""",
-    Series(
-        f"{_busy(BY_SERVER)}\nand topk({_LINES}, sum {BY_SERVER} ({_of('uwsgi_threads_busy', at=' @ end()')}))",
-        _SERVER,
-    ),
+    """Mean requests in service over threads, of the same servers in the same colours. One with headroom left and all
+    threads busy at times waits for something else than its CPUs.""",
+    Series(f"{_all_of(BY_SERVER, _busy(BY_SERVER))}\n{_DRAWN}", _SERVER),
 )
 REQUESTS_BY_SERVICE = signal(
     "Requests by service",
     "reqps",
     "Requests completed a second, stacked.",
-    Series(f"sum {BY_SERVICE} ({_REQUESTS})", "{{service}}"),
+    Series(_all_of(BY_SERVICE, f"sum {BY_SERVICE} ({_REQUESTS})"), "{{service}}"),
 )
 RESPONSE_TIME_BY_SERVICE = signal(
     "Response time by service",
     "s",
     "Mean time in service of a request, listen queue excluded: all the time over all the requests.",
-    Series(_TIME_BY_SERVICE, "{{service}}"),
+    Series(_all_of(BY_SERVICE, _TIME_BY_SERVICE), "{{service}}"),
 )

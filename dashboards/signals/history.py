@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from alerts.thresholds import Thresholds
 from dashboards.selector import BY_SERVER, BY_SERVICE, FLEET, RANGE, in_words, with_service
-from dashboards.signal import Series, Signal, signal
+from dashboards.signal import TIMES, Series, Signal, signal
 
 DAY = 86400
 _RULES = "Empty without the recording rules of `alerts/rules` (recording.yaml and daily.yaml)."
@@ -33,10 +33,10 @@ USUAL = signal(
 )
 HEADROOM = signal(
     "Least headroom",
-    "suffix:x",
+    TIMES,
     f"""The least of the shown time, where, and what would have given out first: the factor by which load could still
     have grown at that moment. {_RULES}""",
-    Series(in_words(f"bottomk(1, min_over_time({_LEAST}{RANGE}))"), "{{server}} on {{instance}}: {{limit}}", now=True),
+    Series(in_words(f"bottomk(1, min_over_time({_LEAST}{RANGE}))"), "{{limit}}: {{server}} on {{instance}}", now=True),
 )
 GROWTH = signal(
     "Growth in 30 days",
@@ -48,8 +48,9 @@ GROWTH = signal(
 DAYS = signal(
     "Days recorded",
     "none",
-    f"Days of the shown time that have figures: what all of this page rests on. {_RULES}",
-    Series(f"max(count_over_time(({_WORST}){_DAILY}))", "days", now=True),
+    f"""Days of the shown time that are over and have figures: what all of this page rests on. 0 until the first
+    midnight UTC. {_RULES}""",
+    Series(f"max(count_over_time(({_WORST}){_DAILY})) or 0 * count({_PEAK})", "days", now=True),
 )
 DAILY = signal(
     "Threads busy: the day's p95 and peak",
@@ -61,7 +62,7 @@ DAILY = signal(
 )
 HEADROOMS = signal(
     "Headroom: the day's least",
-    "suffix:x",
+    TIMES,
     f"Of the worst server of each service, on a logarithmic scale. {_MIDNIGHT} {_RULES}",
     Series(f"min {BY_SERVICE} ({with_service(_LEAST)})", "{{service}}"),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboards.selector import ONE, RATE, WINDOW, in_words
-from dashboards.signal import Series, signal
+from dashboards.signal import TIMES, Series, signal
 
 _HEADROOM = ONE.of("uwsgi_headroom_ratio", WINDOW)
 _SEEN = ONE.of("uwsgi_concurrency", WINDOW, 'method="observed"')
@@ -13,18 +13,19 @@ OBSERVED_SECONDS = f"sum({ONE.rate('uwsgi_exporter_observed_seconds_total')})"
 
 HEADROOM = signal(
     "Headroom",
-    "suffix:x",
+    TIMES,
     """The factor by which load can grow before the named limit is reached; at 1x it is. Empty while every limit is
     used to less than a hundredth (an idle server), and where the server cannot be read.""",
     Series(in_words(f"bottomk(1, {_HEADROOM})"), "{{limit}}", now=True),
 )
 LIMITS = signal(
-    "What gives out first",
-    "suffix:x",
-    """Headroom to each limit, the least on top. Hottest interpreter: the busiest worker's, at today's shares; latency
-    grows from there. Interpreters: of all workers together. Threads: requests in service against the threads there are.
-    CPU: against the CPUs the server may use. A limit that is used to less than a hundredth, or unknown, is missing.""",
-    Series(in_words(f"sort({_HEADROOM})"), "{{limit}}", now=True),
+    "How much of each limit is used",
+    "percentunit",
+    """The fullest on top: it gives out first. Headroom is how many times that goes into 100 %. Hottest interpreter: the
+    busiest worker's, at today's shares; latency grows from there. Interpreters: of all workers together. Threads:
+    requests in service against the threads there are. CPU: against the CPUs the server may use. A limit that is used to
+    less than a hundredth, or unknown, is missing.""",
+    Series(in_words(f"sort_desc(1 / {_HEADROOM})"), "{{limit}}", now=True),
 )
 UTILIZATION = signal(
     "Threads busy",
@@ -35,7 +36,7 @@ UTILIZATION = signal(
 )
 HEADROOM_OVER_TIME = signal(
     "Headroom by limit",
-    "suffix:x",
+    TIMES,
     """The lowest line is the headroom. Where it is the hottest interpreter's, evening out the workers helps; the
     others are a hard ceiling. On a logarithmic scale; a limit that is used to less than a hundredth is not drawn.""",
     Series(in_words(_HEADROOM), "{{limit}}"),
@@ -51,13 +52,16 @@ CONCURRENCY = signal(
     Series(f"sum({_AVAILABLE})", "available"),
     Series(f"sum({ONE.of('uwsgi_threads_configured')})", "configured"),
 )
+_BELOW_ALL = 'le!~"1|1.0"'
+_SAMPLES = f"sum by (le) (increase({ONE.of('uwsgi_threads_busy_ratio_bucket', _BELOW_ALL)}{RATE}))"
+"""Nothing is above 1 but samples of a worker that was just leaving: its bucket is part of the one up to 1."""
 OCCUPANCY = signal(
     "How often how full",
     "percentunit",
     """Samples by busy over available threads: how often it was how full, which a mean hides. In the top band every
     thread is busy. The scale below says how many samples a colour stands for. Empty with stats-no-cores, which hides
     the threads.""",
-    Series(f"sum by (le) (increase({ONE.of('uwsgi_threads_busy_ratio_bucket')}{RATE}))", "{{le}}"),
+    Series(f'label_replace({_SAMPLES}, "le", "1", "le", "[+]Inf")', "{{le}}"),
 )
 ALERTS = signal(
     "Alerts on this server",

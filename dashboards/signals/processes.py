@@ -18,8 +18,10 @@ STATES = signal(
     "Workers by state",
     "none",
     """Worker slots. Busy: at least one request is in service. Starting and gone: not yet, or no longer, there. Cheap
-    and never spawned: held back by cheaper mode.""",
+    and never spawned: held back by cheaper mode. Without application: they answer every request with status 500,
+    since what the configuration names could not be loaded; drawn only where there are any.""",
     Series(f"sum by (state) ({ONE.of('uwsgi_workers')} > 0)", "{{state}}"),
+    Series(f"max({ONE.of('uwsgi_workers_without_application')}) > 0", "without application"),
 )
 CPU = signal(
     "CPUs used, and usable",
@@ -30,6 +32,14 @@ CPU = signal(
     Series(f"sum by (mode) ({ONE.rate('uwsgi_worker_cpu_seconds_total')})", "{{mode}}"),
     Series(f"max({ONE.rate('uwsgi_cpu_used_by_others_seconds_total')})", "others"),
     Series(f"max({ONE.of('uwsgi_cpus_usable')})", "usable"),
+)
+ROOM = signal(
+    "More workers fit",
+    "none",
+    """Into the memory available, each taken to be as large as the largest: of the host, or of
+    what the cgroup has left of its limit. At 0 another worker is one too many, whatever the CPUs could do. Unknown
+    where the processes cannot be proven to be of this host.""",
+    Series(f"min({ONE.of('uwsgi_memory_headroom_workers')})", "workers", now=True),
 )
 OLDEST = signal(
     "Oldest request in service",

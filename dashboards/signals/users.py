@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboards.selector import ONE, RATE, WINDOW
-from dashboards.signal import Series, signal
+from dashboards.signal import PER_MINUTE, Series, signal
 from dashboards.signals.limits import OBSERVED_SECONDS
 
 _REQUESTS = f"sum({ONE.rate('uwsgi_worker_requests_total')})"
@@ -43,8 +43,8 @@ WHERE_TIME_GOES = signal(
 )
 ERRORS = signal(
     "Errors",
-    "cpm",
-    """A minute. Exceptions are those that escaped to uWSGI: a framework that turns them into
+    PER_MINUTE,
+    """Exceptions are those that escaped to uWSGI: a framework that turns them into
     answers hides them. A harakiri and a respawn end every request in the worker.""",
     Series(f"60 * sum({ONE.rate('uwsgi_worker_exceptions_total')})", "exceptions"),
     Series(f"60 * sum({ONE.rate('uwsgi_worker_harakiri_total')})", "harakiri"),
@@ -73,8 +73,8 @@ QUEUE_FULL = signal(
 )
 REFUSED = signal(
     "Connections that found the queue full",
-    "cpm",
-    """A minute; TCP only, and of the server's whole network namespace: other listeners count, too. UNIX sockets refuse
+    PER_MINUTE,
+    """TCP only, and of the server's whole network namespace: other listeners count, too. UNIX sockets refuse
     the client and count nothing.""",
     Series(f"60 * sum({ONE.rate('uwsgi_listen_overflows_total')})", "overflows"),
     Series(f"60 * sum({ONE.rate('uwsgi_listen_drops_total')})", "drops"),

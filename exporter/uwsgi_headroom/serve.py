@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import contextlib
 import functools
+import ipaddress
 import logging
 import os
 import signal
@@ -44,6 +45,11 @@ if TYPE_CHECKING:
 _SHUTDOWN_SECONDS = 3
 _TURN_SECONDS = 0.05
 
+_EXPOSED = (
+    "anyone who can reach this address can read the page, the API and the metrics: there is neither login nor TLS; "
+    "listen on 127.0.0.1 and put a proxy with both before it, or let a firewall admit those who may"
+)
+
 _log = logging.getLogger(__name__)
 
 
@@ -62,7 +68,14 @@ def run(options: argparse.Namespace) -> None:
         host, port = listener.getsockname()[:2]
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
         _log.info("listening", extra={"fields": {"url": url, "version": __version__}})
+        if is_exposed(host):
+            _log.warning(_EXPOSED, extra={"fields": {"url": url}})
     serve_until_signal(Fleet(settings.servers, settings.settings), sockets, settings.allowed_hosts)
+
+
+def is_exposed(host: str) -> bool:
+    """Whether a listener at this IP address, which may have a zone, can be reached from other machines."""
+    return not ipaddress.ip_address(host.partition("%")[0]).is_loopback
 
 
 def open_listener(host: str, port: int) -> socket.socket:

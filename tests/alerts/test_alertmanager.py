@@ -20,7 +20,7 @@ from tests.support.monitoring import eventually, find
 from tests.support.notification_receiver import Receiver, receiver
 from tests.support.shipped_alerts import CONFIG
 
-RUNBOOK = "http://10.0.0.1:9238/runbooks/UwsgiHotWorkerSaturated.md"
+RUNBOOK = "http://10.0.0.1:9238/runbooks/UwsgiHotWorkerSaturated?server=shop"
 DASHBOARD = "http://grafana/d/uwsgi-headroom-server?var-job=uwsgi&var-server=shop"
 
 

@@ -146,7 +146,7 @@ def test_killed_uwsgi_pages_and_its_return_resolves(tmp_path: Path) -> None:
         text = read(page)
         assert f"uWSGI shop on {prometheus.instance} is down" in text
         assert "refused" in text
-        assert page["annotations"]["runbook_url"] == f"http://{prometheus.instance}/runbooks/UwsgiDown.md"
+        assert page["annotations"]["runbook_url"] == f"http://{prometheus.instance}/runbooks/UwsgiDown?server=shop"
         assert text.splitlines()[0] in prometheus.pagerduty("UwsgiDown")
         shown("UwsgiDown", prometheus.pagerduty("UwsgiDown"))
         prometheus.held_back("UwsgiExceptionsHigh", by="UwsgiDown")
@@ -192,7 +192,7 @@ def test_uneven_load_pages_and_resolves_when_it_is_evened(tmp_path: Path) -> Non
             assert f"uWSGI shop on {prometheus.instance}: worker 1 is saturated while others have room." in text
             assert re.search(r"Worker 1 takes [5-9]\d % of the requests\.", text)
             assert re.search(
-                r"take \d+ ms, against \d+ ms on the calm workers; \d+ threads of other workers idle", text
+                r"take \d+ ms, against \d+ ms on less busy workers; \d+ threads of other workers idle", text
             )
             assert re.search(r"[5-9]\d % of the requests pay \d+ ms each", text)
             shown("UwsgiHotWorkerSaturated", prometheus.pagerduty("UwsgiHotWorkerSaturated"))

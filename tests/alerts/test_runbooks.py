@@ -15,11 +15,13 @@ from tests.support.real_uwsgi import ROOT
 from tools.alert_tables import shipped
 from uwsgi_headroom.analysis import findings
 from uwsgi_headroom.analysis.findings.runbook_names import RUNBOOKS
+from uwsgi_headroom.web.runbook_markdown import split_runbook
+from uwsgi_headroom.web.runbook_placeholders import PLACEHOLDER, used_placeholders
 
 FOLDER = ROOT / "alerts" / "runbooks"
 BOOKS = sorted(FOLDER.glob("*.md"))
 ALERTS = sorted({alert.alert for alert in shipped()})
-SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
+SECTIONS = ["Verify", "Fix", "Background"]
 SAY_IT_ALL = {
     "too_few_requests",
     "no_process_facts",
@@ -45,13 +47,30 @@ def test_an_alert_has_a_runbook(alert: str) -> None:
 
 @pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
 def test_a_runbook_has_its_parts(book: Path) -> None:
-    """The alert's name, one sentence with what is wrong, and the four sections, each with something in it."""
-    title, sentence, *_ = book.read_text().split("\n\n")
+    """The alert's name, what is wrong and what users feel in a line, what its placeholders stand for, and the sections,
+    each with something in it: what to verify, what to do, and why."""
+    title, summary, needs, *_ = book.read_text().split("\n\n")
     assert title == f"# {book.stem}"
-    assert re.fullmatch(r"(?:[A-Z]|uWSGI )[^\n]*[^.\n]\.", sentence), "one line, one sentence"
+    assert re.fullmatch(r"(?:[A-Z]|uWSGI )[^\n]*[^.\n]\.", summary), "one line"
+    assert len(summary) <= 120
+    assert needs.startswith("In commands, `")
     headings = re.findall(r"^## (.*)$", book.read_text(), re.MULTILINE)
     assert headings == SECTIONS
     assert all(part.strip() for part in re.split(r"^## .*$", book.read_text(), flags=re.MULTILINE))
+    verify, fix, _ = re.split(r"^## .*$", book.read_text(), flags=re.MULTILINE)[1:]
+    assert re.findall(r"^([0-9]+)\. ", verify, re.MULTILINE)[:2] == ["1", "2"]
+    assert "t is fixed when " in fix
+
+
+@pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
+def test_placeholders_are_explained(book: Path) -> None:
+    """Those that are used, and no others; none stands in quotes of a shell, where its value would not be quoted."""
+    runbook = split_runbook(book.read_text())
+    assert used_placeholders(runbook.needs) == used_placeholders(runbook.body)
+    for command in blocks(runbook.body, "sh"):
+        assert not re.search(rf"""["'][^"'\n]*(?:{PLACEHOLDER.pattern})[^"'\n]*["']""", command)
+    for query in blocks(runbook.body, "promql"):
+        assert used_placeholders(query.replace('server="SERVER"', "")) == set()
 
 
 @pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
@@ -77,9 +96,13 @@ def test_commands_are_shell(book: Path) -> None:
 
 @pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
 def test_what_a_runbook_refers_to_is_there(book: Path) -> None:
-    """Another runbook that it names exists."""
-    named = set(re.findall(r"\bUwsgi[A-Z]\w+", book.read_text()))
+    """Another runbook that it names exists, and is a link, which the page and a repository follow alike."""
+    text = book.read_text()
+    named = set(re.findall(r"\bUwsgi[A-Z]\w+", text)) - {book.stem}
     assert named <= {runbook.stem for runbook in BOOKS}
+    linked = re.findall(r"\[(Uwsgi\w+)\]\((Uwsgi\w+)\.md\)", text)
+    assert {name for name, _ in linked} == named
+    assert all(name == target for name, target in linked)
 
 
 def test_findings_lead_to_runbooks() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from uwsgi_headroom.analysis.formatting import byte_size, numbered
+from uwsgi_headroom.analysis.formatting import byte_size, numbered, repeated
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,12 @@ from uwsgi_headroom.analysis.formatting import byte_size, numbered
 def test_a_list_of_workers_stays_short(numbers: list[int], text: str) -> None:
     """At most eight are named, and the noun is in the plural where there are several."""
     assert numbered("worker", numbers) == text
+
+
+@pytest.mark.parametrize(("count", "text"), [(1, "once"), (2, "2 times"), (0, "0 times")])
+def test_how_often(count: int, text: str) -> None:
+    """In words a reader expects."""
+    assert repeated(count) == text
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_little_memory(available: int, workers: int, severity: str, title: str) 
     assert finding
     assert (finding.severity, finding.title) == (severity, title)
     assert f"100 MB; {available // MB} MB are available within the limit of its cgroup" in finding.evidence
-    assert "raise the memory limit of the cgroup" in finding.change
+    assert "Raise the memory limit of the cgroup" in finding.change
 
 
 def test_an_upper_bound_claims_no_more_than_it_knows() -> None:
@@ -61,7 +61,7 @@ def test_an_upper_bound_claims_no_more_than_it_knows() -> None:
     assert finding
     assert (finding.severity, finding.title) == ("info", "There may be no memory for another worker.")
     assert finding.evidence == "A worker takes 100 MB at most; 99 MB are available on this host."
-    assert "give the host more memory" in finding.change
+    assert "Add memory to the host" in finding.change
     scarce = find_memory(9 * MB, source="anonymous")
     assert scarce
     assert scarce.severity == "warning"

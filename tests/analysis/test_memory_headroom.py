@@ -55,12 +55,12 @@ def test_so_many_fit_and_not_one_more(per_worker: int, available: int) -> None:
 @pytest.mark.parametrize(
     ("more", "available", "source", "clause"),
     [
-        (2, 1200 * MB, "uss", "2 more workers of 180 MB each fit into the 1.2 GB that are available"),
-        (1, 1200 * MB, "uss", "1 more worker of 180 MB fits into the 1.2 GB that are available"),
+        (2, 1200 * MB, "uss", "2 more workers of 180 MB each fit into the 1.2 GB available"),
+        (1, 1200 * MB, "uss", "1 more worker of 180 MB fits into the 1.2 GB available"),
         (2, 240 * MB, "uss", "of which there is room for 1 only: 180 MB each, 240 MB available"),
         (2, 60 * MB, "uss", "for which there is no room: 180 MB each, 60 MB available"),
         (1, 60 * MB, "uss", "for which there is no room: 180 MB, 60 MB available"),
-        (2, 1200 * MB, "anonymous", "2 more workers of at most 180 MB each fit into the 1.2 GB that are available"),
+        (2, 1200 * MB, "anonymous", "2 more workers of at most 180 MB each fit into the 1.2 GB available"),
         (2, 240 * MB, "anonymous", "of which there is room for 1 for certain: at most 180 MB each, 240 MB available"),
         (1, 60 * MB, "anonymous", "for which there may be no room: at most 180 MB, 60 MB available"),
     ],

@@ -9,9 +9,9 @@ from pathlib import Path
 import flask
 import pytest
 
-from app import demo
-from app.loopback import free_port
+from app.demo_programs import Stage, uwsgi_program
 from app.programs import running
+from app.scenes import find_scene
 from tests.app.served import Served
 from tests.support import real_uwsgi
 
@@ -21,7 +21,7 @@ def served() -> Iterator[Served]:
     """uWSGI with app/uwsgi.ini, on a free port; it sees the Flask of the tests, however it was built."""
     with tempfile.TemporaryDirectory(prefix="headroom-") as name, pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(flask.__file__).parent.parent))
-        directory, port = Path(name), free_port()
-        uwsgi = demo.programs(0, port, Path(real_uwsgi.uwsgi_binary()), Path(), directory)[:1]
-        with running(uwsgi, directory, cwd=Path("/")):
-            yield Served(port, directory / "stats")
+        stage = Stage(find_scene("calm"), Path(name))
+        uwsgi = uwsgi_program(stage, Path(real_uwsgi.uwsgi_binary()))
+        with running([uwsgi], stage.directory, cwd=Path("/")):
+            yield Served(stage.web, stage.stats["demo"])

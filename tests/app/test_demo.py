@@ -22,6 +22,7 @@ import pytest
 
 from app import demo, guard
 from app.loopback import get
+from app.scenes import SCENES
 from tests.support import real_uwsgi
 from tests.support.monitoring import Alertmanager, Prometheus
 from tools import progress
@@ -85,7 +86,7 @@ def test_demo_runs_until_a_signal_and_leaves_nothing(signals):
         assert demo_.process.wait(20) == 0
         said = demo_.said()
         assert f"http://127.0.0.1:{port}/metrics" in said
-        assert "shares 75%/25%; concurrency 3.0 of 32 threads" in said
+        assert "shares 75%/25%; 3.0 of 32 threads busy; headroom 2.5x" in said
         assert re.search(r"Prometheus +http://127\.0\.0\.1:\d+/", said)
         assert re.search(r"Alertmanager http://127\.0\.0\.1:\d+/api/v2/alerts", said)
         assert re.search(r"\n  stopping everything *\.* +\d+\.\d s\nstopped\n$", said)
@@ -225,6 +226,34 @@ def test_demo_whose_reader_has_gone_ends():
         demo_.expect_nothing_left(within=0)
 
 
+@pytest.mark.parametrize(
+    "scene",
+    [
+        scene.name if scene.name in ("emperor", "neighbours") else pytest.param(scene.name, marks=pytest.mark.slow)
+        for scene in SCENES
+        if not scene.needs
+    ],
+)
+@pytest.mark.integration
+def test_killed_demo_of_any_scene_leaves_nothing(scene):
+    """It says what will be seen; vassals and neighbours end with it, too."""
+    with _demo(real_uwsgi.free_port(), scene=scene, path=os.defpath) as demo_:
+        demo_.wait_for_figures()
+        assert f"  Scene {scene}: " in demo_.said()
+        demo_.kill("demo")
+        demo_.expect_nothing_left(within=30)
+
+
+def test_unknown_scene_is_refused_before_anything_is_set_up():
+    """The message lists the scenes, and `list` lists them as well."""
+    command = [sys.executable, "-m", "app.demo", "--scene"]
+    refused = subprocess.run([*command, "hott"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("make demo: there is no scene 'hott': did you mean hot?\n")
+    listed = subprocess.run([*command, "list"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    assert listed.stdout.strip() in refused.stderr
+
+
 def test_silence_is_short():
     """Between two lines of figures as between two dots pass less than three seconds."""
     assert demo.EVERY + demo.ANSWER < 3
@@ -243,7 +272,7 @@ class Demo:
         return self.output.read_text()
 
     def wait_for_figures(self) -> None:
-        real_uwsgi.wait_until(lambda: "concurrency 3.0 of 32" in self.said(), what="the first figures")
+        real_uwsgi.wait_until(lambda: "3.0 of 32 threads busy" in self.said(), what="the first figures")
 
     def wait_for_installation(self) -> None:
         real_uwsgi.wait_until(lambda: list(self.temporary.glob("*/beside")), what="the installation")
@@ -288,6 +317,7 @@ def _demo(
     port: int,
     *,
     uwsgi: Path | None = None,
+    scene: str | None = None,
     make: bool = False,
     installs: str = "",
     path: str | None = None,
@@ -302,7 +332,7 @@ def _demo(
         _script(
             python, sys.executable, Path(name) / "driver.py", uwsgi or real_uwsgi.uwsgi_binary(), exporter, installs
         )
-        direct = [python, "-m", "app.demo", "--port", str(port)]
+        direct = [python, "-m", "app.demo", "--port", str(port), *(["--scene", scene] if scene else [])]
         command = [shutil.which("make"), "demo", f"PYTHON={python}", f"PORT={port}"] if make else direct
         with output.open("wb") as writing:
             reading = subprocess.Popen(reader, stdin=subprocess.PIPE, stdout=writing) if reader else None

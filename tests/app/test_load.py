@@ -1,82 +1,121 @@
-"""The load moves the counters, stays within its bounds, and knows when to stop."""
+"""A load makes the requests it declares, stays within its bounds, and knows when to stop."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import random
+import subprocess
+import sys
 import time
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from app import api, load
+from app import load
+from app.load import Load, Tally
 from tests.support import real_uwsgi
+from tests.support.real_uwsgi import ROOT
+from tools.scenarios.scenario import Load as ScenarioLoad
 
 
-def test_clients_breathe_between_their_bounds():
-    counts = [load.clients_at(second) for second in range(int(2 * load.PERIOD))]
-    assert (min(counts), max(counts)) == (load.FEWEST, load.MOST)
-    assert counts[0] == load.FEWEST
-    assert counts[int(load.PERIOD / 2)] == load.MOST
+def test_clients_swing_between_their_bounds():
+    counts = [load.awake_clients(Load(clients=10, fewest=2, period=60), second) for second in range(120)]
+    assert (min(counts), max(counts)) == (2, 10)
+    assert (counts[0], counts[30]) == (2, 10)
 
 
-def test_every_request_is_one_the_application_knows():
-    """All kinds of requests come up, and none of them is refused."""
-    rng, routes = random.Random(1), api.app.url_map.bind("127.0.0.1")
-    endpoints = {routes.match(load.choose(rng).split("?")[0])[0] for _ in range(5_000)}
-    assert endpoints == {"mixed", "sequence", "pong", "slow", "error"}
+def test_without_a_period_all_clients_ask():
+    assert [load.awake_clients(Load(clients=10, fewest=2), second) for second in (0, 30)] == [10, 10]
+
+
+def test_work_of_a_request_is_within_its_spread():
+    chance, declared = random.Random(1), Load(path="/mixed?a=1", io_ms=100, cpu_ms=10, spread=0.5)
+    targets = [urlsplit(load.target(declared, chance)) for _ in range(500)]
+    assert {each.path for each in targets} == {"/mixed"}
+    for name, least, most in (("io_ms", 50, 150), ("cpu_ms", 5, 15)):
+        drawn = [float(parse_qs(each.query)[name][0]) for each in targets]
+        assert least <= min(drawn) < least * 1.1
+        assert most * 0.9 < max(drawn) <= most
+
+
+def test_loads_survive_the_command_line():
+    """A scenario's load, too: what only a scenario knows is left out."""
+    loads = [(Load(clients=3, socket="second"), ("127.0.0.1", 80)), (Load(rate=2.0, path="/x?y=1"), "/run/web")]
+    assert load.from_json(load.as_json(loads)) == loads
+    ((restored, _),) = load.from_json(load.as_json([(ScenarioLoad(part=0.5, rate=7.0), "/run/web")]))
+    assert restored == Load(rate=7.0)
 
 
 @pytest.mark.integration
 def test_load_moves_the_counters(served):
-    """What the load calls answered was served by uWSGI, and never more requests at once than clients."""
+    """What the load counts as answered was served by uWSGI, to both kinds of clients."""
     before = served.count("requests")
-    tally = run_until(served, lambda tally: tally.answered > 5)
-    assert tally.refused_since is None
+    tally = run_until(served, [Load(clients=2, path="/pong"), Load(rate=50, path="/pong")], lambda t: t.answered > 20)
     assert served.count("requests") - before >= tally.answered
-    assert served.count("in_request") <= load.MOST
+    assert (tally.refused, tally.failed, tally.left_out) == (0, 0, 0)
+    assert 0 < tally.summary()["mean"] <= tally.longest
 
 
 @pytest.mark.integration
-def test_load_ends_in_time(served):
+def test_arrivals_beyond_the_bound_are_left_out(served):
+    """An overload stays bounded."""
+    tally = run_until(served, [Load(rate=100, path="/slow?s=1", most=2)], lambda tally: tally.left_out > 10)
+    assert served.count("in_request") <= 2
+    assert tally.refused == 0
+
+
+@pytest.mark.integration
+def test_number_of_requests_is_kept(served):
+    tally = Tally()
+    loads = [(Load(clients=2, path="/pong", requests=3), ("127.0.0.1", served.port))]
+
+    async def run() -> None:
+        await asyncio.gather(*load.started(loads, tally))
+
+    asyncio.run(run())
+    assert tally.answered == 6
+
+
+@pytest.mark.integration
+def test_exception_is_a_request_without_an_answer(served):
+    assert run_until(served, [Load(clients=1, path="/error")], lambda tally: tally.failed > 0).answered == 0
+
+
+def test_load_outlives_a_server_that_is_away():
+    """Refused clients ask again."""
+    port = real_uwsgi.free_port()
+    assert run_until_at(port, [Load(clients=1)], lambda tally: tally.refused > 2).answered == 0
+
+
+@pytest.mark.integration
+def test_program_ends_in_time_and_prints_what_clients_experienced(served):
+    loads = load.as_json([(Load(clients=1, path="/pong"), ("127.0.0.1", served.port))])
+    command = [sys.executable, "-m", "app.load", loads, "--seconds", "0.5"]
     start = time.monotonic()
-    asyncio.run(load.run("127.0.0.1", served.port, 0.5, random.Random(1), load.Tally()))
-    assert 0.5 <= time.monotonic() - start < 10
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    assert time.monotonic() - start >= 0.5
+    assert json.loads(ended.stdout)["answered"] > 0
 
 
-@pytest.mark.integration
-def test_exception_is_a_request_without_an_answer(served, monkeypatch):
-    monkeypatch.setattr(load, "choose", lambda rng: "/error")
-    assert run_until(served, lambda tally: tally.unanswered > 0).answered == 0
+def run_until(served, loads, enough) -> Tally:
+    return run_until_at(served.port, loads, enough)
 
 
-def run_until(served, enough) -> load.Tally:
-    """The tally of a load that runs until it has `enough`, however busy the machine is."""
+def run_until_at(port, loads, enough) -> Tally:
+    """The tally of loads that run until it has `enough`, however busy the machine is."""
 
-    async def run() -> load.Tally:
-        tally = load.Tally()
-        running = asyncio.ensure_future(load.run("127.0.0.1", served.port, 60.0, random.Random(1), tally))
-        while not enough(tally) and not running.done():  # noqa: ASYNC110 - the tally tells nobody
+    async def run() -> Tally:
+        tally = Tally()
+        tasks = load.started([(each, ("127.0.0.1", port)) for each in loads], tally)
+        end = time.monotonic() + 60
+        while not enough(tally) and time.monotonic() < end:  # noqa: ASYNC110 - the tally tells nobody
             await asyncio.sleep(0.01)
-        assert not running.done()
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        assert enough(tally), tally
+        assert not any(task.done() for task in tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         return tally
 
     return asyncio.run(run())
-
-
-def test_load_ends_when_the_server_has_gone(monkeypatch):
-    """Refused for longer than its patience, it stops and says why."""
-    monkeypatch.setattr(load, "PATIENCE", 0.1)
-    port, start = real_uwsgi.free_port(), time.monotonic()
-    assert load.main([str(port)]) == f"the application on port {port} has gone"
-    assert time.monotonic() - start < 5
-
-
-def test_load_outlives_a_server_that_comes_back():
-    """A reload refuses connections for a moment: that is not the end."""
-    tally = load.Tally(refused_since=10.0)
-    assert not tally.gone(10.0 + load.PATIENCE)
-    assert tally.gone(10.1 + load.PATIENCE)
-    tally.refused_since = None
-    assert not tally.gone(1e9)

@@ -1,32 +1,45 @@
-"""The demo's line of figures."""
+"""What the demo prints of its server: the verdict, and a line of figures."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 
 from app import status_line
-
-METRICS = """\
-# HELP uwsgi_worker_request_share The worker's part.
-uwsgi_worker_request_share{server="demo",window="5m",worker_id="1"} 0.75
-uwsgi_worker_request_share{window="5m",worker_id="2",server="demo"} 0.25
-uwsgi_worker_request_share{server="another",window="5m",worker_id="1"} 1.0
-uwsgi_concurrency{method="littles_law",server="demo",window="1m"} 9.0
-uwsgi_concurrency{method="observed",server="demo",window="1m"} 3.04
-uwsgi_concurrency{method="observed",server="demo",window="5m"} 8.0
-uwsgi_headroom_ratio{limit="threads",server="demo",window="1m"} 10.5
-uwsgi_headroom_ratio{limit="hottest_interpreter",server="demo",window="1m"} 2.5
-uwsgi_threads_available{server="demo"} 32.0
-"""
+from tests.app.stand_in import DOCUMENT
 
 
-def test_figures_are_those_of_the_demo():
-    """Shares, concurrency and the least headroom, of this server and no other."""
-    line = "shares 75%/25%; concurrency 3.0 of 32 threads; headroom 2.5x, then hottest interpreter"
-    assert status_line.status_line(METRICS) == line
+def test_figures_are_shares_busy_threads_and_headroom():
+    """Workers without a request have no share."""
+    line = "shares 75%/25%; 3.0 of 32 threads busy; headroom 2.5x, then the hottest interpreter"
+    assert status_line.figures(json.dumps(DOCUMENT)) == line
 
 
-@pytest.mark.parametrize("metrics", ["", "up 1\n", METRICS.replace("uwsgi_concurrency{", "x{")])
-def test_no_figures_are_no_line(metrics):
-    """What is not there yet is not shown as 0."""
-    assert status_line.status_line(metrics) is None
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"workers": []}, "3.0 of 32 threads busy; headroom 2.5x, then the hottest interpreter"),
+        ({"threads": {"available": None}}, "shares 75%/25%; headroom 2.5x, then the hottest interpreter"),
+        ({"headroom": {"factor": None, "first": None}}, "shares 75%/25%; 3.0 of 32 threads busy"),
+        ({"flow": None}, None),
+    ],
+)
+def test_figures_that_are_not_known_are_left_out(change, line):
+    """They are not shown as 0."""
+    assert status_line.figures(json.dumps(DOCUMENT | change)) == line
+
+
+def test_verdict_is_that_of_the_document():
+    assert status_line.verdict(json.dumps(DOCUMENT)) == "WARNING: Worker 1 takes 75 % of the requests."
+
+
+def test_server_that_is_down_is_called_down():
+    """The document still has the verdict on its last reading."""
+    assert status_line.verdict(json.dumps(DOCUMENT | {"state": "down"})) == "DOWN: the server cannot be read."
+
+
+@pytest.mark.parametrize("text", [None, "", json.dumps(DOCUMENT | {"flow": None})])
+def test_no_figures_are_no_verdict(text):
+    assert status_line.verdict(text) is None
+    assert status_line.figures(text) is None

@@ -20,7 +20,7 @@ import pytest
 from tests.support import bad_servers
 from tests.support.captured_documents import document
 from tests.support.driven_top import driven
-from tests.support.exporter import COMMAND, clean_environment, run
+from tests.support.exporter import COMMAND, clean_environment, exporter, run
 from tests.support.real_uwsgi import free_port, uwsgi, wait_until
 from uwsgi_headroom.analysis.advice import LEAST_OWN
 from uwsgi_headroom.analysis.findings.neighbours import LOW
@@ -70,7 +70,7 @@ def test_a_worker_behind_a_mapped_socket_that_is_saturated_is_costly() -> None:
     assert ("unevenness_hurts" in by_code) == (hurts and (verdict["balance"]["cost"] or 0) >= 0.1)
     if "unevenness_hurts" in by_code:
         assert by_code["unevenness_hurts"]["title"].startswith("Worker 1 takes")
-        assert "off the mean response time" in by_code["unevenness_hurts"]["meaning"]
+        assert "of the mean response time" in by_code["unevenness_hurts"]["meaning"]
         assert "Spread the load over the sockets that `map-socket` gives" in by_code["unevenness_hurts"]["change"]
         assert ran.returncode in (1, 2)
 
@@ -109,7 +109,7 @@ def test_neighbours_that_fill_the_machine_leave_no_headroom() -> None:
     (finding,) = [finding for finding in during["findings"] if finding["code"] == "cpu_used_by_others"]
     low = during["headroom"]["by_limit"]["cpu"] < LOW and during["cpu"]["own"] >= LEAST_OWN * capacity
     assert finding["severity"] == ("warning" if low else "info")
-    assert finding["runbook"] == "/runbooks/UwsgiCpuBound.md"
+    assert finding["runbook"].startswith("/runbooks/UwsgiCpuBound?server=")
 
 
 def test_shares_that_differ_at_a_low_load_are_harmless() -> None:
@@ -170,14 +170,17 @@ def test_interrupted_before_it_has_read_anything() -> None:
 
     with bad_servers.serving("unix", behave) as address:
         process = subprocess.Popen(
-            [*COMMAND, "check", address], stderr=subprocess.PIPE, text=True, env=clean_environment()
+            [*COMMAND, "check", address],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=clean_environment(),
         )
         assert asked.wait(20)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=20)
-    assert process.returncode == 3
-    assert err.startswith("UNKNOWN")
-    assert err.count("\n") == 1
+        out, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (3, "")
+    assert "UNKNOWN  It was interrupted before the first reading." in out
 
 
 @pytest.mark.parametrize("seconds", ["1", "-5", "nan", "soon", "99999"])
@@ -189,19 +192,23 @@ def test_lengths_that_make_no_sense(seconds: str) -> None:
 
 
 def test_what_cannot_be_read_is_unknown(tmp_path: Path) -> None:
-    """Status 3, with the address and the reason: nothing there, no uWSGI, and an emperor's stats."""
-    other, emperor = tmp_path / "other", tmp_path / "emperor"
+    """Status 3, with the address and the reason: nothing there, and no uWSGI."""
+    other = tmp_path / "other"
     other.write_text("{}")
-    emperor.write_bytes(document("emperor"))
-    for address, word in (
-        ("/nowhere/stats", "no such file"),
-        (f"file://{other}", "of no uWSGI"),
-        (f"file://{emperor}", "emperor"),
-    ):
+    for address, word in (("/nowhere/stats", "no such file"), (f"file://{other}", "of no uWSGI")):
         ran = run("check", address)
-        assert ran.returncode == 3
-        assert ran.stderr.startswith("UNKNOWN")
-        assert word in ran.stderr
+        assert (ran.returncode, ran.stderr) == (3, "")
+        assert "UNKNOWN  It cannot be read: " in ran.stdout
+        assert word in ran.stdout
+
+
+def test_an_emperor_is_judged(tmp_path: Path) -> None:
+    """As the page and `top` do: a vassal that it throttles is a warning."""
+    path = tmp_path / "emperor"
+    path.write_bytes(document("emperor"))
+    ran = run("check", f"file://{path}")
+    assert ran.returncode == 1
+    assert "WARNING  An emperor that runs" in ran.stdout
 
 
 def test_a_server_that_goes_away_meanwhile_is_unknown() -> None:
@@ -210,7 +217,7 @@ def test_a_server_that_goes_away_meanwhile_is_unknown() -> None:
         server = stack.enter_context(uwsgi("--processes", "1"))
         process = subprocess.Popen(
             [*COMMAND, "check", server.stats, "--seconds", "6"],
-            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             text=True,
             env=clean_environment(),
         )
@@ -218,6 +225,78 @@ def test_a_server_that_goes_away_meanwhile_is_unknown() -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.communicate(timeout=3)
         stack.close()
-        _, err = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=20)
     assert process.returncode == 3
-    assert "UNKNOWN" in err
+    assert "UNKNOWN  It cannot be read" in out
+
+
+def test_an_application_is_no_stats_server() -> None:
+    """The port of the application itself is named as what it is, however it is read."""
+    with uwsgi("--processes", "1") as server:
+        for address in (f"127.0.0.1:{server.http}", f"http://127.0.0.1:{server.http}/"):
+            ran = run("check", address, "--format", "nagios")
+            assert ran.returncode == 3
+            assert "`stats`" in ran.stdout
+            assert "waits for HTTP" not in ran.stdout
+
+
+def test_a_relative_path_is_a_path() -> None:
+    """A socket here needs no `./`, and a glob none either."""
+    with uwsgi("--processes", "1") as server:
+        ran = subprocess.run(
+            [*COMMAND, "check", "stats", f"../{server.directory.name}/st*ts", "--seconds", "2", "--format", "json"],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=server.directory,
+            env=clean_environment(),
+        )
+    assert [listed["state"] for listed in json.loads(ran.stdout)["servers"]] == ["up", "up"]
+
+
+def test_several_servers_of_every_kind() -> None:
+    """Globs, exporters and single servers are judged together: a line for each, and the worst status."""
+    with uwsgi("--processes", "1") as one, uwsgi("--processes", "2") as other, exporter("--stats", other.stats) as web:
+        web.metrics()
+        ran = run(
+            "check", f"{one.directory}/st*ts", f"http://127.0.0.1:{web.port}/", "/nowhere/stats", "--seconds", "2"
+        )
+    lines = ran.stdout.splitlines()
+    assert lines[0] == "UNKNOWN  3 servers: 1 unknown, 2 ok"
+    assert [line.split()[0] for line in lines[2:] if line and line[0] != " "] == ["UNKNOWN", "OK", "OK"]
+    assert ran.returncode == 3
+
+
+def test_all_servers_of_this_machine() -> None:
+    """`--all` finds them, as the exporter does without any address."""
+    with uwsgi("--processes", "1") as server:
+        ran = run("check", "--all", "--seconds", "2", "--format", "json")
+    found = {listed["address"]: listed["status"] for listed in json.loads(ran.stdout)["servers"]}
+    assert found[f"unix://{server.stats}"] == "ok"
+
+
+def test_an_exporter_answers_from_its_memory() -> None:
+    """The URL of its page, and that of one server there, is judged at once over a window of its history."""
+    with uwsgi("--processes", "1") as server, exporter("--stats", f"my.shop={server.stats}") as web:
+        wait_until(lambda: json.loads(web.get("/api/v1/servers/my.shop")[1])["window"], what="figures")
+        for path in ("/servers/my.shop", "/api/v1/servers/my.shop", "/servers/my.shop?window=300"):
+            ran = run("check", f"http://127.0.0.1:{web.port}{path}", "--seconds", "200", "--format", "json")
+            verdict = json.loads(ran.stdout)
+            assert (ran.returncode, verdict["name"], verdict["window"]["asked"]) == (0, "my.shop", 300)
+        ran = run("check", f"127.0.0.1:{web.port}", "--format", "nagios")
+        assert ran.returncode == 0
+        assert ran.stdout.startswith("OK - my.shop: ")
+        ran = run("check", f"http://127.0.0.1:{web.port}/servers/other")
+        assert ran.returncode == 3
+        assert f"The exporter at http://127.0.0.1:{web.port} has no server other." in ran.stdout
+
+
+def test_a_threshold_decides() -> None:
+    """The option that decided is in the verdict."""
+    with uwsgi("--processes", "2") as server, clients(server.http, path="/?io_ms=50"):
+        ran = run("check", server.stats, "--seconds", "3", "--max-response-time", "10ms:20ms", "--format", "nagios")
+    assert ran.returncode == 2
+    assert re.match(
+        r"CRITICAL - stats: Requests take \d+ ms on average: --max-response-time allows 20 ms\.", ran.stdout
+    )
+    assert ";0.01;0.02;0 " in ran.stdout

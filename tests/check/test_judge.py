@@ -12,17 +12,19 @@ import pytest
 from tests.support.captured_documents import document
 from tests.support.clock import MovableClock
 from tests.support.simulated_server import Server
-from uwsgi_headroom.check.judge import Verdict, check
+from uwsgi_headroom.check.judge import judge
 from uwsgi_headroom.check.text_report import render_lines
-from uwsgi_headroom.errors import ReadError, StatsError
+from uwsgi_headroom.clock import Clock
+from uwsgi_headroom.documents.schema import Server as Document
+from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import File
 from uwsgi_headroom.terminal_text import print_lines
 from uwsgi_headroom.watch.watch import Watch
 
 
-def test_a_server_that_becomes_an_emperor_cannot_be_judged(tmp_path: Path) -> None:
-    """Another kind of stats server at the same address ends the check with a sentence."""
+def test_a_server_that_becomes_an_emperor_is_judged_as_one(tmp_path: Path) -> None:
+    """Another kind of stats server at the same address is what counts at the end."""
     path = tmp_path / "stats.json"
     path.write_bytes(document("minified"))
     hands = MovableClock()
@@ -31,15 +33,28 @@ def test_a_server_that_becomes_an_emperor_cannot_be_judged(tmp_path: Path) -> No
         path.write_bytes(document("emperor"))
         hands.move(1.0)
 
-    with pytest.raises(StatsError, match="stats server of a uWSGI emperor"):
-        asyncio.run(check(Watch("shop", File(str(path)), clock=hands.clock), 0.05, become_an_emperor))
+    watch = Watch("shop", File(str(path)), clock=hands.clock)
+    judged = asyncio.run(judge(watch, hands.clock, 0.05, become_an_emperor))
+    assert judged.kind == "emperor"
+    assert judged.verdict.startswith("An emperor that runs")
+
+
+def test_an_emperor_is_judged_by_one_reading(tmp_path: Path) -> None:
+    """There is nothing to watch it for."""
+    path = tmp_path / "stats.json"
+    path.write_bytes(document("emperor"))
+    waited: list[float] = []
+    judged = asyncio.run(judge(Watch("emperor", File(str(path))), Clock(), 3600, waited.append))
+    assert (judged.status, judged.state, waited) == ("warning", "up", [])
 
 
 class _Scripted(Watch):
     """A watch whose reader reads a simulated server; `reads` counts them, and read number `hanging` never ends."""
 
     def __init__(self, hanging: int = 0, server: Server | None = None) -> None:
-        super().__init__("shop", File("/nowhere"))
+        self.clock = Clock(monotonic=lambda: self.now)
+        super().__init__("shop", File("/nowhere"), clock=self.clock)
+        self.now = 0.0
         self.reads = 0
         self.server = server or Server()
         self.hangs = asyncio.Event()
@@ -52,11 +67,12 @@ class _Scripted(Watch):
         if self.reads == self.hanging:
             self.hangs.set()
             await asyncio.Event().wait()
-        self.read_at(float(self.reads))
+        self.read_at(self.now + 1.0)
         assert self.reader.outcome
         return self.reader.outcome
 
     def read_at(self, at: float) -> None:
+        self.now = at
         self.reader.outcome = self.server.read(at)
         self._record(at, self.reader.outcome)
 
@@ -69,9 +85,11 @@ class _Scripted(Watch):
         await asyncio.Event().wait()
 
 
-async def _interrupted(watch: _Scripted, presses: int) -> Verdict:
+async def _interrupted(watch: _Scripted, presses: int) -> Document:
     """A check that is cancelled in its watch, and then so many times less one in its last read."""
-    task = asyncio.create_task(check(watch, 60, lambda _left: asyncio.get_running_loop().call_later(0.01, task.cancel)))
+    task = asyncio.create_task(
+        judge(watch, watch.clock, 60, lambda _left: asyncio.get_running_loop().call_later(0.01, task.cancel))
+    )
     if presses > 1:  # the first comes in the watch
         await watch.hangs.wait()
         task.cancel()
@@ -81,9 +99,10 @@ async def _interrupted(watch: _Scripted, presses: int) -> Verdict:
 def test_interrupted_in_its_last_read_it_judges_what_is_known() -> None:
     """A second Ctrl-C does not wait for a server that hangs: the reading before is judged."""
     watch = _Scripted(hanging=2)
-    verdict = asyncio.run(_interrupted(watch, presses=2))
-    assert verdict.reading is watch.reader.outcome
-    assert verdict.figures.flow.requests == 50
+    judged = asyncio.run(_interrupted(watch, presses=2))
+    assert judged.state == "up"
+    assert judged.flow
+    assert judged.flow.requests == 50
 
 
 def test_interrupted_in_its_last_read_of_a_server_that_is_down() -> None:
@@ -95,31 +114,36 @@ def test_interrupted_in_its_last_read_of_a_server_that_is_down() -> None:
         await asyncio.Event().wait()
 
     watch.sample = down  # type: ignore[method-assign]
-    with pytest.raises(ReadError, match="connection refused"):
-        asyncio.run(_interrupted(watch, presses=2))
+    judged = asyncio.run(_interrupted(watch, presses=2))
+    assert (judged.status, judged.state) == ("unknown", "down")
+    assert judged.verdict == "It cannot be read: connection refused."
 
 
 def test_interrupted_before_the_first_reading_it_has_nothing_to_judge() -> None:
-    """The cancellation goes on to its caller, who says so."""
+    """Which is what its document says."""
     watch = _Scripted(hanging=1)
 
-    async def interrupted() -> None:
-        task = asyncio.create_task(check(watch, 60))
+    async def interrupted() -> Document:
+        task = asyncio.create_task(judge(watch, watch.clock, 60))
         await watch.hangs.wait()
         task.cancel()
-        await task
+        return await task
 
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(interrupted())
+    judged = asyncio.run(interrupted())
+    assert (judged.status, judged.verdict) == ("unknown", "It was interrupted before the first reading.")
+    assert judged.error
+    assert judged.error.reason == "interrupted"
 
 
 def test_sampling_that_ends_is_said() -> None:
     """A check whose sampling fails at once does not wait for its time to be over, and judges nothing."""
     watch = _Scripted()
     watch.sampling = KeyError("workers")
-    with pytest.raises(ReadError, match=r"sampling ended .KeyError") as caught:
-        asyncio.run(check(watch, 3600))
-    assert caught.value.reason == "internal"
+    judged = asyncio.run(judge(watch, watch.clock, 3600))
+    assert judged.status == "unknown"
+    assert "sampling ended (KeyError)" in judged.verdict
+    assert judged.error
+    assert judged.error.reason == "internal"
 
 
 HOSTILE = "2.0\x1b]0;pwned\x07\nOK  forged \u202e\u200b\x9b"
@@ -131,8 +155,7 @@ def test_names_of_others_do_nothing_to_a_terminal(capsys: pytest.CaptureFixture[
     watch = _Scripted(server=server)
     read = server.read
     server.read = lambda at: _renamed(read(at))  # type: ignore[method-assign, assignment]
-    verdict = asyncio.run(_interrupted(watch, presses=1))
-    print_lines(render_lines(verdict))
+    print_lines(render_lines(asyncio.run(_interrupted(watch, presses=1))))
     out = capsys.readouterr().out
     assert all(line.isprintable() for line in out.splitlines())
     assert not any(line.startswith("OK  forged") for line in out.splitlines())

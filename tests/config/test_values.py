@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from uwsgi_headroom.config.values import parse_listen_address, parse_server_argument
+from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.source import File, Tcp, Unix
 
 
@@ -30,6 +33,38 @@ def test_a_server_and_its_name(text: str, name: str, address: object) -> None:
     """A server is named before an equals sign, or after its socket's file or its host and port."""
     server = parse_server_argument(text, "--stats")
     assert (server.name, server.address) == (name, address)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "address", "pattern"),
+    [
+        ("run/shop.stats", "shop", Unix("./run/shop.stats"), ""),
+        ("shop.stats", "shop", Unix("./shop.stats"), ""),
+        ("blog=run/shop.stats", "blog", Unix("./run/shop.stats"), ""),
+        ("run/*.stats", "", None, "./run/*.stats"),
+        ("no/*.stats", "", None, "./no/*.stats"),
+        ("run/a:1", "a:1", Unix("./run/a:1"), ""),
+        ("shop:1", "shop:1", Tcp("shop", 1), ""),
+    ],
+)
+def test_a_relative_path_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, name: str, address: object, pattern: str
+) -> None:
+    """It needs no `./`, and a glob none either; what is an address stays one, whatever files there are."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run").mkdir()
+    for path in ("shop.stats", "run/shop.stats", "run/a:1", "shop:1"):
+        (tmp_path / path).touch()
+    server = parse_server_argument(text, "--stats")
+    assert (server.name, server.address, server.pattern) == (name, address, pattern)
+
+
+@pytest.mark.parametrize("text", ["shop", "run/none.stats", "*", "tpc://a*"])
+def test_what_is_neither_an_address_nor_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """It is refused with the forms that there are."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="use unix:///path"):
+        parse_server_argument(text, "--stats")
 
 
 @pytest.mark.parametrize(

@@ -20,18 +20,27 @@ pytestmark = pytest.mark.integration
 LIMIT = "1s"
 """What Prometheus itself gives up after: a page that is slower is not looked at."""
 
+_SERVER_EVENTS = ("Reloads", "Configuration", "Down and up")
+EVENTS = {
+    "fleet": _SERVER_EVENTS,
+    "server": (*_SERVER_EVENTS, "Workers ended", "Cheaper mode", "Verdicts", "Exporter"),
+    "affinity": ("Reloads", "Workers ended"),
+    "capacity": ("Configuration",),
+}
+"""Marks of events, which tests/dashboards/test_annotations.py asks about."""
+
 MAY_BE_EMPTY = {
     "fleet: mark Alerts": "no rules are loaded here",
-    "fleet: mark Reloads": "uWSGI was not reloaded",
     "fleet: Alerts A": "no rules are loaded here",
     "server: mark Alerts": "no rules are loaded here",
-    "server: mark Reloads": "uWSGI was not reloaded",
     "server: Alerts on this server A": "no rules are loaded here",
     "server: Requests B": "no static files are served",
     "server: Connections that found the queue full A": "its sockets are UNIX sockets, which count nothing",
     "server: Connections that found the queue full B": "its sockets are UNIX sockets, which count nothing",
     "affinity: mark Alerts": "no rules are loaded here",
     "capacity: mark Alerts": "no rules are loaded here",
+    "server: Workers by state B": "every worker has its application",
+    **{f"{name}: mark {mark}": "nothing happened to the server" for name, marks in EVENTS.items() for mark in marks},
 }
 """Queries that have no answer here, and why."""
 

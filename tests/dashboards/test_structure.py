@@ -184,8 +184,73 @@ def test_marks_are_at_their_own_time(name: str) -> None:
     marks = {mark["name"]: mark for mark in board(name)["annotations"]["list"]}
     assert "Alerts" in marks
     assert all(mark["useValueForTime"] and " * 1000" in mark["expr"] for mark in marks.values())
+    shown = {mark["name"] for mark in marks.values() if mark["enable"]}
     if name == "server":
-        assert set(marks) == {"Alerts", "Spawns", "Reloads"}
+        assert shown == {"Alerts", "Reloads", "Configuration", "Down and up", "Workers ended"}
+        assert set(marks) - shown == {"Cheaper mode", "Verdicts", "Exporter"}
+
+
+CELLS = {"basic": "gauge", "color-text": "color-text", "color-background-solid": "color-background", "auto": "auto"}
+"""What Grafana 10 and later call the ways in which Grafana 9 draws a cell."""
+
+
+def test_cells_are_drawn_alike_in_every_grafana(name: str) -> None:
+    """From 10 on it drops the older setting where a table has it for columns alone, so the newer is beside it."""
+    for panel in panels(board(name)):
+        for override in panel["fieldConfig"]["overrides"]:
+            values = {value["id"]: value["value"] for value in override["properties"]}
+            assert ("custom.displayMode" in values) is ("custom.cellOptions" in values), panel["title"]
+            if "custom.displayMode" in values:
+                assert values["custom.cellOptions"]["type"] == CELLS[values["custom.displayMode"]], panel["title"]
+
+
+def test_verdicts_and_bars_are_drawn(name: str) -> None:
+    """A column that has thresholds or words with colours shows them."""
+    for panel in panels(board(name)):
+        for override in panel["fieldConfig"]["overrides"] if panel["type"] == "table" else ():
+            values = {value["id"]: value["value"] for value in override["properties"]}
+            words = [mapping for mapping in values.get("mappings", ()) if mapping["type"] == "value"]
+            if "thresholds" in values or (words and values.get("custom.displayMode") != "auto"):
+                assert values["custom.displayMode"] in ("basic", "color-text"), panel["title"]
+
+
+def test_graphs_beside_each_other_have_the_same_series() -> None:
+    """Grafana colours series by their order: the same ones are the same in each graph, with or without a figure."""
+    drawn = {panel["title"]: panel["targets"][0]["expr"] for panel in panels(board("fleet"))}
+    for titles in (
+        ("Headroom over time", "Threads busy over time"),
+        ("Requests by service", "Response time by service"),
+    ):
+        all_of_them = [
+            re.search(r"or (max by \([^)]*\) \(.*\) \* NaN\).*)", drawn[title], re.DOTALL) for title in titles
+        ]
+        (one, two) = [match and match[1] for match in all_of_them]
+        assert one
+        assert one == two
+
+
+def test_labels_and_pages_as_newer_grafanas_take_them() -> None:
+    """From 11 on a length of 0 cuts every label to dots; a number of rows on a page shows a pager under few rows."""
+    by_type = {panel["type"]: panel["options"] for name in NAMES for panel in panels(board(name)) if "options" in panel}
+    assert by_type["barchart"]["xTickLabelMaxLength"] >= 10
+    assert by_type["state-timeline"]["perPage"] == 0
+
+
+def test_units_are_words_that_people_read(name: str) -> None:
+    """Not c/s and c/m, as Grafana writes counts a second and a minute."""
+    units = {
+        node["unit"] for node in below(board(name)) if isinstance(node, dict) and isinstance(node.get("unit"), str)
+    }
+    assert units
+    assert units.isdisjoint({"cps", "cpm"})
+
+
+def test_the_heat_map_ends_at_all_threads() -> None:
+    """Its last band is named 1, not +Inf."""
+    (expression,) = [
+        target["expr"] for panel in panels(board("server")) if panel["type"] == "heatmap" for target in panel["targets"]
+    ]
+    assert re.search(r'label_replace\(.*, "le", "1", "le", "\[\+\]Inf"\)', expression)
 
 
 def test_it_is_json_as_written(name: str) -> None:

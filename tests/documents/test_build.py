@@ -45,7 +45,7 @@ def test_a_server_under_load() -> None:
     document = loaded(Server()).document()
     assert (document.state, document.status, document.error) == ("up", "ok", None)
     assert (document.kind, document.version) == ("server", "2.0.31")
-    assert document.verdict == "Load can grow to 2.5x of today's before the hottest worker's interpreter gives out."
+    assert document.verdict == "Headroom 2.5x: the hottest worker's interpreter saturates first."
     assert document.flow is not None
     assert document.flow.requests == 1500
     assert (document.flow.throughput, document.flow.response_time) == (pytest.approx(25), pytest.approx(0.1))
@@ -132,7 +132,7 @@ def test_before_there_are_figures() -> None:
     """After one reading there are levels and no figures, and it is said why."""
     document = ScriptedWatch().read(Server().read(5.0)).document()
     assert (document.state, document.status) == ("up", "unknown")
-    assert "too short a time" in document.verdict
+    assert "No figures yet" in document.verdict
     assert (document.window, document.flow, document.headroom) == (None, None, None)
     assert (document.balance, document.occupancy, document.findings) == (None, None, ())
     assert document.threads is not None
@@ -146,7 +146,7 @@ def test_before_the_first_reading() -> None:
     document = ScriptedWatch().document()
     assert (document.state, document.status) == ("stale", "unknown")
     assert (document.kind, document.age, document.error) == (None, None, None)
-    assert document.verdict == "It is being read for the first time."
+    assert document.verdict == "Not read yet: the first reading is under way."
 
 
 def test_down_from_the_start() -> None:
@@ -154,7 +154,7 @@ def test_down_from_the_start() -> None:
     document = ScriptedWatch().read(REFUSED, 1.0).document()
     assert (document.state, document.status, document.kind, document.read_at) == ("down", "unknown", None, None)
     assert document.error == schema.Error(reason="refused", message="nobody listens at /run/shop.stats")
-    assert document.verdict == "It cannot be read: nobody listens at /run/shop.stats."
+    assert document.verdict == "Down: nobody listens at /run/shop.stats."
     assert (document.threads, document.host, document.workers, document.sockets) == (None, None, (), ())
 
 
@@ -255,7 +255,10 @@ def test_an_emperor_and_a_router() -> None:
     assert document.emperor is not None
     assert len(document.emperor.vassals) == 2
     assert all(vassal.pid > 1 and vassal.age is not None for vassal in document.emperor.vassals)
-    assert document.verdict.startswith("An emperor that runs 2 vassals")
+    assert (document.status, document.verdict) == ("warning", "1 vassal of the emperor fails to start.")
+    assert [finding.runbook for finding in document.findings] == ["/runbooks/UwsgiVassalThrottled?server=emperor"]
+    alone = replayed("emperor_alone").document()
+    assert (alone.status, alone.verdict, alone.findings) == ("ok", "Emperor with 0 vassals; none is throttled.", ())
     document = replayed("router_http_subscriptions").document()
     assert document.router is not None
     assert (document.kind, document.emperor, document.status) == ("router", None, "ok")

@@ -15,11 +15,11 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from tests.fuzz.mutations import tell_story
 from uwsgi_headroom import stats
-from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings import collect_findings
 from uwsgi_headroom.check.json_report import render_json
-from uwsgi_headroom.check.judge import Verdict
+from uwsgi_headroom.check.list_report import render_lines as render_list
+from uwsgi_headroom.check.nagios_report import render_report
 from uwsgi_headroom.check.text_report import render_lines
+from uwsgi_headroom.check.thresholds import Threshold, Thresholds
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.schema import Server
@@ -40,7 +40,7 @@ from uwsgi_headroom.watch.watch import Watch
 DOCUMENTS = 5
 """In one story. The last that can be read is led through all faces."""
 
-VIEWS = ("servers", "workers", "threads", "findings")
+VIEWS = ("servers", "tree", "workers", "threads", "findings", "events", "plots")
 WINDOWS = (60.0,)
 
 
@@ -95,7 +95,7 @@ class Story:
         document = build.build_server(self._watch, self._clock, WINDOWS[0], WINDOWS)
         assert document.error is None or document.error.reason != "internal"
         json.loads(msgspec.json.encode(document), parse_constant=_refuse_constant)
-        _assert_check_and_screen(self._watch, reading, figures, document)
+        _assert_check_and_screen(document)
 
 
 def _refuse_constant(text: str) -> None:
@@ -143,15 +143,17 @@ def _assert_metrics(observations: list) -> None:
         assert value >= 0 or not name.endswith(("_total", "_bucket", "_count", "_sum")), (name, labels, value)
 
 
-def _assert_check_and_screen(watch: Watch, reading: Reading, figures: list[Figures], document: Server) -> None:
-    if figures:
-        verdict = Verdict(watch, reading, figures[-1], collect_findings(figures[-1], reading))
-        assert list(render_lines(verdict))
-        json.loads(render_json(verdict))
+def _assert_check_and_screen(document: Server) -> None:
+    assert list(render_lines(document))
+    assert list(render_list([document, document]))
+    assert json.loads(render_json([document], single=True))["name"] == document.name
+    line = render_report([document, document], Thresholds(Threshold(2.0), Threshold(0.1), Threshold(0.1)))
+    assert line.isprintable()
+    assert line.count("|") <= 1
     entry = ServerEntry((0, document.name), build.build_server_list([document], Clock()).servers[0])
     model = ScreenModel(entries=(entry,), server=document, trend=NO_TREND, where="here")
     for view in VIEWS:
-        drawn = draw(model, Navigation(view=view, server=entry.key), 100, 30, 1.7e9)
+        drawn = draw(model, Navigation(view=view, server=entry.key), 100, 30, 1.7e9).lines
         assert len(drawn) == 30
 
 

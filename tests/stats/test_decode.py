@@ -77,9 +77,16 @@ def test_http_is_pointed_out() -> None:
 
 
 def test_an_empty_answer_says_what_it_means() -> None:
-    """An empty answer names the two things it may be."""
-    assert "stopping" in str(refusal(b""))
-    assert "stats-http" in str(refusal(b""))
+    """An empty answer names the things it may be."""
+    for word in ("http-socket", "exporter", "stopping", "stats-http"):
+        assert word in str(refusal(b""))
+
+
+def test_a_web_page_says_whose_it_is() -> None:
+    """An exporter's own page is told from any other."""
+    page = "<!doctype html>\n<html><head><title>{}</title></head></html>"
+    assert "the page of a uwsgi-headroom exporter" in str(refusal(page.format("shop · uwsgi-headroom").encode()))
+    assert "an application's (`http-socket`)" in str(refusal(page.format("Welcome").encode()))
 
 
 @pytest.mark.parametrize("at", range(len(document(SMALL))))

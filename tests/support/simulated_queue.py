@@ -1,6 +1,6 @@
 """A server's threads and listen queue under a load, request by request, without a server: what a check would see.
 
-Requests arrive and are served as `tools.scenarios.loads` makes them and uWSGI serves them: open loops as evenly as
+Requests arrive and are served as `app.load` makes them and uWSGI serves them: open loops as evenly as
 chance lets them, closed loops when they have their answer; one FIFO queue, and any free thread takes the next request.
 """
 
@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from app.load import RETRY
 from tests.support.windows import window, worker
-from tools.scenarios.loads import RETRY
 from tools.scenarios.scenario import Load
 from uwsgi_headroom.history.window import Window
 

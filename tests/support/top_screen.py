@@ -40,4 +40,4 @@ def screen_model(*servers: schema.Server) -> ScreenModel:
 
 def lines(what: ScreenModel, navigation: Navigation, width: int = 80, height: int = 24) -> list[str]:
     """The screen, as text."""
-    return [line.plain for line in draw(what, navigation, width, height, EPOCH + 75.0)]
+    return [line.plain for line in draw(what, navigation, width, height, EPOCH + 75.0).lines]

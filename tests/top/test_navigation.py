@@ -1,18 +1,23 @@
-"""What each key makes of what is looked at."""
+"""What each key does to the state of the screen."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from uwsgi_headroom.top.bindings import BINDINGS, SERVER_SORT_LABEL, WORKER_SORT_LABEL
 from uwsgi_headroom.top.navigation import Command, Navigation, handle_key
-from uwsgi_headroom.top.view.worker_table import COLUMNS, SORTS
+from uwsgi_headroom.top.server_order import SERVER_SORTS
+from uwsgi_headroom.top.view.worker_columns import COLUMNS, SORTS
 
 SERVERS = [(0, "a"), (0, "b"), (1, "a")]
 WINDOWS = (60.0, 300.0)
+LIST = Navigation(server=SERVERS[0], chosen=True)
 
 
 def after(keys: str | list[str], navigation: Navigation | None = None) -> Navigation:
-    outcome: Navigation | Command = navigation or Navigation(view="workers", server=SERVERS[0])
+    outcome: Navigation | Command = navigation or Navigation(view="workers", server=SERVERS[0], chosen=True)
     for key in keys:
         assert isinstance(outcome, Navigation)
         outcome = handle_key(key, outcome, SERVERS, WINDOWS)
@@ -20,36 +25,100 @@ def after(keys: str | list[str], navigation: Navigation | None = None) -> Naviga
     return outcome
 
 
-def test_every_sort_is_a_column() -> None:
-    """And no key for one does something else before."""
+@pytest.mark.parametrize("key", [key for binding in BINDINGS for key in binding.keys])
+def test_every_key_of_the_help_does_something(key: str) -> None:
+    """In the middle of the list or of a server's rows, somewhere between the ends of every choice."""
+    states = [
+        replace(LIST, server=SERVERS[1], interval=2.0, fleet_filter="x"),
+        Navigation(
+            view="workers", server=SERVERS[1], chosen=True, first=5, column=3, interval=2.0, window=60.0, row_filter="x"
+        ),
+        replace(LIST, view="workers", window=300.0),
+    ]
+    assert any(handle_key(key, state, SERVERS, WINDOWS) != state for state in states)
+
+
+def test_sort_keys_are_those_of_the_help() -> None:
+    """Each is a column, or an order of servers, and no other key takes its place."""
     assert set(SORTS.values()) <= {column.name for column in COLUMNS}
     for key, name in SORTS.items():
         assert after([key]).sort == name
+    for key, name in SERVER_SORTS.items():
+        assert after([key], LIST).fleet_sort == name
+    assert {part.split()[0] for part in SERVER_SORT_LABEL.split(", ")} == set(SERVER_SORTS)
+    assert {part.split()[0] for part in WORKER_SORT_LABEL.split(", ")} == set(SORTS) - {"i"}
 
 
 def test_r_turns_the_order_round_and_another_sort_turns_it_back() -> None:
-    """R, and then m."""
+    """Of workers and of servers, each on its own."""
     assert after("R").reverse
     assert not after("Rm").reverse
+    assert after("R", LIST).fleet_reverse
+    assert not after("Rn", LIST).fleet_reverse
 
 
 @pytest.mark.parametrize(
     ("keys", "view"),
-    [("t", "threads"), ("tt", "workers"), ("a", "threads"), ("te", "findings"), ("t?", "help"), ("t??", "threads")],
+    [
+        ("t", "threads"),
+        ("tt", "workers"),
+        ("a", "findings"),
+        ("te", "events"),
+        ("p", "plots"),
+        ("pp", "workers"),
+        ("t?", "help"),
+        ("t??", "threads"),
+        ("l", "servers"),
+        ("v", "tree"),
+        ("vv", "servers"),
+        ("ps", "workers"),
+    ],
 )
 def test_pages(keys: str, view: str) -> None:
     """A page's key opens it, and closes it."""
     assert after(keys).view == view
 
 
+def test_escape_goes_back_one_step() -> None:
+    """From help to the page, from a page to the workers, from there to the list or the tree it was opened from."""
+    assert after(["p", "?", "escape"]).view == "plots"
+    assert after(["p", "escape"]).view == "workers"
+    assert after(["p", "escape", "escape"]).view == "servers"
+    assert after(["v", "enter", "e", "escape", "escape"]).view == "tree"
+    assert after(["v", "enter", "l", "enter", "escape"]).view == "servers"
+
+
 def test_servers_next_to_each_other() -> None:
-    """Tab goes round; two servers of one name in two exporters are two."""
+    """Tab goes round and back; two servers of one name in two exporters are two."""
     assert after(["tab"]).server == (0, "b")
     assert after(["tab", "tab", "tab"]).server == (0, "a")
-    assert after(["left"]).server == (1, "a")
+    assert after(["backtab"]).server == (1, "a")
     listed = Navigation(server=SERVERS[0])
-    assert after(["down", "down", "down", "enter"], listed).server == (1, "a")
-    assert after(["escape"]).view == "servers"
+    moved = after(["down", "down", "down"], listed)
+    assert (moved.server, moved.chosen) == ((1, "a"), True)
+    assert after(["enter"], moved).view == "workers"
+    assert not after(["home"], moved).chosen
+
+
+def test_arrows_move_the_columns_of_workers_and_nothing_else() -> None:
+    """To the right and back to the first column; the list has no columns to move."""
+    assert after(["right", "right"]).column == 2
+    assert after(["right", "left", "left"]).column == 0
+    assert after(["right"], LIST).column == 0
+
+
+def test_a_filter_is_typed_kept_and_cleared() -> None:
+    """Keys are text while it is typed; Enter keeps it, Esc clears it, then and later; pages have their own."""
+    typed = after(["/", *"qWeb ", "backspace", "up"], LIST)
+    assert (typed.fleet_filter, typed.typing) == ("qWeb", True)
+    kept = after(["enter"], typed)
+    assert (kept.fleet_filter, kept.typing) == ("qWeb", False)
+    assert after(["escape"], typed).fleet_filter == ""
+    assert after(["escape"], kept).fleet_filter == ""
+    opened = after(["enter", "/", *"busy", "enter"], kept)
+    assert (opened.fleet_filter, opened.row_filter) == ("qWeb", "busy")
+    assert after(["e"], opened).row_filter == ""
+    assert not after("?/").typing
 
 
 def test_windows_and_intervals_stop_at_their_ends() -> None:
@@ -61,15 +130,24 @@ def test_windows_and_intervals_stop_at_their_ends() -> None:
     assert after("-" * 20).interval == 0.25
     assert after("f").interval == 0.25
     assert after("ff").interval == 1.0
+    assert after("+", replace(LIST, interval=1.5)).interval == 2.0
+    assert after("-", replace(LIST, interval=60.0)).interval == 30.0
+
+
+def test_in_plots_the_brackets_change_the_time_that_they_cover() -> None:
+    """And leave the window of the figures alone."""
+    state = after("p]]")
+    assert (state.span, state.window) == (900.0, None)
+    assert after("[[", state).span == 60.0
 
 
 def test_nothing_to_choose_from() -> None:
     """With no server at all, no key fails."""
-    for key in ("enter", "tab", "up", "down", "t", "[", "v", "escape", "\N{SNOWMAN}"):
+    for key in ("enter", "tab", "up", "down", "t", "[", "v", "escape", "right", "\N{SNOWMAN}"):
         assert isinstance(handle_key(key, Navigation(), [], ()), Navigation)
 
 
 def test_commands() -> None:
-    """q and d are for whoever runs it all."""
+    """q and d are carried out by the loop."""
     assert handle_key("q", Navigation(), SERVERS, WINDOWS) == "quit"
     assert handle_key("d", Navigation(), SERVERS, WINDOWS) == "dump"

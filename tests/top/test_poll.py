@@ -131,7 +131,7 @@ def test_servers_of_a_feed_that_hangs_stay_with_their_age() -> None:
         assert seen_at > EPOCH
         from uwsgi_headroom.top.view.server_table import server_table  # noqa: PLC0415
 
-        _, *rows = [line.plain for line in server_table(model, (1, "well"), 200, seen_at + 12)]
+        rows = [line.plain for line in server_table(model, model.entries, (1, "well"), 200, seen_at + 12).rows]
         by_name = {row.split()[0].strip("> ") or row.split()[1]: row for row in rows}
         assert "12 s ago: " in by_name["hangs"]
         assert " ago: " not in by_name["well"]

@@ -36,7 +36,12 @@ def rows(screen: str) -> list[list[str]]:
     """The table of workers: its title and lines, in words."""
     lines = screen.splitlines()
     start = next((place for place, line in enumerate(lines) if line.strip().startswith("W ")), None)
-    return [] if start is None else [line.split() for line in lines[start:-1] if line.strip()]
+    return [] if start is None else [line.split() for line in lines[start:-1] if line.strip() and not _is_below(line)]
+
+
+def _is_below(line: str) -> bool:
+    """Whether a line is that of the totals, or says that more rows are out of view."""
+    return line.split(maxsplit=1)[0] in ("all", "↓", "↑")
 
 
 def column(screen: str, title: str) -> list[str]:
@@ -44,7 +49,7 @@ def column(screen: str, title: str) -> list[str]:
     lines = screen.splitlines()
     start = next(place for place, line in enumerate(lines) if line.strip().startswith("W "))
     end = f"{lines[start]} ".index(f" {title} ") + len(title) + 1
-    return [line[:end].split()[-1] for line in lines[start + 1 : -1] if line.strip()]
+    return [line[:end].split()[-1] for line in lines[start + 1 : -1] if line.strip() and not _is_below(line)]
 
 
 def workers(server: Uwsgi) -> list[dict[str, int]]:
@@ -101,7 +106,7 @@ def test_several_servers_are_listed_the_worst_first_and_looked_into() -> None:
         top.press("j\r")
         assert "stats   up" in top.wait(rows)
         top.press("\t")
-        assert "UNKNOWN  It cannot be read" in top.wait(lambda text: " gone   down" in text)
+        assert "DOWN  no such file" in top.wait(lambda text: " gone   down" in text)
         top.press("\x1b")
         top.wait(lambda text: "2 servers" in text)
 
@@ -119,7 +124,7 @@ def test_an_emperors_vassals(tmp_path: Path) -> None:
         driven(emperor.stats) as top,
     ):
         screen = top.wait(lambda text: "one.ini" in text)
-    assert "An emperor that runs 1 vassal" in screen
+    assert "Emperor with 1 vassal" in screen
 
 
 def test_keys_sort_and_turn_pages(tmp_path: Path) -> None:
@@ -136,15 +141,23 @@ def test_keys_sort_and_turn_pages(tmp_path: Path) -> None:
             top.press("t")
             cells = [f"{core['id']}: {core['requests']}" for worker in workers(server) for core in worker["cores"]]  # type: ignore[attr-defined]
             top.wait(lambda text: all(f"{cell} " in f"{' '.join(text.split())} " for cell in cells))
+            top.press("a")
+            top.wait(lambda text: "thunder-lock is off" in text)
+            top.press("?")
+            top.wait(lambda text: "Sort workers" in text)
+            top.press("?")
+            top.wait(lambda text: "thunder-lock is off" in text)
             top.press("e")
-            top.wait(lambda text: "thunder-lock is off" in text)
-            top.press("?")
-            top.wait(lambda text: "Sort workers by" in text)
-            top.press("?")
-            top.wait(lambda text: "thunder-lock is off" in text)
-            top.press("e]")
-            top.wait(lambda text: "5 min" in text or "of 300 s" in text)
+            top.wait(lambda text: "EVENT" in text and "began to watch" in text)
             top.press("p")
+            top.wait(lambda text: "load, requests a second" in text and "│" in text)
+            top.press("p/idle\r")
+            top.wait(lambda text: "filter: idle (esc clears)" in text and len(rows(text)) == 4)
+            top.press("\x1b")
+            top.wait(lambda text: "filter:" not in text)
+            top.press("]")
+            top.wait(lambda text: "5 min" in text or "of 300 s" in text)
+            top.press(" ")
             top.wait(lambda text: "PAUSED" in text)
             top.press("J")
             top.wait(lambda text: "written to" in text)
@@ -187,8 +200,8 @@ def test_a_server_that_ends_and_comes_back() -> None:
         top.wait(lambda text: " up " in text and rows(text))
         aside = Path(server.stats).with_name("aside")
         Path(server.stats).rename(aside)
-        screen = top.wait(lambda text: "UNKNOWN It cannot be read: no such file" in " ".join(text.split()))
-        assert "stats   down, as it was" in screen
+        screen = top.wait(lambda text: "DOWN no such file" in " ".join(text.split()))
+        assert "stats   down, last read" in screen
         aside.rename(server.stats)
         top.wait(lambda text: " up " in text)
 
@@ -207,6 +220,51 @@ def test_an_exporter_that_is_gone() -> None:
         assert rows(screen)
         top.press("q")
         assert top.ended() == 0
+
+
+def test_an_exporter_that_hangs_holds_up_nothing(tmp_path: Path) -> None:
+    """Stopped, it is marked stale while the other one's servers go on and keys answer; then it goes on."""
+    with (
+        uwsgi("--processes", "1") as server,
+        exporter("--stats", f"first={server.stats}") as hanging,
+        exporter("--stats", f"second={tmp_path}/nowhere") as well,
+        driven(f"127.0.0.1:{hanging.port}", f"127.0.0.1:{well.port}") as top,
+    ):
+        top.wait(lambda text: "first" in text and "second" in text)
+        hanging.stop()
+        screen = top.wait(lambda text: f"STALE  http://127.0.0.1:{hanging.port}: " in text)
+        assert f":{well.port}: " not in screen
+        top.press("/second\r")
+        top.wait(lambda text: "> second" in text and "first" not in text)
+        top.press("\r")
+        screen = top.wait(lambda text: " second   down" in text and "no such file" in text)
+        assert "STALE" not in screen
+        top.press("\x1b\x1b")
+        top.wait(lambda text: "  first" in text and "STALE" in text)
+        hanging.resume()
+        top.wait(lambda text: "STALE" not in text and "first" in text)
+
+
+def test_the_address_of_a_servers_page_opens_that_server() -> None:
+    """As copied from the browser, of one among several; Esc leads to the list of them."""
+    with (
+        uwsgi("--processes", "1") as server,
+        exporter("--stats", f"a={server.stats}", "--stats", "b=/nowhere/stats") as running,
+        driven(f"http://127.0.0.1:{running.port}/servers/a/?x=1#workers") as top,
+    ):
+        top.wait(lambda text: " a   up" in text and rows(text))
+        top.press("\x1b")
+        top.wait(lambda text: "2 servers: 1 down" in text and "> a" in text)
+
+
+def test_a_snapshot_of_one_server_of_an_exporter() -> None:
+    """`--once` and `--json` show the server whose page was given, and exit by that one alone."""
+    with uwsgi("--processes", "1") as server, exporter("--stats", f"a={server.stats}", "--stats", "b=/x") as running:
+        running.metrics()
+        page = f"http://127.0.0.1:{running.port}/servers/"
+        assert json.loads(run("top", page + "a", "--json").stdout)["name"] == "a"
+        for name, status in (("a", 0), ("b", 3), ("other", 3)):
+            assert run("top", page + name, "--once", timeout=120).returncode == status
 
 
 # ---------------------------------------------------------------- how it leaves
@@ -287,7 +345,7 @@ def test_a_stray_message_of_asyncio_ends_nothing(tmp_path: Path) -> None:
     )
     with driven(command=program(tmp_path, body)) as top:
         top.wait(lambda text: KEYS in text)
-        top.press("p")
+        top.press(" ")
         top.wait(lambda text: "PAUSED" in text)
         top.press("q")
         assert top.ended() == 0

@@ -15,54 +15,12 @@ import pytest
 from tests.support import bad_servers
 from tests.support.captured_documents import document
 from tests.support.other_namespaces import as_nobody, as_root
-from tests.support.real_uwsgi import APP, free_port, uwsgi, uwsgi_binary, wait_until
-from uwsgi_headroom.source import Unix
+from tests.support.real_uwsgi import APP, accepts, bare, free_port, uwsgi, uwsgi_binary, wait_until
+from uwsgi_headroom.errors import HeadroomError
+from uwsgi_headroom.source import Address, Unix
 from uwsgi_headroom.watch import discover
-from uwsgi_headroom.watch.discover import FoundMaster
-
-
-def test_nothing_found() -> None:
-    """Where no uWSGI runs it says how to name one that runs elsewhere."""
-    assert "uwsgi-headroom --stats tcp://HOST:PORT" in discover.render_report([])[0]
-
-
-def test_each_finding_says_what_to_do() -> None:
-    """What can be read comes with its command, what cannot with the reason, and what has no stats with the option."""
-    masters = [
-        FoundMaster(10, "www-data", address=Unix("/run/shop.stats"), what="uWSGI 2.0.31, 4 workers of 8 threads"),
-        FoundMaster(11, "www-data", address=Unix("/run/api.stats"), trouble="permission denied: run as uWSGI's user"),
-        FoundMaster(12, "nobody", trouble="this user may not look at its sockets"),
-        FoundMaster(13, "root"),
-    ]
-    assert discover.render_report(masters) == [
-        "uWSGI master 10 of user www-data: uWSGI 2.0.31, 4 workers of 8 threads",
-        "  uwsgi-headroom --stats unix:///run/shop.stats",
-        "uWSGI master 11 of user www-data",
-        "  unix:///run/api.stats: permission denied: run as uWSGI's user",
-        "uWSGI master 12 of user nobody",
-        "  stats server: this user may not look at its sockets",
-        "uWSGI master 13 of user root",
-        "  It has no stats server. Turn it on in its configuration, and reload it:",
-        "      stats = /run/uwsgi/NAME.stats",
-    ]
-
-
-def test_names_of_others_do_nothing_to_a_terminal(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Users, versions and sockets are named by others: no escape sequence and no line of theirs is printed."""
-
-    async def find_masters() -> list[FoundMaster]:
-        forged = "0 workers\nuWSGI master 1 of user root: \u202eforged\x9b2J"
-        return [FoundMaster(10, "eve\x1b]0;pwned\x07", address=Unix("/run/\u2066a\n.stats"), what=forged)]
-
-    monkeypatch.setattr(discover, "find_masters", find_masters)
-    assert discover.run() == 0
-    assert capsys.readouterr().out == (
-        "uWSGI master 10 of user eve\\x1b]0;pwned\\x07: 0 workers\\nuWSGI master 1 of user root: "
-        "\\u202eforged\\x9b2J\n"
-        "  uwsgi-headroom --stats unix:///run/\\u2066a\\n.stats\n"
-    )
+from uwsgi_headroom.watch.discover_report import render_report
+from uwsgi_headroom.watch.found_master import FoundMaster
 
 
 def test_a_descriptor_that_closes_meanwhile_loses_no_other(tmp_path: Path) -> None:
@@ -81,7 +39,7 @@ def test_a_listener_that_is_no_uwsgi_is_not_touched() -> None:
     with bad_servers.serving("tcp", lambda connection, _: connections.append(connection)):
         asyncio.run(discover.find_masters())
     with bad_servers.answers("unix", document("minified")) as address:
-        assert address not in " ".join(discover.render_report(asyncio.run(discover.find_masters())))
+        assert address not in " ".join(render_report(asyncio.run(discover.find_masters())))
     assert connections == []
 
 
@@ -95,6 +53,55 @@ def test_another_users_uwsgi_is_told_of() -> None:
     assert masters[server.pid].address is None
 
 
+def found(monkeypatch: pytest.MonkeyPatch, *masters: FoundMaster) -> list[Address | None]:
+    """The addresses of the servers where these masters are found."""
+
+    async def find_masters() -> list[FoundMaster]:
+        return list(masters)
+
+    monkeypatch.setattr(discover, "find_masters", find_masters)
+    return [server.address for server in discover.discover_servers()]
+
+
+def test_a_master_that_does_not_answer_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be hung, and nobody must take the others for all there are; what this user may not read is left out."""
+    answers = FoundMaster(1, "root", address=Unix("/a"), what="uWSGI")
+    silent = FoundMaster(2, "root", address=Unix("/b"), trouble="no answer", silent=True)
+    refused = FoundMaster(3, "root", address=Unix("/c"), trouble="permission denied")
+    assert found(monkeypatch, answers, silent, refused) == [Unix("/a"), Unix("/b")]
+    with pytest.raises(HeadroomError, match="none was found") as caught:
+        found(monkeypatch, refused)
+    assert "permission denied" in "\n".join(caught.value.details)
+
+
+def test_what_is_silent_beside_a_masters_stats_is_an_application(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In cheap mode a master waits for requests itself."""
+    answers = FoundMaster(1, "root", address=Unix("/a"), what="uWSGI")
+    silent = FoundMaster(1, "root", address=Unix("/b"), trouble="no answer", silent=True)
+    assert found(monkeypatch, answers, silent) == [Unix("/a")]
+
+
+@pytest.mark.integration
+def test_a_vassal_is_one_with_its_file_and_directory() -> None:
+    """An emperor's vassal is named with its emperor, its configuration file and the directory that it runs in."""
+    ini = "[uwsgi]\nmaster = true\nstats = {directory}/shop.stats\nneed-app = false\nsocket = {directory}/shop.sock\n"
+    options = ("--emperor", "{directory}/vassals", "--emperor-stats-server", "{directory}/stats")
+    with bare(*options, files={"vassals/empty": ""}) as emperor:
+        path = emperor.directory / "vassals" / "shop.ini"
+        path.write_text(ini.format(directory=emperor.directory))
+        wait_until(lambda: accepts(str(emperor.directory / "shop.stats")), what="the vassal")
+        masters = [
+            master
+            for master in asyncio.run(discover.find_masters())
+            if master.address == Unix(str(emperor.directory / "shop.stats"))
+        ]
+        wait_until(lambda: b'"vassals"' in emperor.document())
+    (vassal,) = masters
+    assert vassal.emperor == emperor.pid
+    assert (vassal.configuration, vassal.directory) == ("shop.ini", str(emperor.directory / "vassals"))
+    assert render_report(masters)[0].startswith("shop: uWSGI ")
+
+
 @pytest.mark.integration
 def test_workers_are_no_masters() -> None:
     """A server with several workers is found once."""
@@ -103,7 +110,7 @@ def test_workers_are_no_masters() -> None:
             master for master in asyncio.run(discover.find_masters()) if str(master.address).endswith(server.stats)
         ]
     assert [master.pid for master in masters] == [server.pid]
-    assert re.fullmatch(r"uWSGI [\d.]+\S*, 3 workers of 1 threads", masters[0].what)
+    assert re.fullmatch(r"uWSGI [\d.]+\S*, 3 workers of 1 thread", masters[0].what)
 
 
 @pytest.mark.integration
@@ -118,7 +125,7 @@ def test_without_a_master_there_are_no_stats() -> None:
             )
             (master,) = [master for master in asyncio.run(discover.find_masters()) if master.pid == process.pid]
             assert (master.address, master.role) == (None, "process")
-            assert "master = true" in "\n".join(discover.render_report([master]))
+            assert "master = true" in "\n".join(render_report([master]))
         finally:
             process.kill()
 

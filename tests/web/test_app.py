@@ -178,7 +178,7 @@ def test_the_page_names_servers_and_reasons() -> None:
     assert "4 servers, 1 down" in page
     assert "no such file" in page
     assert "stats-no-cores" in page
-    assert "An emperor that runs 2 vassals" in page
+    assert "1 vassal of the emperor fails to start." in page
     assert 'href="/metrics"' in page
 
 

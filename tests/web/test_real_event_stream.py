@@ -58,7 +58,7 @@ def test_a_server_that_goes_down_and_comes_back() -> None:
     assert silent["workers"]
     assert down["error"]
     assert down["flow"]
-    assert str(down["verdict"]).startswith("It cannot be read")
+    assert str(down["verdict"]).startswith("Down: ")
     for received in (up, silent, again, down):
         validate(received, "Server")
     validate(listed, "Servers")

@@ -1,25 +1,59 @@
-"""The exporter serves the runbooks that its alerts link to."""
+"""The exporter serves the runbooks that its alerts link to: as pages, and as the text they are written in."""
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
 from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+from urllib.parse import quote, urlencode
 
 import pytest
 
 from tests.support.real_uwsgi import ROOT
 from tests.support.web_server import get, serving
 from uwsgi_headroom.analysis.findings.runbook_names import RUNBOOKS
+from uwsgi_headroom.config.model import ServerConfig
 from uwsgi_headroom.documents import build
+from uwsgi_headroom.source import File
+from uwsgi_headroom.web import page_html
 
 FOLDER = ROOT / "alerts" / "runbooks"
 NAMES = sorted(file.name for file in FOLDER.glob("*.md"))
+THREADS = ROOT / "tests" / "fixtures" / "threads_4x8_busy.json"
+HOSTILE = "o'b\"><script>alert(1)</script>\\$(id)`id`;&-é"
 
 
 @pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    """An exporter of no server that answers: its runbooks are wanted most then."""
-    with serving("gone=/nowhere/at/all") as listening:
+def stats(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A captured document, at a path that nobody should have to quote by hand."""
+    path = tmp_path_factory.mktemp("it's $(a) \"<b>") / "shop.json"
+    path.write_bytes(THREADS.read_bytes())
+    return path
+
+
+@pytest.fixture(scope="module")
+def port(stats: Path) -> Iterator[int]:
+    """An exporter of a server that does not answer, when runbooks are wanted most, and of three that do."""
+    servers = [ServerConfig(name, File(str(stats)), where="test") for name in ("shop", HOSTILE, "a\u202eb")]
+    with serving("gone=/nowhere/at/all", *servers, sampling=True) as listening:
         yield listening
+
+
+def page(port: int, name: str, **query: str) -> str:
+    status, headers, body = get(port, f"/runbooks/{name}?{urlencode(query)}")
+    assert status == 200
+    assert headers["Content-Type"] == "text/html; charset=utf-8"
+    assert headers["Content-Security-Policy"] == page_html.HEADERS["Content-Security-Policy"]
+    return body.decode()
+
+
+def commands(html: str, language: str = "sh") -> list[str]:
+    """What a person copies from the page."""
+    blocks = re.findall(rf'<pre class="{language}">(.*?)</pre>', html, re.DOTALL)
+    return unescape(re.sub("<[^>]*>", "", "\n".join(blocks))).splitlines()
 
 
 def test_there_are_runbooks() -> None:
@@ -37,32 +71,133 @@ def test_a_runbook_is_served_as_it_is_written(port: int, name: str) -> None:
     assert body == (FOLDER / name).read_bytes()
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_runbook_is_a_page(port: int, name: str) -> None:
+    """With its placeholders marked, every command of the text on it, and no script."""
+    text = (FOLDER / name).read_text()
+    html = page(port, name.removesuffix(".md"))
+    assert re.search("<mark>(?:SERVER|STATS)</mark>", html)
+    assert "<script" not in html
+    for language in ("sh", "promql"):
+        written = re.findall(rf"^ *```{language}\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE)
+        assert commands(html, language) == [line.strip() for block in written for line in block.splitlines()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_runbook_is_filled_in_for_a_server(port: int, name: str) -> None:
+    """What is known of it is in the commands; a worker is named once one is chosen."""
+    html = page(port, name.removesuffix(".md"), server="shop", worker="2")
+    typed = "\n".join([*commands(html), *commands(html, "promql")])
+    assert set(re.findall(r"\b(?:SERVER|SERVER_API|STATS|EXPORTER|MASTER_PID|WORKER_PIDS?)\b", typed)) == set()
+    assert '<a href="/servers/shop">' in html
+
+
+def test_the_values_are_those_of_the_server(port: int, stats: Path) -> None:
+    """Its address, the exporter's as the reader reached it, and the processes that uWSGI names."""
+    document = json.loads(THREADS.read_bytes())
+    pids = {worker["id"]: str(worker["pid"]) for worker in document["workers"]}
+    stuck = page(port, "UwsgiRequestStuck", server="shop", worker="2")
+    assert f"py-spy dump --pid {pids[2]}" in commands(stuck)
+    assert shlex.split(commands(stuck)[0])[2] == f"file://{stats}"
+    near = page(port, "UwsgiConcurrencyNearCapacity", server="shop")
+    assert f"for pid in {' '.join(pids.values())}; do py-spy dump --pid $pid; done" in commands(near)
+    queue = page(port, "UwsgiListenQueueFilling", server="shop")
+    assert f"ss -lntxp | grep -w pid={document['pid']}" in commands(queue)
+    unmeasured = page(port, "UwsgiQueueNotMeasurable", server="shop")
+    assert shlex.split(commands(unmeasured)[0])[2] == f"http://127.0.0.1:{port}/api/v1/servers/shop"
+
+
+def test_a_worker_is_chosen_by_a_link(port: int) -> None:
+    """Until then its PID is left open, so that nobody ends the wrong one."""
+    html = page(port, "UwsgiRequestStuck", server="shop")
+    assert "kill WORKER_PID" in commands(html)
+    chosen = re.search(r'<a href="([^"]*worker=3)">3</a>', html)
+    assert chosen
+    status, _, body = get(port, unescape(chosen[1]))
+    assert status == 200
+    assert "kill WORKER_PID" not in commands(body.decode())
+    assert "aria-current=true>3</a>" in body.decode()
+
+
+def test_links_keep_the_server(port: int) -> None:
+    """To other runbooks, and to the list, which keeps it as well."""
+    html = page(port, "UwsgiHarakiri", server="shop", worker="1")
+    assert '<a href="/runbooks/UwsgiRequestsLost?server=shop&amp;worker=1">UwsgiRequestsLost</a>' in html
+    assert '<a href="/runbooks/?server=shop&amp;worker=1">' in html
+    assert '<a href="/runbooks/UwsgiDown?server=shop">' in page(port, "", server="shop")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_hostile_name_stays_text(port: int, name: str, stats: Path) -> None:
+    """In HTML it is no element, in shell one word, in PromQL a part of a string."""
+    html = page(port, name.removesuffix(".md"), server=HOSTILE)
+    assert "<script" not in html
+    assert HOSTILE not in html
+    for command in commands(html):
+        if "file://" in command:
+            assert f"file://{stats}" in shlex.split(command)
+        if "/api/v1/servers/" in command:
+            assert f"http://127.0.0.1:{port}/api/v1/servers/{quote(HOSTILE, safe='')}" in shlex.split(command)
+    escaped = HOSTILE.replace("\\", "\\\\").replace('"', '\\"')
+    queries = "\n".join(commands(html, "promql"))
+    assert (f'server="{escaped}"' in queries) == ('server="' in queries)
+
+
+def test_a_name_that_cannot_be_read_right_is_not_filled_in(port: int) -> None:
+    """A character that turns the direction of text would hide what a command does."""
+    assert 'uwsgi_up{server="SERVER"}' in commands(page(port, "UwsgiDown", server="a\u202eb"), "promql")
+
+
+@pytest.mark.parametrize("host", ["a b", "x';id;'", "<b>", "x/y", ""])
+def test_a_host_header_that_is_no_host_is_not_filled_in(port: int, host: str) -> None:
+    """Nothing of it is on the page."""
+    status, _, body = get(port, "/runbooks/UwsgiQueueNotMeasurable?server=shop", {"Host": host})
+    assert status in (200, 400)
+    assert "curl -sS SERVER_API" in "\n".join(commands(body.decode())) or status == 400
+
+
+def test_a_server_that_is_gone_is_named(port: int) -> None:
+    """A link of yesterday's alert still leads to the runbook."""
+    html = page(port, "UwsgiDown", server="<i>yesterday")
+    assert "There is no server <b>&lt;i&gt;yesterday</b> now." in html
+    assert "<mark>STATS</mark>" in html
+
+
+def test_of_a_server_that_was_never_read_the_address_is_known(port: int) -> None:
+    """It is what a runbook is read for when the server is down."""
+    html = page(port, "UwsgiDown", server="gone")
+    assert "uwsgi-headroom check --seconds 5 unix:///nowhere/at/all" in commands(html)
+    assert "<mark>MASTER_PID</mark>" in html
+
+
 @pytest.mark.parametrize("code", RUNBOOKS)
 def test_a_finding_leads_to_its_runbook(port: int, code: str) -> None:
-    """The address that its document holds is served."""
-    address = build.runbook_path(code)
-    assert address is not None
-    assert get(port, address)[0] == 200
+    """The address that its document holds is a page for that server, whatever it is called."""
+    for server in ("shop", HOSTILE):
+        address = build.runbook_path(code, server)
+        assert address is not None
+        status, headers, body = get(port, address)
+        assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+        assert b"Commands are filled in for" in body
 
 
 def test_a_finding_without_a_runbook_leads_nowhere() -> None:
     """Its address is null, as it is for a code that nobody knows."""
-    assert build.runbook_path("too_few_requests") is None
+    assert build.runbook_path("too_few_requests", "shop") is None
 
 
 def test_the_runbooks_are_listed(port: int) -> None:
-    """A path a line."""
-    status, headers, body = get(port, "/runbooks/")
-    assert status == 200
-    assert headers["Content-Type"] == "text/plain; charset=utf-8"
-    assert body.decode().splitlines() == [f"/runbooks/{name}" for name in NAMES]
+    """With a link each, and a sentence on what is wrong."""
+    html = page(port, "")
+    assert re.findall(r'<li><a href="/runbooks/(\w+)">', html) == [name.removesuffix(".md") for name in NAMES]
+    assert html.count("<li>") == html.count("<p>") == len(NAMES)
 
 
 @pytest.mark.parametrize(
     "path",
     [
         "None.md",
-        "UwsgiDown",
+        "None",
         "UwsgiDown.md.md",
         "../app.py",
         "..%2Fapp.py.md",

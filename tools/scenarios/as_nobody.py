@@ -6,6 +6,7 @@ import os
 import sys
 
 from uwsgi_headroom.check import command
+from uwsgi_headroom.check.request import Request
 
 NOBODY = 65534
 
@@ -15,7 +16,7 @@ def main() -> int:
     os.setgroups([])
     os.setgid(NOBODY)
     os.setuid(NOBODY)
-    return command.run(sys.argv[1], float(sys.argv[2]), as_json=True)
+    return command.run(Request((sys.argv[1],), float(sys.argv[2]), "json"))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -36,13 +35,10 @@ class Terminal:
         os.close(self.fd)
         self._reading.start()
 
-    def last_line(self) -> str:
-        """What was written last, without what erased itself. Waits for the program's end."""
+    def close(self) -> None:
+        """Wait for the program's end."""
         self._reading.join()
         os.close(self._ours)
-        lines = self.text.decode(errors="replace").replace("\r\n", "\n")
-        written = re.sub(r"\r\x1b\[K[^\r\n]*(?=\r)|\r\x1b\[K", "", lines)
-        return written.strip().rpartition("\n")[2].strip()
 
     def _read(self) -> None:
         try:
@@ -70,10 +66,12 @@ def check(row: Scenario, place: Place) -> Seen:
     finally:
         process.kill()
         process.wait()
+    terminal.close()
     directory = f"{place.uwsgi.directory}/"  # a new one each time
-    if not output.strip():
-        return Seen("unknown", process.returncode, verdict=terminal.last_line().replace(directory, ""))
-    return read_document(json.loads(output.replace(directory, "")), process.returncode, row)
+    document = json.loads(output.replace(directory, ""))
+    if document["status"] == "unknown":
+        return Seen("unknown", process.returncode, verdict=document["verdict"])
+    return read_document(document, process.returncode, row)
 
 
 def _act(events: Sequence[Event], place: Place) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from app import load
 from tests.support.real_uwsgi import Uwsgi
 
 Outcome = Literal["ok", "warning", "critical", "unknown"]
@@ -16,27 +17,15 @@ APP = Path(__file__).with_name("app.py")
 
 
 @dataclass(frozen=True)
-class Load:
-    """Requests of one kind. Exactly one of part, rate and clients says how many.
+class Load(load.Load):
+    """Requests of one kind, also as a part of what the server can take. Exactly one of part, rate and clients says how
+    many.
 
-    part: of the server's thread capacity, as arrivals that wait for no answer (open loop); rate: the same in requests
-    a second; clients: how many ask again when they have their answer (closed loop), after `think_ms`.
-    most: requests in flight from which an arrival is left out, so that an overload stays bounded. requests: how many
-    there are in all, 0 for no limit. start: seconds after the load begins. socket: the file name of a UNIX socket in
-    the server's directory, or "tcp". vary: the factors between which a variation may scale it.
+    part: of the server's thread capacity, as arrivals that wait for no answer (open loop). vary: the factors between
+    which a variation may scale it. socket: the file name of a UNIX socket in the server's directory, or "tcp".
     """
 
     part: float = 0.0
-    rate: float = 0.0
-    clients: int = 0
-    io_ms: float = 0.0
-    cpu_ms: float = 0.0
-    think_ms: float = 0.0
-    path: str = "/"
-    requests: int = 0
-    start: float = 0.0
-    most: int = 200
-    socket: str = "web"
     vary: tuple[float, float] = (0.8, 1.2)
 
 

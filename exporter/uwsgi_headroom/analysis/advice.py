@@ -22,7 +22,7 @@ ASYNC_FULL = 0.9
 """Part of the async cores in use from which they are what is short. uWSGI spins then, like a busy worker."""
 
 LEAST_OWN = 0.05
-"""Part of the CPUs that the workers use from which a lack of CPU is theirs: nobody waits for an idle server."""
+"""Part of the CPUs that the workers use from which a lack of CPU is theirs: no request waits on an idle server."""
 
 MORE = 1.5
 """By what the advice multiplies: a step whose effect shows, and that can be taken back."""
@@ -36,19 +36,19 @@ def add_capacity(figures: Figures, reading: Reading) -> str:
     cpus = reading.host.cpus
     away = part_away(figures, reading)
     if away is not None and away >= AWAY:
-        return f"Find out why the workers are away for {percent(away)} of the time: see uWSGI's log."
+        return f"See uWSGI's log for why workers are down {percent(away)} of the time."
     stuck = len(find_stuck_requests(reading, figures.snapshot.workers))
     if stuck and stuck >= MANY_STUCK * (figures.ceiling or 0):
-        return "See first what the stuck requests wait for: more threads would get stuck as well."
+        return "Find out first what the stuck requests wait for: more threads would get stuck as well."
     if cpus and sum(loads) >= CPU_FULL * cpus.count:
         used = percent(sum(loads) / cpus.count)
-        return f"Give it more CPUs, or move load to another host: the workers use {used} of theirs."
+        return f"Add CPUs, or move load to another host: the workers use {used} of theirs."
     if cpus and lacks_cpu(figures, cpus.count):
-        return "Move other programs to another host, or give it more CPUs: no CPU is idle."
+        return "Move other programs to another host, or add CPUs: no CPU is idle."
     if name_slots(reading) == ASYNC and (figures.flow.observed or 0.0) >= ASYNC_FULL * (figures.ceiling or 0):
         return (
-            "Raise `gevent` (or `async`), the number of requests that a worker may have at once; add `processes` if "
-            "what they wait for is the workers' CPU."
+            "Raise `gevent` (or `async`), the number of requests that a worker serves at once. Add `processes` if "
+            "requests wait for the workers' CPU."
         )
     return _more_workers_or_threads(figures, reading, load)
 
@@ -60,14 +60,14 @@ def _more_workers_or_threads(figures: Figures, reading: Reading, load: float | N
     more = math.ceil(MORE * processes)
     raise_processes = f"Raise `processes` from {processes} to {more} ({fits(reading.host.memory, more - processes)})"
     if load is not None and load > INTERPRETERS_BUSY:
-        return f"{raise_processes}: the interpreters are at {load:.2f} of a CPU each; more threads would wait for them."
+        return f"{raise_processes}. The interpreters are at {load:.2f} of a CPU each: more threads would wait for them."
     if each == 1:
         return f"{raise_processes}. Raise `threads` only if the application is safe to run in several threads."
     if not each:
         return f"{raise_processes}."
-    idle = "" if load is None else f": the interpreters are at {load:.2f} of a CPU each"
+    idle = "" if load is None else f" The interpreters are at {load:.2f} of a CPU each."
     return (
-        f"Raise `threads` from {each} to {math.ceil(MORE * each)}{idle}. If all requests wait for the same thing, such "
+        f"Raise `threads` from {each} to {math.ceil(MORE * each)}.{idle} If all requests wait for the same thing, such "
         "as a database, make that faster first."
     )
 

@@ -51,6 +51,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
+def repeated(count: int) -> str:
+    """`once`, `2 times`."""
+    return "once" if count == 1 else f"{count} times"
+
+
 def numbered(noun: str, numbers: Sequence[int]) -> str:
     """`worker 1`, `workers 1, 2 and 3`; of many the first MOST_NUMBERS: `workers 1, 2, 3, 4, 5, 6, 7, 8 and 5 more`."""
     shown = [str(number) for number in numbers[:MOST_NUMBERS]]

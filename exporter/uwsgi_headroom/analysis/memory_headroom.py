@@ -49,7 +49,7 @@ def compute_memory_headroom(memory: Memory | None) -> MemoryHeadroom | None:
 
 def fits(memory: Memory | None, more_processes: int) -> str:
     """Whether so many more processes (1 or more) fit into memory, as a clause that goes into parentheses or behind a
-    comma: `2 more workers of 180 MB each fit into the 1.2 GB that are available`."""
+    comma: `2 more workers of 180 MB each fit into the 1.2 GB available`."""
     room = compute_memory_headroom(memory)
     if room is None:
         return f"whether {'it fits' if more_processes == 1 else 'they fit'} into memory is not known from here"
@@ -57,7 +57,7 @@ def fits(memory: Memory | None, more_processes: int) -> str:
     available = byte_size(room.available)
     if room.more_workers >= more_processes:
         verb = "fits" if more_processes == 1 else "fit"
-        return f"{counted(more_processes, 'more worker')} of {each} {verb} into the {available} that are available"
+        return f"{counted(more_processes, 'more worker')} of {each} {verb} into the {available} available"
     if room.more_workers == 0:
         there = "there is no room" if room.is_exact else "there may be no room"
     else:

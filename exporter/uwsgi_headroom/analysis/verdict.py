@@ -16,16 +16,16 @@ NO_ROOM = 1.1
 """CPU headroom below which others use the CPUs where nothing is wrong: a server that does is `cpu_bound`."""
 
 GIVES_OUT: dict[Limit, str] = {
-    "hottest_interpreter": "the hottest worker's interpreter gives out",
-    "interpreters": "the interpreters of all workers give out",
-    "threads": "the threads give out",
-    "cpu": "the CPUs give out",
+    "hottest_interpreter": "the hottest worker's interpreter saturates",
+    "interpreters": "the interpreters of all workers saturate",
+    "threads": "threads run out",
+    "cpu": "CPUs run out",
 }
 
 
 def gives_out(limit: Limit, slots: str = "threads") -> str:
     """What happens at a limit, as half a sentence."""
-    return f"the {slots} give out" if limit == "threads" else GIVES_OUT[limit]
+    return f"{slots} run out" if limit == "threads" else GIVES_OUT[limit]
 
 
 def worst_status(findings: Sequence[Finding]) -> Status:
@@ -41,10 +41,10 @@ def verdict_sentence(room: Headroom, findings: Sequence[Finding], slots: str = "
         return findings[0].title
     unseen = " (CPU is not visible from here)" if room.is_upper_bound else ""
     if room.first == "cpu" and room.factor is not None and room.factor <= NO_ROOM:
-        return "It has the CPU that it needs, and others use the rest: more load would compete with them."
+        return "No CPU is idle: other programs use the rest, and more load competes with them."
     if room.first is not None and room.factor is not None:
         most = "at most " if room.is_upper_bound else ""
-        return f"Load can grow to {most}{factor(room.factor)} of today's before {gives_out(room.first, slots)}{unseen}."
+        return f"Headroom {most}{factor(room.factor)}: {gives_out(room.first, slots)} first{unseen}."
     if room.far:
-        return f"It is nearly idle: load can grow to over 100x of today's{unseen}."
-    return "How much load can grow is not known: neither threads nor CPU are visible from here."
+        return f"Nearly idle: headroom over 100x{unseen}."
+    return "Headroom not known: neither threads nor CPU are visible from here."

@@ -57,10 +57,10 @@ def waiting_clause(flow: Flow) -> str:
     if flow.queue_wait is None:
         return "whether requests wait is not known"
     if flow.queue_wait < 0.1 * SHOWN[0]:
-        return "nothing waits"
+        return "no request waits"
     if flow.queue_wait < SHOWN[0]:
-        return "hardly a request waits"
-    return f"a request waits {duration(flow.queue_wait)} before uWSGI sees it"
+        return "hardly any request waits"
+    return f"requests wait {duration(flow.queue_wait)} in the listen queue"
 
 
 def _exceeds(flow: Flow, thresholds: tuple[float, float]) -> bool:

@@ -1,57 +1,53 @@
-"""Runs a check on the command line: prints the verdict, and the seconds left where someone watches."""
+"""Runs `check`: finds what is to be judged, judges it, prints the verdicts, and returns the exit status."""
 
 from __future__ import annotations
 
 import asyncio
-import signal
-import sys
+from collections.abc import Sequence
 
 from uwsgi_headroom import logs
-from uwsgi_headroom.check import json_report, text_report
-from uwsgi_headroom.check.exit_status import UNKNOWN
-from uwsgi_headroom.check.judge import Verdict, check
-from uwsgi_headroom.config.values import parse_server_argument
-from uwsgi_headroom.errors import ConfigError, ReadError
+from uwsgi_headroom.check import json_report, list_report, nagios_report, text_report
+from uwsgi_headroom.check.apply_thresholds import apply_thresholds
+from uwsgi_headroom.check.exit_status import EXIT_STATUS, WORST_FIRST, find_worst
+from uwsgi_headroom.check.request import Request
+from uwsgi_headroom.check.targets import Targets, parse_targets, sort_targets
+from uwsgi_headroom.check.watching import judge_targets
+from uwsgi_headroom.config.model import ServerConfig
+from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.terminal_text import print_lines
-from uwsgi_headroom.watch import suspend
-from uwsgi_headroom.watch.watch import Watch
+from uwsgi_headroom.watch.discover import discover_servers
 
 
-def run(address: str, seconds: float, *, as_json: bool) -> int:
-    """Check the server at this address, `NAME=ADDRESS` included, and return the exit status. Raises ConfigError."""
-    logs.configure("critical", "logfmt")  # the one line below says what went wrong
-    server = parse_server_argument(address, "check")
-    if server.address is None:
-        raise ConfigError("check looks at one server: give its address, not a glob")
-    watch = Watch(server.name, server.address)
+def run(request: Request) -> int:
+    """Judge what the request names, and return the exit status. Raises HeadroomError where there is nothing to judge,
+    and KeyboardInterrupt if it is interrupted before there is anything to say."""
+    logs.configure("critical", "logfmt")  # the verdict says what went wrong
+    servers = parse_targets(request.addresses) if request.addresses else discover_servers()
     try:
-        verdict = asyncio.run(_judge(watch, seconds))
-    except ReadError as error:
-        return _unknown(watch, str(error))
-    except (asyncio.CancelledError, KeyboardInterrupt):  # Ctrl-C; the latter before the event loop handles it
-        return _unknown(watch, "interrupted before the first reading")
-    print_lines(json_report.render_json(verdict).splitlines() if as_json else text_report.render_lines(verdict))
-    return verdict.exit_status
+        judged, single = asyncio.run(_judge(servers, request))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    print_lines(_render(judged, request, single=single))
+    return EXIT_STATUS[find_worst(server.status for server in judged)]
 
 
-def _unknown(watch: Watch, reason: str) -> int:
-    print_lines([f"UNKNOWN  {watch.name}  {watch.address}: {reason}"], sys.stderr)
-    return UNKNOWN
+async def _judge(servers: Sequence[ServerConfig], request: Request) -> tuple[list[Server], bool]:
+    """The documents, the worst first, and whether there is but one that was asked for."""
+    targets = await sort_targets(servers) if request.addresses else Targets(tuple(servers))
+    documents = await judge_targets(targets, request.seconds)
+    judged = [apply_thresholds(document, request.thresholds) for document in documents]
+    return sorted(judged, key=_gravity), targets.single
 
 
-async def _judge(watch: Watch, seconds: float) -> Verdict:
-    """Check a server until Ctrl-C, for `seconds` at most."""
-    task = asyncio.ensure_future(check(watch, seconds, _show_progress if sys.stderr.isatty() else _show_nothing))
-    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
-    suspend.between_reads(watch.reader.pause, watch.reader.resume)
-    return await task
+def _gravity(server: Server) -> tuple[int, float, str]:
+    factor = server.headroom.factor if server.headroom else None
+    return WORST_FIRST.index(server.status), float("inf") if factor is None else factor, server.name
 
 
-def _show_nothing(_left: float) -> None:
-    """For when nobody looks."""
-
-
-def _show_progress(left: float) -> None:
-    print(f"\r\x1b[Kwatching for {left:.0f} s more (Ctrl-C: judge now) ", end="", file=sys.stderr, flush=True)
-    if left <= 1:
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+def _render(judged: Sequence[Server], request: Request, *, single: bool) -> Sequence[str]:
+    match request.format:
+        case "json":
+            return json_report.render_json(judged, single=single).splitlines()
+        case "nagios":
+            return [nagios_report.render_report(judged, request.thresholds)]
+    return list(text_report.render_lines(judged[0]) if len(judged) == 1 else list_report.render_lines(judged))

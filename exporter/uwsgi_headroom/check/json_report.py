@@ -1,18 +1,33 @@
-"""A verdict for a machine: the server's document, as the exporter's API gives it, over the time it was watched."""
+"""Verdicts for a machine: a server's document, as the exporter's API gives it, over the time it was watched."""
 
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Sequence
 
 import msgspec
 
-from uwsgi_headroom.check.judge import Verdict
-from uwsgi_headroom.clock import Clock
-from uwsgi_headroom.documents import build
+from uwsgi_headroom import __version__
+from uwsgi_headroom.check.exit_status import find_worst
+from uwsgi_headroom.check.summary import count_statuses
+from uwsgi_headroom.documents.schema import Server
 
 
-def render_json(verdict: Verdict) -> str:
-    """The verdict as one JSON document in ASCII."""
-    seconds = verdict.figures.window.asked
-    document = build.build_server(verdict.watch, Clock(), seconds, (seconds,))
-    return json.dumps(msgspec.to_builtins(document, str_keys=True), indent=2)
+def render_json(judged: Sequence[Server], *, single: bool) -> str:
+    """One JSON document in ASCII: of a single server its own, of several, or of none to be named alone, a list with
+    the worst status."""
+    if single:
+        return json.dumps(_to_builtins(judged[0]), indent=2)
+    whole = {
+        "time": time.time(),
+        "version": __version__,
+        "status": find_worst(server.status for server in judged),
+        "verdict": count_statuses(judged),
+        "servers": [_to_builtins(server) for server in judged],
+    }
+    return json.dumps(whole, indent=2)
+
+
+def _to_builtins(server: Server) -> object:
+    return msgspec.to_builtins(server, str_keys=True)

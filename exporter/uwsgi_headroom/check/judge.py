@@ -4,71 +4,65 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from uwsgi_headroom.analysis.figures import Figures, compute_figures
-from uwsgi_headroom.analysis.findings import Finding, collect_findings
-from uwsgi_headroom.analysis.slots import name_slots
-from uwsgi_headroom.analysis.verdict import Status, verdict_sentence, worst_status
-from uwsgi_headroom.check.exit_status import UNKNOWN
-from uwsgi_headroom.errors import ReadError, StatsError
+import msgspec
+
+from uwsgi_headroom.clock import Clock
+from uwsgi_headroom.documents import build, server_state
+from uwsgi_headroom.documents.schema import Error, Server
+from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.history.window import ROW_SECONDS
 from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.source import Address
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.watch import Watch
 
 _STOPPED_SECONDS = 5.0
-_EXIT_STATUS: dict[Status, int] = {"ok": 0, "warning": 1, "critical": 2, "unknown": UNKNOWN}
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a check found."""
-
-    watch: Watch
-    reading: Reading
-    figures: Figures
-    findings: list[Finding]
-
-    @property
-    def status(self) -> Status:
-        """How the server is, in a word."""
-        return worst_status(self.findings)
-
-    @property
-    def sentence(self) -> str:
-        """How the server is, in a sentence."""
-        return verdict_sentence(self.figures.headroom, self.findings, name_slots(self.reading))
-
-    @property
-    def exit_status(self) -> int:
-        """What the command ends with."""
-        return _EXIT_STATUS[self.status]
-
-
-async def check(watch: Watch, seconds: float, progress: Callable[[float], None] = lambda _left: None) -> Verdict:
-    """Watch a server for `seconds` and judge it. `progress` is called about once a second with the seconds left.
+async def judge(
+    watch: Watch, clock: Clock, seconds: float, progress: Callable[[float], None] = lambda _left: None
+) -> Server:
+    """Watch a server for `seconds` and return its document, which holds the verdict. `progress` is called about once a
+    second with the seconds left. An emperor or a router is judged by one reading.
 
     Stopped meanwhile (Ctrl-Z), it begins anew: no figure is over a time in which nobody looked. Cancelled early, it
-    judges what it has seen: cancelled once more, without the last read. Raises ReadError where there is nothing to
-    judge, and asyncio.CancelledError if it is cancelled before the first reading.
+    judges what it has seen; cancelled once more, without the last read. What cannot be read, or not be judged, has the
+    status `unknown`.
     """
-    await _read(watch)
-    sampling = asyncio.create_task(watch.sample(), name="sampling")
     try:
-        await _watch(watch, sampling, seconds, progress)
-    finally:
-        sampling.cancel()
-    last, snapshot = await _read_last(watch)
-    window = watch.history.window(seconds)
-    if window is None:
-        raise ReadError("timeout", "it was watched for too short a time: two readings, a second apart, are needed")
-    figures = compute_figures(window, snapshot, last.host.cpus, watch.neighbours.others_follow)
-    return Verdict(watch, last, figures, collect_findings(figures, last))
+        outcome: Reading | ReadError | None = await watch.reader.read()
+        if isinstance(outcome, Reading) and isinstance(outcome.snapshot, Snapshot):
+            await _watch(watch, seconds, progress)
+            outcome = await _read_last(watch)
+        if isinstance(outcome, ReadError):
+            raise outcome
+    except asyncio.CancelledError:
+        return describe_failure(watch, clock, "interrupted", "It was interrupted before the first reading.")
+    except ReadError as error:
+        return describe_failure(watch, clock, error.reason, server_state.describe_trouble(error))
+    return build.build_server(watch, clock, seconds, (seconds,))
 
 
-async def _watch(watch: Watch, sampling: asyncio.Task[None], seconds: float, progress: Callable[[float], None]) -> None:
-    """Wait for `seconds` while the server is sampled, or until cancelled. Raises ReadError if sampling ends."""
+def describe_failure(watch: Watch, clock: Clock, reason: str, sentence: str) -> Server:
+    """The document of a server that was not judged. reason: one word; sentence: why, as its verdict."""
+    return msgspec.structs.replace(
+        build.build_server(watch, clock, 1.0, ()),
+        state="down",
+        status="unknown",
+        verdict=sentence,
+        error=Error(reason=reason, message=sentence),
+    )
+
+
+def describe_unread(name: str, address: Address, reason: str, sentence: str) -> Server:
+    """The document of something that cannot be watched: an exporter that does not answer, a glob without sockets."""
+    return describe_failure(Watch(name, address), Clock(), reason, sentence)
+
+
+async def _watch(watch: Watch, seconds: float, progress: Callable[[float], None]) -> None:
+    """Sample the server for `seconds`, or until cancelled. Raises ReadError if sampling ends."""
+    sampling = asyncio.create_task(watch.sample(), name="sampling")
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     try:
@@ -81,27 +75,13 @@ async def _watch(watch: Watch, sampling: asyncio.Task[None], seconds: float, pro
                 end = loop.time() + seconds
     except asyncio.CancelledError:
         return
+    finally:
+        sampling.cancel()
 
 
-async def _read_last(watch: Watch) -> tuple[Reading, Snapshot]:
-    """Read the server, or take what was read last if cancelled meanwhile. Raises ReadError as `_read` does."""
+async def _read_last(watch: Watch) -> Reading | ReadError | None:
+    """Read the server once more; if cancelled meanwhile, what came of the read before is the last."""
     try:
-        return await _read(watch)
+        return await watch.reader.read()
     except asyncio.CancelledError:
-        return _readable(watch.reader.outcome)
-
-
-async def _read(watch: Watch) -> tuple[Reading, Snapshot]:
-    """Read the server and return its document too. Raises ReadError where there is nothing to judge."""
-    return _readable(await watch.reader.read())
-
-
-def _readable(outcome: Reading | ReadError | None) -> tuple[Reading, Snapshot]:
-    if outcome is None:
-        raise ReadError("timeout", "interrupted before the first reading")
-    if isinstance(outcome, ReadError):
-        raise outcome
-    snapshot = outcome.snapshot
-    if not isinstance(snapshot, Snapshot):
-        raise StatsError("not_uwsgi", f"this is the stats server of a uWSGI {snapshot.kind}; give a server's own")
-    return outcome, snapshot
+        return watch.reader.outcome

@@ -4,38 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.balance import WorkerFigures
-from uwsgi_headroom.analysis.findings import Finding
+from uwsgi_headroom.analysis.capacity import LIMITS
 from uwsgi_headroom.analysis.formatting import counted, duration, factor, percent
-from uwsgi_headroom.analysis.slots import name_slots
+from uwsgi_headroom.analysis.slots import ASYNC
 from uwsgi_headroom.analysis.verdict import gives_out
-from uwsgi_headroom.check.judge import Verdict
+from uwsgi_headroom.documents.schema import Finding, Flow, Headroom, Server
+from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.terminal_text import bar, wrap
 
-_WIDTH = 80
+WIDTH = 80
 
 
-def render_lines(verdict: Verdict) -> Iterator[str]:
-    """The whole text."""
-    yield f"{verdict.watch.name}  {verdict.watch.address}"
-    yield f"uWSGI {verdict.figures.snapshot.version}, watched for {duration(verdict.figures.window.seconds)}"
+def render_lines(server: Server) -> Iterator[str]:
+    """The whole text. Of a server that was not judged, why not."""
+    yield f"{server.name}  {server.address}"
+    if server.version and server.state == "up":
+        yield f"uWSGI {server.version}{_describe_window(server)}"
     yield ""
-    yield from _wrap(f"{verdict.status.upper()}  {verdict.sentence}")
-    yield ""
-    yield from _figures(verdict)
-    yield ""
-    yield from _workers(verdict)
-    for place, finding in enumerate(verdict.findings, 1):
+    yield from _wrap(f"{server.status.upper()}  {server.verdict}")
+    if server.state != "up":
+        return
+    if server.flow and server.headroom:
+        yield ""
+        yield from _figures(server, server.flow, server.headroom)
+        yield ""
+        yield from _workers(server)
+    yield from _emperor(server)
+    for place, finding in enumerate(server.findings, 1):
         yield ""
         yield from _finding(place, finding)
 
 
-def _figures(verdict: Verdict) -> Iterator[str]:
-    figures = verdict.figures
-    flow, room = figures.flow, figures.headroom
-    if figures.configured is not None:
-        slots = counted(figures.configured, name_slots(verdict.reading)[:-1])
-        yield f"  capacity     {slots} configured, {figures.available} available"
+def _describe_window(server: Server) -> str:
+    return f", watched for {duration(server.window.seconds)}" if server.window else f" {server.kind or ''}".rstrip()
+
+
+def _figures(server: Server, flow: Flow, room: Headroom) -> Iterator[str]:
+    slots = ASYNC if server.setup and server.setup.concurrency_kind == "async" else "threads"
+    if server.threads and server.threads.configured is not None:
+        capacity = counted(server.threads.configured, slots[:-1])
+        yield f"  capacity     {capacity} configured, {server.threads.available} available"
     if flow.throughput is not None:
         at = f" of {duration(flow.response_time)} each" if flow.response_time is not None else ""
         yield f"  throughput   {flow.throughput:.1f} requests/s{at}"
@@ -44,27 +52,27 @@ def _figures(verdict: Verdict) -> Iterator[str]:
     yield f"  concurrency  {known or 'not known'}"
     if room.first and room.factor is not None:
         most = "at most " if room.is_upper_bound else ""
-        yield f"  headroom     {most}{factor(room.factor)}, then {gives_out(room.first, name_slots(verdict.reading))}"
+        yield f"  headroom     {most}{factor(room.factor)}, then {gives_out(room.first, slots)}"
     elif room.far:
         yield "  headroom     nearly idle"
-    others = [f"{limit} {factor(value)}" for limit, value in room.by_limit.items()]
+    values = {limit: getattr(room.by_limit, limit) for limit in LIMITS}
+    others = [f"{limit} {factor(value)}" for limit, value in values.items() if value is not None]
     others += [f"{limit} >100x" for limit in room.far]
     if others:
         others = [limit.replace("_", " ").replace(" ", "\u00a0") for limit in others]
         yield from _wrap(", ".join(others), indent=(" " * 15, " " * 15))
-    for name, backlog in verdict.reading.listen_queues().items():
-        area = figures.window.queue_seconds.get(name)
-        if backlog.queue is not None and area is not None and figures.window.observed_seconds:
-            mean = area / figures.window.observed_seconds
-            yield f"  queue        {mean:.1f} waiting on average, {backlog.limit} fit   {name}"
+    for socket in server.sockets:
+        if socket.mean_queue is not None:
+            yield f"  queue        {socket.mean_queue:.1f} waiting on average, {socket.limit} fit   {socket.name}"
     if flow.queue_wait is not None:
         yield f"  queue wait   {duration(flow.queue_wait)} before uWSGI sees a request"
 
 
-def _workers(verdict: Verdict) -> Iterator[str]:
-    workers = verdict.figures.balance.workers
+def _workers(server: Server) -> Iterator[str]:
+    workers = server.workers
+    active = sum(bool(worker.active) for worker in workers)
     longest = max((worker.response_time or 0.0 for worker in workers), default=0.0)
-    even = 1 / max(1, sum(worker.active for worker in workers))
+    even = 1 / max(1, active)
     largest = max([worker.share or 0.0 for worker in workers] + [even])
     yield "  worker  share of requests    response time        interpreter load"
     for worker in workers:
@@ -79,16 +87,26 @@ def _workers(verdict: Verdict) -> Iterator[str]:
                 )
             ).rstrip()
         )
-    if sum(worker.active for worker in workers) > 1:
+    if active > 1:
         yield f"          (even: {percent(even)} each)"
 
 
-def _state(worker: WorkerFigures) -> str:
+def _state(worker: Worker) -> str:
     return "" if worker.active else "not up"
 
 
 def _column(value: float | None, of: float, text: str) -> str:
     return f"{'-':>7} {'':11}" if value is None else f"{text:>7} {bar(value, of, 11):11}"
+
+
+def _emperor(server: Server) -> Iterator[str]:
+    if not server.emperor or not server.emperor.throttled:
+        return
+    yield ""
+    for vassal in server.emperor.throttled:
+        attempts = "" if vassal.attempts is None else f", {counted(vassal.attempts, 'attempt')}"
+        delay = "" if vassal.delay is None else f", the next in {duration(vassal.delay)}"
+        yield from _wrap(f"throttled  {vassal.name}{attempts}{delay}", indent=("  ", "    "))
 
 
 def _finding(place: int, finding: Finding) -> Iterator[str]:
@@ -100,4 +118,4 @@ def _finding(place: int, finding: Finding) -> Iterator[str]:
 
 
 def _wrap(text: str, indent: tuple[str, str] = ("", "")) -> list[str]:
-    return wrap(text, _WIDTH, *indent)
+    return wrap(text, WIDTH, *indent)

@@ -4,6 +4,7 @@ LISTEN_HOST, LISTEN_PORT = "127.0.0.1", 9238
 LISTEN_ADDRESS = f"{LISTEN_HOST}:{LISTEN_PORT}"
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_FORMATS = ("logfmt", "json")
 
 SAMPLES_PER_SECOND_RANGE = (0.25, 20.0)
 """The fewest and the most. Below, windows say little; above, uWSGI's master would notice, and figures gain nothing."""

@@ -69,7 +69,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--log.format",
         dest="log_format",
         metavar="FORMAT",
-        help="logfmt or json (default logfmt)" + _also("log_format"),
+        help=f"{' or '.join(defaults.LOG_FORMATS)} (default logfmt)" + _also("log_format"),
     )
 
 

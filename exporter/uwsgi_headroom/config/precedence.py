@@ -39,7 +39,7 @@ def resolve_config(flags: argparse.Namespace, environment: Mapping[str, str] = o
         settings = replace(settings, log_level=_choice(level, defaults.LOG_LEVELS, where))
     style, where = _value(flags, environment, "log_format")
     if style:
-        settings = replace(settings, log_format=_choice(style, ("logfmt", "json"), where))  # type: ignore[arg-type]
+        settings = replace(settings, log_format=_choice(style, defaults.LOG_FORMATS, where))  # type: ignore[arg-type]
     return settings
 
 

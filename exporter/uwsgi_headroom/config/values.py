@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 
@@ -28,6 +29,7 @@ def make_server(
     where: str = "",
 ) -> ServerConfig:
     """One server from its address, which may be a glob of UNIX sockets. Raises AddressError."""
+    stats = _as_path(stats)
     pattern = stats.removeprefix("unix://").removeprefix("unix:")
     if _GLOB.search(pattern) and pattern.startswith(("/", "./", "../")):
         if name:
@@ -35,6 +37,17 @@ def make_server(
         return ServerConfig("", None, pattern, timeout, size_cap, where)
     address = parse_address(stats)
     return ServerConfig(name or default_name(address), address, "", timeout, size_cap, where)
+
+
+def _as_path(text: str) -> str:
+    """The text, marked with `./` if it is no address but the path of a socket or a file here, or a relative glob."""
+    try:
+        parse_address(text)
+    except AddressError:
+        is_relative = not text.startswith(("/", "./", "../", "~")) and "://" not in text and "\0" not in text
+        if is_relative and (os.path.exists(text) or (_GLOB.search(text) and "/" in text)):
+            return f"./{text}"
+    return text
 
 
 def parse_server_argument(text: str, where: str) -> ServerConfig:

@@ -28,7 +28,7 @@ from typing import NoReturn
 import yaml
 
 from uwsgi_headroom.config import values
-from uwsgi_headroom.config.defaults import LOG_LEVELS, SAMPLES_PER_SECOND_RANGE
+from uwsgi_headroom.config.defaults import LOG_FORMATS, LOG_LEVELS, SAMPLES_PER_SECOND_RANGE
 from uwsgi_headroom.config.model import SETTINGS, Config, ServerConfig, Settings
 from uwsgi_headroom.errors import AddressError, ConfigError
 from uwsgi_headroom.number_range import parse_number
@@ -76,7 +76,7 @@ class _File:
             allowed_hosts=tuple(hosts),
             settings=sampling,
             log_level=self._choice(log.get("level"), LOG_LEVELS, defaults.log_level),
-            log_format=self._choice(log.get("format"), ("logfmt", "json"), defaults.log_format),  # type: ignore[arg-type]
+            log_format=self._choice(log.get("format"), LOG_FORMATS, defaults.log_format),  # type: ignore[arg-type]
         )
 
     def _sampling(self, node: yaml.Node | None) -> Settings:

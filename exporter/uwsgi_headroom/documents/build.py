@@ -11,7 +11,7 @@ import msgspec
 from uwsgi_headroom import __version__
 from uwsgi_headroom.analysis.cpu_pinning import count_workers_sharing_one_cpu
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.analysis.findings import Finding, collect_emperor_findings, collect_findings
 from uwsgi_headroom.analysis.findings.runbook_names import RUNBOOKS
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.names import printable_name
@@ -54,8 +54,10 @@ def _build_server(
     now = clock.monotonic()
     latest = watch.figures(reading, (window,))[0:1] if reading else []
     figures = latest[0] if latest else None
-    judged = collect_findings(figures, reading) if figures and reading else []
     snapshot = reading.snapshot if reading else None
+    judged = collect_findings(figures, reading) if figures and reading else []
+    if isinstance(snapshot, EmperorSnapshot):
+        judged = collect_emperor_findings(snapshot)
     status, verdict = server_state.judge(watch, figures, judged)
     is_server = isinstance(snapshot, Snapshot)
     return schema.Server(
@@ -158,10 +160,10 @@ def _build_summary(server: schema.Server) -> schema.Summary:
     )
 
 
-def runbook_path(code: str) -> str | None:
-    """Where the exporter serves the runbook of a finding, if there is one."""
+def runbook_path(code: str, server: str) -> str | None:
+    """Where the exporter serves the runbook of a finding, filled in for a server; None if there is none."""
     name = RUNBOOKS.get(code)
-    return f"/runbooks/{name}.md" if name else None
+    return f"/runbooks/{name}?server={quote(server, safe='')}" if name else None
 
 
 def build_journal(watch: Watch, clock: Clock, seconds: float) -> schema.Journal:
@@ -180,7 +182,7 @@ def _build_finding(finding: Finding, watch: Watch) -> schema.Finding:
         evidence=finding.evidence,
         meaning=finding.meaning,
         change=finding.change,
-        runbook=runbook_path(finding.code),
+        runbook=runbook_path(finding.code, watch.name),
         since=recorder.verdicts.since(finding.code),
         event=recorder.journal.latest_of(kind) if kind else None,
     )
@@ -193,7 +195,7 @@ def _list_unknowns(reading: Reading, figures: Figures | None) -> Iterator[schema
     if reading.host.off:
         yield schema.Unknown(what="processes", why=reading.host.off, socket=None)
     elif not reading.host.threads:
-        yield schema.Unknown(what="residency", why="it is not asked for: --cpu-residency turns it on", socket=None)
+        yield schema.Unknown(what="residency", why="off; enable it with --cpu-residency", socket=None)
     if sections.build_threads(reading).configured is None:
         why = "uWSGI runs with stats-no-cores, so busy threads, capacity and ages of requests are unknown"
         yield schema.Unknown(what="threads", why=why, socket=None)

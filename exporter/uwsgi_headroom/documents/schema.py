@@ -219,14 +219,14 @@ class Identity(Struct, frozen=True, kw_only=True):
     process began, in epoch seconds (a reload does not change it), uptime: how long ago that was, in seconds;
     emperor_pid: the uWSGI that began it, whose vassal it is. Null: not visible, or there is none."""
 
-    pid: int | None
-    host: str | None
-    application: str | None
-    configuration_file: str | None
-    working_directory: str | None
-    started: float | None
-    uptime: float | None
-    emperor_pid: int | None
+    pid: int | None = None
+    host: str | None = None
+    application: str | None = None
+    configuration_file: str | None = None
+    working_directory: str | None = None
+    started: float | None = None
+    uptime: float | None = None
+    emperor_pid: int | None = None
 
 
 class Sampling(Struct, frozen=True, kw_only=True):

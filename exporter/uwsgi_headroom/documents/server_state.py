@@ -30,28 +30,26 @@ def judge(watch: Watch, figures: Figures | None, judged: Sequence[Finding]) -> t
         return worst_status(judged), verdict_sentence(figures.headroom, judged, name_slots(watch.reading))
     match watch.reading and watch.reading.snapshot:
         case EmperorSnapshot() as emperor:
-            return _emperor(emperor)
+            return worst_status(judged), judged[0].title if judged else _describe_emperor(emperor)
         case RouterSnapshot() as router:
-            return "ok", f"A router that is serving {counted(router.active_sessions, 'connection')}."
-    return "unknown", "It has been watched for too short a time: figures come after two readings, a second apart."
+            return "ok", f"Router with {counted(router.active_sessions, 'open connection')}."
+    return "unknown", "No figures yet: they need two readings, a second apart."
 
 
 def describe_trouble(error: ReadError) -> str:
     """Why a server is down, as a sentence."""
     message = printable_name(str(error))
-    return f"It cannot be read: {message}{'' if message.endswith('?') else '.'}"
+    what = "Down" if error.reason in ("refused", "not_found") else "Cannot be read"
+    return f"{what}: {message}{'' if message.endswith('?') else '.'}"
 
 
 def _silence(watch: Watch) -> str | None:
     if watch.reading is None:
-        return "It is being read for the first time."
+        return "Not read yet: the first reading is under way."
     if watch.state == "stale":
-        return "It has not answered for a while; what is shown is what was last seen."
+        return "No answer for a while: these are the last figures."
     return None
 
 
-def _emperor(emperor: EmperorSnapshot) -> tuple[Status, str]:
-    runs = f"An emperor that runs {counted(len(emperor.vassals), 'vassal')}"
-    if emperor.blacklist:
-        return "warning", f"{runs} and throttles {len(emperor.blacklist)} that failed to start."
-    return "ok", f"{runs}."
+def _describe_emperor(emperor: EmperorSnapshot) -> str:
+    return f"Emperor with {counted(len(emperor.vassals), 'vassal')}; none is throttled."

@@ -29,7 +29,7 @@ def read_identity(master_pid: int, *, proc: Path = Path("/proc")) -> Identity:
     return Identity(
         host=os.uname().nodename,
         started=_read_start(master_pid),
-        working_directory=_read_working_directory(master_pid, proc),
+        working_directory=read_working_directory(master_pid, proc=proc),
         emperor_pid=_find_emperor(master_pid, proc),
     )
 
@@ -41,7 +41,8 @@ def _read_start(pid: int) -> float | None:
         return None
 
 
-def _read_working_directory(pid: int, proc: Path) -> str | None:
+def read_working_directory(pid: int, *, proc: Path = Path("/proc")) -> str | None:
+    """Where a process is now; None where this user may not know."""
     try:
         return os.readlink(proc / str(pid) / "cwd")
     except OSError:

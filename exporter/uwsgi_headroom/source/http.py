@@ -96,7 +96,11 @@ def _read_head(connection: h11.Connection) -> h11.Response:
             event = connection.next_event()
             if isinstance(event, h11.Response):
                 if event.status_code != 200:
-                    raise SourceError("http", f"the server answered HTTP status {event.status_code}, not 200")
+                    raise SourceError(
+                        "http",
+                        f"the server answered HTTP status {event.status_code}, not 200: an application's port "
+                        "(`http-socket`) is no stats server",
+                    )
                 return event
             if not isinstance(event, h11.InformationalResponse):
                 break

@@ -23,6 +23,11 @@ _LARGE_BYTES = 2**20
 decode it a second time would take too long."""
 
 
+_EXPORTER_PAGE = b"uwsgi-headroom"
+_HEAD_BYTES = 2048
+"""The title of an exporter's page stands within its first bytes."""
+
+
 def decode(body: bytes) -> AnySnapshot:
     """Decode what a stats server answered: a uWSGI server's document, an emperor's or a router's.
 
@@ -31,7 +36,8 @@ def decode(body: bytes) -> AnySnapshot:
     if not body or body.isspace():
         raise StatsError(
             "empty",
-            "the answer was empty: uWSGI closes without a word when it is stopping, or waits for HTTP (stats-http)",
+            "the answer was empty: this is an application's port (`http-socket`) or an exporter's, and not that of "
+            "uWSGI's `stats`; or uWSGI is stopping, or has `stats-http` and is read with http://",
         )
     try:
         return _make_snapshot(_decode(body))
@@ -93,6 +99,16 @@ def _not_uwsgi(error: msgspec.ValidationError) -> StatsError:
 def _not_json(body: bytes, error: Exception) -> StatsError:
     if body.startswith(b"HTTP/"):
         return StatsError("not_json", "this speaks HTTP: a stats-http server is read with http://, not as a raw socket")
+    if body.lstrip()[:1] == b"<":
+        if _EXPORTER_PAGE in body[:_HEAD_BYTES]:
+            return StatsError("not_json", "this is the page of a uwsgi-headroom exporter, and no stats server of uWSGI")
+        return StatsError(
+            "not_json",
+            "this is a web page: the port is an application's (`http-socket`), and not that of uWSGI's `stats`",
+        )
     if "truncated" in str(error):
         return StatsError("truncated", f"the document ends in the middle, after {len(body)} bytes")
-    return StatsError("not_json", f"this is not the JSON of a uWSGI stats server ({len(body)} bytes)")
+    return StatsError(
+        "not_json",
+        f"this is not the JSON of a uWSGI stats server ({len(body)} bytes): give the address of uWSGI's `stats`",
+    )

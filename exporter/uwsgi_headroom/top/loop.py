@@ -14,16 +14,19 @@ from typing import Any
 
 from uwsgi_headroom.top import json_dump
 from uwsgi_headroom.top.feeds.feed import Feed, close_all, pause_all, resume_all
-from uwsgi_headroom.top.navigation import Navigation, handle_key
-from uwsgi_headroom.top.poll import Poller, select_server
+from uwsgi_headroom.top.navigation import LISTS, Navigation, handle_key
+from uwsgi_headroom.top.poll import Poller
+from uwsgi_headroom.top.selection import select_server
 from uwsgi_headroom.top.terminal.paint import Painter
 from uwsgi_headroom.top.terminal.terminal import Capabilities, Terminal
+from uwsgi_headroom.top.view.body import list_keys
 from uwsgi_headroom.top.view.screen import draw
 from uwsgi_headroom.watch import suspend
 
 _NOTICE_SECONDS = 5.0
 _TERMINAL_BUSY_SECONDS = 0.1
-_FIRST_POLL_SECONDS = 0.2  # between looks at a server that has not been read yet
+_FIRST_POLL_SECONDS = 0.2  # between polls of a server that has not been read yet
+_CLOCK_SECONDS = 1.0  # after which the screen is drawn anew at the latest: the age of what it shows has grown
 
 
 async def run(feeds: Sequence[Feed], navigation: Navigation, capabilities: Capabilities) -> None:
@@ -36,6 +39,18 @@ async def run(feeds: Sequence[Feed], navigation: Navigation, capabilities: Capab
             await close_all(feeds)
         finally:
             top.terminal.leave()  # which may take a second, in which no read may be under way
+
+
+def _wanted(navigation: Navigation) -> tuple[object, ...]:
+    """What is asked of the feeds."""
+    plots = navigation.view == "plots"
+    return (
+        navigation.server,
+        navigation.window,
+        navigation.home,
+        plots and (plots, navigation.span),
+        navigation.interval,
+    )
 
 
 class _Loop:
@@ -93,7 +108,7 @@ class _Loop:
                 if not self._navigation.paused:
                     self._poller.ask(self._navigation)
                 due = time.monotonic() + self._interval
-            await self._wait_for_answer(max(0.0, due - time.monotonic()))
+            await self._wait_for_answer(min(_CLOCK_SECONDS, max(0.0, due - time.monotonic())))
             self._poller.take_answers()
             if not self._select():
                 self._draw()
@@ -113,10 +128,14 @@ class _Loop:
 
     def _select(self) -> bool:
         """Look at a server that is listed. Return whether it is another one, whose page is asked for at once then."""
-        before = self._navigation.server
-        self._navigation = select_server(self._navigation, self._poller.model.entries)
+        before, model = self._navigation.server, self._poller.model
+        listed = [entry.key for entry in model.entries]
+        shown = list_keys(model, self._navigation)
+        self._navigation = select_server(self._navigation, listed, shown, complete=model.complete)
         if self._navigation.server == before:
             return False
+        if before is not None and before not in listed and self._navigation.view in LISTS:
+            self._show_notice(f"{before[1]} is not, or no longer, a server of {self._feeds[before[0]].where}")
         self._poll_now.set()
         return True
 
@@ -128,13 +147,14 @@ class _Loop:
             self._redraw_timer = asyncio.get_running_loop().call_later(_TERMINAL_BUSY_SECONDS, self._draw)
             return
         columns, lines = self.terminal.size
-        drawn = draw(self._poller.model, self._navigation, columns, lines, time.time())
-        self.terminal.show([self._painter.paint(line, columns) for line in drawn])
+        screen = draw(self._poller.model, self._navigation, columns, lines, time.time())
+        self._navigation = replace(self._navigation, first=screen.first, column=screen.column)
+        self.terminal.show([self._painter.paint(line, columns) for line in screen.lines])
 
     def _on_key(self, key: str) -> None:
         model = self._poller.model
         windows = [window.asked for window in model.server.windows] if model.server else []
-        action = handle_key(key, self._navigation, [entry.key for entry in model.entries], windows)
+        action = handle_key(key, self._navigation, list_keys(model, self._navigation), windows)
         if action == "quit":
             self._ended.set()
         elif action == "dump":
@@ -144,9 +164,11 @@ class _Loop:
                 else "there is nothing to write yet"
             )
         else:
-            elsewhere = (action.server, action.window) != (self._navigation.server, self._navigation.window)
+            wanted = _wanted(self._navigation)
+            resumed = self._navigation.paused and not action.paused
             self._navigation = action
-            if elsewhere or not action.paused:
+            self._select()
+            if resumed or _wanted(self._navigation) != wanted:
                 self._poll_now.set()
         self._draw()
 

@@ -1,111 +1,203 @@
-"""What a person looks at, and what each key makes of it."""
+"""The state of the screen that keys change, and how each key changes it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from uwsgi_headroom.top.view.worker_table import SORTS
+from uwsgi_headroom.top.model import Key
+from uwsgi_headroom.top.server_order import SERVER_SORTS
+from uwsgi_headroom.top.view.worker_columns import SORTS
 
-View = Literal["servers", "workers", "threads", "findings", "help"]
+View = Literal["servers", "tree", "workers", "threads", "findings", "events", "plots", "help"]
 Command = Literal["quit", "dump"]
 
-Key = tuple[int, str]
-"""A server: the place of its feed, and its name there."""
+LISTS = ("servers", "tree")
+"""Views of all servers; every other view is of the selected one."""
 
 INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 FAST = INTERVALS[0]
 NORMAL = 1.0
+PLOT_SPANS = (60.0, 300.0, 900.0, 3600.0)
+
+_PAGES: Mapping[str, View] = {"a": "findings", "e": "events", "p": "plots", "t": "threads"}
+_STEPS = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -10, "pagedown": 10, "home": -100_000, "end": 100_000}
+_COMMANDS: Mapping[str, Command] = {"q": "quit", "d": "dump"}
+_ALIASES = {"f1": "?", "h": "?", "f4": "/", "f5": "v", "f10": "q", "Q": "q", " ": "space", "J": "d"}
 
 
 @dataclass(frozen=True, slots=True)
 class Navigation:
-    """`server` is None until one is chosen; `first` is the first line shown of the list; `interval` in seconds between
-    two looks; `window` in seconds, None for the feed's own."""
+    """What is shown, and how.
+
+    home: the list that Esc returns to; before: the view that help was opened from. server: the selected one, None until
+    there is one; chosen: whether a person selected it, else the selection stays on the first. first, column: the first
+    row and the first sideways column in view. fleet_filter: of the lists of servers, row_filter: of one server's rows;
+    typing: keys go into the filter. interval: seconds between two polls; window: seconds, None for the feed's own;
+    span: seconds that the plots cover, None for all there is.
+    """
 
     view: View = "servers"
+    home: View = "servers"
     before: View = "servers"
     server: Key | None = None
+    chosen: bool = False
     first: int = 0
+    column: int = 0
     sort: str = "share"
+    fleet_sort: str = "urgency"
     reverse: bool = False
+    fleet_reverse: bool = False
+    fleet_filter: str = ""
+    row_filter: str = ""
+    typing: bool = False
     interval: float = NORMAL
     window: float | None = None
+    span: float | None = None
     paused: bool = False
 
+    @property
+    def filter(self) -> str:
+        """The filter of the view."""
+        return self.fleet_filter if self.view in LISTS else self.row_filter
 
-def handle_key(  # noqa: PLR0911 - one for each kind of key
+
+def handle_key(
     key: str, navigation: Navigation, servers: Sequence[Key], windows: Sequence[float]
 ) -> Navigation | Command:
-    """What is looked at after a key. servers: those there are, as they are listed; windows: those of the server."""
-    match key:
-        case "q" | "Q":
-            return "quit"
-        case "d" | "J":
-            return "dump"
-        case "p" | " ":
-            return replace(navigation, paused=not navigation.paused)
-        case "?" | "h":
-            return (
-                _back(navigation)
-                if navigation.view == "help"
-                else replace(navigation, view="help", before=navigation.view)
-            )
-        case "+" | "-" | "f":
-            return replace(navigation, interval=_next_interval(key, navigation.interval))
-        case "[" | "]":
-            return replace(navigation, window=_next_choice(navigation.window, sorted(windows), 1 if key == "]" else -1))
-        case "R":
-            return replace(navigation, reverse=not navigation.reverse)
-        case "escape" | "backspace" | "l":
-            return _back(navigation)
-        case "a" | "t" | "e" | "enter" | "tab" | "right" | "left" | "v":
-            return _change_view(key, navigation, servers)
-    if key in SORTS and navigation.view != "servers":
-        return replace(navigation, sort=SORTS[key], reverse=False, first=0, view="workers")
-    return _move_selection(key, navigation, servers)
+    """The state after a key. servers: those in view, in their order; windows: those of the selected server, seconds."""
+    if navigation.typing:
+        return _edit_filter(key, navigation)
+    key = _ALIASES.get(key, key)
+    if key in _COMMANDS:
+        return _COMMANDS[key]
+    if key in _HANDLERS:
+        return _HANDLERS[key](key, navigation, servers)
+    if key in ("[", "]"):
+        return _change_window(navigation, sorted(windows), 1 if key == "]" else -1)
+    return _sort(key, navigation)
 
 
-def _back(navigation: Navigation) -> Navigation:
+def _sort(key: str, navigation: Navigation) -> Navigation:
+    if navigation.view in LISTS and key in SERVER_SORTS:
+        return replace(navigation, fleet_sort=SERVER_SORTS[key], fleet_reverse=False, chosen=False)
+    if navigation.view not in LISTS and key in SORTS:
+        return replace(_open(navigation, "workers"), sort=SORTS[key], reverse=False, first=0)
+    return navigation
+
+
+def _edit_filter(key: str, navigation: Navigation) -> Navigation:
+    text = navigation.filter
+    if key in ("enter", "escape"):
+        return replace(_set_filter(navigation, text if key == "enter" else ""), typing=False)
+    if key == "backspace":
+        return _set_filter(navigation, text[:-1])
+    return _set_filter(navigation, text + key) if len(key) == 1 and key.isprintable() else navigation
+
+
+def _set_filter(navigation: Navigation, text: str) -> Navigation:
+    if navigation.view in LISTS:
+        return replace(navigation, fleet_filter=text, first=0)
+    return replace(navigation, row_filter=text, first=0)
+
+
+def _begin_filter(_key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
+    filtered = navigation.view in (*LISTS, "workers", "events")
+    return replace(navigation, typing=True) if filtered else navigation
+
+
+def _pause(_key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
+    return replace(navigation, paused=not navigation.paused)
+
+
+def _help(_key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
     if navigation.view == "help":
-        return replace(navigation, view=navigation.before, first=0)
-    if navigation.view in ("threads", "findings"):
-        return replace(navigation, view="workers", first=0)
-    return replace(navigation, view="servers", first=0)
+        return _open(navigation, navigation.before)
+    return replace(_open(navigation, "help"), before=navigation.view)
 
 
-def _change_view(key: str, navigation: Navigation, servers: Sequence[Key]) -> Navigation:
-    """Another page."""
-    if key in ("tab", "right", "left") and servers and navigation.view != "servers":
-        place = servers.index(navigation.server) if navigation.server in servers else 0
-        return replace(navigation, server=servers[(place + (-1 if key == "left" else 1)) % len(servers)], first=0)
+def _back(_key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
+    """One step back: from help, a filter, a page, a server."""
+    if navigation.view == "help":
+        return _open(navigation, navigation.before)
+    if navigation.filter:
+        return _set_filter(navigation, "")
+    return _open(navigation, "workers" if navigation.view in _PAGES.values() else navigation.home)
+
+
+def _list(_key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
+    return replace(_open(navigation, "servers"), home="servers")
+
+
+def _tree(_key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
+    home: View = "servers" if navigation.view == "tree" else "tree"
+    return replace(_open(navigation, home), home=home)
+
+
+def _open_page(key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
     if navigation.server is None:
         return navigation
-    if navigation.view == "servers":
-        views: dict[str, View] = {"enter": "workers", "right": "workers", "v": "workers"}
-        return replace(navigation, view=views.get(key, navigation.view), first=0)
-    views_by_key: dict[str, View] = {"a": "threads", "t": "threads", "e": "findings"}
-    view = views_by_key.get(key, "workers")
-    return replace(navigation, view="workers" if view == navigation.view else view, first=0)
+    view = _PAGES[key]
+    return replace(_open(navigation, "workers" if navigation.view == view else view), chosen=True)
 
 
-def _move_selection(key: str, navigation: Navigation, servers: Sequence[Key]) -> Navigation:
-    steps = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -10, "pagedown": 10, "home": -100_000, "end": 100_000}
-    if key not in steps:
+def _enter(_key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
+    if navigation.server is None or navigation.view not in LISTS:
         return navigation
-    if navigation.view != "servers":
-        return replace(navigation, first=max(0, navigation.first + steps[key]))
+    return replace(_open(navigation, "workers"), chosen=True)
+
+
+def _open(navigation: Navigation, view: View) -> Navigation:
+    if view == navigation.view:
+        return navigation
+    return replace(navigation, view=view, first=0, column=0, row_filter="")
+
+
+def _next_server(key: str, navigation: Navigation, servers: Sequence[Key]) -> Navigation:
+    if not servers or navigation.view == "help":
+        return navigation
+    by = -1 if key == "backtab" else 1
+    place = servers.index(navigation.server) + by if navigation.server in servers else 0
+    return replace(navigation, server=servers[place % len(servers)], chosen=True, first=0)
+
+
+def _move(key: str, navigation: Navigation, servers: Sequence[Key]) -> Navigation:
+    if navigation.view not in LISTS:
+        return replace(navigation, first=max(0, navigation.first + _STEPS[key]))
     if not servers:
         return navigation
     place = servers.index(navigation.server) if navigation.server in servers else 0
-    return replace(navigation, server=servers[min(len(servers) - 1, max(0, place + steps[key]))])
+    place = min(len(servers) - 1, max(0, place + _STEPS[key]))
+    return replace(navigation, server=servers[place], chosen=key != "home")
 
 
-def _next_interval(key: str, now: float) -> float:
+def _move_sideways(key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
+    if navigation.view != "workers":
+        return navigation
+    return replace(navigation, column=max(0, navigation.column + (1 if key == "right" else -1)))
+
+
+def _reverse(_key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
+    if navigation.view in LISTS:
+        return replace(navigation, fleet_reverse=not navigation.fleet_reverse)
+    return replace(navigation, reverse=not navigation.reverse)
+
+
+def _change_interval(key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
+    now = navigation.interval
     if key == "f":
-        return NORMAL if now == FAST else FAST
-    return _next_choice(now, INTERVALS, 1 if key == "+" else -1) or NORMAL
+        return replace(navigation, interval=NORMAL if now == FAST else FAST)
+    longer = [each for each in INTERVALS if each > now]
+    shorter = [each for each in INTERVALS if each < now]
+    interval = min(longer, default=now) if key == "+" else max(shorter, default=now)
+    return replace(navigation, interval=interval)
+
+
+def _change_window(navigation: Navigation, windows: Sequence[float], by: int) -> Navigation:
+    if navigation.view == "plots":
+        return replace(navigation, span=_next_choice(navigation.span, PLOT_SPANS, by))
+    return replace(navigation, window=_next_choice(navigation.window, windows, by))
 
 
 def _next_choice(now: float | None, choice: Sequence[float], by: int) -> float | None:
@@ -114,3 +206,25 @@ def _next_choice(now: float | None, choice: Sequence[float], by: int) -> float |
         return now
     place = choice.index(now) if now in choice else 0
     return choice[min(len(choice) - 1, max(0, place + by))]
+
+
+_HANDLERS: Mapping[str, Callable[[str, Navigation, Sequence[Key]], Navigation]] = {
+    "/": _begin_filter,
+    "space": _pause,
+    "?": _help,
+    "escape": _back,
+    "backspace": _back,
+    "l": _list,
+    "v": _tree,
+    "enter": _enter,
+    "tab": _next_server,
+    "backtab": _next_server,
+    "left": _move_sideways,
+    "right": _move_sideways,
+    "R": _reverse,
+    "+": _change_interval,
+    "-": _change_interval,
+    "f": _change_interval,
+    **dict.fromkeys(_PAGES, _open_page),
+    **dict.fromkeys(_STEPS, _move),
+}

@@ -1,4 +1,4 @@
-"""One look, for whoever is no terminal."""
+"""One snapshot, where there is no terminal."""
 
 from __future__ import annotations
 
@@ -10,14 +10,22 @@ from functools import partial
 from uwsgi_headroom.check.exit_status import UNKNOWN
 from uwsgi_headroom.documents.schema import Server, State
 from uwsgi_headroom.errors import HeadroomError
+from uwsgi_headroom.top.feeds.attach import Attached
 from uwsgi_headroom.top.feeds.feed import Feed, close_all, pause_all, resume_all
 from uwsgi_headroom.top.feeds.local import LocalFeed
 from uwsgi_headroom.watch import suspend
 
 
-async def read_documents(feeds: Sequence[Feed], seconds: float) -> Server | list[Server]:
-    """The document of the server, or those of all; after `seconds` where it is watched from here. Raises FeedError."""
+async def read_documents(attached: Attached, seconds: float) -> list[Server]:
+    """The documents of all servers, or of the one that was asked for; after `seconds` where they are read from here.
+
+    Raises FeedError, and HeadroomError where there is no server.
+    """
+    feeds = attached.feeds
     async with run_feeds(feeds, seconds):
+        if attached.server:
+            place, name = attached.server
+            return [await feeds[place].server(name, None)]
         lists = await asyncio.gather(*(feed.servers(None) for feed in feeds))
         documents = await asyncio.gather(
             *(
@@ -28,7 +36,7 @@ async def read_documents(feeds: Sequence[Feed], seconds: float) -> Server | list
         )
     if not documents:
         raise HeadroomError("there is no server to show")
-    return documents[0] if len(documents) == 1 else list(documents)
+    return documents
 
 
 def exit_status(states: Iterable[State]) -> int:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from uwsgi_headroom.documents.build import urgency
 from uwsgi_headroom.documents.schema import Server, Servers, Summary
 from uwsgi_headroom.top.feeds.feed import NO_TREND, Feed, FeedError, Trend
-from uwsgi_headroom.top.model import ScreenModel, ServerEntry
-from uwsgi_headroom.top.navigation import Key, Navigation
+from uwsgi_headroom.top.model import Key, ScreenModel, ServerEntry
+from uwsgi_headroom.top.navigation import LISTS, Navigation
+from uwsgi_headroom.top.server_order import arrange_entries
 
 _LIST_SECONDS = 5.0
 """How often the list is asked for while one server is looked at."""
@@ -23,9 +23,12 @@ _TREND_SECONDS = 3.0
 _LATE_SECONDS = 2.0
 """For how long a feed may take to answer before it is said that it does not."""
 
-_POINTS = 60
+_FAMILY_SECONDS = 5.0
+"""How often the documents of the tree are asked for: each server has one."""
+
+_POINTS, _PLOT_POINTS = 60, 240
 _SPANS = (60.0, 300.0, 900.0)
-"""Seconds a trend is of: the longest that there is a history for."""
+"""Seconds a trend covers: the longest that there is a history for."""
 
 
 T = TypeVar("T")
@@ -60,7 +63,9 @@ class Poller:
         self._listed_at = float("-inf")
         self._lists: dict[int, _Request[Servers]] = {}
         self._page: _Request[tuple[Server, Trend]] | None = None
-        self._page_key: tuple[Key, float | None] | None = None
+        self._family: dict[Key, _Request[Server]] = {}
+        self._family_at = float("-inf")
+        self._page_key: tuple[Key, float | None, float | None, int] | None = None
         self._shown: Key | None = None
         self._errors: dict[int, str] = {}
         self._trend_key: tuple[object, ...] = ()
@@ -69,15 +74,18 @@ class Poller:
     def under_way(self) -> set[asyncio.Task[Any]]:
         """Requests that have not been answered, or whose answers have not been taken."""
         tasks: set[asyncio.Task[Any]] = {request.task for request in self._lists.values()}
+        tasks |= {request.task for request in self._family.values()}
         return tasks | {self._page.task} if self._page else tasks
 
     def ask(self, navigation: Navigation) -> None:
         """Ask for what is due, except of a feed that has not answered the same question yet. Waits for nothing."""
-        if navigation.view == "servers" or self._clock() - self._listed_at >= _LIST_SECONDS:
+        if navigation.view in LISTS or self._clock() - self._listed_at >= _LIST_SECONDS:
             self._listed_at = self._clock()
             for place, feed in enumerate(self._feeds):
                 if place not in self._lists:
                     self._lists[place] = self._request(feed.servers(navigation.window))
+        if navigation.home == "tree" and self._clock() - self._family_at >= _FAMILY_SECONDS:
+            self._ask_family()
         self._ask_page(navigation)
         self._update()
 
@@ -92,7 +100,12 @@ class Poller:
             answered = self._take(self._page_key[0][0], page)
             if answered is not None:
                 self._shown = self._page_key[0]
-                self.model = replace(self.model, server=answered[0], trend=answered[1])
+                server, trend = answered
+                self.model = replace(self.model, server=server, trend=trend)
+        for key in [key for key, request in self._family.items() if request.task.done()]:
+            document = self._take(key[0], self._family.pop(key))
+            if document is not None:
+                self.model = replace(self.model, family={**self.model.family, key: document})
         self._update()
 
     async def poll(self, navigation: Navigation) -> None:
@@ -102,8 +115,8 @@ class Poller:
             while self.under_way:
                 await asyncio.wait(self.under_way)
                 self.take_answers()
-                if navigation.server is None:
-                    navigation = select_server(navigation, self.model.entries)
+                if navigation.server is None and self.model.entries:
+                    navigation = replace(navigation, server=self.model.entries[0].key)
                     self._ask_page(navigation)
         finally:
             self.cancel()
@@ -112,15 +125,27 @@ class Poller:
         """End the requests under way."""
         for task in self.under_way:
             task.cancel()
-        self._lists, self._page, self._page_key = {}, None, None
+        self._lists, self._family, self._page, self._page_key = {}, {}, None, None
 
     def _request(self, answer: Coroutine[Any, Any, T]) -> _Request[T]:
         return _Request(asyncio.create_task(answer, name="asking"), self._clock())
 
+    def _ask_family(self) -> None:
+        """Ask for the documents of all servers that are listed."""
+        if self.model.entries:
+            self._family_at = self._clock()
+        listed = {entry.key for entry in self.model.entries}
+        family = {key: document for key, document in self.model.family.items() if key in listed}
+        self.model = replace(self.model, family=family)
+        for key in listed - set(self._family):
+            self._family[key] = self._request(self._feeds[key[0]].server(key[1], None))
+
     def _ask_page(self, navigation: Navigation) -> None:
         """Ask for the page that is looked at; a request for another one is of no use any more."""
-        key = select_server(navigation, self.model.entries).server
-        wanted = None if key is None else (key, navigation.window)
+        key = navigation.server
+        span = navigation.span if navigation.view == "plots" else None
+        points = _PLOT_POINTS if navigation.view == "plots" else _POINTS
+        wanted = None if key is None else (key, navigation.window, span, points)
         if self._page and self._page_key == wanted:
             return
         if self._page:
@@ -128,20 +153,21 @@ class Poller:
             self._page = None
         self._page_key = wanted
         if key is not None:
-            self._page = self._request(self._read_page(key, navigation.window))
+            self._page = self._request(self._read_page(key, navigation.window, span, points))
 
-    async def _read_page(self, key: Key, window: float | None) -> tuple[Server, Trend]:
+    async def _read_page(self, key: Key, window: float | None, span: float | None, points: int) -> tuple[Server, Trend]:
         server = await self._feeds[key[0]].server(key[1], window)
-        return server, await self._read_trend(key, server)
+        return server, await self._read_trend(key, server, span, points)
 
-    async def _read_trend(self, key: Key, server: Server) -> Trend:
+    async def _read_trend(self, key: Key, server: Server, span: float | None, points: int) -> Trend:
         """A new one when there is one more point for it."""
         if server.kind != "server":
             return NO_TREND
-        span = max([seconds for seconds in _SPANS if seconds <= server.sampling.history_seconds], default=_SPANS[0])
-        newest = key, span, server.time // max(span / _POINTS, _TREND_SECONDS)
+        past = server.sampling.history_seconds
+        span = span or max([seconds for seconds in _SPANS if seconds <= past], default=_SPANS[0])
+        newest = key, span, points, server.time // max(span / points, _TREND_SECONDS)
         if newest != self._trend_key:
-            trend = await self._feeds[key[0]].trend(key[1], span, _POINTS)
+            trend = await self._feeds[key[0]].trend(key[1], span, points)
             self._trend_key = newest
             return trend
         return self.model.trend
@@ -159,13 +185,19 @@ class Poller:
         """Bring the model up to date with what was answered, and with what was not for too long."""
         troubles = dict(self._errors)
         asked = [(place, request.asked_at) for place, request in self._lists.items()]
+        asked += [(key[0], request.asked_at) for key, request in self._family.items()]
         if self._page and self._page_key:
             asked.append((self._page_key[0][0], self._page.asked_at))
         for place, at in asked:
             waited = self._clock() - at
             if waited >= _LATE_SECONDS:
                 troubles[place] = f"{self._feeds[place].where}: no answer for {waited:.0f} s"
-        self.model = replace(self.model, entries=_sort_entries(self._listed), troubles=dict(sorted(troubles.items())))
+        self.model = replace(
+            self.model,
+            entries=_sort_entries(self._listed),
+            troubles=dict(sorted(troubles.items())),
+            complete=len(self._listed) == len(self._feeds),
+        )
         wanted = self._page_key and self._page_key[0]
         if wanted != self._shown and (wanted is None or wanted[0] in troubles):
             self._shown = None
@@ -173,18 +205,8 @@ class Poller:
 
 
 def _sort_entries(listed: dict[int, Listed]) -> tuple[ServerEntry, ...]:
-    """All of them, in the order that each list has by itself."""
+    """The servers of all feeds in one order."""
     entries = [
         ServerEntry((place, summary.name), summary, of.at) for place, of in listed.items() for summary in of.summaries
     ]
-    return tuple(sorted(entries, key=lambda entry: urgency(entry.summary)))
-
-
-def select_server(navigation: Navigation, entries: Sequence[ServerEntry]) -> Navigation:
-    """The same, at a server that there is; a lone one is looked into."""
-    keys = [entry.key for entry in entries]
-    if navigation.server not in keys:
-        navigation = replace(navigation, server=keys[0] if keys else None, view="servers")
-        if len(keys) == 1:
-            navigation = replace(navigation, view="workers")
-    return navigation
+    return tuple(arrange_entries(entries))

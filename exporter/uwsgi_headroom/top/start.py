@@ -22,12 +22,11 @@ NEEDED_FOR_SCREEN = "rich>=13.7"
 def run(addresses: Sequence[str], interval: float, seconds: float, *, once: bool, as_json: bool) -> int:
     """Run `top` and return its exit status. Raises HeadroomError where there is nothing to show or to show it with."""
     logs.configure("critical", "logfmt")  # what goes wrong stands on the screen
-    feeds = attach(addresses, discover_servers)
+    attached = attach(addresses, discover_servers)
     if as_json:
-        documents = asyncio.run(read_documents(feeds, seconds))
-        print_lines(json_dump.render_json(documents).splitlines())
-        listed = documents if isinstance(documents, list) else [documents]
-        return exit_status(server.state for server in listed)
+        documents = asyncio.run(read_documents(attached, seconds))
+        print_lines(json_dump.render_json(documents if len(documents) > 1 else documents[0]).splitlines())
+        return exit_status(server.state for server in documents)
     try:
         from uwsgi_headroom.top import command  # noqa: PLC0415 - it needs rich, which --json does not
     except ModuleNotFoundError as error:
@@ -36,4 +35,4 @@ def run(addresses: Sequence[str], interval: float, seconds: float, *, once: bool
         # The Python that runs this: that of its own environment, whether pip, pipx or a person made it.
         install = f"{shlex.quote(sys.executable)} -m pip install '{NEEDED_FOR_SCREEN}'"
         raise HeadroomError(f"top needs rich: {install} (or --json, which needs nothing more)") from None
-    return command.main(feeds, interval, seconds, once=once)
+    return command.main(attached, interval, seconds, once=once)

@@ -11,23 +11,27 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import psutil
 
 from uwsgi_headroom import source, stats
+from uwsgi_headroom.analysis.formatting import counted
 from uwsgi_headroom.config.model import ServerConfig
 from uwsgi_headroom.config.names import address_name
 from uwsgi_headroom.errors import AddressError, HeadroomError, ReadError
 from uwsgi_headroom.kernel import sock_diag
+from uwsgi_headroom.kernel.identity import read_working_directory
+from uwsgi_headroom.kernel.options import MasterFiles, read_options
 from uwsgi_headroom.source import Address, Http, Tcp
-from uwsgi_headroom.terminal_text import print_lines
+from uwsgi_headroom.watch.discover_report import render_report
+from uwsgi_headroom.watch.found_master import FoundMaster
 
 _READ_SECONDS = 3.0
 _NO_MASTER = "it runs without a master, or has no worker now; only a master has stats: set `master = true` and `stats`"
+_NOT_ALLOWED = "this user may not look at its sockets: run as that user or as root, or give --stats"
 _NAME = re.compile(r"uwsgi(-core|_(?!exporter)\w+)?")
 """As pip and Debian install it (`uwsgi_python3`); not its exporters, this one (`uwsgi-headroom`) among them."""
 
@@ -36,66 +40,31 @@ _EPOLL_SOCKET = re.compile(r"^tfd:.*\bino:([0-9a-f]+)", re.MULTILINE)
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class FoundMaster:
-    """A uWSGI master, or an emperor; role is "process" for a uWSGI that runs without one.
-    `address` is its stats server's, None if it has none that can be seen;
-    `trouble` says why it cannot be read, and what to do; `what` is what was read there."""
-
-    pid: int
-    user: str
-    role: Literal["master", "process"] = "master"
-    address: Address | None = None
-    trouble: str = ""
-    what: str = ""
-
-
 def discover_servers() -> tuple[ServerConfig, ...]:
-    """The servers of this machine that can be read. Raises HeadroomError with advice where there is none."""
+    """The servers of this machine that can be read, or that do not answer now. Raises HeadroomError with advice where
+    there is none."""
     masters = asyncio.run(find_masters())
-    pids = {master.address: master.pid for master in masters if master.address and not master.trouble}
+    readable = {master.pid for master in masters if master.address and not master.trouble}
+    pids = {
+        master.address: master.pid
+        for master in masters
+        # In cheap mode, a master waits for requests too: what is silent beside its stats may be an application.
+        if master.address and (not master.trouble or (master.silent and master.pid not in readable))
+    }
     if not pids:
-        raise HeadroomError("no --stats given, and none found.", render_report(masters))
+        raise HeadroomError("no stats server was given, and none was found", render_report(masters))
     names = {address: address_name(address) for address in pids}
     for address, name in names.items():
         _log.info("found", extra={"fields": {"server": name, "address": str(address)}})
     return tuple(ServerConfig(name, address, where=f"uWSGI master {pids[address]}") for address, name in names.items())
 
 
-def run() -> int:
-    """Print what runs here, and return the exit status: 1 where there is no stats server."""
-    masters = asyncio.run(find_masters())
-    print_lines(render_report(masters))
-    return 0 if any(master.address for master in masters) else 1
-
-
 async def find_masters() -> list[FoundMaster]:
     """Every uWSGI master of this PID namespace, each stats server read once."""
-    return [await _read_once(master) for master in _masters()]
+    return list(await asyncio.gather(*map(_read_once, list(_list_masters()))))
 
 
-def render_report(masters: list[FoundMaster]) -> list[str]:
-    """What was found, as lines for a person, with what to do where something is missing."""
-    if not masters:
-        return [
-            "No uWSGI master runs here (in this PID namespace). Where it runs elsewhere, give its stats server's "
-            "address: uwsgi-headroom --stats tcp://HOST:PORT"
-        ]
-    lines = []
-    for master in masters:
-        what = f": {master.what}" if master.what else ""
-        lines.append(f"uWSGI {master.role} {master.pid} of user {master.user}{what}")
-        if master.address and not master.trouble:
-            lines.append(f"  uwsgi-headroom --stats {master.address}")
-        elif master.trouble:
-            lines.append(f"  {master.address or 'stats server'}: {master.trouble}")
-        else:
-            lines.append("  It has no stats server. Turn it on in its configuration, and reload it:")
-            lines.append("      stats = /run/uwsgi/NAME.stats")
-    return lines
-
-
-def _masters() -> Iterator[FoundMaster]:
+def _list_masters() -> Iterator[FoundMaster]:
     processes = {
         process.pid: process
         for process in psutil.process_iter(["name", "ppid", "username"])
@@ -104,29 +73,49 @@ def _masters() -> Iterator[FoundMaster]:
     parents = {process.info["ppid"] for process in processes.values()}
     listening = _listening_addresses()
     for pid, process in sorted(processes.items()):
+        parent = process.info["ppid"]
         if pid not in parents:
-            if process.info["ppid"] not in processes:
+            if parent not in processes:
                 yield FoundMaster(pid, process.info["username"], "process", trouble=_NO_MASTER)
             continue  # else a worker, or a router, whose public port is none of our business
-        master = FoundMaster(pid, process.info["username"])
+        words = _read_command_line(pid)
+        master = FoundMaster(
+            pid,
+            process.info["username"],
+            configuration=read_options(pid).configuration_file,
+            directory=read_working_directory(pid) or "",
+            # An emperor begins its vassals with words of their own; a process that uWSGI forks has the same words.
+            emperor=parent if parent in processes and _read_command_line(parent) != words else None,
+        )
+        yield from _list_stats_servers(master, listening)
+
+
+def _read_command_line(pid: int) -> list[str]:
+    """The words of its command line; none where it has ended or has overwritten them (`procname`)."""
+    try:
+        return MasterFiles(pid).read_command_line()
+    except OSError:
+        return []
+
+
+def _list_stats_servers(master: FoundMaster, listening: Mapping[int, str]) -> Iterator[FoundMaster]:
+    """The master with each of its stats servers, or with what keeps them from being seen; none if it has ended.
+    listening: addresses by inode."""
+    try:
+        inodes = _epoll_inodes(Path(f"/proc/{master.pid}/fdinfo"))
+    except PermissionError:
+        yield replace(master, trouble=_NOT_ALLOWED)
+        return
+    except OSError:
+        return
+    addresses = [listening[inode] for inode in sorted(inodes) if inode in listening]
+    if not addresses:
+        yield master
+    for address in addresses:
         try:
-            inodes = _epoll_inodes(Path(f"/proc/{pid}/fdinfo"))
-        except PermissionError:
-            yield replace(
-                master,
-                trouble="this user may not look at its sockets: run as that user or as root, or give --stats",
-            )
-            continue
-        except OSError:
-            continue  # the process has ended meanwhile
-        addresses = [listening[inode] for inode in sorted(inodes) if inode in listening]
-        if not addresses:
-            yield master
-        for address in addresses:
-            try:
-                yield replace(master, address=source.parse_address(address))
-            except AddressError as error:
-                yield replace(master, trouble=str(error))
+            yield replace(master, address=source.parse_address(address))
+        except AddressError as error:
+            yield replace(master, trouble=str(error))
 
 
 def _epoll_inodes(fdinfo: Path) -> set[int]:
@@ -167,7 +156,7 @@ async def _read_once(master: FoundMaster) -> FoundMaster:
                 pass
         return replace(master, what=await _summarize_answer(address))
     except ReadError as error:
-        return replace(master, trouble=str(error))
+        return replace(master, trouble=str(error), silent=error.reason == "timeout")
 
 
 async def _summarize_answer(address: Address) -> str:
@@ -175,6 +164,7 @@ async def _summarize_answer(address: Address) -> str:
     snapshot = stats.decode(answer.body)
     if isinstance(snapshot, stats.Snapshot):
         threads = {worker.threads for worker in snapshot.workers}
-        each = f" of {threads.pop()} threads" if len(threads) == 1 and None not in threads else ""
-        return f"uWSGI {snapshot.version}, {len(snapshot.workers)} workers{each}"
+        alike = threads.pop() if len(threads) == 1 else None
+        each = "" if alike is None else f" of {counted(alike, 'thread')}"
+        return f"uWSGI {snapshot.version}, {counted(len(snapshot.workers), 'worker')}{each}"
     return f"uWSGI {snapshot.version}, {snapshot.kind}"

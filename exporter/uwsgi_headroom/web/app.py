@@ -34,7 +34,7 @@ def create_application(fleet: Fleet, streams: EventStreams | None = None, hosts:
             Route("/-/ready", alive),
             *page_routes.routes(fleet),
             *api_routes.routes(fleet, streams or EventStreams()),
-            *runbook_routes.ROUTES,
+            *runbook_routes.routes(fleet),
             *(Route(path, redirect) for path in _REDIRECTS),
         ],
         middleware=[Middleware(HostCheck, policy=hosts or HostPolicy())],

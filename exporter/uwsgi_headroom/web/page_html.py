@@ -22,7 +22,8 @@ HEADERS = {
 }
 
 _UPLOT = "vendor/uplot/uPlot.iife.min.js"
-_STYLES = ("vendor/uplot/uPlot.min.css", "page.css")
+_UPLOT_STYLE = "vendor/uplot/uPlot.min.css"
+_STYLES = (_UPLOT_STYLE, "page.css")
 
 
 def path(name: str) -> str:
@@ -45,14 +46,20 @@ def render_page(servers: Sequence[Server], count: int, *, alone: bool) -> str:
     )
 
 
+def render_document(title: str, body: str, styles: Sequence[str] = ()) -> str:
+    """A page without scripts. title, body: HTML. styles: addresses of more style sheets."""
+    return f"{_head(title, [], styles)}<body>{body}</body></html>\n"
+
+
 def render_missing(name: str) -> str:
     """There is no such server."""
     sentence = f'There is no server <b>{escape(name)}</b> now. <a href="/">Those there are</a>.'
-    return f"{_head('uwsgi-headroom', [])}<body><main><h1>uwsgi-headroom</h1><p>{sentence}</p></main></body></html>\n"
+    return render_document("uwsgi-headroom", f"<main><h1>uwsgi-headroom</h1><p>{sentence}</p></main>")
 
 
-def _head(title: str, scripts: Sequence[str]) -> str:
-    styles = "".join(f'<link rel="stylesheet" href="{assets.url(name)}">' for name in _STYLES)
+def _head(title: str, scripts: Sequence[str], more_styles: Sequence[str] = ()) -> str:
+    addresses = [assets.url(name) for name in _STYLES if scripts or name != _UPLOT_STYLE]
+    styles = "".join(f'<link rel="stylesheet" href="{address}">' for address in (*addresses, *more_styles))
     preloads = "".join(f'<link rel="modulepreload" href="{url}">' for url in scripts)
     run = f'<script defer src="{assets.url(_UPLOT)}"></script>' if scripts else ""
     run += f'<script type="module" src="{assets.url("main.js")}"></script>' if scripts else ""

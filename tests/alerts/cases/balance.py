@@ -46,15 +46,15 @@ WHAT_TO_CHANGE = (
 )
 PAGE = (
     "Worker 2 takes 43 % of the requests. Its interpreter is at 0.99 of a CPU and its requests take 669 ms, against "
-    "379 ms on the calm workers; 18 threads of other workers idle.\n"
+    "379 ms on less busy workers; 18 threads of other workers idle.\n"
     "43 % of the requests pay 290 ms each; it puts 125 ms on the mean response time, which is 504 ms.\n"
     f"{WHAT_TO_CHANGE}"
 )
 TICKET = (
-    "Worker 2 takes the most: the busiest take 43/19/19/19 % of the requests. That is 1.7 times an even share, where "
-    "chance explains 1.1.\n"
-    "Its requests take 669 ms, against 379 ms on the calm workers; its interpreter is at 0.99 of a CPU. Evening out "
-    "would take 125 ms (25 %) off the mean response time; below 10 % it is harmless and can be left.\n"
+    "Worker 2 takes the most: the busiest take 43/19/19/19 % of the requests. That is 1.7 times an even share; "
+    "expected by chance: up to 1.1.\n"
+    "Its requests take 669 ms, against 379 ms on less busy workers; its interpreter is at 0.99 of a CPU. Balancing "
+    "would save 125 ms (25 %) of the mean response time; below 10 % it is harmless.\n"
     f"{WHAT_TO_CHANGE}"
 )
 

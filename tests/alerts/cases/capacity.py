@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -98,12 +99,13 @@ def _of(alert: str, severity: str, summary: str, description: str, **labels: str
 
 def full(description: str = CLEAR_FULL + PROCESSES, **labels: str) -> Firing:
     """The page of BUSY."""
-    return _of(FULL, "critical", " has hardly a thread free, and requests wait for one.", description, **labels)
+    return _of(FULL, "critical", " has hardly any thread free, and requests wait for one.", description, **labels)
 
 
 def low(description: str = BY_INTERPRETER, **labels: str) -> Firing:
     """The ticket of a server with interpreters at 0.9 of a CPU."""
-    return _of(LOW, "warning", " has room for little more load.", description, **labels)
+    factor = re.findall(r"load ([0-9.]+) times", description)[0]
+    return _of(LOW, "warning", f": headroom is down to {factor}x.", description, **labels)
 
 
 def interpreter(**labels: str) -> Firing:
@@ -125,7 +127,7 @@ def cpu(used: str = "1.9 of 2 CPUs are in use by 4 workers.", **labels: str) -> 
         CPU,
         "warning",
         " uses nearly all the CPU it can get.",
-        f"{used} No option of uWSGI makes more of them, and response times (394 ms) "
+        f"{used} No option of uWSGI adds CPUs, and response times (394 ms) "
         "grow from here.\n"
         "Of its affinity, its cgroup's quota and the host's CPUs the least counts (the workers' masks allow 2 each): "
         "widen `cpu-affinity` or the mask that the service manager sets; raise the quota (CPUQuota, --cpus, "
@@ -142,7 +144,7 @@ def sharing(**labels: str) -> Firing:
         ": 4 workers are pinned to a CPU together with another worker.",
         "4 workers may each run on one CPU, and another worker may run on that one only. They wait for one another "
         "however idle the other CPUs are.\n"
-        "Leave `cpu-affinity` out, or see that `processes` times `cpu-affinity` is not above the CPUs there are. In a "
+        "Remove `cpu-affinity`, or keep `processes` times `cpu-affinity` at or below the number of CPUs. In a "
         "container, uWSGI counts the host's CPUs, not the container's.",
         **labels,
     )

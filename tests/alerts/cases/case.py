@@ -63,7 +63,7 @@ def firing(alert: str, severity: str, summary: str, description: str, **labels: 
         "exp_annotations": {
             "summary": summary,
             "description": description,
-            "runbook_url": f"http://{labels['instance']}/runbooks/{alert}.md",
+            "runbook_url": f"http://{labels['instance']}/runbooks/{alert}?server={labels['server']}",
             "dashboard_url": f"http://localhost:3000{link}",
         },
     }

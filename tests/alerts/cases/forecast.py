@@ -55,7 +55,8 @@ def expected(points: str, count: int, day: str, now: int = 68, **labels: str) ->
         f"uWSGI api on {labels['instance']} will be near capacity about {day}.",
         f"The threads busy in the worst twentieth of each day were {now} % of all that can serve in the last day, "
         f"and grow by {points} points a week: the line through {count} days reaches 90 %, from where "
-        f"UwsgiConcurrencyNearCapacity pages if requests wait, about {day}. It holds if the load goes on as it did.\n"
+        f"UwsgiConcurrencyNearCapacity pages if requests wait, about {day}. This assumes that load keeps growing as "
+        "before.\n"
         "Plan for more `processes` and CPUs, or another host.",
         **labels,
     )

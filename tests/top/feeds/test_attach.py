@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 
@@ -27,7 +28,7 @@ def nothing() -> tuple[ServerConfig, ...]:
 
 
 def kinds(*arguments: str) -> list[type]:
-    return [type(feed) for feed in attach(arguments, nothing)]
+    return [type(feed) for feed in attach(arguments, nothing).feeds]
 
 
 def test_an_exporters_url_with_and_without_its_scheme() -> None:
@@ -35,10 +36,10 @@ def test_an_exporters_url_with_and_without_its_scheme() -> None:
     with serving(SHOP) as port:
         for address in (f"http://127.0.0.1:{port}/", f"http://127.0.0.1:{port}", f"127.0.0.1:{port}"):
             assert kinds(address) == [RemoteFeed]
-        (exporter,) = attach([f"127.0.0.1:{port}"], nothing)
+        (exporter,) = attach([f"127.0.0.1:{port}"], nothing).feeds
         (summary,) = asyncio.run(exporter.servers(None)).servers
         assert summary.name == "shop"
-        assert asyncio.run(exporter.server("shop", None)).address == "unix:///nowhere/shop.stats"
+        assert asyncio.run(exporter.server("shop", None))[0].address == "unix:///nowhere/shop.stats"
         assert asyncio.run(exporter.trend("shop", 60, 10)).headroom.factor == []
         with pytest.raises(FeedError, match="no longer has this server"):
             asyncio.run(exporter.server("other", None))
@@ -50,6 +51,52 @@ def test_stats_servers_are_read_from_here_all_together() -> None:
         assert kinds("/nowhere/stats", raw, f"http://{web}") == [LocalFeed]
         with serving(SHOP) as port:
             assert kinds("/nowhere/stats", f"127.0.0.1:{port}", raw) == [RemoteFeed, LocalFeed]
+
+
+@pytest.mark.parametrize(
+    ("page", "server"),
+    [
+        ("/servers/shop", "shop"),
+        ("/servers/shop/", "shop"),
+        ("/servers/shop#workers", "shop"),
+        ("/servers/shop?theme=dark#x", "shop"),
+        ("/servers/%2Frun%2Fa%20b.stats", "/run/a b.stats"),
+        ("/servers//run/a.stats", "/run/a.stats"),
+        ("/servers/caf\u00e9", "caf\u00e9"),
+        ("/api/v1/servers/shop/history?seconds=60", "shop"),
+        ("/", None),
+        ("/#bottom", None),
+        ("/servers/", None),
+        ("/metrics", None),
+        ("/runbooks/UwsgiDown.md", None),
+        ("/api/v1/servers", None),
+        ("/-/healthy", None),
+    ],
+)
+def test_an_address_that_was_copied_from_a_browser(page: str, server: str | None) -> None:
+    """Any page of an exporter is that exporter; the page of a server selects it."""
+    with serving(SHOP) as port:
+        attached = attach([f"http://127.0.0.1:{port}{page}"], nothing)
+    assert [str(feed.where) for feed in attached.feeds] == [f"http://127.0.0.1:{port}"]
+    assert attached.server == (None if server is None else (0, server))
+
+
+def test_pages_of_one_exporter_are_one_feed() -> None:
+    """The first of the servers is selected; one behind a proxy keeps the path before its pages."""
+    with serving(SHOP) as port, serving(SHOP) as other:
+        addresses = [f"http://127.0.0.1:{port}", f"http://127.0.0.1:{other}/servers/b", f"127.0.0.1:{port}"]
+        attached = attach([*addresses, f"http://127.0.0.1:{other}/servers/a"], nothing)
+    assert len(attached.feeds) == 2
+    assert attached.server == (1, "b")
+
+
+def test_an_exporter_that_hangs_as_top_starts() -> None:
+    """http://... that accepts connections and says nothing is taken for an exporter, which answers when it can."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        attached = attach([f"http://127.0.0.1:{port}/servers/a"], nothing)
+    assert [type(feed) for feed in attached.feeds] == [RemoteFeed]
+    assert attached.server == (0, "a")
 
 
 def test_nobody_there() -> None:
@@ -67,7 +114,7 @@ def test_without_arguments_the_exporter_of_this_machine_or_what_is_found(monkeyp
         assert kinds() == [RemoteFeed]
     with pytest.raises(HeadroomError, match="none found"):
         attach([], nothing)
-    (feed,) = attach([], lambda: (ServerConfig("found", Unix("/nowhere/stats")),))
+    (feed,) = attach([], lambda: (ServerConfig("found", Unix("/nowhere/stats")),)).feeds
     assert isinstance(feed, LocalFeed)
 
 
@@ -81,10 +128,10 @@ def test_what_is_no_address() -> None:
 def test_an_answer_that_is_none() -> None:
     """An exporter that is gone, or of another version, is told with its address."""
     with serving(SHOP) as port:
-        (exporter,) = attach([f"127.0.0.1:{port}"], nothing)
+        (exporter,) = attach([f"127.0.0.1:{port}"], nothing).feeds
     with pytest.raises(FeedError, match=f"127.0.0.1:{port}: nothing listens there"):
         asyncio.run(exporter.servers(None))
     with answers_http("tcp", b'{"openapi": "3.1.0"}') as other:
-        (exporter,) = attach([other], nothing)
+        (exporter,) = attach([other], nothing).feeds
         with pytest.raises(FeedError, match="not of this version's API"):
             asyncio.run(exporter.servers(None))

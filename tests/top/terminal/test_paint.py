@@ -50,4 +50,4 @@ def test_without_colour_there_is_bold() -> None:
 
 def test_blocks_have_a_stand_in_of_ascii() -> None:
     """A character for a character."""
-    assert painter(unicode=False).paint(Text("██▎ ▁▄▇é"), 20) == "##  _.=?"
+    assert painter(unicode=False).paint(Text("██▎ ▁▄▇é…↓├└│─"), 20) == "##  _.=?~v|`|-"

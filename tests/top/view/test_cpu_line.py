@@ -15,5 +15,5 @@ from uwsgi_headroom.top.view.pages import finding_lines
 def test_cpu_in_use(idle: float | None, line: str | None) -> None:
     """One line with the three parts; none where the kernel does not say."""
     watch = ScriptedWatch().seconds(Server(idle=idle, others=1.75), 5)
-    text = [str(part) for part in finding_lines(watch.document(), 100)]
+    text = [str(part) for part in finding_lines(watch.document(), 100, 0.0)]
     assert [part for part in text if part.startswith("CPUs in use")] == ([line] if line else [])

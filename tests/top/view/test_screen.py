@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import replace
 
 import msgspec
@@ -13,12 +14,15 @@ from tests.support.captured_documents import NAMES
 from tests.support.scripted_watch import ScriptedWatch, replayed
 from tests.support.simulated_server import Server
 from tests.support.top_screen import hot, lines, screen_model
+from uwsgi_headroom.documents.schema import Error, Identity
 from uwsgi_headroom.errors import ReadError
+from uwsgi_headroom.top.bindings import BINDINGS, SERVER_SORT_LABEL
 from uwsgi_headroom.top.navigation import Navigation
-from uwsgi_headroom.top.view.screen import draw_plain
+from uwsgi_headroom.top.view.screen import draw, draw_plain
+from uwsgi_headroom.top.view.worker_columns import COLUMNS
 
-SIZES = ((80, 24), (120, 40), (320, 90), (40, 10), (20, 5), (80, 1))
-VIEWS = ("servers", "workers", "threads", "findings", "help")
+SIZES = ((80, 24), (120, 40), (320, 90), (40, 10), (20, 5), (80, 1), (60, 2))
+VIEWS = ("servers", "tree", "workers", "threads", "findings", "events", "plots", "help")
 AT_IT = Navigation(view="workers", server=(0, "shop"))
 
 
@@ -53,11 +57,12 @@ def test_the_top_answers_the_question() -> None:
     assert server.headroom
     top = lines(screen_model(server), AT_IT)
     assert top[1].startswith("CRITICAL  Worker 4 takes 62 % of the requests")
-    assert top[3].startswith("headroom     1.0x, then the hottest worker's interpreter gives out")
-    assert any(line.startswith("change       Go from 4x8 to more processes") for line in top[4:6])
-    assert [line.split()[0] for line in top[9:12]] == ["in", "requests", "queue"]
-    assert top[13].split()[:3] == ["W", "PID", "STATE"]
-    assert top[14].split()[:2] == ["4", "104"]
+    assert top[3].startswith("change       Use more processes and fewer threads")
+    assert top[4].startswith("headroom     1.0x, first limit: hottest worker's interpreter")
+    assert [line.split()[0] for line in top[6:9]] == ["in", "requests", "queue"]
+    assert top[10].split()[:3] == ["W", "PID", "STATE"]
+    assert top[11].split()[:2] == ["4", "104"]
+    assert top[15].split()[:2] == ["all", "11/32"]
 
 
 def test_it_answers_at_40_by_10_too() -> None:
@@ -73,9 +78,24 @@ def test_wider_terminals_show_more_columns_and_lose_none() -> None:
     shown: set[str] = set()
     for width in (40, 80, 120, 160, 200):
         title = next(line for line in lines(screen_model(hot()), AT_IT, width, 40) if line.split()[:1] == ["W"])
-        assert shown <= set(title.split())
-        shown = set(title.split())
-    assert {"PID", "REQ", "EXC", "TX", "SIG", "SPAWNS", "HARA", "RUNTIME", "SPAWNED", "AFFINITY"} <= shown
+        columns = {column for column in title.split() if "→" not in column}
+        assert shown <= columns
+        shown = columns
+    assert {"PID", "REQ", "EXC", "TX", "SIG", "RESTARTS", "HARA", "RUNTIME", "SPAWNED", "AFFINITY", "LAST"} <= shown
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_every_column_can_be_reached_sideways(width: int) -> None:
+    """One step at a time; the worker's number stays; at the end the mark is gone and no step leads further."""
+    reached: set[str] = set()
+    for first in range(40):
+        screen = draw(screen_model(hot()), replace(AT_IT, column=first), width, 40, 0.0)
+        title = next(line.plain for line in screen.lines if line.plain.split()[:1] == ["W"])
+        reached |= set(title.split())
+    assert {column.title.strip() for column in COLUMNS} <= reached
+    assert title.endswith("←")
+    assert screen.column < len(COLUMNS)
+    assert draw(screen_model(hot()), replace(AT_IT, column=screen.column), width, 40, 0.0).lines == screen.lines
 
 
 def test_the_hottest_of_64_workers_is_in_sight_and_the_rest_a_key_away() -> None:
@@ -85,8 +105,11 @@ def test_the_hottest_of_64_workers_is_in_sight_and_the_rest_a_key_away() -> None
     title = next(place for place, line in enumerate(first) if line.split()[:1] == ["W"])
     assert first[title + 1].split()[0] == "64"
     last = lines(server, replace(AT_IT, sort="number", first=100_000))
-    assert last[-2].split()[0] == "64"
+    assert last[-4].split()[0] == "64"
+    assert last[-3].strip().endswith("above")
+    assert last[-2].split()[:1] == ["all"]
     assert last[title].split()[:1] == ["W"]
+    assert first[-3].strip() == f"↓ {64 - len(first[title + 1 : -3])} more below"
 
 
 def test_what_is_old_says_so() -> None:
@@ -94,10 +117,12 @@ def test_what_is_old_says_so() -> None:
     watch = ScriptedWatch().seconds(server := Server(), 10, lambda _: server.serve(1, 5))
     watch.read(ReadError("refused", "connection refused: nothing listens here"), at=watch.now + 30)
     drawn = lines(screen_model(watch.document()), AT_IT)
-    assert "down, as it was" in drawn[0]
-    assert drawn[1].startswith("UNKNOWN  It cannot be read: connection refused")
+    assert "down, last read 65 s ago" in drawn[0]
+    assert drawn[1].startswith("DOWN  connection refused: nothing listens here")
+    assert "headroom     not known: the server is down" in [line.rstrip(" ▁▂▃▄▅▆▇█0123456789sm") for line in drawn]
     drawn = lines(replace(screen_model(hot()), troubles={0: "http://h:1: nothing listens there"}), AT_IT)
     assert drawn[1] == "STALE  http://h:1: nothing listens there"
+    assert drawn[2].startswith("CRITICAL  Worker 4 takes")
 
 
 def test_what_is_not_known_is_a_dash_and_never_a_zero() -> None:
@@ -107,7 +132,7 @@ def test_what_is_not_known_is_a_dash_and_never_a_zero() -> None:
     drawn = lines(screen_model(document), replace(AT_IT, sort="number"), 80, 24)
     row = next(line for line in drawn if line.split()[:1] == ["1"])
     assert "0/" not in row
-    assert row.split()[-3:-1] == ["-", "-"]
+    assert row.split()[-7:-5] == ["-", "-"]
     assert any("queue        not known: hidden" in line for line in drawn)
     assert any(
         "stats-no-cores" in line for line in lines(screen_model(document), replace(AT_IT, view="findings"), 80, 60)
@@ -123,17 +148,109 @@ def test_a_short_window_is_marked() -> None:
 
 
 def test_the_list_marks_what_is_chosen_and_keeps_it_in_sight() -> None:
-    """Of a hundred servers, the chosen one is on the screen, and its verdict above the list."""
+    """Of a hundred servers, the chosen one is on the screen, and its verdict below the list."""
     each = hot()
     every = [msgspec.structs.replace(each, name=f"s{place:03}") for place in range(100)]
     drawn = lines(screen_model(*every), Navigation(server=(0, "s077")))
     assert "100 servers: 100 critical" in drawn[0]
-    assert drawn[1].startswith("CRITICAL  Worker 4 takes")
-    assert any(line.startswith("> s077") for line in drawn)
+    assert drawn[1].split()[:2] == ["SERVER", "STATUS"]
+    assert drawn[-3].startswith("s077: CRITICAL  Worker 4 takes")
+    assert drawn[-4].split()[:4] == ["100", "of", "100", "up"]
+    assert re.fullmatch(r" +↓ 22 more below, ↑ \d+ above", drawn[-5])
+    assert drawn[-6].startswith("> s077")
 
 
 def test_into_a_pipe_nothing_is_left_out() -> None:
     """All workers, however many."""
     printed = [line.plain for line in draw_plain(screen_model(hot(64, 16)), AT_IT, 120, 0)]
     assert sum(line.split()[:1] == [str(place)] for place in range(1, 65) for line in printed) == 64
+    assert printed[-1].split()[0] == "all"
+    each = hot()
+    model = screen_model(each, msgspec.structs.replace(each, name="other"))
+    printed = [line.plain for line in draw_plain(model, Navigation(), 500, 0)]
+    assert len(printed) == 5
+    assert printed[2].rstrip().endswith(each.verdict)
     assert not any("q quit" in line for line in printed)
+
+
+@pytest.mark.parametrize("height", [10, 24, 40])
+def test_the_table_stays_where_it_is_when_the_verdict_changes(height: int) -> None:
+    """A short verdict, a long one, one with advice, and a feed in trouble: the title of the table is in one line."""
+    ill = hot()
+    calm = msgspec.structs.replace(ill, status="ok", verdict="Short.", findings=())
+    long = msgspec.structs.replace(ill, verdict="Words " * 80)
+    models = [screen_model(calm), screen_model(ill), screen_model(long), replace(screen_model(ill), troubles={0: "x"})]
+    drawn = [lines(model, AT_IT, 80, height) for model in models]
+    places = {next(place for place, line in enumerate(each) if line.split()[:1] == ["W"]) for each in drawn}
+    assert len(places) == 1
+    assert drawn[2][1].endswith("…") or drawn[2][2].endswith("…")
+
+
+def test_the_title_of_the_list_speaks_of_all_servers() -> None:
+    """Whichever is selected."""
+    ill = hot()
+    calm = msgspec.structs.replace(ill, name="calm", status="ok")
+    gone = msgspec.structs.replace(
+        ill, name="gone", state="down", status="unknown", error=Error(reason="refused", message="why")
+    )
+    drawn = lines(screen_model(calm, ill, gone), Navigation(server=(0, "calm"), chosen=True), 120)
+    assert "3 servers: 1 down, 1 critical" in drawn[0]
+    assert (
+        "2 servers, all ok" in lines(screen_model(calm, msgspec.structs.replace(calm, name="b")), Navigation(), 120)[0]
+    )
+    assert drawn[2].split()[:3] == ["gone", "DOWN", "-"]
+    assert drawn[5].split()[:4] == ["2", "of", "3", "up"]
+
+
+def test_names_grow_with_the_terminal_and_are_cut_in_their_middle() -> None:
+    """Two that differ at their ends can be told apart at every width."""
+    each = hot()
+    stem = "mail-service-with-a-name-of-sixty-characters-and-more-than-that-"
+    every = [msgspec.structs.replace(each, name=f"{stem}{place}") for place in (1, 2)]
+    assert stem + "2" in lines(screen_model(*every), Navigation(), 200)[3]
+    for width in (60, 80, 132):
+        drawn = lines(screen_model(*every), Navigation(), width)
+        names = [line.removeprefix("> ").split()[0] for line in drawn[2:4]]
+        assert [name[-2:] for name in names] == ["-1", "-2"]
+        assert all(name.startswith("mail-") and "…" in name for name in names)
+
+
+def test_scrolled_too_far_is_scrolled_to_the_end() -> None:
+    """The first row in view is returned, so that one key brings the rows back."""
+    at_end = draw(screen_model(hot(64, 16)), replace(AT_IT, first=100_000), 80, 24, 0.0)
+    assert 0 < at_end.first < 64
+    assert draw(screen_model(hot(64, 16)), replace(AT_IT, first=at_end.first), 80, 24, 0.0).lines == at_end.lines
+
+
+def test_help_fits_an_ordinary_terminal() -> None:
+    """Every line of it at 80x24, nothing cut at 60 columns."""
+    drawn = lines(screen_model(hot()), replace(AT_IT, view="help"))
+    assert not any("more below" in line for line in drawn)
+    text = " ".join(" ".join(lines(screen_model(hot()), replace(AT_IT, view="help"), 60, 90)).split())
+    for binding in BINDINGS:
+        assert f"{binding.label} {binding.meaning}" in text
+        assert any(binding.meaning in line for line in drawn)
+    assert SERVER_SORT_LABEL in text
+    assert "…" not in text
+
+
+def test_a_filter_leaves_rows_and_says_so() -> None:
+    """Of servers by their name, of workers by what stands in their row."""
+    each = hot()
+    model = screen_model(each, msgspec.structs.replace(each, name="other"))
+    drawn = lines(model, Navigation(fleet_filter="oth"))
+    assert [line.split()[0] for line in drawn if line.split()[1:2] == ["CRITICAL"]] == ["other"]
+    assert drawn[-1].startswith("filter: oth (esc clears)")
+    drawn = lines(model, replace(AT_IT, row_filter="104"))
+    assert [line.split()[0] for line in drawn[11:13]] == ["4", "all"]
+    assert lines(model, Navigation(fleet_filter="oth", typing=True))[-1].startswith("filter: oth_")
+
+
+def test_which_server_it_is() -> None:
+    """The master's pid, its uptime and host, application and file; nothing where the exporter does not say."""
+    known = Identity(pid=77, host="web1", application="shop:app", configuration_file="/etc/shop.ini", uptime=7300.0)
+    model = screen_model(msgspec.structs.replace(hot(), identity=known))
+    (line,) = [line for line in lines(model, AT_IT) if line.startswith("instance")]
+    assert line == "instance     master pid 77, up 2h, on web1, app shop:app, config /etc/shop.ini"
+    unknown = screen_model(msgspec.structs.replace(hot(), identity=None))
+    assert not any(line.startswith("instance") for line in lines(unknown, AT_IT))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import (
     causes,
+    emperor,
     evenness,
     health,
     limits,
@@ -19,6 +20,7 @@ from uwsgi_headroom.analysis.findings import (
 )
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding, Severity
 from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.stats.emperor_router import EmperorSnapshot
 
 MODULES: tuple[Callable[[Figures, Reading], Iterable[Finding]], ...] = (
     causes.find,
@@ -46,4 +48,9 @@ def collect_findings(figures: Figures, reading: Reading) -> list[Finding]:
     return sorted(collected, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
-__all__ = ["Finding", "Severity", "collect_findings"]
+def collect_emperor_findings(snapshot: EmperorSnapshot) -> list[Finding]:
+    """Everything worth knowing of an emperor."""
+    return list(emperor.find(snapshot))
+
+
+__all__ = ["Finding", "Severity", "collect_emperor_findings", "collect_findings"]

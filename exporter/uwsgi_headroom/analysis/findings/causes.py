@@ -33,7 +33,7 @@ def _no_application(figures: Figures, reading: Reading) -> Iterator[Finding]:
         title="No worker has its application loaded."
         if len(without) == len(accepting)
         else f"{numbered('Worker', without)} {'has' if len(without) == 1 else 'have'} no application loaded.",
-        evidence="The configuration names an application, and uWSGI lists none for "
+        evidence="The configuration names an application, and uWSGI has loaded none in "
         f"{'it' if len(accepting) == 1 else 'them'}.",
         meaning="uWSGI answers every request with status 500 itself (`no python application found`).",
         change="See uWSGI's log for why the import fails; set `need-app`, so that uWSGI does not start without one.",
@@ -53,7 +53,8 @@ def _missing(figures: Figures, reading: Reading) -> Iterator[Finding]:
     yield Finding(
         code="workers_missing",
         severity="critical" if len(longer) == len(workers) else "warning" if longer else "info",
-        title=f"{numbered('Worker', absent)} {'is' if len(absent) == 1 else 'are'} not there, or not ready yet.",
-        evidence=f"{len(ended)} ended without uWSGI having noticed, {len(missing)} gone or still starting.",
-        meaning="Capacity is smaller meanwhile. A moment of it is a reload or a respawn; if it stays, see the log.",
+        title=f"{numbered('Worker', absent)} {'is' if len(absent) == 1 else 'are'} down or starting.",
+        evidence=f"{len(ended)} ended unnoticed by uWSGI, {len(missing)} gone or still starting.",
+        meaning="Capacity is smaller meanwhile. For a moment this is a reload or a worker restart.",
+        change="See uWSGI's log for why they do not come up." if longer else "",
     )

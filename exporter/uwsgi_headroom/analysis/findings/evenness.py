@@ -61,10 +61,10 @@ def _enough(figures: Figures, workers: int) -> Iterator[Finding]:
         yield Finding(
             code="too_few_requests",
             severity="info",
-            title="There were too few requests to judge how evenly the workers share them.",
+            title="Too few requests to judge how evenly the workers share them.",
             evidence=f"{figures.flow.requests} requests in {duration(figures.window.seconds)}; "
             f"{needed - figures.flow.requests} more are needed.",
-            meaning="A longer window, or `check --seconds`, sees more.",
+            meaning="A longer window, or a longer `check --seconds`, has more.",
         )
 
 
@@ -97,9 +97,9 @@ def _hurts(figures: Figures, hot: WorkerFigures, reading: Reading) -> Finding:
         severity="critical" if is_severe else "warning",
         title=f"Worker {hot.worker_id} takes {percent(share)} of the requests and its interpreter is {how}{spare}.",
         evidence=f"Its interpreter is at {load:.2f} of a CPU and its requests take {duration(slow)}, against "
-        f"{duration(calm)} on the calm workers; the mean is {duration(mean)}.",
-        meaning=f"Its threads queue for one interpreter lock. Evening out would take {duration(mean - calm)} "
-        f"({percent(figures.balance.cost or 0)}) off the mean response time.",
+        f"{duration(calm)} on the less busy workers; the mean is {duration(mean)}.",
+        meaning=f"Its threads queue for one interpreter lock. Balancing would save {duration(mean - calm)} "
+        f"({percent(figures.balance.cost or 0)}) of the mean response time.",
         change=_even_out(figures, reading),
     )
 
@@ -139,7 +139,7 @@ def _even_out(figures: Figures, reading: Reading) -> str:
     if threads < 2:
         return f"Let every worker take requests from the same sockets{unless}. Then measure again."
     return (
-        f"Go from {active}x{threads} to more processes and fewer threads, such as {2 * active}x{threads // 2} "
+        f"Use more processes and fewer threads, such as {2 * active}x{threads // 2} instead of {active}x{threads} "
         f"({fits(reading.host.memory, active)}){unless}. Then measure again, one change at a time."
     )
 
@@ -147,19 +147,17 @@ def _even_out(figures: Figures, reading: Reading) -> str:
 def _shares(figures: Figures, hot_ratio: float, floor: float) -> str:
     active = [worker for worker in figures.balance.workers if worker.active]
     shares = "/".join(f"{100 * (worker.share or 0):.0f}" for worker in active[:8]) + ("/..." if len(active) > 8 else "")
-    return f"Shares {shares} %: {factor(hot_ratio)} an even share, where chance explains {factor(floor)}"
+    return f"Shares {shares} %: up to {factor(hot_ratio)} an even share (expected by chance: up to {factor(floor)})"
 
 
 def _harmless(shares: str, load: float, cost: float | None, cause: str) -> Finding:
-    saved = (
-        "" if cost is None or cost >= COSTLY else f", and evening out would take {percent(cost)} off the response time"
-    )
+    saved = "" if cost is None or cost >= COSTLY else f"; balancing would save {percent(cost)} of response time"
     return Finding(
         code="unevenness_harmless",
         severity="info",
-        title="The workers share the requests unevenly, and it is harmless.",
+        title="Requests are spread unevenly; no impact.",
         evidence=f"{shares}. The most loaded interpreter is at {load:.2f} of a CPU{saved}.",
-        meaning=f"{cause} A free thread serves a request just as well.",
+        meaning=f"{cause} That is harmless: another free thread serves a request just as well.",
     )
 
 
@@ -170,7 +168,7 @@ def _undecided(shares: str, hottest: WorkerFigures, load: float | None) -> Findi
         severity="info",
         title=f"Worker {hottest.worker_id} takes {percent(hottest.share or 0)} of the requests.",
         evidence=f"{shares}. Interpreter load {known}.",
-        meaning="Whether it costs anything shows in the response times of the workers beside their interpreter load; "
-        "too little of either is known here.",
+        meaning="Too little is known to say whether it costs anything: that takes the workers' response times and "
+        "their interpreter load.",
         change="Compare again under more load, or for longer.",
     )

@@ -34,9 +34,9 @@ def find_stuck(figures: Figures, reading: Reading) -> Iterator[Finding]:
             severity="critical" if len(requests) >= MANY_STUCK * (figures.ceiling or len(requests) + 1) else "warning",
             title=f"{counted(len(requests), 'request')} in service for longer than {duration(STUCK_SECONDS)}.",
             evidence=f"The oldest for {duration(oldest)}; in {numbered('worker', affected)}.",
-            meaning="Each keeps a thread from the others. Little's law does not see them until they end.",
-            change="See what it waits for (py-spy dump --pid PID of that worker); set timeouts on what the application "
-            "calls, and `harakiri` as the last resort.",
+            meaning="Each holds a thread that other requests need. Little's law does not see them until they end.",
+            change="Run `py-spy dump --pid PID` on that worker to see what it waits for. Then set timeouts on what the "
+            "application calls, and `harakiri` as the last resort.",
         )
 
 
@@ -46,13 +46,13 @@ def _exceptions(figures: Figures) -> Iterator[Finding]:
         return
     part = raised / max(raised, requests)
     is_warning = raised >= EXCEPTIONS[0] and part >= EXCEPTIONS[1]
-    some = percent(part) if part >= 0.005 else "A few"
+    some = f"{percent(part)} of requests" if part >= 0.005 else "a few requests"
     yield Finding(
         code="exceptions",
         severity="warning" if is_warning else "info",
-        title=f"{some} of the requests raised an exception out of the application.",
+        title=f"Unhandled exceptions in {some}.",
         evidence=f"{raised} of {requests} requests.",
-        meaning="uWSGI counts what escapes the application, and clients that left in the middle of an answer.",
+        meaning="uWSGI counts exceptions that escape the application, and clients that leave before the answer ends.",
         change="See uWSGI's log for the tracebacks." if is_warning else "",
     )
 
@@ -75,5 +75,5 @@ def _growing(figures: Figures) -> Iterator[Finding]:
             evidence=f"Worker {most.worker_id}: {megabytes(most.resident_growth or 0)} more in "
             f"{duration(figures.window.seconds)}, {megabytes(most.resident_bytes or 0)} now.",
             meaning="It may be a cache filling after a start; if it goes on, it is a leak.",
-            change="If it goes on: `reload-on-rss` or `max-requests` until the leak is found.",
+            change="Set `reload-on-rss` or `max-requests` if it goes on, until the leak is found.",
         )

@@ -63,10 +63,10 @@ def _cheaper(figures: Figures) -> Iterator[Finding]:
         yield Finding(
             code="cheaper_does_not_scale",
             severity="warning",
-            title=f"Requests wait, and {counted(len(reserve), 'worker')} in reserve stay there.",
+            title=f"Requests wait while cheaper mode keeps {counted(len(reserve), 'worker')} in reserve.",
             evidence=f"Every thread that is up was busy {percent(full)} of the time, no worker was spawned, and "
             f"{waiting_clause(figures.flow)}.",
-            meaning="By default cheaper spawns after `cheaper-overload` (3) looks, a second apart, that find no worker "
-            "idle; bursts shorter than that, or memory limits (`cheaper-rss-limit-soft`), keep it from it.",
+            meaning="By default cheaper mode spawns a worker after `cheaper-overload` (3) checks, a second apart, that "
+            "find no worker idle. Shorter bursts and memory limits (`cheaper-rss-limit-soft`) prevent that.",
             change="Raise `cheaper` and `cheaper-initial`, lower `cheaper-overload`, or leave cheaper mode.",
         )

@@ -64,9 +64,9 @@ def _cpus(figures: Figures, reading: Reading) -> Iterator[Finding]:
     if used < CPU_FULL * cpus.count and not lacks_cpu(figures, cpus.count):
         return
     limit = {
-        "affinity": "Its affinity allows no more: widen `cpu-affinity` or the mask the service manager sets.",
-        "quota": "Its cgroup's quota allows no more: raise it (CPUQuota, --cpus, resources.limits.cpu).",
-        "host": "The host has no more: give it more CPUs, or move load to another host.",
+        "affinity": "Widen `cpu-affinity`, or the affinity mask that the service manager sets.",
+        "quota": "Raise the CPU quota of its cgroup (CPUQuota, --cpus, resources.limits.cpu).",
+        "host": "Add CPUs, or move load to another host.",
     }
     in_service = figures.flow.observed or 0.0
     waits = shows_a_limit(figures.flow) or in_service >= used + cpus.count
@@ -77,21 +77,21 @@ def _cpus(figures: Figures, reading: Reading) -> Iterator[Finding]:
     yield Finding(
         code="cpu_bound",
         severity="critical" if waits else "warning",
-        title="The workers use all the CPU they can get."
+        title=f"The workers use all the CPU that they can get: {used:.1f} of {cpus.count:g} CPUs."
         if alone
         else "The workers and other programs use all the CPU there is.",
         evidence=f"{used:.2f} of {cpus.count:g} CPUs in use by {counted(len(active), 'worker')}{idle}, "
         f"{in_service:.1f} requests in service; {waiting_clause(figures.flow)}.",
-        meaning="No option of uWSGI makes more of them; response times grow from here.",
-        change=limit[cpus.limited_by] if alone else "Move the other programs to another host, or give it more CPUs.",
+        meaning="No option of uWSGI adds CPUs; response times grow with load.",
+        change=limit[cpus.limited_by] if alone else "Move the other programs to another host, or add CPUs.",
     )
     if len(active) > cpus.count:
         yield Finding(
             code="more_workers_than_cpus",
             severity="info",
-            title=f"There are more busy workers ({len(active)}) than CPUs ({cpus.count:g}).",
+            title=f"More busy workers ({len(active)}) than CPUs ({cpus.count:g}).",
             evidence=f"{used:.2f} CPUs in use; mean response time {duration(figures.flow.response_time or 0)}.",
             meaning="Workers that compute at the same time share the CPUs; more of them add memory, not speed.",
-            change=f"About {max(1, round(cpus.count))} to {max(2, round(2 * cpus.count))} `processes` are enough "
-            "for work that mostly computes.",
+            change=f"Use {max(1, round(cpus.count))} to {max(2, round(2 * cpus.count))} `processes` for work that "
+            "mostly computes.",
         )

@@ -11,7 +11,7 @@ from uwsgi_headroom.analysis.memory_headroom import MemoryHeadroom, compute_memo
 from uwsgi_headroom.reading import Reading
 
 FEW_WORKERS = 2
-"""Room for fewer more workers is worth a word: the first step out of a shortage of threads is seldom smaller."""
+"""Room for fewer more workers is worth a finding: the first step out of a shortage of threads is seldom smaller."""
 
 SCARCE = 0.10
 """Available memory against what the workers take together that is a warning where no other worker fits: requests of
@@ -35,8 +35,8 @@ def find(_: Figures, reading: Reading) -> Iterator[Finding]:
         f"{place}.",
         meaning="When memory runs out, the kernel ends a process, most likely a worker, and its requests are lost."
         if scarce
-        else "If load grows, more `processes` are no way out.",
-        change=f"Before you add `processes`, {_more_memory(room)}; without `lazy-apps`, workers share what the "
+        else "More `processes` would not fit if load grows.",
+        change=f"{_more_memory(room)} before you add `processes`. Without `lazy-apps`, workers share what the "
         "application loads at its start.",
     )
 
@@ -50,5 +50,5 @@ def _title(room: MemoryHeadroom) -> str:
 
 def _more_memory(room: MemoryHeadroom) -> str:
     if room.limited_by == "cgroup":
-        return "raise the memory limit of the cgroup (MemoryMax, --memory, resources.limits.memory)"
-    return "give the host more memory"
+        return "Raise the memory limit of the cgroup (MemoryMax, --memory, resources.limits.memory)"
+    return "Add memory to the host"

@@ -11,7 +11,7 @@ from uwsgi_headroom.analysis.formatting import factor
 from uwsgi_headroom.reading import Reading
 
 SCARCE = 0.5
-"""Part of the CPUs that is idle from which there is enough for everybody."""
+"""Part of the CPUs that is idle from which there is enough for all."""
 
 LOW, MODERATE = 1.5, 3.0
 """Headroom of CPU below which others are a warning, and good to know. Raise them where load jumps."""
@@ -29,7 +29,7 @@ def find(figures: Figures, _reading: Reading) -> Iterator[Finding]:
     yield Finding(
         code="cpu_used_by_others",
         severity="warning" if room < LOW and cpu.own >= LEAST_OWN * capacity else "info",
-        title=f"Others use {cpu.others:.1f} of the {_number(capacity)} CPUs.",
+        title=f"Other programs use {cpu.others:.1f} of the {_number(capacity)} CPUs.",
         evidence=f"{cpu.own:.2f} CPUs in use by the workers, {cpu.idle:.2f} idle, {cpu.others:.2f} in use by others; "
         f"CPU headroom {factor(room)}.",
         meaning="More load makes the workers compete with other programs for CPU, and response times grow.",

@@ -40,7 +40,7 @@ def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
                 severity="info",
                 title=f"The listen queue of {name} cannot be measured.",
                 evidence=f"{backlog.reason}.",
-                meaning="Requests that wait there are seen by nobody: not by uWSGI, which says 0, and not here.",
+                meaning="Requests that wait there are not visible: uWSGI itself reports 0.",
             )
 
 
@@ -58,7 +58,7 @@ def _refused(figures: Figures, reading: Reading, name: str, full: float, mean: f
             "A client whose connection is dropped tries again after a second, then two: it sees a slow or no answer."
         )
     else:
-        counted_ = "how many were refused nobody counts for a UNIX socket"
+        counted_ = "refusals at a UNIX socket are not counted"
         title = f"Clients are refused: the listen queue of {name} is full."
         meaning = "A web server in front gets `Resource temporarily unavailable` and answers 502."
     return Finding(
@@ -77,7 +77,7 @@ def _filling(figures: Figures, reading: Reading, name: str, mean: float, backlog
         code="queue_filling",
         severity="warning",
         title=f"The listen queue of {name} is {percent(mean / (backlog.limit or 1))} full on average.",
-        evidence=f"{mean:.1f} connections waiting on average, {backlog.queue} now, of {backlog.limit} that fit.",
+        evidence=f"{mean:.1f} of {backlog.limit} connections on average, {backlog.queue} now.",
         meaning="When it is full, clients are refused (UNIX) or left to try again (TCP).",
         change=f"{add_capacity(figures, reading)} {_longer_queue(reading, backlog)}",
     )
@@ -92,7 +92,7 @@ def _longer_queue(reading: Reading, backlog: Backlog) -> str:
         how = f"raise `listen`, which is {backlog.limit}; net.core.somaxconn is {somaxconn}"
     else:
         how = f"raise net.core.somaxconn, which is {somaxconn}, and then `listen`"
-    return f"A longer queue helps against bursts alone: {how}."
+    return f"A longer queue helps only against bursts: {how}."
 
 
 def _wait(figures: Figures, reading: Reading) -> Iterator[Finding]:
@@ -100,16 +100,16 @@ def _wait(figures: Figures, reading: Reading) -> Iterator[Finding]:
     if waiting not in ("noticed", "severe"):
         return
     over = f"over the last {duration(figures.window.seconds)}"
-    title, evidence = "Requests wait, and none is completed.", f"{flow.queue_length or 0:.1f} wait on average, {over}."
+    title, evidence = "Requests wait, and none is completed.", f"{flow.queue_length or 0:.1f} wait on average {over}."
     if flow.queue_wait is not None:
         served = flow.response_time
-        compared = f"{factor(flow.queue_wait / served)} the {duration(served)} it is in service, " if served else ""
-        title, evidence = f"A request waits {duration(flow.queue_wait)} before uWSGI sees it.", f"{compared}{over}."
+        compared = f"{factor(flow.queue_wait / served)} the {duration(served)} in service, " if served else ""
+        title, evidence = f"Requests wait {duration(flow.queue_wait)} in the listen queue.", f"{compared}{over}."
     yield Finding(
         code="queue_wait",
         severity="critical" if waiting == "severe" else "warning",
         title=title,
         evidence=evidence[0].upper() + evidence[1:],
-        meaning="Users wait for both; uWSGI's own response times do not show it.",
+        meaning="Users wait for both; uWSGI's own response times do not include the queue.",
         change=add_capacity(figures, reading),
     )

@@ -1,4 +1,4 @@
-"""Which runbook says more about a finding: that of the alert which tells of the same."""
+"""Which runbook belongs to a finding: that of the alert about the same, if there is one."""
 
 from __future__ import annotations
 
@@ -26,5 +26,6 @@ RUNBOOKS = {
     "workers_missing": "UwsgiRespawnLoop",
     "exceptions": "UwsgiExceptionsHigh",
     "memory_growing": "UwsgiWorkerMemoryGrowing",
+    "vassals_throttled": "UwsgiVassalThrottled",
 }
-"""From a finding's code to an alert's name; a finding without one says all there is to say itself."""
+"""From a finding's code to a runbook's name; a finding without one says all there is to say itself."""

@@ -1,4 +1,4 @@
-"""Findings about how uWSGI is set up: what wastes capacity, and what keeps figures from being had."""
+"""Findings about how uWSGI is set up: what wastes capacity, and what hides figures."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
         yield Finding(
             code="workers_share_one_cpu",
             severity="warning" if _is_busy(figures) else "info",
-            title=f"{sharing} workers are pinned to a CPU that another worker is pinned to as well.",
+            title=f"{sharing} workers are pinned to one CPU together with another worker.",
             evidence="Their affinity masks have one CPU each, which another worker's mask has, too.",
             meaning="They wait for one another however idle the other CPUs are.",
-            change="Leave `cpu-affinity` out, or see that processes x CPUs each do not exceed the CPUs there are. "
+            change="Remove `cpu-affinity`, or keep processes x CPUs each at or below the number of CPUs. "
             "In a container, uWSGI counts the host's CPUs, not the container's.",
         )
     if reading.host.off:
         yield Finding(
             code="no_process_facts",
             severity="info",
-            title="CPU, memory and affinity of the workers cannot be seen.",
+            title="CPU, memory and affinity of the workers are not visible.",
             evidence=f"{reading.host.off}.",
-            meaning="Without them there is no interpreter load, and whether unevenness costs anything stays unknown.",
+            meaning="Interpreter load, CPU headroom and the cost of unevenness are unknown.",
         )
     if figures.configured is None:
         yield Finding(
             code="no_threads",
             severity="info",
-            title="uWSGI does not tell of its threads.",
+            title="uWSGI does not report its threads.",
             evidence="Its stats have no cores: stats-no-cores is set.",
             meaning="Busy threads, capacity and the age of requests are unknown.",
             change="Remove `stats-no-cores`, unless the stats document is very large.",
@@ -54,7 +54,7 @@ def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
             severity="info",
             title="The stats document is larger than a UNIX socket holds.",
             evidence=f"{reading.document_bytes // 1000} kB, where {UNIX_SOCKET_ROOM // 1000} kB fit.",
-            meaning="Any reader of it that is stopped in the middle stops uWSGI's master too: no respawn, no reload.",
+            meaning="A reader that stops in the middle stops uWSGI's master as well: no respawns, no reloads.",
             change="Set `stats-minified` and `stats-no-metrics`, or serve `stats` on 127.0.0.1, where 4 MB fit.",
         )
     if snapshot.thunder_lock and (figures.configured or 0) > len(snapshot.workers):
@@ -64,7 +64,7 @@ def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
             title="`thunder-lock` is on.",
             evidence="uWSGI has a lock of that name.",
             meaning="It makes shares exactly even; with threads it was measured to cost a tenth of the throughput.",
-            change="Try without it under load, and compare throughput and response time.",
+            change="Turn it off under load, and compare throughput and response time.",
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding, Severity
-from uwsgi_headroom.analysis.formatting import counted, duration, numbered, percent
+from uwsgi_headroom.analysis.formatting import counted, duration, numbered, percent, repeated
 from uwsgi_headroom.analysis.presence import AWAY, part_away
 from uwsgi_headroom.analysis.waiting import judge_waiting, waiting_clause
 from uwsgi_headroom.reading import Reading
@@ -38,8 +38,8 @@ def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
         yield Finding(
             code="reloaded",
             severity="info",
-            title=f"uWSGI was reloaded {counted(figures.window.reloads, 'time')}.",
-            evidence=f"In the last {duration(figures.window.seconds)}; its counters began anew.",
+            title=f"uWSGI was reloaded {repeated(figures.window.reloads)}.",
+            evidence=f"In the last {duration(figures.window.seconds)}; its counters restarted.",
         )
 
 
@@ -62,14 +62,14 @@ def _harakiri(figures: Figures, reading: Reading) -> Iterator[Finding]:
     yield Finding(
         code="harakiri",
         severity=_severity(figures, lost),
-        title="uWSGI ended a worker for a request over its `harakiri` time"
-        f"{_set_to(reading, 'harakiri', ' s')}, {counted(window.harakiris, 'time')}.",
+        title=f"uWSGI killed a worker {repeated(window.harakiris)} for a request over `harakiri`"
+        f"{_set_to(reading, 'harakiri', ' s')}.",
         evidence=f"In the last {duration(window.seconds)}, with at least {counted(lost, 'request')} in service"
         + (f"; {counted(other, 'respawn')} for other reasons." if other else "."),
-        meaning="All requests of that worker are lost with it, and counted nowhere."
+        meaning="All requests in that worker are lost, and counted nowhere."
         + (
-            " With `threads` a worker has one timer: other requests push it back, so that a slow one may live long, "
-            "and it ends all of them."
+            " With `threads` a worker has one timer, which every other request resets: a slow request may last long, "
+            "and the timer then ends all of them."
             if threads
             else ""
         ),
@@ -87,7 +87,7 @@ def _lost(figures: Figures, reading: Reading) -> Iterator[Finding]:
     yield Finding(
         code="requests_lost",
         severity=_severity(figures, max(lost, ends)),
-        title=f"{numbered('Worker', ended)} ended with {counted(lost, 'request')} in service or more.",
+        title=f"{numbered('Worker', ended)} ended with at least {counted(lost, 'request')} in service.",
         evidence=f"In the last {duration(figures.window.seconds)}, not by `harakiri`, and the requests were never "
         f"finished: {percent(lost / (figures.flow.requests + lost))} of all.",
         meaning="It crashed, was killed (by the kernel, when memory is short), or ended itself.",
@@ -113,7 +113,7 @@ def _respawns(figures: Figures, reading: Reading) -> Iterator[Finding]:
         yield Finding(
             code="respawn_loop",
             severity="critical" if is_many else "warning",
-            title=f"{numbered('Worker', looping)} {_verb(looping)} respawned again and again.",
+            title=f"{numbered('Worker', looping)} {_keep(looping)} restarting.",
             evidence=f"{counted(respawns, 'respawn')} in {duration(window.seconds)}, besides {window.harakiris} by "
             f"harakiri; {counted(sum(requests for _, _, requests in ended), 'request')} served by these workers.",
             meaning="Every respawn loads the application again, and capacity is smaller meanwhile.",
@@ -131,7 +131,7 @@ def _respawns(figures: Figures, reading: Reading) -> Iterator[Finding]:
             code="workers_respawned",
             severity="info",
             title=f"{numbered('Worker', [worker_id for worker_id, _, _ in ended])} "
-            f"{'was' if len(ended) == 1 else 'were'} respawned.",
+            f"{'was' if len(ended) == 1 else 'were'} restarted.",
             evidence=f"{counted(respawns, 'time')} in the last {duration(window.seconds)}"
             + (f", each after {duration(seconds)} on average." if short else "."),
             meaning=f"A worker that reaches `max-requests`{_set_to(reading, 'max_requests')} or "
@@ -156,7 +156,7 @@ def find_recycling(figures: Figures, reading: Reading) -> Iterator[Finding]:
         code="respawn_loop",
         severity="critical" if judge_waiting(figures.flow) == "severe" else "warning",
         title=f"Each worker is replaced after {duration(lives)} on average: `max-requests` is {most}.",
-        evidence=f"{counted(respawns, 'respawn')} in {duration(window.seconds)}; workers are away for {percent(away)} "
+        evidence=f"{counted(respawns, 'respawn')} in {duration(window.seconds)}; workers are down for {percent(away)} "
         f"of the time; {waiting_clause(figures.flow)}.",
         meaning="uWSGI replaces a worker after that many requests, and spawns no more than a few a second.",
         change="Raise `max-requests`, so that a worker lives for an hour or more, or leave it out.",
@@ -192,14 +192,15 @@ def _is_unexplained(reading: Reading) -> bool:
     return not any((*ends, options.evil_reload_on_rss))
 
 
-def _ended(figures: Figures, ended: Sequence[int], times: int) -> Finding:
+def _ended(figures: Figures, ended: Sequence[int], ends: int) -> Finding:
     return Finding(
         code="workers_ended",
-        severity=_severity(figures, times),
-        title=f"{numbered('Worker', ended)} ended, and no option of uWSGI says why.",
-        evidence=f"{counted(times, 'time')} in the last {duration(figures.window.seconds)}.",
-        meaning="A chain reload is under way; or it crashed, was killed (by the kernel, when memory is short), or "
-        "ended itself, and a request that it had in hand is lost.",
+        severity=_severity(figures, ends),
+        title=f"{numbered('Worker', ended)} ended unexpectedly.",
+        evidence=f"{counted(ends, 'time')} in the last {duration(figures.window.seconds)}; no option of uWSGI "
+        "explains it.",
+        meaning="Either a chain reload is under way, or it crashed, was killed (by the kernel, when memory is short), "
+        "or ended itself. A request that it was serving is lost.",
         change="See uWSGI's log for `died, killed by signal`, and `dmesg` for `Out of memory`.",
     )
 
@@ -217,5 +218,5 @@ def _set_to(reading: Reading, option: str, unit: str = "") -> str:
     return "" if value is None else f" ({value}{unit})"
 
 
-def _verb(workers: Sequence[int]) -> str:
-    return "is" if len(workers) == 1 else "are"
+def _keep(workers: Sequence[int]) -> str:
+    return "keeps" if len(workers) == 1 else "keep"

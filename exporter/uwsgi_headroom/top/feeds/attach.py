@@ -1,63 +1,84 @@
-"""What an argument of `top` means: the URL of an exporter, or the address of a stats server."""
+"""What an argument of `top` means: a page of an exporter, or the address of a stats server."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
 
 from uwsgi_headroom.config import defaults
 from uwsgi_headroom.config.model import ServerConfig
 from uwsgi_headroom.config.names import refuse_duplicate_names
 from uwsgi_headroom.config.values import parse_server_argument
-from uwsgi_headroom.errors import HeadroomError, SourceError
+from uwsgi_headroom.errors import HeadroomError
+from uwsgi_headroom.exporter_client import Answer, ExporterPage, find_who_answers, parse_page
 from uwsgi_headroom.source import Http, Tcp, parse_address
 from uwsgi_headroom.top.feeds.feed import Feed
 from uwsgi_headroom.top.feeds.local import LocalFeed
-from uwsgi_headroom.top.feeds.remote import RemoteFeed, is_exporter
+from uwsgi_headroom.top.feeds.remote import RemoteFeed
+
+_ASCII = "".join(map(chr, range(0x21, 0x7F)))
 
 
-def attach(arguments: Sequence[str], discovered: Callable[[], tuple[ServerConfig, ...]]) -> list[Feed]:
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """The feeds, and the server to show first: the place of its feed, and its name. None: the list."""
+
+    feeds: Sequence[Feed]
+    server: tuple[int, str] | None = None
+
+
+def attach(arguments: Sequence[str], discovered: Callable[[], tuple[ServerConfig, ...]]) -> Attached:
     """A feed for each exporter, and one for all stats servers together.
 
     Without arguments: the exporter of this machine, which has an hour of history and reads uWSGI already, or else the
-    servers that are `discovered`. Raises ConfigError, and HeadroomError where there is nothing to show.
+    servers that are `discovered`. The address of a server's page selects that server. Raises ConfigError, and
+    HeadroomError where there is nothing to show.
     """
     if not arguments:
         local = parse_address(f"http://{defaults.LISTEN_ADDRESS}")
         assert isinstance(local, Http)
-        if asyncio.run(_probe([local])) == [True]:
-            return [RemoteFeed(local)]
-        return [LocalFeed(discovered())]
-    servers = refuse_duplicate_names(parse_server_argument(argument, "top") for argument in arguments)
-    exporters: list[Feed] = []
+        if asyncio.run(_probe([local])) == ["exporter"]:
+            return Attached([RemoteFeed(local)])
+        return Attached([LocalFeed(discovered())])
+    servers = [parse_server_argument(_quote(argument), "top") for argument in arguments]
+    pages = [_as_page(server) for server in servers]
+    answers = asyncio.run(_probe([page and page.base for page in pages]))
+    exporters: dict[Http, Feed] = {}
     watched: list[ServerConfig] = []
-    urls = [_as_url(server) for server in servers]
-    for server, url, answer in zip(servers, urls, asyncio.run(_probe(urls)), strict=True):
-        if answer is None and isinstance(server.address, Http):
+    selected: list[tuple[int, str]] = []
+    for server, page, answer in zip(servers, pages, answers, strict=True):
+        if answer == "nobody" and isinstance(server.address, Http):
             raise HeadroomError(f"{server.address}: nothing listens here, neither an exporter nor a stats server")
-        if url and answer:
-            exporters.append(RemoteFeed(url))
+        # A stats server is asked for its address alone: http://... that is silent is more likely an exporter.
+        if page and (answer == "exporter" or (answer == "silent" and isinstance(server.address, Http))):
+            url, name = page
+            exporters.setdefault(url, RemoteFeed(url))
+            selected += [(list(exporters).index(url), name)] if name else []
         else:
             watched.append(server)
-    return [*exporters, *([LocalFeed(watched)] if watched else [])]
+    local_feeds = [LocalFeed(refuse_duplicate_names(watched))] if watched else []
+    return Attached([*exporters.values(), *local_feeds], selected[0] if selected else None)
 
 
-def _as_url(server: ServerConfig) -> Http | None:
+def _quote(argument: str) -> str:
+    """An address as HTTP carries it: some browsers copy addresses with the letters that people read."""
+    return quote(argument.strip(), safe=_ASCII) if argument.strip().startswith(("http://", "https://")) else argument
+
+
+def _as_page(server: ServerConfig) -> ExporterPage | None:
+    """The exporter that an address may be of."""
     match server.address:
         case Http() as url:
-            return url
+            return parse_page(url)
         case Tcp(host, port):
-            return Http(host, port)
+            return ExporterPage(Http(host, port), None)
     return None
 
 
-async def _probe(urls: Sequence[Http | None]) -> list[bool | None]:
-    """Ask all at once whether an exporter answers there; None where nobody listens."""
-    return await asyncio.gather(*(_is_exporter(url) for url in urls))
-
-
-async def _is_exporter(url: Http | None) -> bool | None:
-    try:
-        return url is not None and await is_exporter(url)
-    except SourceError:
-        return None
+async def _probe(urls: Sequence[Http | None]) -> list[Answer | None]:
+    """Ask all of them at once, and each but once, who answers there."""
+    known = dict.fromkeys(url for url in urls if url)
+    answers = dict(zip(known, await asyncio.gather(*map(find_who_answers, known)), strict=True))
+    return [answers[url] if url else None for url in urls]

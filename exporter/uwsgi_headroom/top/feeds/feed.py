@@ -28,12 +28,23 @@ class Headroom(Struct, frozen=True):
     factor: list[float | None] = []
 
 
+class Capacity(Struct, frozen=True):
+    """Of a history, what is drawn."""
+
+    available: list[float | None] = []
+
+
 class Trend(Struct, frozen=True):
-    """The part of `history.History` that is drawn: a value for each slice of `step` seconds."""
+    """The part of `history.History` that is drawn: a value for each slice of `step` seconds. time: the end of each
+    slice, in epoch seconds."""
 
     step: float = 1.0
     concurrency: Concurrency = Concurrency()
     headroom: Headroom = Headroom()
+    time: list[float] = []
+    throughput: list[float | None] = []
+    queue_wait: list[float | None] = []
+    threads: Capacity = Capacity()
 
 
 NO_TREND = Trend()
@@ -41,7 +52,7 @@ NO_TREND = Trend()
 
 
 class Feed(Protocol):
-    """`where` says what it is attached to. Every method may raise GoneError."""
+    """`where` says what it is attached to. Every method may raise FeedError."""
 
     where: str
 

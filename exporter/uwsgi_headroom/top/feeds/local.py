@@ -12,7 +12,6 @@ from uwsgi_headroom.documents.history import build_history
 from uwsgi_headroom.documents.schema import Server, Servers
 from uwsgi_headroom.top.feeds.feed import NO_TREND, FeedError, Trend
 from uwsgi_headroom.watch.fleet import Fleet
-from uwsgi_headroom.watch.watch import Watch
 
 WINDOWS = (60.0, 300.0, 900.0)
 
@@ -33,7 +32,7 @@ class LocalFeed:
         """The document of one server."""
         for watch in self._fleet.watches():
             if watch.name == name:
-                return self._described(watch, window)
+                return build.build_server(watch, self._fleet.clock, window or WINDOWS[0], WINDOWS)
         raise FeedError(f"there is no server {name!r} any more")
 
     async def trend(self, name: str, seconds: float, points: int) -> Trend:
@@ -59,6 +58,3 @@ class LocalFeed:
     async def close(self) -> None:
         """End the reads under way."""
         await self._fleet.close()
-
-    def _described(self, watch: Watch, window: float | None) -> Server:
-        return build.build_server(watch, self._fleet.clock, window or WINDOWS[0], WINDOWS)

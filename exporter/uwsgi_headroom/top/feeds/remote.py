@@ -5,30 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TypeVar
 
-import msgspec
-
-from uwsgi_headroom import source
+from uwsgi_headroom import exporter_client
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.schema import Server, Servers
-from uwsgi_headroom.errors import ReadError, SourceError
+from uwsgi_headroom.exporter_client import ApiError
 from uwsgi_headroom.source import Http
 from uwsgi_headroom.top.feeds.feed import FeedError, Trend
 
 T = TypeVar("T")
-
-_SECONDS = 8.0  # the exporter itself waits five for a server that it has never read
-_PROBE_SECONDS = 3.0
-_WHY = {
-    "refused": "nothing listens there",
-    "timeout": "it does not answer in time",
-    "http": "it does not answer as an exporter does, or no longer has this server",
-}
-
-
-class _Description(msgspec.Struct):
-    """What only an exporter has."""
-
-    openapi: str
 
 
 class RemoteFeed:
@@ -65,32 +49,9 @@ class RemoteFeed:
 
     async def _get(self, path: str, kind: type[T]) -> T:
         try:
-            return msgspec.json.decode((await _read(self._url, path, _SECONDS)).body, type=kind)
-        except ReadError as error:
-            raise FeedError(f"{self.where}: {_WHY.get(error.reason, str(error))}") from None
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise FeedError(f"{self.where}: its answer is not of this version's API") from None
-
-
-async def is_exporter(url: Http) -> bool:
-    """Whether an exporter answers there. Raises SourceError where nobody listens.
-
-    A uWSGI with stats-http answers every path with its stats, and a raw one whoever connects: either is read once.
-    """
-    try:
-        msgspec.json.decode((await _read(url, "/api/v1/openapi.json", _PROBE_SECONDS)).body, type=_Description)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
-    except SourceError as error:
-        if error.reason == "refused":
-            raise
-        return False
-    return True
-
-
-async def _read(url: Http, path: str, seconds: float) -> source.Answer:
-    target = url.target.partition("?")[0].rstrip("/") + path
-    return await source.read_document(Http(url.host, url.port, target, url.tls), timeout=seconds)
+            return await exporter_client.get_document(self._url, path, kind)
+        except ApiError as error:
+            raise FeedError(str(error)) from None
 
 
 def _window(seconds: float | None) -> str:

@@ -17,9 +17,21 @@ _SEQUENCES = {
     "8~": "end",
     "5~": "pageup",
     "6~": "pagedown",
+    "Z": "backtab",
+    "P": "f1",
+    "S": "f4",
+    "11~": "f1",
+    "14~": "f4",
+    "15~": "f5",
+    "21~": "f10",
+    "[A": "f1",
+    "[D": "f4",
+    "[E": "f5",
 }
+"""By what stands between ESC [ (or ESC O) and the end. The function keys of xterm, of rxvt and of Linux' console."""
+
 _CONTROLS = {"\r": "enter", "\n": "enter", "\t": "tab", "\x7f": "backspace", "\b": "backspace"}
-_PART = re.compile(r"\x1b[\[O]([0-9;]*)([A-Za-z~])|(\x1b(?:[\[O][0-9;]*)?)$|(.)", re.DOTALL)
+_PART = re.compile(r"\x1b[\[O]([0-9;]*)(\[?[A-Za-z~])|(\x1b(?:[\[O][0-9;]*\[?)?)$|(.)", re.DOTALL)
 
 
 def split_keys(text: str) -> tuple[list[str], str]:

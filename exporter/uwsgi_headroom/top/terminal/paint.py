@@ -10,7 +10,7 @@ from rich.text import Span, Text
 
 from uwsgi_headroom.terminal_text import escape_text
 
-_BLOCKS = str.maketrans("▏▎▍▌▋▊▉█▁▂▃▄▅▆▇", "   #####__..--=")
+_ASCII = str.maketrans("▏▎▍▌▋▊▉█▁▂▃▄▅▆▇…≤─│├└↑↓←→", "   #####__..--=~<-||`^v<>")
 """For a terminal that knows ASCII alone, a character for a character."""
 
 
@@ -50,5 +50,5 @@ def _escape(line: Text) -> Text:
 
 
 def _to_ascii(line: Text) -> Text:
-    plain = line.plain.translate(_BLOCKS).encode("ascii", "replace").decode("ascii")
+    plain = line.plain.translate(_ASCII).encode("ascii", "replace").decode("ascii")
     return Text(plain, spans=line.spans, style=line.style, end="")

@@ -1,4 +1,4 @@
-"""The top of a server's page: how it is, how much more load it takes, what gives out first, what to change."""
+"""The head of a server's page: its verdict, what to change, its headroom and its first limit, its load."""
 
 from __future__ import annotations
 
@@ -9,28 +9,60 @@ from rich.text import Text
 
 from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.formatting import duration, factor
-from uwsgi_headroom.analysis.verdict import GIVES_OUT, Status
+from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.documents.schema import Server, Summary
 from uwsgi_headroom.terminal_text import downsample, sparkline, wrap
 from uwsgi_headroom.top.feeds.feed import Trend
-from uwsgi_headroom.top.view.worker_table import age
+from uwsgi_headroom.top.view.figures import age
+from uwsgi_headroom.top.view.identity import identity_lines
 
-STATUS_STYLES: dict[Status, str] = {
+_STATUS_STYLES: dict[Status, str] = {
     "ok": "bold green",
     "warning": "bold yellow",
     "critical": "bold red",
     "unknown": "bold magenta",
 }
+_LIMITS: dict[Limit, str] = {
+    "hottest_interpreter": "hottest worker's interpreter",
+    "interpreters": "interpreters of all workers",
+    "threads": "threads",
+    "cpu": "CPU",
+}
+_SHORT: dict[Limit, str] = {**_LIMITS, "hottest_interpreter": "hot interpreter", "interpreters": "interpreters"}
 _MOST_HEADROOM = 10.0  # the height of its spark: beyond, more is no news
 _SPARK_OF, _LEAST_SPARK = 5, 5  # columns of width for one of a spark; at least so many
 
 
-def verdict_lines(server: Server | Summary, width: int, lines: int) -> list[Text]:
-    """The word and the sentence, in so many lines at most."""
-    word = server.status.upper()
-    verdict_text = [Text(line) for line in cut_lines(wrap(f"{word}  {server.verdict}", width), lines)]
-    verdict_text[0].stylize(STATUS_STYLES[server.status], 0, len(word))
-    return verdict_text
+def status_word(server: Server | Summary) -> str:
+    """`CRITICAL`, `warning`, `ok`; of a server that is not up, its state: in monochrome, capitals are the alarm."""
+    if server.state != "up":
+        return server.state.upper()
+    return server.status.upper() if server.status == "critical" else server.status
+
+
+def status_style(server: Server | Summary) -> str:
+    """The style of that word."""
+    return "bold reverse red" if server.state == "down" else _STATUS_STYLES[server.status]
+
+
+def trouble_of(server: Server | Summary) -> str:
+    """Why a server is down; empty where it is not."""
+    return server.error.message if server.state == "down" and server.error else ""
+
+
+def verdict_block(server: Server, troubles: Sequence[str], width: int, lines: int) -> list[Text]:
+    """Exactly so many lines, so that nothing below moves when a sentence changes: what keeps top from being up to
+    date, the verdict, and what to change."""
+    stale = [Text(cut_lines(wrap(f"STALE  {trouble}", width), 1)[0], "bold red") for trouble in troubles]
+    block = stale[: max(1, lines - 1)]
+    advice = _advice(server, width, max(0, lines - len(block) - 1))
+    room = max(lines - len(block) - min(len(advice), 2 if lines > 3 else 1), 1)
+    word = status_word(server).upper()
+    verdict = [Text(line) for line in cut_lines(wrap(f"{word}  {trouble_of(server) or server.verdict}", width), room)]
+    verdict[0].stylize(status_style(server), 0, len(word))
+    block = [*block, *verdict][:lines]
+    block += _advice(server, width, lines - len(block))
+    return [*block, *[Text()] * (lines - len(block))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,49 +73,54 @@ class Part:
     line: Text
 
 
-def head_parts(server: Server, trend: Trend, width: int, advice: int) -> list[Part]:
-    """What stands below the verdict. advice: lines it may take."""
+def head_parts(server: Server, trend: Trend, width: int) -> list[Part]:
+    """What stands below the verdict."""
     return [
+        *(Part(6, line) for line in identity_lines(server, width)),
         *(Part(0, line) for line in _headroom(server, trend, width)),
-        *(Part(6, line) for line in _limits(server)),
-        *(Part(1, line) for line in _advice(server, width, advice)),
+        *(Part(7, line) for line in _limits(server)),
         *(Part(2, line) for line in _concurrency(server, trend, width)),
         *(Part(3, line) for line in _requests(server)),
-        *(Part(4 if place == 0 else 7, line) for place, line in enumerate(_queues(server))),
+        *(Part(4 if place == 0 else 8, line) for place, line in enumerate(_queues(server))),
         Part(5, Text()),
     ]
 
 
 def _advice(server: Server, width: int, lines: int) -> list[Text]:
     """What to do about the worst finding; nothing where nothing is wrong."""
-    if server.status not in ("warning", "critical") or not server.findings or not server.findings[0].change:
+    judged = server.state == "up" and server.status in ("warning", "critical")
+    if lines <= 0 or not judged or not server.findings or not server.findings[0].change:
         return []
     wrapped = wrap(server.findings[0].change, width, "change       ", " " * 13)
     return [_label(line) if place == 0 else Text(line) for place, line in enumerate(cut_lines(wrapped, lines))]
 
 
 def cut_lines(lines: list[str], most: int) -> list[str]:
-    """The first of these; what is left out is said by three dots."""
-    return lines if len(lines) <= most else [*lines[: most - 1], lines[most - 1][:-4] + " ..."]
+    """The first of these; an ellipsis stands for what is left out."""
+    return lines if len(lines) <= most else [*lines[: most - 1], lines[most - 1][:-2].rstrip(" ,.") + " …"]
 
 
 def _headroom(server: Server, trend: Trend, width: int) -> Iterator[Text]:
-    room = server.headroom
-    if room is None:
+    if server.kind != "server":
         return
-    line = _label("headroom     ")
-    if room.factor is None or room.first is None:
-        line.append("nearly idle" if room.far else "not known")
+    room, line = server.headroom, _label("headroom     ")
+    if server.state == "down" or room is None:
+        line.append("not known" if server.state == "up" else f"not known: the server is {server.state}")
+    elif room.factor is None or room.first is None:
+        line.append("over 100x: nearly idle" if room.far else "not known")
     else:
         line.append("at most " if room.is_upper_bound else "").append(factor(room.factor), "bold").append(
-            f", then {GIVES_OUT[room.first]}"
+            f", first limit: {_LIMITS[room.first]}"
         )
     yield _with_spark(line, trend.headroom.factor, _MOST_HEADROOM, trend.step, width)
 
 
 def _limits(server: Server) -> Iterator[Text]:
     room = server.headroom
-    if room is None:
+    if server.kind != "server":
+        return
+    if room is None or server.state == "down":
+        yield Text()
         return
     factors: dict[Limit, float | None] = {
         "hottest_interpreter": room.by_limit.hottest_interpreter,
@@ -91,10 +128,9 @@ def _limits(server: Server) -> Iterator[Text]:
         "cpu": room.by_limit.cpu,
         "threads": room.by_limit.threads,
     }
-    limits = [f"{limit.replace('_', ' ')} {factor(value)}" for limit, value in factors.items() if value is not None]
-    limits += [f"{limit.replace('_', ' ')} >100x" for limit in room.far]
-    if limits:
-        yield Text("             " + ", ".join(limits), "dim")
+    limits = [f"{_SHORT[limit]} {factor(value)}" for limit, value in factors.items() if value is not None]
+    limits += [f"{_SHORT[limit]} >100x" for limit in room.far]
+    yield Text("             " + ", ".join(limits) if limits else "", "dim")
 
 
 def _concurrency(server: Server, trend: Trend, width: int) -> Iterator[Text]:
@@ -119,13 +155,16 @@ def _concurrency(server: Server, trend: Trend, width: int) -> Iterator[Text]:
 
 def _requests(server: Server) -> Iterator[Text]:
     flow = server.flow
+    if server.kind != "server":
+        return
     if flow is None or flow.throughput is None:
+        yield _label("requests     ").append("not known")
         return
     line = _label("requests     ").append(f"{flow.throughput:.1f}/s", "bold")
     if flow.response_time is not None:
         line.append(" of ").append(duration(flow.response_time), "bold").append(" each")
     if flow.queue_wait is not None:
-        line.append(f", after {duration(flow.queue_wait)} in the queue")
+        line.append(f", {duration(flow.queue_wait)} in the listen queue")
     window = server.window
     if window:
         counts = ("exceptions", window.exceptions), ("harakiri", window.harakiris), ("reloads", window.reloads)
@@ -143,7 +182,8 @@ def _queues(server: Server) -> Iterator[Text]:
         else:
             full = socket.limit is not None and socket.queue >= socket.limit
             line.append(f"{socket.queue} of {socket.limit}", "bold red" if full else "bold")
-            line.append("" if socket.mean_queue is None else f" ({socket.mean_queue:.1f} on average)")
+            line.append(", full" if full else "")
+        line.append("" if socket.mean_queue is None else f" ({socket.mean_queue:.1f} on average)")
         yield line.append(f"  {socket.name}", "dim")
 
 

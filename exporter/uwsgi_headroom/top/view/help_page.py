@@ -4,29 +4,43 @@ from __future__ import annotations
 
 from rich.text import Text
 
-_TEXT = """\
-q           quit                          up down, j k  move, scroll (PgUp, PgDn)
-enter       look at the chosen server     esc, l        back to the list of servers
-tab, arrows another server                v             vassals (of an emperor)
-e           findings, what to change      t, a          threads
-[ ]         shorter, longer window        + -           look less, more often
-p, space    pause                         f             fast: four looks a second
-d, J        write the document as JSON    Ctrl-Z        suspend; uWSGI goes on
+from uwsgi_headroom.terminal_text import wrap
+from uwsgi_headroom.top.bindings import BINDINGS, SERVER_SORT_LABEL, WORKER_SORT_LABEL
 
-Sort workers by: s share, r requests, w response time, i interpreter load,
-b busy threads, m memory, o oldest request, x exceptions, g age, n number;
-R the other way round.
+_LABEL = 12  # columns of the keys themselves
+_ENTRY = _LABEL + 24  # columns of one entry
 
-SHARE   of the window's requests; LIFE: of those since uWSGI's last full reload
-BUSY    threads serving a request now; OLDEST: how long the oldest is served
-RESP    mean time in service; longer where threads wait for their interpreter
-LOAD    of the CPU one Python interpreter can use; near 1 its threads queue
-CPU     where its main thread ran last; AFFINITY: where it may run
-GROWTH  of its memory in the window; SPAWNS: the first counts; HARA: harakiris
-MORE    headroom: the factor by which load can grow before something gives out
-"""
+_GLOSSARY = (
+    ("HEADROOM", "factor by which load can grow until the first limit"),
+    ("SHARE", "of the window's requests; LIFE: of those since the last full reload"),
+    ("BUSY", "threads serving a request now; OLDEST: how long the oldest one is served"),
+    ("CPU%", "of one CPU; near 100% a worker's threads wait for its interpreter"),
+    ("LAST", "CPU it last ran on; AFFINITY: CPUs it may run on"),
+    ("RESP", "mean time in service over the window; GROWTH: of memory in it"),
+    ("EXC, HARA", "exceptions and harakiris since the last full reload"),
+)
 
 
-def help_lines() -> list[Text]:
-    """The whole text."""
-    return [Text(line) for line in _TEXT.splitlines()]
+def help_lines(width: int) -> list[Text]:
+    """Keys in as many columns as fit, then sorting, then the columns of the tables."""
+    across = max(1, width // _ENTRY)
+    down = -(-len(BINDINGS) // across)
+    lines = []
+    for row in range(down):
+        line = Text()
+        for binding in BINDINGS[row::down]:
+            line.append(f"{binding.label:{_LABEL}}", "bold").append(f"{binding.meaning:{_ENTRY - _LABEL}}")
+        line.rstrip()
+        lines.append(line)
+    lines += _entry("Sort servers", SERVER_SORT_LABEL, width)
+    lines += _entry("Sort workers", WORKER_SORT_LABEL, width)
+    for term, meaning in _GLOSSARY:
+        lines += _entry(term, meaning, width)
+    return lines
+
+
+def _entry(term: str, meaning: str, width: int) -> list[Text]:
+    first, rest = f"{term:{_LABEL}} ", " " * (_LABEL + 1)
+    lines = [Text(line) for line in wrap(meaning, width, first, rest)]
+    lines[0].stylize("bold", 0, len(term))
+    return lines

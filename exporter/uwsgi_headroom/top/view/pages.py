@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from rich.text import Text
 
+from uwsgi_headroom.analysis.formatting import duration
 from uwsgi_headroom.analysis.stuck import STUCK_SECONDS
 from uwsgi_headroom.documents.emperor_router import Emperor, Router
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.terminal_text import wrap
-from uwsgi_headroom.top.view.worker_table import age, busy_bar, number, size, sort_workers
+from uwsgi_headroom.top.tree import vassal_state
+from uwsgi_headroom.top.view.figures import age, number, size
+from uwsgi_headroom.top.view.worker_columns import busy_bar
+from uwsgi_headroom.top.view.worker_table import sort_workers
 
 _THREADS_AT, _THREAD = 17, 15  # columns: where the threads begin, how much each takes
 _SEVERITIES = {"critical": "bold red", "warning": "bold yellow", "info": "bold"}
@@ -45,12 +50,15 @@ def _thread(place: int, worker: Worker) -> Text:
     return cell
 
 
-def finding_lines(server: Server, width: int) -> Iterator[Text]:
-    """Everything worth knowing, with what it rests on and what to do; then what is not known, and why."""
+def finding_lines(server: Server, width: int, now: float) -> Iterator[Text]:
+    """Every finding with its evidence and what to do; then what is not known, and why."""
     for place, finding in enumerate(server.findings, 1):
         head = [Text(line) for line in wrap(f"{place}. {finding.severity.upper()}: {finding.title}", width, rest="   ")]
         head[0].stylize(_SEVERITIES[finding.severity], 0, len(f"{place}. {finding.severity}"))
         yield from head
+        if finding.since is not None:
+            clock = time.strftime("%H:%M:%S %Z", time.localtime(finding.since))
+            yield Text(f"   Since {clock}, {duration(max(0.0, now - finding.since))} ago.", "dim")
         for text in (finding.evidence, finding.meaning):
             yield from map(Text, wrap(text, width, "   ", "   ") if text else ())
         if finding.change:
@@ -69,17 +77,16 @@ def finding_lines(server: Server, width: int) -> Iterator[Text]:
 
 def emperor_lines(emperor: Emperor, width: int) -> Iterator[Text]:
     """Vassals, and those that are throttled."""
-    yield _title("    PID  STATE           AGE  BEAT  SPAWNS  VASSAL", width)
+    yield _title("    PID  STATE           AGE  BEAT RESTARTS  VASSAL", width)
     for vassal in emperor.vassals:
-        states = ("cursed", vassal.cursed), ("loyal", vassal.loyal), ("accepting", vassal.accepting)
-        state = next((name for name, holds in (*states, ("ready", vassal.ready)) if holds), "starting")
+        state = vassal_state(vassal)
         style = {"cursed": "red", "starting": "yellow"}.get(state, "green")
         line = Text(f"{vassal.pid:>7}  ").append(f"{state:12}", style)
-        line.append(f"{age(vassal.age):>7}{age(vassal.heartbeat_age):>6}{number(vassal.respawns):>8}  ")
+        line.append(f"{age(vassal.age):>7}{age(vassal.heartbeat_age):>6}{number(vassal.respawns):>9}  ")
         yield line.append(vassal.name, "bold")
     for throttled in emperor.throttled:
         line = Text("      -  ").append("throttled   ", "bold red")
-        yield line.append(f"{age(throttled.delay):>7}{'':6}{number(throttled.attempts):>8}  ").append(throttled.name)
+        yield line.append(f"{age(throttled.delay):>7}{'':6}{number(throttled.attempts):>9}  ").append(throttled.name)
 
 
 def router_lines(router: Router, width: int) -> Iterator[Text]:

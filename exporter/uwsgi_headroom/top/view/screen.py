@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from dataclasses import dataclass
 
 from rich.text import Text
 
@@ -11,64 +11,87 @@ from uwsgi_headroom.analysis.formatting import duration
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.terminal_text import wrap
 from uwsgi_headroom.top.model import ScreenModel
-from uwsgi_headroom.top.navigation import Navigation
-from uwsgi_headroom.top.view import headline, help_page, pages, server_table, worker_table
+from uwsgi_headroom.top.navigation import LISTS, Navigation
+from uwsgi_headroom.top.view import headline, server_table
+from uwsgi_headroom.top.view.body import View, build_body, list_keys
+from uwsgi_headroom.top.view.foot import foot_line
+from uwsgi_headroom.top.view.page import fit_page
 
-_SERVER_KEYS = ("q quit", "? help", "e advice", "t threads", "srwibm sort", "[ ] window", "p pause", "tab next")
-_LIST_KEYS = ("q quit", "? help", "enter look at it", "j k choose")
 _MOST_TROUBLES = 3
-_ADVICE = 4, 2  # lines that it may take where there is room, and where there is not
+_TALL, _ROOMY, _CRAMPED = 30, 20, 8  # lines of a terminal
+_UNBOUNDED = 10_000  # lines of paper
 _BODY = 0.45
 """The part of the screen that the head leaves to the body, if that has as many lines."""
 
 
-def draw(model: ScreenModel, navigation: Navigation, width: int, height: int, now: float) -> list[Text]:
-    """At most `height` lines, none wider than `width`. now: epoch seconds."""
-    body = list(_body(model, navigation, width, now))
-    head = _head(model, navigation, width, height, len(body), now)
-    foot = _foot(model, navigation, width)
-    room = max(0, height - len(head) - 1)
-    in_view = _scroll(body, navigation, room)
-    if _is_old(model, navigation) and navigation.view not in ("help", "servers"):
-        in_view = [Text(line.plain, "dim") for line in in_view]
-    lines = [*head, *in_view][: height - 1]
-    lines += [Text()] * (height - 1 - len(lines))
-    return [_fit(line, width) for line in [*lines, foot][:height]]
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """first, column: the first row and the first sideways column that are in view."""
+
+    lines: list[Text]
+    first: int = 0
+    column: int = 0
+
+
+def draw(model: ScreenModel, navigation: Navigation, width: int, height: int, now: float) -> Screen:
+    """Exactly `height` lines, none wider than `width`. now: epoch seconds."""
+    view = View(width, height - 2 - _block_lines(height), now)
+    above, first, column = _draw_above_foot(model, navigation, view, height)
+    lines = above[: height - 1] + [Text()] * (height - 1 - len(above))
+    lines = [*lines, foot_line(model, navigation, width)][:height]
+    for line in lines:
+        line.truncate(width, overflow="ellipsis")
+    return Screen(lines, first, column)
 
 
 def draw_plain(model: ScreenModel, navigation: Navigation, width: int, now: float) -> list[Text]:
     """All there is, for a printer or a pipe: no bars of keys, nothing cut off below."""
-    lines = draw(model, navigation, width, 10_000, now)[:-1]
+    view = View(width, _UNBOUNDED, now, detailed=False)
+    lines, _, _ = _draw_above_foot(model, navigation, view, _UNBOUNDED)
     while lines and not lines[-1].plain.strip():
         lines.pop()
     return lines
 
 
+def _draw_above_foot(
+    model: ScreenModel, navigation: Navigation, view: View, height: int
+) -> tuple[list[Text], int, int]:
+    """The lines above the foot, and the first row and the first sideways column in view."""
+    body, column = build_body(model, navigation, view)
+    head = _head(model, navigation, view.width, height, body.height, view.now)
+    in_view, first = fit_page(body, navigation.first, max(0, height - len(head) - 1))
+    if navigation.view not in ("help", *LISTS) and _is_old(model, navigation):
+        in_view = [Text(line.plain, "dim") for line in in_view]
+    return [*head, *in_view], first, column
+
+
+def _block_lines(height: int) -> int:
+    """Lines for the verdict and the advice."""
+    return 4 if height >= _TALL else 3 if height >= _ROOMY else 2 if height >= _CRAMPED else 1
+
+
 def _head(model: ScreenModel, navigation: Navigation, width: int, height: int, body: int, now: float) -> list[Text]:
     """As many of its lines as leave the body its room, the most telling."""
-    must = [_title(model, navigation, width, now)]
-    for trouble in _troubles(model, navigation)[:_MOST_TROUBLES]:
-        must += [Text(line, "bold red") for line in headline.cut_lines(wrap(f"STALE  {trouble}", width), 2)]
-    server = model.server
-    if navigation.view == "servers":
-        chosen = next((entry.summary for entry in model.entries if entry.key == navigation.server), None)
-        return must + (headline.verdict_lines(chosen, width, 3 if height >= 20 else 2) if chosen else []) + [Text()]
-    if navigation.view == "help" or server is None:
+    title = _title(model, navigation, width, now)
+    troubles, server = _troubles(model, navigation), model.server
+    if navigation.view == "help":
+        return [title]
+    if navigation.view in LISTS or server is None:
+        stale = [headline.cut_lines(wrap(f"STALE  {trouble}", width), 1)[0] for trouble in troubles[:_MOST_TROUBLES]]
+        return [title, *(Text(line, "bold red") for line in stale)]
+    must = [title, *headline.verdict_block(server, troubles, width, _block_lines(height))]
+    if navigation.view in ("findings", "events", "plots"):
         return must
-    must += headline.verdict_lines(server, width, 3 if height >= 20 else 2)
-    if navigation.view == "findings":
-        return [*must, Text()]
     room = max(1, height - 1 - len(must) - min(int(_BODY * height), body))
-    rest = headline.head_parts(server, model.trend, width, _ADVICE[0])
-    if len(rest) > room:
-        rest = headline.head_parts(server, model.trend, width, _ADVICE[1])
-    kept = {id(part) for part in sorted(rest, key=lambda part: part.rank)[:room]}
-    return must + [part.line for part in rest if id(part) in kept]
+    parts = headline.head_parts(server, model.trend, width)
+    kept = {id(part) for part in sorted(parts, key=lambda part: part.rank)[:room]}
+    rest = [part.line for part in parts if id(part) in kept]
+    return must + ([Text(line.plain, "dim") for line in rest] if server.state == "down" else rest)
 
 
 def _troubles(model: ScreenModel, navigation: Navigation) -> list[str]:
-    """Of the feed whose server is looked at; in the list, of all."""
-    if navigation.view == "servers" or navigation.server is None:
+    """Of the feed whose server is shown; in the lists, of all."""
+    if navigation.view in LISTS or navigation.server is None:
         return list(model.troubles.values())
     return [trouble for place, trouble in model.troubles.items() if place == navigation.server[0]]
 
@@ -79,20 +102,23 @@ def _is_old(model: ScreenModel, navigation: Navigation) -> bool:
 
 def _title(model: ScreenModel, navigation: Navigation, width: int, now: float) -> Text:
     server = model.server
-    right = f"{'PAUSED  ' if navigation.paused else ''}{time.strftime('%H:%M:%S', time.localtime(now))} "
-    if navigation.view == "servers" or server is None:
+    clock = time.strftime("%H:%M:%S %Z", time.localtime(now))
+    right = f"{'PAUSED  ' if navigation.paused else ''}{clock} "
+    style = "reverse bold"
+    if navigation.view == "help":
+        left = " uwsgi-headroom   help"
+    elif navigation.view in LISTS or server is None:
         left = f" uwsgi-headroom   {server_table.count_servers(model.entries)}   {model.where}"
     else:
-        keys = [entry.key for entry in model.entries]
-        place = (
-            f"{keys.index(navigation.server) + 1}/{len(keys)}  " if navigation.server in keys and len(keys) > 1 else ""
-        )
-        right = place + right
+        keys = list_keys(model, navigation)
+        if navigation.server in keys and len(keys) > 1:
+            right = f"{keys.index(navigation.server) + 1}/{len(keys)}  {right}"
         left = f" {server.name}   {_state(server, now)}   uWSGI {server.version or '?'}   {server.address}"
+        style += "" if server.state == "up" else " red"
     line = Text(left)
     line.truncate(max(0, width - len(right) - 1), overflow="ellipsis", pad=True)
     line.append(" " + right)
-    line.stylize("reverse bold" if server is None or server.state == "up" else "reverse bold red")
+    line.stylize(style)
     return line
 
 
@@ -102,57 +128,4 @@ def _state(server: Server, now: float) -> str:
         return "not read yet" if server.state == "stale" else server.state
     if server.state == "up":
         return server.state
-    return f"{server.state}, as it was {duration(server.age + max(0.0, now - server.time))} ago"
-
-
-def _body(model: ScreenModel, navigation: Navigation, width: int, now: float) -> Iterator[Text]:
-    server = model.server
-    if navigation.view == "help":
-        yield from help_page.help_lines()
-    elif navigation.view == "servers":
-        yield from server_table.server_table(model, navigation.server, width, now)
-    elif server is None:
-        yield Text("no server is looked at")
-    elif navigation.view == "findings":
-        yield from pages.finding_lines(server, width)
-    elif server.emperor:
-        yield from pages.emperor_lines(server.emperor, width)
-    elif server.router:
-        yield from pages.router_lines(server.router, width)
-    elif navigation.view == "threads":
-        yield from pages.thread_lines(server, navigation.sort, navigation.reverse, width)
-    elif server.workers:
-        yield from worker_table.worker_table(server, navigation.sort, navigation.reverse, width)
-
-
-def _scroll(body: list[Text], navigation: Navigation, room: int) -> list[Text]:
-    """What of it is in view; a title stays."""
-    if navigation.view == "servers":
-        chosen = next((place for place, line in enumerate(body) if line.plain.startswith(">")), 0)
-        first = max(0, chosen - room + 1)
-    else:
-        first = min(navigation.first, max(0, len(body) - room))
-    if navigation.view in ("findings", "help"):
-        return body[first : first + room]
-    return [*body[:1], *body[1 + first : first + room]] if room else []
-
-
-def _foot(model: ScreenModel, navigation: Navigation, width: int) -> Text:
-    if model.notice:
-        return Text(model.notice, "reverse")
-    window = model.server.window if model.server and navigation.view != "servers" else None
-    right = f"every {navigation.interval:g} s"
-    if window:
-        young = f"{window.seconds:.0f} of " if window.seconds < 0.9 * window.asked else ""
-        right = f"over {young}{duration(window.asked)}, {right}"
-    hints = ""
-    for hint in _LIST_KEYS if navigation.view == "servers" else _SERVER_KEYS:
-        if len(hints) + len(hint) + len(right) + 2 > width:
-            break
-        hints += f"{hint}  "
-    return Text(f"{hints:{max(0, width - len(right))}}", "dim").append(right)
-
-
-def _fit(line: Text, width: int) -> Text:
-    line.truncate(width)
-    return line
+    return f"{server.state}, last read {duration(server.age + max(0.0, now - server.time))} ago"

@@ -1,56 +1,169 @@
-"""The list of servers: those that cannot be read first, then by headroom, the least first."""
+"""The list of servers: the columns of each, and a row of totals."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from uwsgi_headroom.analysis.formatting import counted, duration, factor
 from uwsgi_headroom.documents.schema import Summary
-from uwsgi_headroom.top.model import ScreenModel, ServerEntry
-from uwsgi_headroom.top.navigation import Key
-from uwsgi_headroom.top.view.headline import STATUS_STYLES
-from uwsgi_headroom.top.view.worker_table import rate
+from uwsgi_headroom.terminal_text import escape_text, wrap
+from uwsgi_headroom.top.model import Key, ScreenModel, ServerEntry
+from uwsgi_headroom.top.view.figures import UNKNOWN, cut_middle, fit_middle, in_service, rate, seconds_of
+from uwsgi_headroom.top.view.headline import cut_lines, status_style, status_word, trouble_of
+from uwsgi_headroom.top.view.page import Page
 
-_NAME = 16
-
-
-def server_table(model: ScreenModel, chosen: Key | None, width: int, now: float) -> Iterator[Text]:
-    """The title and a line for every server, the chosen one marked; those of a feed in trouble with their age."""
-    title = f"  {'SERVER':{_NAME}} {'STATUS':8} {'MORE':>5} {'IN SERVICE':>10} {'REQ/S':>6} {'RESP':>6}  HOW IT IS"
-    yield Text(f"{title:{width}}"[:width], "reverse")
-    for entry in model.entries:
-        summary, here = entry.summary, entry.key == chosen
-        line = Text("> " if here else "  ", "bold")
-        name = Text(summary.name, "bold" if here else "")
-        name.truncate(_NAME, overflow="ellipsis", pad=True)
-        line.append_text(name).append(" ")
-        line.append(f"{summary.status if summary.state == 'up' else summary.state:8} ", STATUS_STYLES[summary.status])
-        line.append(f"{_growth(summary):>5} ", "bold")
-        line.append(f"{_in_service(summary):>10} {rate(summary.throughput):>6} ")
-        line.append(f"{'-' if summary.response_time is None else duration(summary.response_time):>6}  ")
-        if entry.key[0] in model.troubles:
-            line.append(f"{duration(max(0.0, now - entry.seen_at))} ago: ", "bold red")
-        yield line.append(summary.verdict)
+_LEAST_NAME = 16
+_LEAST_VERDICT, _WIDE, _WIDE_VERDICT = 12, 100, 40  # columns of the verdict, and of a wide terminal
 
 
-def _growth(summary: Summary) -> str:
-    """By how much load can grow; where CPU, which may give out before, is hidden, it is the most."""
-    if summary.headroom is None:
-        return ">100x" if summary.far else "-"
-    return ("≤" if summary.is_upper_bound else "") + factor(summary.headroom)
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """The larger its `rank`, the sooner it is left out on a narrow terminal."""
+
+    title: str
+    width: int
+    rank: int
+    text: Callable[[Summary], str]
+    total: Callable[[Sequence[Summary]], str] = lambda _: ""
+
+
+def server_table(
+    model: ScreenModel, entries: Sequence[ServerEntry], chosen: Key | None, width: int, now: float
+) -> Page:
+    """The page of these entries, the chosen one marked. now: epoch seconds."""
+    columns = _columns_that_fit(width)
+    room = width - 2 - sum(1 + column.width for column in columns)  # for the name and the verdict
+    longest = max([cell_len(escape_text(entry.summary.name)) for entry in entries], default=0)
+    most = max(room - (_WIDE_VERDICT if width >= _WIDE else 0), _LEAST_NAME)
+    name_width = min(max(longest, _LEAST_NAME), most)
+    shows_verdict = room - name_width >= _LEAST_VERDICT
+    title = f"  {'SERVER':{name_width}}" + "".join(f" {column.title:>{column.width}}" for column in columns)
+    title = title.replace("  STATUS", "STATUS  ") + ("  VERDICT" if shows_verdict else "")
+    rows = []
+    for entry in entries:
+        row = _row(model, entry, columns, name_width, here=entry.key == chosen, now=now)
+        rows.append(row.append("  ").append_text(_verdict(model, entry, now)) if shows_verdict else row)
+    for row in rows:
+        row.truncate(width, overflow="ellipsis")
+    places = [place for place, entry in enumerate(entries) if entry.key == chosen]
+    totals = _totals(entries, columns, name_width) if len(entries) > 1 else None
+    return Page(Text(f"{title:{width}}"[:width], "reverse"), rows, totals, places[0] if places else None)
+
+
+def detail_lines(entries: Sequence[ServerEntry], chosen: Key | None, width: int) -> list[Text]:
+    """The verdict of the chosen server in full, always in two lines, so that nothing moves."""
+    entry = next((entry for entry in entries if entry.key == chosen), None)
+    if entry is None:
+        return [Text(), Text()]
+    name = cut_middle(escape_text(entry.summary.name), max(8, width // 3))
+    word = status_word(entry.summary)
+    text = trouble_of(entry.summary) or entry.summary.verdict
+    lines = [Text(line) for line in cut_lines(wrap(f"{name}: {word}  {text}", width), 2)]
+    lines[0].stylize("bold", 0, len(name))
+    lines[0].stylize(status_style(entry.summary), len(name) + 2, len(name) + 2 + len(word))
+    return [*lines, Text()][:2]
 
 
 def count_servers(entries: Sequence[ServerEntry]) -> str:
-    """`3 servers: 1 down, 1 critical`; what is well is not counted."""
-    states = Counter("down" if entry.summary.state == "down" else entry.summary.status for entry in entries)
-    bad = ", ".join(f"{states[state]} {state}" for state in ("down", "critical", "warning", "unknown") if states[state])
-    return counted(len(entries), "server") + (f": {bad}" if bad else "")
+    """`3 servers: 1 down, 1 critical`; `3 servers, all ok`."""
+    states = Counter(status_word(entry.summary).lower() for entry in entries)
+    bad = [f"{states[word]} {word}" for word in ("down", "stale", "critical", "warning", "unknown") if states[word]]
+    servers = counted(len(entries), "server")
+    return f"{servers}: {', '.join(bad)}" if bad else f"{servers}, all ok" if entries else servers
 
 
-def _in_service(summary: Summary) -> str:
-    if summary.observed is None:
-        return "-"
-    return f"{summary.observed:.1f}" + ("" if summary.available is None else f" of {summary.available}")
+def _columns_that_fit(width: int) -> list[_Column]:
+    room = width - 2 - _LEAST_NAME
+    kept = []
+    for column in sorted(_COLUMNS, key=lambda column: column.rank):
+        room -= column.width + 1
+        if room < 0:
+            break
+        kept.append(column)
+    return [column for column in _COLUMNS if column in kept]
+
+
+def _row(
+    model: ScreenModel, entry: ServerEntry, columns: Sequence[_Column], name_width: int, *, here: bool, now: float
+) -> Text:
+    summary = entry.summary
+    old = summary.state != "up" or entry.key[0] in model.troubles
+    line = Text("> " if here else "  ", "bold")
+    name = fit_middle(escape_text(summary.name), name_width)
+    style = "bold red" if summary.state == "down" else "bold" if here else ""
+    line.append(name, style)
+    for column in columns:
+        if column is _STATUS:
+            line.append(" ").append(f"{column.text(summary):{column.width}}", status_style(summary))
+        else:
+            line.append(f" {column.text(summary):>{column.width}}", "not bold dim" if old else "not bold")
+    return line
+
+
+def _verdict(model: ScreenModel, entry: ServerEntry, now: float) -> Text:
+    summary = entry.summary
+    since = max(0.0, now - entry.seen_at) if entry.key[0] in model.troubles else 0.0
+    text = Text(style="not bold")
+    if summary.state != "up" and summary.age is not None:
+        since += summary.age
+    if since >= 1.0:
+        text.append(f"{duration(since)} ago: ", "bold red")
+    return text.append(trouble_of(summary) or summary.verdict)
+
+
+def growth(summary: Summary) -> str:
+    """By how much load can grow; where CPU, which may give out before, is hidden, it is the most."""
+    if summary.state == "down":
+        return UNKNOWN
+    if summary.headroom is None:
+        return ">100x" if summary.far else UNKNOWN
+    return ("≤" if summary.is_upper_bound else "") + factor(summary.headroom)
+
+
+def _totals(entries: Sequence[ServerEntry], columns: Sequence[_Column], name_width: int) -> Text:
+    """Of the servers that are up: figures of others are old."""
+    summaries = [entry.summary for entry in entries if entry.summary.state == "up"]
+    name = f"{len(summaries)} of {len(entries)} up"
+    line = Text(f"  {name[:name_width]:{name_width}}", "bold")
+    for column in columns:
+        line.append(f" {column.total(summaries):>{column.width}}")
+    return line
+
+
+def _total_in_service(summaries: Sequence[Summary]) -> str:
+    known = [summary for summary in summaries if summary.observed is not None]
+    complete = all(summary.available is not None for summary in known)
+    available = sum(summary.available or 0 for summary in known) if complete else None
+    return in_service(sum(summary.observed or 0.0 for summary in known), available) if known else ""
+
+
+def _total_rate(summaries: Sequence[Summary]) -> str:
+    known = [summary.throughput for summary in summaries if summary.throughput is not None]
+    return rate(sum(known)) if known else ""
+
+
+def _mean_response(summaries: Sequence[Summary]) -> str:
+    """The mean over all requests: each server counts by its throughput."""
+    known = [
+        (summary.response_time, summary.throughput)
+        for summary in summaries
+        if summary.response_time is not None and summary.throughput
+    ]
+    requests = sum(throughput for _, throughput in known)
+    return seconds_of(sum(seconds * throughput for seconds, throughput in known) / requests) if requests else ""
+
+
+_STATUS = _Column("STATUS", 8, 0, status_word)
+
+_COLUMNS = (
+    _STATUS,
+    _Column("HEADROOM", 8, 1, growth),
+    _Column("IN SERVICE", 11, 2, lambda summary: in_service(summary.observed, summary.available), _total_in_service),
+    _Column("REQ/S", 6, 3, lambda summary: rate(summary.throughput), _total_rate),
+    _Column("RESP", 6, 4, lambda summary: seconds_of(summary.response_time), _mean_response),
+)

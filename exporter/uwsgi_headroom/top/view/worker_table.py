@@ -1,47 +1,33 @@
-"""The table of workers: as many columns as fit, the most telling first."""
+"""The table of workers: as many columns as fit, the others a key away, and a row of totals."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from itertools import accumulate
 
 from rich.text import Text
 
-from uwsgi_headroom.analysis.formatting import duration
-from uwsgi_headroom.analysis.stuck import STUCK_SECONDS
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.documents.workers import Worker
-from uwsgi_headroom.terminal_text import bar
+from uwsgi_headroom.top.view.page import Page
+from uwsgi_headroom.top.view.worker_columns import COLUMNS, FIXED, SCROLLED, Column
 
-STATE_STYLES = {"busy": "green", "cheap": "magenta", "signal": "yellow", "pause": "blue", "starting": "yellow"}
-"""As uwsgitop has them."""
-
-_SHORT = {"never_spawned": "never", "starting": "start", "signal": "sig"}
-_HOT, _WARM = 0.9, 0.7  # interpreter load
+_NARROW = 60  # terminal columns below which the worker's number alone stays in place
+_MORE = 5  # terminal columns of the mark that says how many columns are out of view
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """`rank`: the larger, the sooner it is left out. `value`: what to sort by; `cell`: what to show."""
-
-    title: str
-    width: int
-    rank: int
-    value: Callable[[Worker], float | None]
-    cell: Callable[[Worker, Server], Text]
-    name: str = ""
-
-
-def worker_table(server: Server, sort: str, reverse: bool, width: int) -> list[Text]:
-    """The title and a line for every worker."""
-    columns = _columns_that_fit(width)
-    title = Text(style="reverse")
-    for column in columns:
-        title.append(f"{column.title:>{column.width}}", style="bold underline" if column.name == sort else "")
-        title.append(" ")
-    title.truncate(width, pad=True)
-    return [title, *(_line(worker, server, columns) for worker in sort_workers(server.workers, sort, reverse))]
+def worker_table(
+    server: Server, sort: str, reverse: bool, width: int, first_column: int = 0, text: str = ""
+) -> tuple[Page, int]:
+    """The page of the workers that match a filter, and the first of the sideways columns in view."""
+    fixed, scrolled = (FIXED, SCROLLED) if width >= _NARROW else (FIXED[:1], (*FIXED[1:], *SCROLLED))
+    first = min(first_column, _last_first_column(fixed, scrolled, width))
+    fitting = _count_fitting(fixed, scrolled, first, width)
+    columns = [*fixed, *scrolled[first : first + fitting]]
+    rows = [_row(worker, server, columns) for worker in sort_workers(server.workers, sort, reverse)]
+    totals = _assemble([Text(column.total(server)) for column in columns], columns, "bold")
+    shown = [row for row in rows if text.casefold() in row.plain.casefold()]
+    return Page(_title(columns, sort, width, first, len(scrolled) - first - fitting), shown, totals), first
 
 
 def sort_workers(workers: Sequence[Worker], sort: str, reverse: bool) -> list[Worker]:
@@ -53,184 +39,44 @@ def sort_workers(workers: Sequence[Worker], sort: str, reverse: bool) -> list[Wo
     return sorted(known, key=lambda worker: value(worker) or 0.0, reverse=descending) + unknown
 
 
-def _columns_that_fit(width: int) -> list[Column]:
-    kept: set[str] = set()
-    room = width + 1
-    for column in sorted(COLUMNS, key=lambda column: column.rank):
-        if room < column.width + 1:
-            break
-        room -= column.width + 1
-        kept.add(column.title)
-    return [column for column in COLUMNS if column.title in kept]
+def _count_fitting(fixed: Sequence[Column], scrolled: Sequence[Column], first: int, width: int) -> int:
+    """How many of the columns from `first` on fit beside the fixed ones; the mark needs room where some do not."""
+    room = width + 1 - sum(column.width + 1 for column in fixed) - (first > 0)
+    rest = scrolled[first:]
+    if sum(column.width + 1 for column in rest) <= room:
+        return len(rest)
+    room -= _MORE
+    ends = accumulate(column.width + 1 for column in rest)
+    return sum(end <= room for end in ends)
 
 
-def _line(worker: Worker, server: Server, columns: Iterable[Column]) -> Text:
-    line = Text(style="" if worker.pid else "dim")
+def _last_first_column(fixed: Sequence[Column], scrolled: Sequence[Column], width: int) -> int:
+    """The first column in view where the table is scrolled to its right end."""
+    for first in range(len(scrolled)):
+        if _count_fitting(fixed, scrolled, first, width) == len(scrolled) - first:
+            return first
+    return len(scrolled) - 1
+
+
+def _title(columns: Sequence[Column], sort: str, width: int, before: int, after: int) -> Text:
+    title = Text(style="reverse")
     for column in columns:
-        cell = column.cell(worker, server)
+        title.append(f"{column.title:>{column.width}}", style="bold underline" if column.name == sort else "")
+        title.append(" ")
+    mark = ("←" if before else "") + (f"+{after}→" if after else "")
+    title.truncate(width - len(mark), pad=True)
+    return title.append(mark, "bold")
+
+
+def _row(worker: Worker, server: Server, columns: Sequence[Column]) -> Text:
+    return _assemble([column.cell(worker, server) for column in columns], columns, "" if worker.pid else "dim")
+
+
+def _assemble(cells: Sequence[Text], columns: Sequence[Column], style: str) -> Text:
+    line = Text(style=style)
+    for cell, column in zip(cells, columns, strict=True):
         cell.truncate(column.width)
         line.append(" " * (column.width - cell.cell_len))
         line.append_text(cell)
         line.append(" ")
     return line
-
-
-def percent(part: float | None) -> str:
-    """0.43 is `43%`."""
-    return "-" if part is None else f"{100 * part:.0f}%"
-
-
-def age(seconds: float | None) -> str:
-    """12 is `12s`, 90 is `90s`, 600 is `10m`."""
-    if seconds is None:
-        return "-"
-    for limit, divisor, unit in ((100, 1, "s"), (6000, 60, "m"), (360_000, 3600, "h")):
-        if seconds < limit:
-            return f"{seconds / divisor:.0f}{unit}"
-    return f"{seconds / 86400:.0f}d"
-
-
-def size(count: float | None) -> str:
-    """Bytes: 52,000,000 is `52M`."""
-    if count is None:
-        return "-"
-    for limit, divisor, unit in ((1e4, 1, ""), (1e6, 1e3, "k"), (1e9, 1e6, "M"), (1e12, 1e9, "G")):
-        if abs(count) < limit:
-            scaled = count / divisor
-            return f"{scaled:.1f}{unit}" if unit == "G" and scaled < 10 else f"{scaled:.0f}{unit}"
-    return f"{count / 1e12:.1f}T"
-
-
-def number(value: float | None) -> str:
-    """12,345 is `12345`; seven digits and more are millions: `12.3M`."""
-    if value is None:
-        return "-"
-    return f"{value:.0f}" if value < 1e6 else f"{value / 1e6:.1f}M" if value < 1e9 else f"{value / 1e9:.1f}G"
-
-
-def rate(value: float | None) -> str:
-    """Of requests a second."""
-    return "-" if value is None else f"{value:.1f}" if value < 1000 else f"{value:.0f}"
-
-
-def busy_bar(worker: Worker, cells: int) -> Text:
-    """How many of its threads are busy."""
-    if worker.busy_threads is None or not worker.threads:
-        return Text("-")
-    full = worker.busy_threads >= worker.threads
-    drawn = bar(worker.busy_threads, worker.threads, cells)
-    return Text(f"{worker.busy_threads}/{worker.threads} ").append(f"{drawn:{cells}}", "red" if full else "green")
-
-
-def _share(worker: Worker, server: Server) -> Text:
-    balance = server.balance
-    even = (balance and balance.even_share) or 0.0
-    largest = max(even, *(other.share or 0.0 for other in server.workers))
-    hot = bool(
-        balance
-        and balance.hottest == worker.worker_id
-        and balance.hot_ratio is not None
-        and balance.noise_floor is not None
-        and balance.hot_ratio > balance.noise_floor
-    )
-    drawn = bar(worker.share or 0.0, largest, 6)
-    return Text(percent(worker.share), "bold" if hot else "").append(f" {drawn:6}", "yellow" if hot else "cyan")
-
-
-def _load(worker: Worker, _: Server) -> Text:
-    load = worker.interpreter_load
-    if load is None:
-        return Text("-")
-    return Text(f"{load:.2f}", "bold red" if load >= _HOT else "yellow" if load >= _WARM else "")
-
-
-def _state(worker: Worker, _: Server) -> Text:
-    return Text(f"{_SHORT.get(worker.state, worker.state):5}", STATE_STYLES.get(worker.state, ""))
-
-
-def _oldest(worker: Worker, _: Server) -> Text:
-    value = worker.oldest_request_age
-    return Text(age(value), "bold red" if value is not None and value >= STUCK_SECONDS else "")
-
-
-def _affinity(worker: Worker, server: Server) -> Text:
-    mask = worker.affinity
-    if mask is None:
-        return Text("-")
-    every = server.host.host_cpus if server.host else None
-    return Text("all" if len(mask) == every else cpu_ranges(mask))
-
-
-def cpu_ranges(cpus: Sequence[int]) -> str:
-    """[0, 1, 2, 5] is `0-2,5`, as the kernel writes it."""
-    spans: list[list[int]] = []
-    for cpu in sorted(cpus):
-        if spans and cpu == spans[-1][-1] + 1:
-            spans[-1][1:] = [cpu]
-        else:
-            spans.append([cpu])
-    return ",".join("-".join(map(str, span)) for span in spans)
-
-
-def _clock(worker: Worker, _: Server) -> Text:
-    return Text(time.strftime("%H:%M:%S", time.localtime(worker.last_spawn)) if worker.last_spawn else "-")
-
-
-def _figure(
-    title: str,
-    width: int,
-    rank: int,
-    value: Callable[[Worker], float | None],
-    text: Callable[[float | None], str],
-    name: str = "",
-) -> Column:
-    """A column that shows what it is sorted by, as `text` writes it."""
-    return Column(title, width, rank, value, lambda worker, _: Text(text(value(worker))), name)
-
-
-COLUMNS = (
-    _figure("W", 3, 0, lambda worker: worker.worker_id, str, "number"),
-    _figure("PID", 7, 7, lambda worker: worker.pid, lambda pid: str(pid or "-")),
-    Column("STATE", 5, 6, lambda worker: None, _state),
-    Column("SHARE     ", 10, 1, lambda worker: worker.share, _share, "share"),
-    _figure("LIFE", 4, 8, lambda worker: worker.lifetime_share, percent),
-    Column("BUSY      ", 11, 2, lambda worker: worker.busy_threads, lambda worker, _: busy_bar(worker, 6), "busy"),
-    _figure("REQ/S", 5, 5, lambda worker: worker.throughput, rate),
-    _figure(
-        "RESP",
-        6,
-        4,
-        lambda worker: worker.response_time,
-        lambda seconds: "-" if seconds is None else duration(seconds),
-        "response",
-    ),
-    Column("LOAD", 4, 3, lambda worker: worker.interpreter_load, _load, "interpreter"),
-    _figure("CPU", 3, 9, lambda worker: worker.last_cpu, lambda cpu: "-" if cpu is None else str(cpu)),
-    _figure("MEM", 5, 10, lambda worker: worker.resident_bytes, size, "memory"),
-    _figure("AGE", 4, 11, lambda worker: worker.age, age, "age"),
-    Column("OLDEST", 6, 12, lambda worker: worker.oldest_request_age, _oldest, "oldest"),
-    _figure("REQ", 7, 13, lambda worker: worker.requests, number, "requests"),
-    _figure("EXC", 5, 14, lambda worker: worker.exceptions, number, "exceptions"),
-    _figure("HARA", 4, 15, lambda worker: worker.harakiris, number),
-    _figure("SPAWNS", 6, 16, lambda worker: worker.respawns, number),
-    Column("AFFINITY", 9, 17, lambda worker: None, _affinity),
-    _figure("GROWTH", 6, 18, lambda worker: worker.resident_growth, size),
-    _figure("TX", 6, 19, lambda worker: worker.transmitted_bytes, size),
-    _figure("SIG", 5, 20, lambda worker: worker.signals, number),
-    _figure("RUNTIME", 7, 21, lambda worker: worker.running_time, age),
-    Column("SPAWNED", 8, 22, lambda worker: worker.last_spawn, _clock),
-)
-
-SORTS = {
-    "s": "share",
-    "r": "requests",
-    "w": "response",
-    "i": "interpreter",
-    "b": "busy",
-    "m": "memory",
-    "n": "number",
-    "o": "oldest",
-    "x": "exceptions",
-    "g": "age",
-}
-"""The keys that sort."""

@@ -1,0 +1,145 @@
+"""The programs of a scene: uWSGI, its load, its neighbours and the exporter, as commands and addresses."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from app import load
+from app.loopback import address, free_port, get
+from app.programs import Program
+from app.scene import CONFIGURATION, DIRECTORY, SECOND, Scene
+from app.status_line import SERVER
+from tools.environments import ROOT, SetupError
+
+SECONDS = 4 * 3600
+"""A demo that was forgotten loads nothing after that."""
+
+INI = ROOT / "app" / "uwsgi.ini"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where a scene runs: its directory and the ports of its application."""
+
+    scene: Scene
+    directory: Path
+    web: int = field(default_factory=free_port)
+    second: int = field(default_factory=free_port)
+
+    @property
+    def stats(self) -> dict[str, Path]:
+        """The stats sockets of the servers that come up, by the server's name."""
+        served = self.directory / "stats"
+        return {SERVER: served, "emperor": self.directory / "emperor-stats"} if self.scene.vassals else {SERVER: served}
+
+    def filled(self, options: tuple[str, ...]) -> list[str]:
+        """Options of uWSGI with what they name in braces put in."""
+        values = {SECOND: address(self.second), DIRECTORY: str(self.directory), CONFIGURATION: str(INI)}
+        return [re.sub("|".join(values), lambda name: values[name[0]], option) for option in options]
+
+    def is_served(self) -> bool:
+        """Whether the application answers, and all statistics can be read."""
+        return all(path.exists() for path in self.stats.values()) and get(self.web, "/pong") is not None
+
+
+def uwsgi_program(stage: Stage, uwsgi: Path) -> Program:
+    """The uWSGI of the scene. Writes the configuration of its vassals, if it has any."""
+    scene = stage.scene
+    command: list[str | Path] = [uwsgi, "--ini", INI, *stage.filled(scene.options)]
+    if scene.vassals:
+        command = _emperor(stage, uwsgi)
+    elif _is_script(uwsgi):
+        # A reload executes the program anew. A wheel's uWSGI takes itself for the Python that the environment was
+        # made with, which does not know the environment.
+        command += ["--binary-path", uwsgi.with_name("python")]
+    return Program(
+        name="uwsgi",
+        sentence=f"starting uWSGI for the scene {scene.name}",
+        command=[*_on_few_cpus(scene), *command],
+        ready=stage.is_served,
+        variables={"RUN_DIR": str(stage.directory), "HTTP": address(stage.web)},
+    )
+
+
+def load_program(stage: Stage) -> Program:
+    """The clients of the scene."""
+    ports = {"web": stage.web, "second": stage.second}
+    loads = [(each, ("127.0.0.1", ports[each.socket])) for each in stage.scene.loads]
+    return Program(
+        name="load",
+        sentence="starting its load",
+        command=[sys.executable, "-m", "app.load", load.as_json(loads), "--seconds", str(SECONDS)],
+        ready=lambda: True,
+    )
+
+
+def neighbour_programs(scene: Scene) -> list[Program]:
+    """The processes that take the CPU from the scene's uWSGI."""
+    return [
+        Program(
+            name=f"neighbour-{number}",
+            sentence=f"starting neighbour {number} of {scene.neighbours}",
+            command=[*_on_few_cpus(scene), sys.executable, "-m", "app.burner", str(SECONDS)],
+            ready=lambda: True,
+        )
+        for number in range(1, scene.neighbours + 1)
+    ]
+
+
+def exporter_program(stage: Stage, exporter: Path, port: int) -> Program:
+    """uwsgi-headroom, which reads all servers of the stage."""
+    stats = [word for name, path in stage.stats.items() for word in ("--stats", f"{name}=unix://{path}")]
+    return Program(
+        name="uwsgi-headroom",
+        sentence="starting uwsgi-headroom",
+        command=[exporter, *stats, "--web.listen-address", address(port)],
+        ready=lambda: get(port, "/-/ready") is not None,
+    )
+
+
+def programs(stage: Stage, uwsgi: Path, exporter: Path, port: int) -> list[Program]:
+    """All of them, in the order of starting."""
+    return [
+        uwsgi_program(stage, uwsgi),
+        *neighbour_programs(stage.scene),
+        load_program(stage),
+        exporter_program(stage, exporter, port),
+    ]
+
+
+def refuse_without_needs(scene: Scene, uwsgi: Path) -> None:
+    """Raise `SetupError` if uWSGI's Python lacks a module that the scene needs."""
+    if not scene.needs:
+        return
+    python = uwsgi.with_name("python")
+    if subprocess.run([python, "-c", f"import {scene.needs}"], capture_output=True, check=False).returncode:
+        raise SetupError(
+            f"the scene {scene.name} needs {scene.needs} beside uWSGI: {python} -m pip install {scene.needs}\n"
+            "The other scenes do without."
+        )
+
+
+def _on_few_cpus(scene: Scene) -> list[str]:
+    """What a command begins with that is to run on the CPUs of the scene alone."""
+    cpus = sorted(os.sched_getaffinity(0))[: scene.cpus]
+    return ["taskset", "--cpu-list", ",".join(map(str, cpus))] if cpus else []
+
+
+def _emperor(stage: Stage, uwsgi: Path) -> list[str | Path]:
+    """Write the configuration of the vassals; the command of their emperor."""
+    vassals = stage.directory / "vassals"
+    vassals.mkdir(exist_ok=True)
+    for name, lines in stage.scene.vassals.items():
+        (vassals / f"{name}.ini").write_text("\n".join(["[uwsgi]", *stage.filled(lines), ""]))
+    # Without the wrapper, the emperor of a wheel would start its vassals with the bare Python.
+    return [uwsgi, "--emperor", vassals, "--emperor-stats", stage.stats["emperor"], "--emperor-wrapper", uwsgi]
+
+
+def _is_script(program: Path) -> bool:
+    with program.open("rb") as file:
+        return file.read(2) == b"#!"

@@ -1,0 +1,185 @@
+"""The scenes of the demo: `make demo SCENE=NAME`. The first one is shown where none is named."""
+
+from __future__ import annotations
+
+import difflib
+
+from app.load import Load
+from app.scene import CONFIGURATION, DIRECTORY, SECOND, Happening, Scene
+
+API = Load(clients=10, fewest=2, period=60, path="/mixed", cpu_ms=6, io_ms=215, spread=0.6, think_ms=60)
+"""What an application that asks a database serves: the number of its clients swings once a minute."""
+
+GENTLE = (
+    API,
+    Load(rate=2.0, path="/9000"),
+    Load(rate=1.5, path="/pong"),
+    Load(rate=0.3, path="/slow?s=2"),
+    Load(rate=0.05, path="/error"),
+)
+"""A load of several kinds that no server notices: a quarter of one CPU."""
+
+FEW = Load(rate=4.0, path="/mixed", io_ms=100, cpu_ms=2)
+LONGEST = 900
+"""Seconds of the longest request that the application takes."""
+
+SCENES = (
+    Scene(
+        "hot",
+        "one worker of four takes most of the requests, and its interpreter is saturated",
+        "Worker 1 takes two thirds of the requests, and each takes twice as long as elsewhere,\n"
+        "while 24 threads idle. CRITICAL on the page after 20 s; the alert fires after minutes.",
+        cores=1.4,
+        findings=("unevenness_hurts",),
+        options=("--map-socket", "0:1", "--http-socket", SECOND, "--map-socket", "1:2,3,4"),
+        loads=(
+            Load(clients=8, path="/mixed", io_ms=60, cpu_ms=18, spread=0.3),
+            Load(rate=20, path="/mixed", io_ms=60, cpu_ms=18, spread=0.3, socket="second"),
+        ),
+    ),
+    Scene(
+        "calm",
+        "a server with room: uneven shares that cost nothing",
+        "The kernel gives some workers more requests than others, and nobody is slower for it.\n"
+        "OK on the page after 20 s, with the headroom to each limit.",
+        cores=0.4,
+        loads=GENTLE,
+    ),
+    Scene(
+        "overload",
+        "more load than threads: the listen queue is full, and clients are refused",
+        "Every thread is busy, 40 connections wait, and the kernel drops those that come then.\n"
+        "CRITICAL on the page after 10 s; look at Listen queues.",
+        cores=0.4,
+        findings=("clients_refused",),
+        options=("--processes", "2", "--threads", "4", "--listen", "40"),
+        loads=(Load(clients=80, path="/mixed", io_ms=200, cpu_ms=2),),
+    ),
+    Scene(
+        "cheaper",
+        "cheaper mode starts workers as load grows, and ends them as it falls",
+        "Between 2 and 8 workers are up, with the load that swings once in 90 s: look at the\n"
+        "workers. OK on the page after 20 s: those in reserve count for the headroom.",
+        cores=0.4,
+        options=("--processes", "8", "--threads", "1", "--cheaper", "2", "--cheaper-initial", "2"),
+        loads=(Load(clients=6, fewest=0, period=90, path="/mixed", io_ms=300, cpu_ms=2, think_ms=20),),
+    ),
+    Scene(
+        "harakiri",
+        "requests that take too long, whose workers uWSGI kills",
+        "One request in 15 takes longer than the 3 s that harakiri allows, and is lost.\n"
+        "CRITICAL on the page after 20 s; look at the workers that restart.",
+        cores=0.4,
+        findings=("harakiri",),
+        options=("--processes", "8", "--threads", "1", "--harakiri", "3"),
+        loads=(Load(rate=10, path="/mixed", io_ms=100, cpu_ms=2), Load(rate=0.7, path="/slow?s=20")),
+    ),
+    Scene(
+        "reload",
+        "reloads in operation: the whole server, then worker by worker",
+        "20 s after the start all workers are replaced at once, 40 s later one after the other,\n"
+        "and so on. OK on the page, which names the reload. No request is lost.",
+        cores=0.5,
+        findings=("reloaded",),
+        options=(
+            "--lazy-apps",
+            "--touch-reload",
+            f"{DIRECTORY}/reload",
+            "--touch-chain-reload",
+            f"{DIRECTORY}/chain-reload",
+        ),
+        loads=(API,),
+        happenings=(
+            Happening("uWSGI is reloaded", "touch", first=20, every=80, file="reload"),
+            Happening("uWSGI is reloaded worker by worker", "touch", first=60, every=80, file="chain-reload"),
+        ),
+    ),
+    Scene(
+        "restarts",
+        "workers that are recycled too often, by a max-requests that is too low",
+        "Each worker ends after 8 requests, which is every few seconds, and its successor starts.\n"
+        "WARNING on the page after 20 s; look at the age of the workers.",
+        cores=0.6,
+        findings=("respawn_loop",),
+        options=("--threads", "1", "--max-requests", "8", "--min-worker-lifetime", "0"),
+        loads=(Load(rate=7, path="/mixed", io_ms=50, cpu_ms=2),),
+    ),
+    Scene(
+        "stuck",
+        "requests that do not end hold half of the threads",
+        "Four of eight threads wait for something that does not come; the others serve on.\n"
+        "CRITICAL on the page after 30 s, the age from which a request counts as stuck.",
+        cores=0.3,
+        findings=("request_stuck",),
+        options=("--processes", "2", "--threads", "4", "--harakiri", "0"),
+        loads=(Load(clients=4, path=f"/slow?s={LONGEST}"), FEW),
+    ),
+    Scene(
+        "async",
+        "gevent: as many requests as coroutines (needs gevent beside uWSGI)",
+        "Two processes of 20 coroutines each are full, while their interpreters are idle.\n"
+        "WARNING on the page after 20 s, with the advice to raise `gevent`.",
+        cores=0.5,
+        findings=("saturation",),
+        options=("--processes", "2", "--threads", "1", "--gevent", "20", "--gevent-monkey-patch"),
+        loads=(Load(clients=40, path="/mixed", io_ms=400, cpu_ms=1),),
+        needs="gevent",
+    ),
+    Scene(
+        "neighbours",
+        "other processes take the CPU that uWSGI needs",
+        "Two endless loops share one CPU with uWSGI (the others stay free for you).\n"
+        "WARNING on the page after 20 s: uWSGI gets what it needs now, and no more.",
+        cores=1.2,
+        findings=("cpu_used_by_others",),
+        options=("--processes", "2", "--threads", "2"),
+        loads=(Load(rate=4, path="/mixed", cpu_ms=40, io_ms=20),),
+        cpus=1,
+        neighbours=2,
+    ),
+    Scene(
+        "idle",
+        "a server with hardly anything to do",
+        "A request every three seconds: nothing to estimate a headroom from.\nOK on the page at once, as nearly idle.",
+        cores=0.2,
+        loads=(Load(rate=0.3, path="/pong"),),
+    ),
+    Scene(
+        "down",
+        "the server crashes, and comes back 20 s later",
+        "25 s after the start uWSGI is killed, and started again after 20 s; then every 90 s.\n"
+        "The page turns grey within seconds; look at Prometheus for UwsgiDown.",
+        cores=0.4,
+        loads=(API,),
+        happenings=(Happening("uWSGI is killed", "crash", first=25, every=90, away=20),),
+    ),
+    Scene(
+        "emperor",
+        "an emperor with two vassals, one of which cannot start",
+        "The list has the emperor and the vassal that serves. The emperor restarts the broken\n"
+        "one again and again: WARNING on its page after 20 s.",
+        cores=0.4,
+        vassals={
+            "shop": (f"ini = {CONFIGURATION}",),
+            "broken": ("master = true", "http-socket = /no/such/directory/web"),
+        },
+        loads=(API,),
+    ),
+)
+
+DEFAULT = SCENES[0]
+
+
+def find_scene(name: str) -> Scene:
+    """The scene of this name. Raises `LookupError` with a list of all, and the one that was probably meant."""
+    found = next((scene for scene in SCENES if scene.name == name), None)
+    if found:
+        return found
+    near = difflib.get_close_matches(name, [scene.name for scene in SCENES], n=1)
+    meant = f": did you mean {near[0]}?" if near else "."
+    raise LookupError(f"there is no scene {name!r}{meant}\n\n{list_scenes()}")
+
+
+def list_scenes() -> str:
+    """A line for each scene, the default first."""
+    return "\n".join(f"  {scene.name:<12}{scene.summary}" for scene in SCENES)

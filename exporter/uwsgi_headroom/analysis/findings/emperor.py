@@ -1,0 +1,36 @@
+"""Findings about an emperor: vassals that it throttles because they fail to start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.formatting import counted, duration
+from uwsgi_headroom.stats.emperor_router import Blacklisted, EmperorSnapshot
+
+MOST_NAMES = 3
+"""How many throttled vassals a sentence names; the page lists all of them."""
+
+
+def find(snapshot: EmperorSnapshot) -> Iterator[Finding]:
+    """Findings of this module."""
+    throttled = snapshot.blacklist
+    if not throttled:
+        return
+    more = len(throttled) - MOST_NAMES
+    yield Finding(
+        code="vassals_throttled",
+        severity="warning",
+        title=f"{counted(len(throttled), 'vassal')} of the emperor fail{'s' if len(throttled) == 1 else ''} to start.",
+        evidence="; ".join(map(_describe, throttled[:MOST_NAMES])) + (f"; and {more} more." if more > 0 else "."),
+        meaning="The application of a throttled vassal is down: the emperor waits longer before each attempt to start "
+        f"it. {counted(len(snapshot.vassals), 'vassal')} {'runs' if len(snapshot.vassals) == 1 else 'run'}.",
+        change="See the emperor's log for why a vassal ends at its start, and correct it. The emperor then starts it "
+        "at its next attempt.",
+    )
+
+
+def _describe(vassal: Blacklisted) -> str:
+    waits = "" if vassal.throttle_level is None else f" waits {duration(vassal.throttle_level / 1000)}"
+    attempts = "" if not vassal.attempt else f" after {counted(vassal.attempt, 'attempt')}"
+    return f"{vassal.name}{waits}{attempts}"

@@ -1,0 +1,204 @@
+"""The commands and their options. Imports no command, so that help answers at once."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from uwsgi_headroom import __version__
+from uwsgi_headroom.arguments.numbers import seconds_between
+from uwsgi_headroom.arguments.parser import Parser, UsageError, suggest
+from uwsgi_headroom.check.request import FORMATS, WATCH_SECONDS
+from uwsgi_headroom.check.thresholds import UNSET, parse_maximum, parse_minimum
+from uwsgi_headroom.completion.shells import SHELLS
+from uwsgi_headroom.config.defaults import HISTORY_SECONDS, LISTEN_ADDRESS
+from uwsgi_headroom.config.flags import add_flags
+
+PROGRAM = "uwsgi-headroom"
+DEFAULT_COMMAND = "serve"
+
+_CHECK_STATUSES = (
+    "Exit status, as of a monitoring plugin: 0 fine, 1 warning, 2 critical, 3 not judged: the server could not be "
+    "read, an argument is wrong, or check was interrupted before the first reading or failed. Of several servers it is "
+    "the worst, in the order critical, warning, not judged, fine."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """The parser of the program itself, and that of each command by its name."""
+
+    program: Parser
+    commands: dict[str, Parser]
+
+    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """The options of a command, with its name as `command`; without a name they are those of `serve`. Raises
+        UsageError."""
+        first = arguments[0] if arguments else ""
+        if first in ("-h", "--help", "--version"):
+            return self.program.parse_args([first])
+        name, rest = (first, arguments[1:]) if first in self.commands else (DEFAULT_COMMAND, arguments)
+        if rest and rest is arguments and not first.startswith("-"):
+            raise self._unknown_command(first)
+        options = self.commands[name].parse_args(rest)
+        options.command = name
+        return options
+
+    def _unknown_command(self, text: str) -> UsageError:
+        hint = suggest(text, self.commands)
+        if not hint and any(mark in text for mark in "/:@"):
+            hint = f"; did you mean {PROGRAM} check {text}?"
+        return UsageError(f"unknown command {text}{hint}", PROGRAM, self.program.format_usage())
+
+
+def make_command_line() -> CommandLine:
+    """The parsers of everything that may be written on the command line."""
+    program = Parser(
+        prog=PROGRAM,
+        description="Say how much more load a uWSGI server can take, what will give out first, and what to change.",
+        epilog="`uwsgi-headroom --stats ADDRESS` is short for `uwsgi-headroom serve --stats ADDRESS`.",
+    )
+    program.summary = "how much more load a uWSGI server can take"
+    _add_version(program)
+    commands = program.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    made = {
+        "serve": _add_serve(commands),
+        "check": _add_check(commands),
+        "top": _add_top(commands),
+        "discover": _add_discover(commands),
+        "completion": _add_completion(commands),
+    }
+    return CommandLine(program, made)
+
+
+def _add_command(commands: argparse._SubParsersAction[Parser], name: str, summary: str, description: str) -> Parser:
+    parser = commands.add_parser(name, help=summary, description=description)
+    parser.summary = summary
+    return parser
+
+
+def _add_version(parser: Parser) -> None:
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+
+
+def _add_serve(commands: argparse._SubParsersAction[Parser]) -> Parser:
+    parser = _add_command(
+        commands,
+        "serve",
+        summary="export metrics over HTTP (the default)",
+        description="Sample uWSGI servers, and serve metrics, a live page and an API over HTTP. There is neither login "
+        "nor TLS: beyond loopback, put a proxy with both before it.",
+    )
+    _add_version(parser)
+    add_flags(parser)
+    return parser
+
+
+def _add_check(commands: argparse._SubParsersAction[Parser]) -> Parser:
+    parser = _add_command(
+        commands,
+        "check",
+        summary="watch servers for a while, then say how they are",
+        description="Watch servers, then say how they are and what to change. Of several there is a line for each, the "
+        f"worst first, and then all about those that are not fine. {_CHECK_STATUSES}",
+    )
+    parser.add_argument(
+        "addresses",
+        metavar="ADDRESS",
+        nargs="*",
+        help="a stats server or a glob, as for --stats, or the URL of an exporter or of a server on its page: the "
+        "exporter then answers from its memory, at once",
+    )
+    parser.add_argument("--all", action="store_true", help="check every server that is found on this machine")
+    parser.add_argument(
+        "--seconds",
+        metavar="SECONDS",
+        type=seconds_between(2, HISTORY_SECONDS),
+        help=f"how long to watch (default {WATCH_SECONDS:g}); of an exporter, which of its windows to judge: the "
+        "shortest that is as long",
+    )
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="text; json: one document, whatever happens; nagios: one line with performance data (default text)",
+    )
+    parser.add_argument(
+        "--min-headroom",
+        metavar="WARNING[:CRITICAL]",
+        type=parse_minimum,
+        default=UNSET,
+        help="warn where load can grow to less than this factor of today's, such as 2:1.2",
+    )
+    parser.add_argument(
+        "--max-queue-wait",
+        metavar="WARNING[:CRITICAL]",
+        type=parse_maximum,
+        default=UNSET,
+        help="warn where requests wait in the listen queue for longer on average, such as 100ms:2s",
+    )
+    parser.add_argument(
+        "--max-response-time",
+        metavar="WARNING[:CRITICAL]",
+        type=parse_maximum,
+        default=UNSET,
+        help="warn where requests take longer on average. Thresholds add to what is always judged, and none makes a "
+        "verdict better",
+    )
+    return parser
+
+
+def _add_top(commands: argparse._SubParsersAction[Parser]) -> Parser:
+    parser = _add_command(
+        commands,
+        "top",
+        summary="watch servers on a terminal",
+        description="Watch servers on a terminal. Each argument is a stats server, as for --stats, which is then read "
+        "from here, or the URL of a running exporter or of one of its pages (.../servers/NAME opens that server), "
+        "which answers from its memory; an http:// address or a "
+        f"host:port is asked which it is. Without any: the exporter on {LISTEN_ADDRESS}, or else the servers "
+        "found on this machine. Where standard output is no terminal, one snapshot is printed. Exit status of a "
+        "snapshot: 0, or 3 if a server could not be read.",
+    )
+    parser.add_argument("addresses", metavar="ADDRESS|URL", nargs="*", help="what to look at")
+    parser.add_argument(
+        "--interval",
+        metavar="SECONDS",
+        type=seconds_between(0.25, 60),
+        default=1.0,
+        help="seconds between two looks, 0.25 to 60 (default 1)",
+    )
+    parser.add_argument("--once", action="store_true", help="print one snapshot, and end")
+    parser.add_argument("--json", action="store_true", help="print the document instead (of several servers: a list)")
+    parser.add_argument(
+        "--seconds",
+        metavar="SECONDS",
+        type=seconds_between(2, HISTORY_SECONDS),
+        default=3.0,
+        help="how long to watch before a snapshot, if from here (default 3)",
+    )
+    return parser
+
+
+def _add_discover(commands: argparse._SubParsersAction[Parser]) -> Parser:
+    return _add_command(
+        commands,
+        "discover",
+        summary="find the uWSGI masters of this machine",
+        description="Look for the uWSGI masters of this machine and their stats servers, and print the command that "
+        "watches them. Exit status: 0, or 1 if there is no stats server.",
+    )
+
+
+def _add_completion(commands: argparse._SubParsersAction[Parser]) -> Parser:
+    parser = _add_command(
+        commands,
+        "completion",
+        summary="print a script for completion in a shell",
+        description="Print a script that completes the commands and options of uwsgi-headroom. Put it where the shell "
+        "looks: bash: ~/.local/share/bash-completion/completions/uwsgi-headroom, zsh: a file _uwsgi-headroom in a "
+        "directory of $fpath, fish: ~/.config/fish/completions/uwsgi-headroom.fish.",
+    )
+    parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
+    return parser

@@ -1,0 +1,36 @@
+"""Numbers on the command line, with messages that say what would be right."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+
+from uwsgi_headroom.number_range import parse_number
+
+_SECONDS = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ms|s)?", re.ASCII)
+
+
+def seconds_between(least: float, most: float) -> Callable[[str], float]:
+    """A parser of seconds between two bounds, for argparse."""
+
+    def parse(text: str) -> float:
+        try:
+            return parse_number(text, least, most)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"from {least:g} to {most:g} seconds, not {text}") from None
+
+    return parse
+
+
+def parse_factor(text: str) -> float:
+    """A number of 0 or more, such as `1.5`; an `x` behind it is allowed. Raises ValueError."""
+    return parse_number(text.removesuffix("x"), 0, 1e6)
+
+
+def parse_duration(text: str) -> float:
+    """`250ms`, `2s` or `0.5`, in seconds. Raises ValueError."""
+    match = _SECONDS.fullmatch(text)
+    if not match:
+        raise ValueError(text)
+    return float(match[1]) / (1000 if match[2] == "ms" else 1)

@@ -1,0 +1,69 @@
+"""A parser of arguments that raises, suggests what was meant, and can be asked what it understands."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+from uwsgi_headroom.errors import HeadroomError
+
+_NEAR = 0.6
+"""Likeness by difflib, 0 to 1. `--fromat` is like `--format` by 0.88, `chekc` like `check` by 0.8."""
+
+
+class UsageError(HeadroomError):
+    """An argument is wrong. `program` is the command that it was given to, `usage` how to call that."""
+
+    def __init__(self, message: str, program: str, usage: str) -> None:
+        super().__init__(message)
+        self.program, self.usage = program, usage
+
+
+class Parser(argparse.ArgumentParser):
+    """An argparse parser that raises UsageError where argparse would print and end the process.
+
+    `arguments` are the options and positional arguments that were added, in order; `summary` is a line about the
+    command.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.arguments: list[argparse.Action] = []
+        self.summary = ""
+        super().__init__(*args, **kwargs)
+
+    def add_argument(self, *args: Any, **kwargs: Any) -> argparse.Action:
+        action = super().add_argument(*args, **kwargs)
+        self.arguments.append(action)
+        return action
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        """The options of these arguments. Raises UsageError, with the usage of this command."""
+        options, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            self.error(self._describe_unknown(unknown))
+        return options
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, self.prog, self.format_usage())
+
+    @property
+    def options(self) -> list[str]:
+        """Every option that is understood, short ones included."""
+        return [text for argument in self.arguments for text in argument.option_strings]
+
+    def _describe_unknown(self, unknown: Sequence[str]) -> str:
+        option = next((word for word in unknown if word.startswith("-")), "")
+        if not option:
+            return f"unexpected argument: {unknown[0]}"
+        option = option.partition("=")[0]
+        return f"unknown option {option}{suggest(option, self.options)}"
+
+
+def suggest(text: str, known: Iterable[str]) -> str:
+    """`; did you mean check?`, or nothing where no known text is near."""
+    near = difflib.get_close_matches(text, list(known), 1, _NEAR)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -1,0 +1,89 @@
+"""Judges a server's document by the thresholds that the user gave. They make a verdict worse, and never better."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Severity
+from uwsgi_headroom.analysis.formatting import duration, factor
+from uwsgi_headroom.check.thresholds import UNSET, Threshold, Thresholds
+from uwsgi_headroom.documents.schema import Finding, Server
+
+_GRAVITY = {"ok": 0, "warning": 1, "critical": 2}
+
+
+def apply_thresholds(server: Server, thresholds: Thresholds) -> Server:
+    """The document with a finding for each threshold that is passed, and the verdict that follows.
+
+    A threshold whose figure is not known makes a verdict that would be ok `unknown`: nobody can say that it holds.
+    """
+    if server.status == "unknown" or server.headroom is None or server.flow is None:
+        return server
+    passed = sorted(_passed(server, thresholds), key=lambda finding: SEVERITIES.index(finding.severity))
+    findings = tuple(sorted((*server.findings, *passed), key=lambda finding: SEVERITIES.index(finding.severity)))
+    server = msgspec.structs.replace(server, findings=findings)
+    if passed and _GRAVITY[passed[0].severity] > _GRAVITY[server.status]:
+        return msgspec.structs.replace(server, status=passed[0].severity, verdict=passed[0].title)
+    unknown = _unknown_figure(server, thresholds)
+    if unknown and server.status == "ok":
+        return msgspec.structs.replace(server, status="unknown", verdict=unknown)
+    return server
+
+
+def _passed(server: Server, thresholds: Thresholds) -> Iterator[Finding]:
+    assert server.headroom
+    assert server.flow
+    value, limits = server.headroom.factor, thresholds.min_headroom
+    severity = _severity(value, limits, falls=True)
+    if severity and value is not None:
+        limit = _limit(limits, severity)
+        title = f"Headroom is {factor(value)}: --min-headroom wants {factor(limit)}."
+        yield _finding("threshold_headroom", severity, title)
+    times = (
+        ("queue_wait", "Requests wait", "in the listen queue", server.flow.queue_wait, thresholds.max_queue_wait),
+        ("response_time", "Requests take", "on average", server.flow.response_time, thresholds.max_response_time),
+    )
+    for name, begin, end, seconds, limits in times:
+        severity = _severity(seconds, limits, falls=False)
+        if severity and seconds is not None:
+            option = f"--max-{name.replace('_', '-')}"
+            title = f"{begin} {duration(seconds)} {end}: {option} allows {duration(_limit(limits, severity))}."
+            yield _finding(f"threshold_{name}", severity, title)
+
+
+def _severity(value: float | None, limits: Threshold, *, falls: bool) -> Severity | None:
+    """How grave a value is; falls: whether it is grave below its limits, and not above."""
+    if value is None:
+        return None
+    sign = -1 if falls else 1
+    if limits.critical is not None and sign * value > sign * limits.critical:
+        return "critical"
+    return "warning" if limits.warning is not None and sign * value > sign * limits.warning else None
+
+
+def _limit(limits: Threshold, severity: Severity) -> float:
+    limit = limits.critical if severity == "critical" else limits.warning
+    assert limit is not None
+    return limit
+
+
+def _finding(code: str, severity: Severity, title: str) -> Finding:
+    return Finding(code=code, severity=severity, title=title, evidence="", meaning="", change="", runbook=None)
+
+
+def _unknown_figure(server: Server, thresholds: Thresholds) -> str | None:
+    """Which threshold cannot be judged, as a sentence. Without requests, none waits and none takes long."""
+    assert server.headroom
+    assert server.flow
+    idle = server.flow.requests == 0
+    figures = (
+        ("--min-headroom", thresholds.min_headroom, server.headroom.factor is None and not server.headroom.far),
+        ("--max-queue-wait", thresholds.max_queue_wait, server.flow.queue_wait is None and not idle),
+        ("--max-response-time", thresholds.max_response_time, server.flow.response_time is None and not idle),
+    )
+    for option, limits, is_unknown in figures:
+        if limits != UNSET and is_unknown:
+            return f"{option} cannot be judged: its figure is not known here."
+    return None

@@ -1,0 +1,58 @@
+"""Documents of servers that an exporter watches already: it has their history, and answers at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from uwsgi_headroom.check.judge import describe_unread
+from uwsgi_headroom.documents import build
+from uwsgi_headroom.documents.schema import Covered, Server, Servers
+from uwsgi_headroom.exporter_client import ApiError, ExporterPage, get_document
+from uwsgi_headroom.source import Http
+
+
+async def read_page(page: ExporterPage, seconds: float | None) -> list[Server]:
+    """The document of the server that a page shows, or those of all. seconds: the window that the figures are over is
+    the exporter's shortest that is as long, or else its longest; None: the one that its page shows.
+
+    Where the exporter, or one of its servers, gives no answer, the document says why.
+    """
+    try:
+        names = [page.server] if page.server is not None else await _list_names(page.base)
+    except ApiError as error:
+        return [_describe_failure(page.base, page.base.netloc, error)]
+    if not names:
+        return [describe_unread(page.base.netloc, page.base, "not_found", f"{page.base}: it watches no server.")]
+    return list(await asyncio.gather(*(_read_server(page.base, name, seconds) for name in names)))
+
+
+async def _list_names(base: Http) -> list[str]:
+    return [summary.name for summary in (await get_document(base, build.SERVERS_PATH, Servers)).servers]
+
+
+async def _read_server(base: Http, name: str, seconds: float | None) -> Server:
+    path = build.server_path(name)
+    try:
+        document = await get_document(base, path, Server)
+        asked = document.window.asked if document.window else None
+        wanted = _choose_window(document.windows, seconds)
+        if wanted is not None and wanted != asked:
+            document = await get_document(base, f"{path}?window={wanted:g}", Server)
+    except ApiError as error:
+        if error.reason == "http":  # it is an exporter: it answered as one a moment ago
+            return describe_unread(name, base, "not_found", f"The exporter at {base} has no server {name}.")
+        return _describe_failure(base, name, error)
+    return document
+
+
+def _choose_window(windows: Sequence[Covered], seconds: float | None) -> float | None:
+    """The length in seconds of the window to ask for; None: the exporter's own choice."""
+    if seconds is None or not windows:
+        return None
+    lengths = sorted(window.asked for window in windows)
+    return next((length for length in lengths if length >= seconds), lengths[-1])
+
+
+def _describe_failure(base: Http, name: str, error: ApiError) -> Server:
+    return describe_unread(name, base, error.reason, f"{error}.")

@@ -1,0 +1,37 @@
+"""What `check` prints where it cannot even begin, or fails: in the format that was asked for. Imports little."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+from uwsgi_headroom.arguments.parser import Parser, UsageError
+from uwsgi_headroom.check.nagios_line import render_line
+from uwsgi_headroom.terminal_text import print_lines
+
+
+def report(arguments: Sequence[str], reason: str, problem: str, details: Sequence[str] = ()) -> None:
+    """Print that nothing was judged, and why: a document or a plugin's line on standard output, or text on standard
+    error. arguments: of the command line, right or wrong; reason: one word; problem: a sentence; details: more lines
+    for a person."""
+    match _find_format(arguments):
+        case "json":
+            error = {"reason": reason, "message": problem}
+            print(json.dumps({"status": "unknown", "verdict": problem, "error": error}, indent=2))
+        case "nagios":
+            print_lines([render_line("unknown", problem)])
+        case _:
+            print_lines([f"UNKNOWN  {problem}", *details], sys.stderr)
+
+
+def _find_format(arguments: Sequence[str]) -> str:
+    """The format that these arguments ask for, even where others of them are wrong."""
+    parser = Parser(add_help=False)
+    parser.add_argument("--format", default="text")
+    try:
+        found: argparse.Namespace = parser.parse_known_args(arguments)[0]
+    except UsageError:  # --format is the last word
+        return "text"
+    return str(found.format)

@@ -1,0 +1,57 @@
+"""The one line of a monitoring plugin, `STATUS - text | label=value`, by the Monitoring Plugins Development Guidelines.
+
+A pipe ends the text and a line break the line, so neither can be in a text; in a label they, quotes, equals signs and
+spaces cannot. Imports little.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import isfinite
+
+from uwsgi_headroom.terminal_text import escape_text
+
+_LONGEST_TEXT = 1000
+"""Characters: the NRPE protocol carries 1024 bytes in its older version, and a pager shows fewer still."""
+
+
+@dataclass(frozen=True, slots=True)
+class Performance:
+    """A figure of a plugin's line. unit: `s`, or empty for a plain number; value None: unknown (`U`); warning and
+    critical: ranges that are fine, such as `2:` (2 or more) and `0.5` (0 to 0.5), or empty; least and most: what the
+    value can be."""
+
+    label: str
+    value: float | None
+    unit: str = ""
+    warning: str = ""
+    critical: str = ""
+    least: float | None = 0
+    most: float | None = None
+
+
+def render_line(status: str, text: str, figures: Iterable[Performance] = ()) -> str:
+    """The line. status: `ok`, `warning`, `critical` or `unknown`."""
+    harmless = escape_text(text).replace("|", "/")
+    if len(harmless) > _LONGEST_TEXT:
+        harmless = f"{harmless[: _LONGEST_TEXT - 3]}..."
+    performance = " ".join(map(_render, figures))
+    return f"{status.upper()} - {harmless}{f' | {performance}' if performance else ''}"
+
+
+def render_label(text: str) -> str:
+    """A text as a label, or as a part of one."""
+    return re.sub(r"[^\w.:/@-]", "_", text)
+
+
+def _render(figure: Performance) -> str:
+    known = figure.value is not None and isfinite(figure.value)
+    value = f"{_number(figure.value)}{figure.unit}" if known else "U"
+    parts = (value, figure.warning, figure.critical, _number(figure.least), _number(figure.most))
+    return f"{figure.label}={';'.join(parts)}".rstrip(";")
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.6f}".rstrip("0").rstrip(".")

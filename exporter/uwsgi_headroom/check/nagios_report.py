@@ -1,0 +1,72 @@
+"""Verdicts as the line of a monitoring plugin, with figures to draw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from uwsgi_headroom.check.exit_status import find_worst
+from uwsgi_headroom.check.nagios_line import Performance, render_label, render_line
+from uwsgi_headroom.check.summary import count_statuses
+from uwsgi_headroom.check.thresholds import Threshold, Thresholds
+from uwsgi_headroom.documents.schema import Server
+
+_MOST_NAMED = 3
+"""Servers whose verdicts stand in the line; a pager shows no more."""
+
+
+def render_report(judged: Sequence[Server], thresholds: Thresholds) -> str:
+    """The line. The labels of several servers begin with their names: `shop.headroom`."""
+    several = len(judged) > 1
+    figures = [
+        figure
+        for server in judged
+        for figure in _list_figures(server, thresholds, f"{render_label(server.name)}." if several else "")
+    ]
+    status = find_worst(server.status for server in judged)
+    return render_line(status, _summarize(judged) if several else f"{judged[0].name}: {judged[0].verdict}", figures)
+
+
+def _summarize(judged: Sequence[Server]) -> str:
+    troubled = [server for server in judged if server.status != "ok"]
+    named = [f"{server.name}: {server.verdict.removesuffix('.')}" for server in troubled[:_MOST_NAMED]]
+    more = [f"and {len(troubled) - _MOST_NAMED} more"] if len(troubled) > _MOST_NAMED else []
+    return "; ".join((count_statuses(judged), *named, *more))
+
+
+def _list_figures(server: Server, thresholds: Thresholds, prefix: str) -> Iterator[Performance]:
+    """The figures of a server that could be read, always the same ones: a graph's file has a fixed number of them."""
+    if server.state != "up":
+        return
+    if server.emperor:
+        yield Performance(f"{prefix}vassals", len(server.emperor.vassals))
+        yield Performance(f"{prefix}throttled_vassals", len(server.emperor.throttled))
+    elif server.router:
+        yield Performance(f"{prefix}active_sessions", server.router.active_sessions)
+    else:
+        yield from _list_flow(server, thresholds, prefix)
+
+
+def _list_flow(server: Server, thresholds: Thresholds, prefix: str) -> Iterator[Performance]:
+    flow, room, threads = server.flow, server.headroom, server.threads
+    yield Performance(
+        f"{prefix}headroom", room.factor if room else None, "", *_ranges(thresholds.min_headroom, "{:g}:")
+    )
+    yield Performance(f"{prefix}throughput", flow.throughput if flow else None)
+    yield Performance(
+        f"{prefix}response_time",
+        flow.response_time if flow else None,
+        "s",
+        *_ranges(thresholds.max_response_time, "{:g}"),
+    )
+    yield Performance(
+        f"{prefix}queue_wait", flow.queue_wait if flow else None, "s", *_ranges(thresholds.max_queue_wait, "{:g}")
+    )
+    yield Performance(
+        f"{prefix}concurrency", flow.observed if flow else None, most=threads.available if threads else None
+    )
+
+
+def _ranges(limits: Threshold, form: str) -> tuple[str, str]:
+    """The ranges that are fine: of a warning and of a critical value."""
+    warning, critical = ("" if limit is None else form.format(limit) for limit in (limits.warning, limits.critical))
+    return warning, critical

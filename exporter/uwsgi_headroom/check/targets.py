@@ -1,0 +1,64 @@
+"""What the addresses of `check` mean: stats servers and globs, to be watched from here, and exporters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from uwsgi_headroom.config.model import ServerConfig
+from uwsgi_headroom.config.names import refuse_duplicate_addresses, refuse_duplicate_names
+from uwsgi_headroom.config.values import parse_server_argument
+from uwsgi_headroom.exporter_client import ExporterPage, find_who_answers, parse_page
+from uwsgi_headroom.source import Address, Http, Tcp
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """watched: servers and globs to watch from here; exporters: pages of exporters to read; silent: http:// addresses
+    at which nothing listens, so that nobody knows which of the two they are. single: whether one document answers, and
+    not a list."""
+
+    watched: tuple[ServerConfig, ...] = ()
+    exporters: tuple[ExporterPage, ...] = ()
+    silent: tuple[Http, ...] = ()
+    single: bool = False
+
+
+def parse_targets(arguments: Sequence[str]) -> tuple[ServerConfig, ...]:
+    """The servers, globs and URLs that these arguments name. Raises ConfigError."""
+    servers = refuse_duplicate_names(parse_server_argument(argument, "check") for argument in arguments)
+    refuse_duplicate_addresses(servers)
+    return servers
+
+
+async def sort_targets(servers: Sequence[ServerConfig]) -> Targets:
+    """Ask each address that may be an exporter's whether it is, all at once."""
+    pages = [_as_page(server.address) for server in servers]
+    answers = await asyncio.gather(*(_probe(page) for page in pages))
+    sorted_out = list(zip(servers, pages, answers, strict=True))
+    exporters = tuple(page for _, page, answer in sorted_out if page and answer)
+    silent = [server for server, _, answer in sorted_out if answer is None and isinstance(server.address, Http)]
+    return Targets(
+        watched=tuple(server for server, _, answer in sorted_out if not answer and server not in silent),
+        exporters=exporters,
+        silent=tuple(server.address for server in silent if isinstance(server.address, Http)),
+        single=len(servers) == 1
+        and servers[0].address is not None
+        and all(page.server is not None for page in exporters),
+    )
+
+
+def _as_page(address: Address | None) -> ExporterPage | None:
+    match address:
+        case Http() as url:
+            return parse_page(url)
+        case Tcp(host, port):
+            return ExporterPage(Http(host, port), None)
+    return None
+
+
+async def _probe(page: ExporterPage | None) -> bool | None:
+    """Whether an exporter answers at the base of a page; None where nobody listens."""
+    answer = "other" if page is None else await find_who_answers(page.base)
+    return None if answer == "nobody" else answer == "exporter"

@@ -1,0 +1,93 @@
+"""Watches several servers at once, until Ctrl-C at most, and reads those that exporters watch."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Iterable
+
+import msgspec
+
+from uwsgi_headroom.check.exporters import read_page
+from uwsgi_headroom.check.judge import describe_unread, judge
+from uwsgi_headroom.check.request import WATCH_SECONDS
+from uwsgi_headroom.check.targets import Targets
+from uwsgi_headroom.config.model import ServerConfig, Settings
+from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.exporter_client import ExporterPage
+from uwsgi_headroom.source import Unix
+from uwsgi_headroom.watch import suspend
+from uwsgi_headroom.watch.fleet import Fleet
+
+_NOBODY_LISTENS = "It cannot be read: nothing listens there, neither an exporter nor a stats server."
+_NO_SOCKET = "No socket matches it: is uWSGI running, with `stats` set to such a path?"
+
+
+async def judge_targets(targets: Targets, seconds: float | None) -> list[Server]:
+    """The document of each server that the targets mean, with its verdict.
+
+    Ctrl-C ends watching, and what was seen until then is judged. Raises asyncio.CancelledError if only exporters were
+    asked, and had not answered.
+    """
+    length = seconds or WATCH_SECONDS
+    fleet = Fleet(targets.watched, Settings(windows=(length,)))
+    fleet.refresh()
+    watches = fleet.watches()
+    progress = _Progress(len(watches))
+    watching = [asyncio.create_task(judge(watch, fleet.clock, length, progress.show)) for watch in watches]
+    reading = [asyncio.create_task(read_page(page, seconds)) for page in targets.exporters]
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, _cancel, watching or reading)
+    suspend.between_reads(fleet.pause, fleet.resume)
+    try:
+        documents = list(await asyncio.gather(*watching))
+        answers = await asyncio.gather(*reading)
+    finally:
+        progress.clear()
+    several = len({page.base for page in targets.exporters}) + bool(watches) > 1
+    for page, answer in zip(targets.exporters, answers, strict=True):
+        documents += [_name_exporter(document, page) for document in answer] if several else answer
+    documents += [describe_unread(url.netloc, url, "refused", _NOBODY_LISTENS) for url in targets.silent]
+    documents += [
+        describe_unread(server.pattern, Unix(server.pattern), "not_found", _NO_SOCKET)
+        for server in targets.watched
+        if server.address is None and _finds_nothing(server)
+    ]
+    return documents
+
+
+def _cancel(tasks: Iterable[asyncio.Task[object]]) -> None:
+    for task in tasks:
+        task.cancel()
+
+
+def _name_exporter(document: Server, page: ExporterPage) -> Server:
+    """The document with the exporter in its name: servers of several exporters may have one name."""
+    return msgspec.structs.replace(document, name=f"{document.name}@{page.base.netloc}")
+
+
+def _finds_nothing(glob: ServerConfig) -> bool:
+    fleet = Fleet([glob])
+    fleet.refresh()
+    return not fleet.watches()
+
+
+class _Progress:
+    """The seconds left, on standard error where that is a terminal."""
+
+    def __init__(self, count: int) -> None:
+        self._what = "watching" if count == 1 else f"watching {count} servers"
+        self._is_shown = False
+        self._has_terminal = sys.stderr.isatty()
+
+    def show(self, left: float) -> None:
+        if self._has_terminal:
+            self._is_shown = True
+            self._write(f"{self._what} for {left:.0f} s more (Ctrl-C: judge now) ")
+
+    def clear(self) -> None:
+        if self._is_shown:
+            self._write("")
+
+    def _write(self, text: str) -> None:
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)

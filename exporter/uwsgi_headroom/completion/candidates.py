@@ -1,0 +1,85 @@
+"""What can be completed: the commands, and the options, values and files of each."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+from uwsgi_headroom.arguments.commands import DEFAULT_COMMAND, CommandLine
+from uwsgi_headroom.arguments.parser import Parser
+from uwsgi_headroom.config.defaults import LOG_FORMATS, LOG_LEVELS
+
+_FILES = ("FILE", "ADDRESS", "[NAME=]ADDRESS", "ADDRESS|URL")
+"""Metavars of arguments for which names of files are offered: a stats address may be the path of a socket."""
+
+_VALUES = {"LEVEL": LOG_LEVELS, "FORMAT": LOG_FORMATS, "true|false": ("true", "false")}
+"""By metavar: the values of options whose values the settings check, since they have a variable and a key as well."""
+
+_LONGEST_HELP = 70
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An option, or a positional argument, which has no names. values: those there are to choose from; files: whether
+    a path may be written; takes_value: whether a value follows, is_optional: or may be left out; help: one line."""
+
+    names: tuple[str, ...]
+    help: str
+    values: tuple[str, ...]
+    files: bool
+    takes_value: bool
+    is_optional: bool
+    repeatable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command and what may follow it."""
+
+    name: str
+    help: str
+    options: tuple[Argument, ...]
+    positional: Argument | None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Everything that can be completed. bare: options that may stand without a command."""
+
+    commands: tuple[Command, ...]
+    bare: tuple[Argument, ...]
+
+
+def list_candidates(line: CommandLine) -> Candidates:
+    """The candidates of a command line."""
+    commands = tuple(_command(name, parser) for name, parser in line.commands.items())
+    default = next(command for command in commands if command.name == DEFAULT_COMMAND)
+    return Candidates(commands, default.options)
+
+
+def _command(name: str, parser: Parser) -> Command:
+    arguments = [_argument(action) for action in parser.arguments]
+    return Command(
+        name=name,
+        help=parser.summary,
+        options=tuple(argument for argument in arguments if argument.names),
+        positional=next((argument for argument in arguments if not argument.names), None),
+    )
+
+
+def _argument(action: argparse.Action) -> Argument:
+    return Argument(
+        names=tuple(action.option_strings),
+        help=_first_sentence(action.help or ""),
+        values=tuple(action.choices or _VALUES.get(str(action.metavar), ())),
+        files=action.metavar in _FILES,
+        takes_value=action.nargs != 0,
+        is_optional=action.nargs == "?",
+        repeatable=isinstance(action, argparse._AppendAction) or action.nargs == "*",
+    )
+
+
+def _first_sentence(text: str) -> str:
+    """What fits beside a candidate."""
+    short = text.partition(" [")[0].partition(". ")[0].partition(";")[0].partition(":")[0].removesuffix(".")
+    return short if len(short) <= _LONGEST_HELP else f"{short[:_LONGEST_HELP].rpartition(' ')[0]} ..."

@@ -1,0 +1,96 @@
+"""Reads the API of a running exporter."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Literal, NamedTuple, TypeVar
+from urllib.parse import unquote
+
+import msgspec
+
+from uwsgi_headroom import source
+from uwsgi_headroom.errors import HeadroomError, ReadError, SourceError
+from uwsgi_headroom.source import Http
+
+T = TypeVar("T")
+
+ANSWER_SECONDS = 8.0
+"""How long a request may take: the exporter itself waits five for a server that it has never read."""
+
+PROBE_SECONDS = 3.0
+
+_WHY = {
+    "refused": "nothing listens there",
+    "timeout": "it does not answer in time",
+    "http": "it does not answer as an exporter does, or no longer has this server",
+}
+_SERVER = re.compile(r"(?P<base>.*?)(?:/api/v1)?/servers/(?P<name>.+?)/?", re.DOTALL)
+_PART = re.compile(r"(?P<name>.+)/(?:history|findings|journal|events)", re.DOTALL)
+_OTHER = re.compile(r"(?P<base>.*?)/(?:metrics|servers|runbooks|static|api|-)(?:/.*)?", re.DOTALL)
+
+Answer = Literal["exporter", "other", "silent", "nobody"]
+"""Who answers at a URL. silent: something listens and says nothing; nobody: nothing listens."""
+
+
+class ApiError(HeadroomError):
+    """An exporter did not answer this time; a sentence says why. `reason` is that of a read that failed."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class ExporterPage(NamedTuple):
+    """What a URL means if an exporter is there. base: where the exporter is; server: the name, None: all of them."""
+
+    base: Http
+    server: str | None
+
+
+class _Description(msgspec.Struct):
+    """What only an exporter has."""
+
+    openapi: str
+
+
+def parse_page(url: Http) -> ExporterPage:
+    """Split the URL of an exporter, or of a page, a document or the metrics of one. Reads nothing.
+
+    The exporter may be below a path, behind a proxy.
+    """
+    path = url.target.partition("?")[0].partition("#")[0]
+    if match := _SERVER.fullmatch(path):
+        part = _PART.fullmatch(match["name"]) if "/api/v1/" in path else None
+        return ExporterPage(replace(url, target=match["base"] or "/"), unquote((part or match)["name"]))
+    match = _OTHER.fullmatch(path)
+    return ExporterPage(replace(url, target=(match["base"] if match else path.rstrip("/")) or "/"), None)
+
+
+async def get_document(url: Http, path: str, kind: type[T]) -> T:
+    """The document at a path of an exporter's API. Raises ApiError."""
+    try:
+        return msgspec.json.decode((await _read(url, path, ANSWER_SECONDS)).body, type=kind)
+    except ReadError as error:
+        raise ApiError(f"{url}: {_WHY.get(error.reason, str(error))}", error.reason) from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise ApiError(f"{url}: its answer is not of this version's API", "not_json") from None
+
+
+async def find_who_answers(url: Http) -> Answer:
+    """Who answers there.
+
+    A uWSGI with stats-http answers every path with its stats, and a raw one every client: either is read once.
+    """
+    try:
+        msgspec.json.decode((await _read(url, "/api/v1/openapi.json", PROBE_SECONDS)).body, type=_Description)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return "other"
+    except SourceError as error:
+        return "nobody" if error.reason == "refused" else "silent" if error.reason == "timeout" else "other"
+    return "exporter"
+
+
+async def _read(url: Http, path: str, seconds: float) -> source.Answer:
+    target = url.target.partition("?")[0].rstrip("/") + path
+    return await source.read_document(Http(url.host, url.port, target, url.tls), timeout=seconds)

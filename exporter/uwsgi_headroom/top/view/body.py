@@ -1,0 +1,111 @@
+"""The body of the screen: one page for each view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from rich.text import Text
+
+from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.top.model import Key, ScreenModel, ServerEntry
+from uwsgi_headroom.top.navigation import Navigation
+from uwsgi_headroom.top.server_order import arrange_entries, matches
+from uwsgi_headroom.top.tree import Branch, grow_tree
+from uwsgi_headroom.top.view import pages, plots
+from uwsgi_headroom.top.view.event_rows import event_page
+from uwsgi_headroom.top.view.help_page import help_lines
+from uwsgi_headroom.top.view.page import Page
+from uwsgi_headroom.top.view.server_table import detail_lines, server_table
+from uwsgi_headroom.top.view.tree_table import tree_table
+from uwsgi_headroom.top.view.worker_table import worker_table
+
+_ROOMY = 15  # lines of a body that has room for the verdict of the selected server
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """width: columns; lines: about how many there are for the body; now: epoch seconds; detailed: whether the verdict
+    of the server that is selected in a list stands below the list."""
+
+    width: int
+    lines: int
+    now: float
+    detailed: bool = True
+
+
+def build_body(model: ScreenModel, navigation: Navigation, view: View) -> tuple[Page, int]:
+    """The body of the screen, and the first of its sideways columns in view."""
+    if navigation.view in _PAGES:
+        return _PAGES[navigation.view](model, navigation, view), 0
+    server = model.server
+    if server is None:
+        return Page(None, [Text("Waiting for the server's document.")]), 0
+    if navigation.view in _SERVER_PAGES:
+        return _SERVER_PAGES[navigation.view](server, model, navigation, view), 0
+    lines: Iterable[Text] | None = None
+    if server.emperor:
+        lines = pages.emperor_lines(server.emperor, view.width)
+    elif server.router:
+        lines = pages.router_lines(server.router, view.width)
+    elif navigation.view == "threads":
+        lines = pages.thread_lines(server, navigation.sort, navigation.reverse, view.width)
+    if lines is not None or not server.workers:
+        title, *rows = lines or [Text()]
+        return Page(title, rows), 0
+    return worker_table(
+        server, navigation.sort, navigation.reverse, view.width, navigation.column, navigation.row_filter
+    )
+
+
+def list_keys(model: ScreenModel, navigation: Navigation) -> list[Key]:
+    """The servers in the order that they are in view."""
+    if navigation.home == "tree":
+        return [branch.entry.key for branch in _branches(model, navigation) if branch.entry]
+    return [entry.key for entry in _entries(model, navigation)]
+
+
+def _entries(model: ScreenModel, navigation: Navigation) -> list[ServerEntry]:
+    return arrange_entries(
+        model.entries, navigation.fleet_filter, navigation.fleet_sort, reverse=navigation.fleet_reverse
+    )
+
+
+def _branches(model: ScreenModel, navigation: Navigation) -> list[Branch]:
+    text = navigation.fleet_filter
+    return [
+        branch
+        for branch in grow_tree(arrange_entries(model.entries, sort="name"), model.family)
+        if text.casefold() in branch.name.casefold() or (branch.entry and matches(branch.entry.summary, text))
+    ]
+
+
+def _servers(model: ScreenModel, navigation: Navigation, view: View) -> Page:
+    table = server_table(model, _entries(model, navigation), navigation.server, view.width, view.now)
+    return _with_detail(table, model, navigation, view)
+
+
+def _tree(model: ScreenModel, navigation: Navigation, view: View) -> Page:
+    table = tree_table(model, _branches(model, navigation), navigation.server, view.width)
+    return _with_detail(table, model, navigation, view)
+
+
+def _with_detail(table: Page, model: ScreenModel, navigation: Navigation, view: View) -> Page:
+    if not view.detailed or view.lines < _ROOMY:
+        return table
+    return replace(table, detail=detail_lines(model.entries, navigation.server, view.width))
+
+
+_PAGES: Mapping[str, Callable[[ScreenModel, Navigation, View], Page]] = {
+    "help": lambda _, __, view: Page(None, help_lines(view.width)),
+    "servers": _servers,
+    "tree": _tree,
+}
+
+_SERVER_PAGES: Mapping[str, Callable[[Server, ScreenModel, Navigation, View], Page]] = {
+    "findings": lambda server, model, _, view: Page(None, list(pages.finding_lines(server, view.width, view.now))),
+    "events": lambda server, _, navigation, view: event_page(
+        server.events, navigation.row_filter, view.width, view.now
+    ),
+    "plots": lambda _, model, __, view: Page(None, plots.plot_lines(model.trend, view.width, view.lines)),
+}

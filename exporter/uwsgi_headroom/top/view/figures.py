@@ -1,0 +1,89 @@
+"""Figures in as few columns as a table has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.cells import cell_len, set_cell_size
+
+from uwsgi_headroom.analysis.formatting import duration
+
+UNKNOWN = "-"
+
+
+def percent(part: float | None) -> str:
+    """0.43 is `43%`."""
+    return UNKNOWN if part is None else f"{100 * part:.0f}%"
+
+
+def age(seconds: float | None) -> str:
+    """12 is `12s`, 90 is `90s`, 600 is `10m`."""
+    if seconds is None:
+        return UNKNOWN
+    for limit, divisor, unit in ((100, 1, "s"), (6000, 60, "m"), (360_000, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / divisor:.0f}{unit}"
+    return f"{seconds / 86400:.0f}d"
+
+
+def size(count: float | None) -> str:
+    """Bytes: 52,000,000 is `52M`."""
+    if count is None:
+        return UNKNOWN
+    for limit, divisor, unit in ((1e4, 1, ""), (1e6, 1e3, "k"), (1e9, 1e6, "M"), (1e12, 1e9, "G")):
+        if abs(count) < limit:
+            scaled = count / divisor
+            return f"{scaled:.1f}{unit}" if unit == "G" and scaled < 10 else f"{scaled:.0f}{unit}"
+    return f"{count / 1e12:.1f}T"
+
+
+def number(value: float | None) -> str:
+    """12,345 is `12345`; seven digits and more are millions: `12.3M`."""
+    if value is None:
+        return UNKNOWN
+    return f"{value:.0f}" if value < 1e6 else f"{value / 1e6:.1f}M" if value < 1e9 else f"{value / 1e9:.1f}G"
+
+
+def rate(value: float | None) -> str:
+    """Of requests a second."""
+    return UNKNOWN if value is None else f"{value:.1f}" if value < 1000 else f"{value:.0f}"
+
+
+def seconds_of(value: float | None) -> str:
+    """A response time: 0.0672 is `67 ms`."""
+    return UNKNOWN if value is None else duration(value)
+
+
+def in_service(observed: float | None, available: int | None) -> str:
+    """Mean requests in service, of the threads that take them: `4.8 of 32`."""
+    if observed is None:
+        return UNKNOWN
+    mean = f"{observed:.1f}" if observed < 100 else f"{observed:.0f}"
+    return mean + ("" if available is None else f" of {available}")
+
+
+def cut_middle(text: str, columns: int) -> str:
+    """Text of at most so many terminal columns; where it is longer, an ellipsis replaces its middle, for names differ
+    at their ends."""
+    if cell_len(text) <= columns:
+        return text
+    if columns <= 1:
+        return "…"[:columns]
+    tail = columns // 2
+    return set_cell_size(text, columns - 1 - tail) + "…" + set_cell_size(text[::-1], tail)[::-1]
+
+
+def fit_middle(text: str, columns: int) -> str:
+    """The same, filled up with spaces."""
+    return set_cell_size(cut_middle(text, columns), columns)
+
+
+def cpu_ranges(cpus: Sequence[int]) -> str:
+    """[0, 1, 2, 5] is `0-2,5`, as the kernel writes it."""
+    spans: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if spans and cpu == spans[-1][-1] + 1:
+            spans[-1][1:] = [cpu]
+        else:
+            spans.append([cpu])
+    return ",".join("-".join(map(str, span)) for span in spans)

@@ -1,0 +1,92 @@
+"""Charts of a server's history, drawn with block characters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from uwsgi_headroom.analysis.formatting import duration, factor
+from uwsgi_headroom.terminal_text import downsample
+from uwsgi_headroom.top.feeds.feed import Trend
+from uwsgi_headroom.top.view.figures import rate
+
+_AXIS = 9  # columns of the labels on the left
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_MOST_HEADROOM = 10.0  # the top of its chart: more is no news
+_TALLEST = 8  # lines of one chart
+
+
+@dataclass(frozen=True, slots=True)
+class _Chart:
+    """values: one a slice of time; top: the value at the upper edge, None for the largest; text: how one is written."""
+
+    name: str
+    values: Sequence[float | None]
+    top: float | None
+    text: Callable[[float], str]
+    style: str
+
+
+def plot_lines(trend: Trend, width: int, lines: int) -> list[Text]:
+    """Load, headroom, wait in the listen queue and busy threads over time, in about so many lines."""
+    available = [threads for threads in trend.threads.available if threads]
+    charts = (
+        _Chart("load, requests a second", trend.throughput, None, rate, "cyan"),
+        _Chart("headroom (full: 10x and more)", trend.headroom.factor, _MOST_HEADROOM, factor, "green"),
+        _Chart("wait in the listen queue", trend.queue_wait, None, duration, "yellow"),
+        _Chart("busy threads", trend.concurrency.observed, max(available, default=None), "{:.1f}".format, "blue"),
+    )
+    if not trend.time:
+        return [Text("There is no history to draw yet.")]
+    tall = min(_TALLEST, max(1, (lines - 1) // len(charts) - 1))
+    room = max(10, width - _AXIS - 1)
+    rows = [row for chart in charts for row in _draw_chart(chart, room, tall)]
+    return [*rows, _time_axis(trend, room)]
+
+
+def _draw_chart(chart: _Chart, room: int, tall: int) -> list[Text]:
+    known = [value for value in chart.values if value is not None]
+    if not known:
+        return [_heading(chart.name, "not known"), *[Text()] * tall]
+    top = chart.top or max(known) or 1.0
+    columns = _stretch(chart.values, room)
+    heading = _heading(
+        chart.name, f"now {chart.text(known[-1])}, min {chart.text(min(known))}, max {chart.text(max(known))}"
+    )
+    rows = []
+    for row in range(tall):
+        label = chart.text(top) if row == 0 else "0" if row == tall - 1 else ""
+        bottom = tall - 1 - row
+        cells = "".join(_cell(value, top, tall, bottom) for value in columns)
+        rows.append(Text(f"{label:>{_AXIS - 1}} │", "dim").append(cells, f"not dim {chart.style}"))
+    return [heading, *rows]
+
+
+def _heading(name: str, figures: str) -> Text:
+    return Text(name, "bold").append(f"   {figures}", "not bold")
+
+
+def _cell(value: float | None, top: float, tall: int, bottom: int) -> str:
+    """The character of one column in the line that is `bottom` lines above the chart's lower edge."""
+    if value is None:
+        return " "
+    eighths = round(min(1.0, max(0.0, value / top)) * tall * 8)
+    if value > 0:
+        eighths = max(1, eighths)
+    return _BLOCKS[min(8, max(0, eighths - bottom * 8))]
+
+
+def _stretch(values: Sequence[float | None], room: int) -> list[float | None]:
+    """The values in at most `room` columns, each as wide as there is room for."""
+    fitting = downsample(values, room)
+    return [value for value in fitting for _ in range(max(1, room // len(fitting)))]
+
+
+def _time_axis(trend: Trend, room: int) -> Text:
+    width = len(_stretch(trend.throughput or trend.time, room))
+    begin = time.strftime("%H:%M:%S", time.localtime(trend.time[0] - trend.step))
+    end = time.strftime("%H:%M:%S %Z", time.localtime(trend.time[-1]))
+    return Text(" " * (_AXIS + 1) + begin + end.rjust(max(len(end) + 1, width - len(begin))), "dim")

@@ -1,0 +1,66 @@
+"""What is known of a server that a runbook is read for: values for the placeholders, and the workers to choose from."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from starlette.requests import Request
+
+from uwsgi_headroom.documents import build
+from uwsgi_headroom.kernel.systemd_unit import find_systemd_unit
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.stats import EmperorSnapshot, Snapshot
+from uwsgi_headroom.stats.server import Worker
+from uwsgi_headroom.watch.watch import Watch
+from uwsgi_headroom.web.runbook_placeholders import Values, is_typeable
+
+_HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The server that a runbook is read for. values: of the placeholders; workers: those with a process; chosen: the id
+    of the worker that commands name, None if none is."""
+
+    name: str
+    values: Values
+    workers: tuple[Worker, ...] = ()
+    chosen: int | None = None
+
+
+def find_exporter_address(request: Request) -> str | None:
+    """The exporter's address as the reader reached it; None where the Host header is no plain host."""
+    host = request.headers.get("host", "")
+    return f"{request.url.scheme}://{host}" if _HOST.fullmatch(host) else None
+
+
+def describe_target(watch: Watch, exporter: str | None, chosen: str) -> Target:
+    """What is known of a server now. chosen: the id of a worker as the request has it, or anything else for none."""
+    reading = watch.reading
+    address = str(watch.address)
+    values = {"SERVER": watch.name, "STATS": "" if "?" in address else address}  # a query is not shown in full
+    if exporter:
+        values |= {"EXPORTER": exporter, "SERVER_API": f"{exporter}{build.server_path(watch.name)}"}
+    workers = _living_workers(reading)
+    named = [worker for worker in workers if str(worker.worker_id) == chosen] or (workers if len(workers) == 1 else ())
+    if workers:
+        values["WORKER_PIDS"] = " ".join(str(worker.pid) for worker in workers)
+    if named:
+        values["WORKER_PID"] = str(named[0].pid)
+    if reading and isinstance(reading.snapshot, Snapshot | EmperorSnapshot) and reading.snapshot.pid > 0:
+        values["MASTER_PID"] = str(reading.snapshot.pid)
+        # Only where the processes are proven to be those of this host, the PID is one of ours.
+        values["UNIT"] = (reading.host.processes and find_systemd_unit(reading.snapshot.pid)) or ""
+    return Target(
+        name=watch.name,
+        values={name: value for name, value in values.items() if is_typeable(value)},
+        workers=tuple(workers),
+        chosen=named[0].worker_id if named else None,
+    )
+
+
+def _living_workers(reading: Reading | None) -> list[Worker]:
+    if reading is None or not isinstance(reading.snapshot, Snapshot):
+        return []
+    return [worker for worker in reading.snapshot.workers if worker.pid and not reading.process_is_missing(worker)]

@@ -1,0 +1,40 @@
+"""What is worth knowing of an emperor."""
+
+from __future__ import annotations
+
+import pytest
+
+from uwsgi_headroom.analysis.findings import collect_emperor_findings
+from uwsgi_headroom.analysis.findings.runbook_names import RUNBOOKS
+from uwsgi_headroom.stats.emperor_router import Blacklisted, EmperorSnapshot, Vassal
+
+
+def emperor(*throttled: Blacklisted, vassals: int = 2) -> EmperorSnapshot:
+    running = tuple(Vassal(name=f"v{number}.ini", pid=number + 10) for number in range(vassals))
+    return EmperorSnapshot(version="2.0.31", pid=9, vassals=running, blacklist=throttled)
+
+
+def test_an_emperor_that_throttles_nothing_is_well() -> None:
+    """There is no finding, whatever it runs."""
+    assert collect_emperor_findings(emperor()) == []
+    assert collect_emperor_findings(emperor(vassals=0)) == []
+
+
+def test_a_throttled_vassal_is_a_warning() -> None:
+    """It says which one, for how long it waits, what that means, and what to do; there is a runbook."""
+    (finding,) = collect_emperor_findings(emperor(Blacklisted(name="shop.ini", throttle_level=12_000, attempt=3)))
+    assert (finding.code, finding.severity) == ("vassals_throttled", "warning")
+    assert finding.title == "1 vassal of the emperor fails to start."
+    assert finding.evidence == "shop.ini waits 12 s after 3 attempts."
+    assert "2 vassals run." in finding.meaning
+    assert finding.change.startswith("See the emperor's log")
+    assert RUNBOOKS[finding.code] == "UwsgiVassalThrottled"
+
+
+@pytest.mark.parametrize(("count", "end"), [(3, "c."), (5, "c; and 2 more.")])
+def test_of_many_throttled_vassals_some_are_named(count: int, end: str) -> None:
+    """The first three; the document has all of them. What uWSGI does not say is left out."""
+    (finding,) = collect_emperor_findings(emperor(*(Blacklisted(name=name) for name in "abcde"[:count]), vassals=1))
+    assert finding.title == f"{count} vassals of the emperor fail to start."
+    assert finding.evidence == f"a; b; {end}"
+    assert "1 vassal runs." in finding.meaning

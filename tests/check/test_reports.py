@@ -1,0 +1,127 @@
+"""Verdicts on several servers as text, JSON and a plugin's line."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.check.documents import busy_server, emperor, unreadable
+from uwsgi_headroom.check import json_report, list_report, text_report
+from uwsgi_headroom.check.exit_status import find_worst
+from uwsgi_headroom.check.nagios_line import Performance, render_label, render_line
+from uwsgi_headroom.check.nagios_report import render_report
+from uwsgi_headroom.check.thresholds import NO_THRESHOLDS, Threshold, Thresholds
+from uwsgi_headroom.documents.schema import Server
+
+PERFORMANCE = re.compile(r"[^\s=']+=(U|-?[\d.]+)(s|%|B|c)?(;[\d.:]*){0,4}")
+"""A figure by the Monitoring Plugins Development Guidelines, with a label that needs no quotes."""
+
+
+def critical(name: str = "hot") -> Server:
+    return msgspec.structs.replace(busy_server(name), status="critical", verdict="The listen queue is full.")
+
+
+def test_a_line_for_each_and_all_about_those_that_are_not_fine() -> None:
+    """Details of a server that is fine are left out; one that cannot be read has none."""
+    text = "\n".join(list_report.render_lines([critical(), unreadable(), busy_server()]))
+    assert text.startswith("CRITICAL  3 servers: 1 critical, 1 unknown, 1 ok\n\nCRITICAL  hot")
+    assert "UNKNOWN   gone      -  It cannot be read" in text
+    assert "OK        shop   4.0x  All is well." in text
+    assert text.count("requests/s") == 1
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_long_name_has_a_line_of_its_own() -> None:
+    """It is not cut: names differ at their ends."""
+    name = "/srv/application-with-a-long-name/run/uwsgi.stats"
+    lines = list(list_report.render_lines([critical(name), busy_server()]))
+    assert lines[2] == f"CRITICAL  {name}"
+    assert lines[3].split() == ["4.0x", "The", "listen", "queue", "is", "full."]
+    assert lines[4].split() == ["OK", "shop", "4.0x", "All", "is", "well."]
+    assert lines[3].index("4.0x") == lines[4].index("4.0x")
+
+
+def test_an_emperor_names_the_vassals_that_it_throttles(tmp_path: Path) -> None:
+    """Which of them failed is what somebody has to look at."""
+    server = emperor(tmp_path)
+    assert server.status == "warning"
+    assert server.emperor
+    text = "\n".join(text_report.render_lines(server))
+    assert f"throttled  {server.emperor.throttled[0].name}" in text
+
+
+@pytest.mark.parametrize(
+    ("statuses", "worst"),
+    [
+        (["ok", "unknown"], "unknown"),
+        (["unknown", "warning"], "warning"),
+        (["warning", "critical", "unknown"], "critical"),
+        (["ok", "ok"], "ok"),
+        ([], "unknown"),
+    ],
+)
+def test_the_worst(statuses: list[str], worst: str) -> None:
+    """In the order of the monitoring plugins: critical, warning, unknown, ok."""
+    assert find_worst(statuses) == worst  # type: ignore[arg-type]
+
+
+def test_json_of_several_is_one_document() -> None:
+    """With the worst status, and the document of each."""
+    whole = json.loads(json_report.render_json([critical(), unreadable()], single=False))
+    assert (whole["status"], whole["verdict"]) == ("critical", "2 servers: 1 critical, 1 unknown")
+    assert [server["name"] for server in whole["servers"]] == ["hot", "gone"]
+    assert whole["servers"][1]["error"]["reason"] == "refused"
+
+
+def test_a_plugins_line() -> None:
+    """Status, text and figures with units, thresholds and bounds, as the guidelines have them."""
+    limits = Thresholds(Threshold(2.0, 1.2), Threshold(0.1, 2.0), Threshold(None, 5.0))
+    line = render_report([busy_server()], limits)
+    text, _, performance = line.partition(" | ")
+    assert text == "OK - shop: All is well."
+    figures = dict(figure.split("=") for figure in performance.split())
+    assert figures["headroom"] == "4;2:;1.2:;0"
+    assert figures["queue_wait"] == "0.001s;0.1;2;0"
+    assert figures["response_time"] == "0.05s;;5;0"
+    assert all(PERFORMANCE.fullmatch(figure) for figure in performance.split())
+
+
+def test_a_plugins_line_of_several() -> None:
+    """Verdicts of those that are not fine; labels begin with names; what cannot be read has no figures."""
+    line = render_report([critical(), unreadable(), busy_server()], NO_THRESHOLDS)
+    text, _, performance = line.partition(" | ")
+    assert text == (
+        "CRITICAL - 3 servers: 1 critical, 1 unknown, 1 ok; hot: The listen queue is full; "
+        "gone: It cannot be read: connection refused"
+    )
+    assert {figure.partition(".")[0] for figure in performance.split()} == {"hot", "shop"}
+    assert all(PERFORMANCE.fullmatch(figure) for figure in performance.split())
+
+
+def test_a_plugins_line_of_an_emperor(tmp_path: Path) -> None:
+    """Its vassals are its figures."""
+    server = emperor(tmp_path)
+    assert server.emperor
+    assert f"vassals={len(server.emperor.vassals)};;;0 " in render_report([server], NO_THRESHOLDS)
+
+
+def test_names_cannot_forge_a_plugins_line() -> None:
+    """A pipe would end the text, a line break the line, and a quote or an equals sign the label."""
+    name = "a|b'c=d e\n\x1b]0;x\x07"
+    line = render_report([critical(name), busy_server()], NO_THRESHOLDS)
+    assert line.isprintable()
+    assert line.count("|") == 1
+    assert "a_b_c_d_e___0_x_.headroom=4;;;0" in line
+    assert render_label(name) == "a_b_c_d_e___0_x_"
+
+
+def test_an_unknown_figure_and_a_long_text() -> None:
+    """A figure that is not known keeps its place; a text is cut so that the figures are not."""
+    figures = [Performance("headroom", None), Performance("wait", float("nan"), "s")]
+    line = render_line("ok", "x" * 5000, figures)
+    assert line.endswith("... | headroom=U;;;0 wait=U;;;0")
+    assert len(line) < 1100

@@ -1,0 +1,33 @@
+"""Shells in a terminal, with the completion of this program loaded: keys go in, and what they complete is read."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.driven_top import Driven, driven
+
+PROMPT = "ready>"
+
+_COMMANDS = {
+    "bash": ("bash", "--noprofile", "--norc", "-i"),
+    "zsh": ("zsh", "-f", "-i"),
+    "fish": ("fish", "--no-config", "-i"),
+}
+_BEGIN = {
+    "bash": "bind 'set show-all-if-ambiguous on'; bind 'set completion-query-items 0'; PS1={prompt}; source {script}",
+    "zsh": "PROMPT={prompt}; autoload -Uz compinit; compinit -u -D; zstyle ':completion:*' menu no; source {script}",
+    "fish": "function fish_prompt; echo -n {prompt}; end; source {script}",
+}
+
+
+@contextlib.contextmanager
+def completing_shell(shell: str, script: Path) -> Iterator[Driven]:
+    """Run an interactive shell with a completion script until the block ends."""
+    with driven(command=_COMMANDS[shell], columns=150, lines=50, HOME=str(script.parent), PS1="") as terminal:
+        # What the terminal echoes of the line has no prompt of its own: the word is put together by the shell.
+        prompt = f"{PROMPT[:2]}''{PROMPT[2:-1]}'>'"
+        terminal.press(_BEGIN[shell].format(prompt=prompt, script=script) + "\r")
+        terminal.wait(lambda text: text.splitlines() and PROMPT in text)
+        yield terminal

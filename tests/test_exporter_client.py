@@ -1,0 +1,39 @@
+"""What the URL of an exporter means."""
+
+from __future__ import annotations
+
+import pytest
+
+from uwsgi_headroom.exporter_client import parse_page
+from uwsgi_headroom.source import Http, parse_address
+
+
+@pytest.mark.parametrize(
+    ("url", "base", "server"),
+    [
+        ("http://web1:9238", "/", None),
+        ("http://web1:9238/", "/", None),
+        ("http://web1:9238/metrics", "/", None),
+        ("http://web1:9238/api/v1/servers", "/", None),
+        ("http://web1:9238/servers/shop", "/", "shop"),
+        ("http://web1:9238/servers/shop?window=300", "/", "shop"),
+        ("http://web1:9238/api/v1/servers/shop", "/", "shop"),
+        ("http://web1:9238/servers/%2Frun%2Fa%20b.stats", "/", "/run/a b.stats"),
+        ("http://web1:9238/servers/uwsgi/shop", "/", "uwsgi/shop"),
+        ("http://web1:9238/headroom", "/headroom", None),
+        ("http://web1:9238/headroom/", "/headroom", None),
+        ("http://web1:9238/headroom/servers/shop", "/headroom", "shop"),
+        ("http://web1:9238/servers/servers/shop", "/", "servers/shop"),
+        ("http://web1:9238/servers/shop/", "/", "shop"),
+        ("http://web1:9238/api/v1/servers/shop/history?seconds=60", "/", "shop"),
+        ("http://web1:9238/servers/shop/history", "/", "shop/history"),
+        ("http://web1:9238/runbooks/UwsgiDown?server=shop", "/", None),
+        ("http://web1:9238/headroom/-/healthy", "/headroom", None),
+    ],
+)
+def test_where_the_exporter_is_and_which_server_is_meant(url: str, base: str, server: str | None) -> None:
+    """Of a page or a document; an exporter behind a proxy may have a path of its own."""
+    address = parse_address(url)
+    assert isinstance(address, Http)
+    page = parse_page(address)
+    assert (page.base, page.server) == (Http("web1", 9238, base), server)

@@ -1,0 +1,50 @@
+"""The manual pages: what they say is true, and a formatter has nothing against them."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+
+import pytest
+
+from tools.man_pages import EXAMPLES, pages
+from uwsgi_headroom.arguments.commands import make_command_line
+
+PAGES = {path.name: text for path, text in pages()}
+
+
+def test_each_command_has_a_page_with_its_options() -> None:
+    """An option that is added is in the manual."""
+    line = make_command_line()
+    for name, parser in line.commands.items():
+        text = PAGES[f"uwsgi-headroom-{name}.1"].replace("\\-", "-")
+        assert all(option in text for option in parser.options)
+        assert f"uwsgi-headroom-{name}" in PAGES["uwsgi-headroom.1"].replace("\\-", "-")
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_are_understood(name: str) -> None:
+    """What the manual tells people to type is a command line."""
+    for arguments, _ in EXAMPLES[name]:
+        words = shlex.split(arguments.partition(">")[0])
+        assert make_command_line().parse([name, *words]).command == name
+
+
+@pytest.mark.skipif(not shutil.which("groff"), reason="needs groff: apt-get install groff")
+@pytest.mark.parametrize("name", PAGES)
+def test_groff_has_no_warning(name: str) -> None:
+    """And prints what people look for."""
+    ran = subprocess.run(
+        ["groff", "-man", "-Tascii", "-ww", "-z"], input=PAGES[name], capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not shutil.which("mandoc"), reason="needs mandoc: apt-get install mandoc")
+@pytest.mark.parametrize("name", PAGES)
+def test_mandoc_has_no_complaint(name: str) -> None:
+    """But for the date that a page has: it would be another each day."""
+    ran = subprocess.run(["mandoc", "-T", "lint"], input=PAGES[name], capture_output=True, text=True, check=False)
+    complaints = [line for line in ran.stdout.splitlines() if "missing date" not in line]
+    assert complaints == []

@@ -1,0 +1,124 @@
+"""The tree of emperors and vassals: who runs whom, by pids."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from tests.support.scripted_watch import ScriptedWatch
+from tests.support.top_screen import hot, lines, screen_model
+from uwsgi_headroom.documents.emperor_router import Emperor, Throttled, Vassal
+from uwsgi_headroom.documents.schema import Identity, Server
+from uwsgi_headroom.top.model import ScreenModel
+from uwsgi_headroom.top.navigation import Navigation
+from uwsgi_headroom.top.tree import grow_tree
+
+
+def vassal(name: str, pid: int) -> Vassal:
+    return Vassal(
+        name=name,
+        pid=pid,
+        ready=True,
+        accepting=True,
+        loyal=False,
+        cursed=False,
+        respawns=0,
+        age=60.0,
+        heartbeat_age=None,
+    )
+
+
+def emperor(name: str, *vassals: Vassal, throttled: tuple[Throttled, ...] = ()) -> Server:
+    watched = msgspec.structs.replace(ScriptedWatch(name).document(), state="up", status="ok", kind="emperor")
+    return msgspec.structs.replace(watched, emperor=Emperor(vassals=vassals, throttled=throttled))
+
+
+def model(*members: tuple[Server, Identity | None]) -> ScreenModel:
+    identified = [msgspec.structs.replace(server, identity=identity) for server, identity in members]
+    return replace(screen_model(*identified), family={(0, server.name): server for server in identified})
+
+
+def server(name: str) -> Server:
+    return msgspec.structs.replace(hot(), name=name)
+
+
+def shape(of: ScreenModel) -> list[tuple[int, str, str]]:
+    return [(branch.depth, branch.name, branch.state) for branch in grow_tree(of.entries, of.family)]
+
+
+@pytest.fixture(scope="module")
+def fleet() -> ScreenModel:
+    throttled = (Throttled(name="bad.ini", delay=3.0, attempts=5),)
+    vassals = [vassal(name, pid) for name, pid in (("shop10.ini", 10), ("shop2.ini", 2), ("mute.ini", 3))]
+    of_all = emperor("emperor", *vassals, throttled=throttled)
+    return model(
+        (of_all, Identity(pid=1)),
+        (server("ten"), Identity(pid=10, emperor_pid=1)),
+        (server("two"), Identity(pid=2, emperor_pid=1)),
+        (server("alone"), Identity(pid=9)),
+    )
+
+
+def test_servers_hang_below_their_emperor(fleet: ScreenModel) -> None:
+    """In the natural order of its vassals; one without stats and a throttled one are named; others stand alone."""
+    assert shape(fleet) == [
+        (0, "emperor", ""),
+        (1, "mute.ini", "accepting"),
+        (1, "two", "accepting"),
+        (1, "ten", "accepting"),
+        (1, "bad.ini", "throttled"),
+        (0, "alone", ""),
+    ]
+
+
+def test_the_tree_is_drawn(fleet: ScreenModel) -> None:
+    """With both names of a vassal, its pid, and the servers selectable."""
+    drawn = lines(fleet, Navigation(view="tree", home="tree", server=(0, "ten"), chosen=True))
+    rows = [line.split() for line in drawn[2:8]]
+    assert rows[1][:4] == ["├─", "mute.ini", "no", "stats"]
+    assert rows[3][:6] == [">", "├─", "ten", "(shop10.ini)", "CRITICAL", "1.0x"]
+    assert rows[4] == ["└─", "bad.ini", "throttled"]
+    assert rows[5][:2] == ["alone", "CRITICAL"]
+
+
+def test_a_pid_of_another_host_or_of_another_emperor_is_no_vassal() -> None:
+    """Pids are numbers of one machine, and are used again."""
+    of_all = emperor("emperor", vassal("a.ini", 5))
+    for identity in (Identity(pid=5, host="b"), Identity(pid=5, host="a", emperor_pid=99), Identity(), None):
+        found = shape(model((of_all, Identity(pid=1, host="a")), (server("shop"), identity)))
+        assert sorted(found) == [(0, "emperor", ""), (0, "shop", ""), (1, "a.ini", "accepting")]
+
+
+def test_an_emperor_of_emperors() -> None:
+    """Each below the one that runs it."""
+    found = shape(
+        model(
+            (emperor("top", vassal("sub.ini", 2)), Identity(pid=1)),
+            (emperor("sub", vassal("shop.ini", 3)), Identity(pid=2)),
+            (server("shop"), Identity(pid=3)),
+        )
+    )
+    assert found == [(0, "top", ""), (1, "sub", "accepting"), (2, "shop", "accepting")]
+
+
+def test_wrong_pids_lose_no_server() -> None:
+    """Two emperors that claim each other, and two stats addresses of one master: every server is there once."""
+    circle = model(
+        (emperor("a", vassal("b.ini", 2)), Identity(pid=1)), (emperor("b", vassal("a.ini", 1)), Identity(pid=2))
+    )
+    names = [name for _, name, _ in shape(circle)]
+    assert (names.count("a"), names.count("b")) == (1, 1)
+    twice = model(
+        (emperor("a", vassal("b.ini", 2)), Identity(pid=1)),
+        (server("one"), Identity(pid=2)),
+        (server("other"), Identity(pid=2)),
+    )
+    assert sorted(name for _, name, _ in shape(twice)) == ["a", "one", "other"]
+
+
+def test_before_the_documents_are_there_every_server_is_listed() -> None:
+    """None of them below another."""
+    listed = screen_model(server("b"), server("a"))
+    assert {name for _, name, _ in shape(listed)} == {"a", "b"}

@@ -1,0 +1,112 @@
+"""What discovery says of what it found."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from uwsgi_headroom.arguments.commands import make_command_line
+from uwsgi_headroom.source import Tcp, Unix
+from uwsgi_headroom.watch import discover_command
+from uwsgi_headroom.watch.discover_report import choose_names, render_report
+from uwsgi_headroom.watch.found_master import FoundMaster
+
+SHOP = FoundMaster(
+    10,
+    "www-data",
+    address=Unix("/run/shop.stats"),
+    what="uWSGI 2.0.31, 4 workers of 8 threads",
+    configuration="/etc/uwsgi/shop.ini",
+    directory="/srv/shop",
+    emperor=9,
+)
+
+
+def test_nothing_found() -> None:
+    """Where no uWSGI runs it says how to name one that runs elsewhere."""
+    assert "uwsgi-headroom --stats tcp://HOST:PORT" in render_report([])[0]
+
+
+def test_each_finding_says_what_to_do() -> None:
+    """What can be read comes with its command, what cannot with the reason, and what has no stats with the option."""
+    masters = [
+        SHOP,
+        FoundMaster(11, "www-data", address=Unix("/run/api.stats"), trouble="permission denied: run as uWSGI's user"),
+        FoundMaster(12, "nobody", trouble="this user may not look at its sockets"),
+        FoundMaster(13, "root", configuration="mute.ini"),
+    ]
+    assert render_report(masters) == [
+        "shop: uWSGI 2.0.31, 4 workers of 8 threads",
+        "  master 10 of user www-data, /etc/uwsgi/shop.ini, in /srv/shop, vassal of 9",
+        "  unix:///run/shop.stats",
+        "",
+        "Cannot be read: permission denied: run as uWSGI's user",
+        "  master 11 of user www-data: unix:///run/api.stats",
+        "",
+        "Cannot be read: this user may not look at its sockets",
+        "  pid 12 of user nobody",
+        "",
+        "uWSGI without a stats server: turn it on in the configuration, and reload:",
+        "  master 13 of user root, mute.ini",
+        "    stats = /run/uwsgi/NAME.stats",
+        "",
+        "To watch it:",
+        "  uwsgi-headroom --stats shop=unix:///run/shop.stats",
+    ]
+
+
+def test_a_reason_is_given_once() -> None:
+    """A user who may see nothing reads one line for each other user, and not two for each master."""
+    masters = [FoundMaster(pid, user, trouble="not allowed") for user in ("a", "b") for pid in range(1, 13)]
+    assert render_report(masters) == [
+        "Cannot be read: not allowed",
+        "  pids 1, 2, 3, 4, 5, 6, 7, 8 and 4 more of user a",
+        "  pids 1, 2, 3, 4, 5, 6, 7, 8 and 4 more of user b",
+    ]
+
+
+def test_one_command_serves_all() -> None:
+    """It is one command of a shell, which the command line understands, with a name for each."""
+    masters = [SHOP, FoundMaster(20, "root", address=Unix("/run/it's here/stats"), directory="/srv/wiki")]
+    lines = render_report(masters)
+    command = " ".join(line.removesuffix("\\") for line in lines[lines.index("To watch them all:") + 1 :])
+    assert make_command_line().parse(shlex.split(command)[1:]).stats == [
+        "shop=unix:///run/shop.stats",
+        "wiki=unix:///run/it's here/stats",
+    ]
+
+
+def test_names_differ() -> None:
+    """A name is what says most of the application, and is never given twice."""
+
+    def master(address: Unix | Tcp, configuration: str = "", directory: str = "") -> FoundMaster:
+        return FoundMaster(1, "root", address=address, configuration=configuration, directory=directory)
+
+    assert choose_names(
+        [
+            master(Unix("/run/shop.stats"), directory="/srv/old-shop"),
+            master(Unix("/run/a/stats"), "shop.ini"),
+            master(Unix("/run/b/stats"), "uwsgi.ini", "/srv/blog"),
+            master(Tcp("127.0.0.1", 1717), "uwsgi.ini", "/srv/app"),
+            master(Unix("/run/c/api.stats"), "x.ini"),
+            master(Unix("/run/d/api.stats"), "x.ini"),
+        ]
+    ) == ["old-shop", "shop", "blog", "tcp-127.0.0.1-1717", "unix-run-c-api.stats", "unix-run-d-api.stats"]
+
+
+def test_names_of_others_do_nothing_to_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Users, versions, files and sockets are named by others: no escape sequence and no line of theirs is printed."""
+    evil = "\x1b]0;pwned\x07\nTo watch it:\u202e\x9b2J"
+
+    async def find_masters() -> list[FoundMaster]:
+        return [FoundMaster(10, f"eve{evil}", address=Unix(f"/run/{evil}"), what=evil, configuration=f"{evil}.ini")]
+
+    monkeypatch.setattr(discover_command, "find_masters", find_masters)
+    assert discover_command.run() == 0
+    out = capsys.readouterr().out
+    assert all(line.isprintable() for line in out.splitlines())
+    assert out.count("\nTo watch it:\n") == 1
+    assert "user eve\\x1b]0;pwned\\x07\\nTo watch it:" in out

@@ -1,0 +1,80 @@
+"""The pictures of the dashboards: `.venv/bin/python3 -m tools.dashboard_pictures GRAFANA`, where GRAFANA is the address
+of one on this machine that shows the dashboards to everyone, writes `dashboards/pictures/*.png`.
+
+A picture shows the variables, and ends where a panel or a row ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from urllib.parse import urlencode, urlsplit
+
+from playwright.sync_api import Page
+
+from tests.support.browser import browser, tab
+from tests.support.real_uwsgi import ROOT
+
+PICTURES = ROOT / "dashboards" / "pictures"
+WIDTH, TALLEST = 1600, 4000  # pixels of the page: panels that are out of sight have no content
+SCALE = 0.75  # READMEs are shown narrower than the page
+LARGEST = 400_000  # bytes
+UP_TO = {"fleet": "", "server": "What do users get?", "affinity": "", "capacity": ""}
+"""The row before which a picture ends; empty for the whole page."""
+
+_BOTTOM = """row => {
+  const boxes = [...document.querySelectorAll(".react-grid-item")].map(item => [item, item.getBoundingClientRect()]);
+  const next = boxes.find(([item]) => row && item.textContent.includes(row));
+  return Math.max(...boxes.map(([_, box]) => box.bottom).filter(bottom => !next || bottom <= next[1].top));
+}"""
+
+_DRAWN = """() => {
+  const panels = [...document.querySelectorAll('[data-testid="data-testid panel content"]')];
+  const loading = document.querySelector('[aria-label="Panel loading bar"]');
+  return panels.length > 0 && !loading && panels.every(panel => panel.textContent || panel.querySelector("canvas"));
+}"""
+_PATIENCE = 120_000  # milliseconds
+_UNDOCK = "localStorage.setItem('grafana.navigation.docked', 'false')"
+
+
+def main() -> int:
+    """Write all, or those that are named."""
+    parser = argparse.ArgumentParser(prog=".venv/bin/python3 -m tools.dashboard_pictures", description=__doc__)
+    parser.add_argument("address", help="of Grafana, such as http://127.0.0.1:3000")
+    parser.add_argument("name", nargs="*", help=f"of a dashboard: {', '.join(UP_TO)} (default: all)")
+    parser.add_argument("--server", default="shop", help="to show on the dashboards of one (default: %(default)s)")
+    parser.add_argument("--minutes", type=int, default=15, help="to show of what is live (default: %(default)s)")
+    parser.add_argument("--to", type=float, default=time.time(), help="their end, in epoch seconds (default: now)")
+    options = parser.parse_args()
+    port = urlsplit(options.address).port or 80
+    with browser() as running, tab(running, port, width=WIDTH, height=TALLEST, device_scale_factor=SCALE) as shown:
+        shown.page.add_init_script(_UNDOCK)
+        for name in options.name or UP_TO:
+            times = _milliseconds(options.to - 60 * options.minutes, options.to)
+            if name == "capacity":
+                times = {"from": "now-90d", "to": "now"}
+            one = {"var-server": options.server} if name in ("server", "affinity") else {}
+            query = urlencode({**times, **one, "theme": "dark"})
+            shown.page.goto(f"{options.address}/d/uwsgi-headroom-{name}?{query}", timeout=_PATIENCE)
+            shown.page.wait_for_function(_DRAWN, timeout=_PATIENCE)
+            _take(shown.page, name)
+        if shown.problems:
+            sys.exit("\n".join(shown.problems))
+    return 0
+
+
+def _milliseconds(start: float, end: float) -> dict[str, str]:
+    return {"from": f"{start * 1000:.0f}", "to": f"{end * 1000:.0f}"}
+
+
+def _take(page: Page, name: str) -> None:
+    picture = PICTURES / f"{name}.png"
+    bottom = page.evaluate(_BOTTOM, UP_TO[name])
+    page.screenshot(path=picture, clip={"x": 0, "y": 0, "width": WIDTH, "height": bottom + 8})
+    if picture.stat().st_size > LARGEST:
+        sys.exit(f"{picture} is larger than {LARGEST} bytes")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

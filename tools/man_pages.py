@@ -1,0 +1,153 @@
+"""The manual pages in deploy/man, made from the parsers of the command line: of the program, and of each command."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from uwsgi_headroom.arguments.commands import PROGRAM, CommandLine, make_command_line
+from uwsgi_headroom.arguments.parser import Parser
+
+DIRECTORY = Path(__file__).resolve().parents[1] / "deploy" / "man"
+
+EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "serve": (
+        ("--stats shop=/run/uwsgi/shop.stats", "Export one server, as `shop`."),
+        ("--stats '/run/uwsgi/*.stats'", "Export every server with a socket there, those that come later too."),
+        ("--config /etc/uwsgi-headroom.yml", "Take the servers and all else from a file."),
+    ),
+    "check": (
+        ("/run/uwsgi/shop.stats", "Watch a server for 30 seconds and say how it is."),
+        ("--all --seconds 10", "Watch every server of this machine."),
+        ("http://127.0.0.1:9238/servers/shop", "Ask a running exporter, which has watched it already."),
+        (
+            "--format nagios --min-headroom 2:1.2 --max-queue-wait 100ms:2s /run/uwsgi/shop.stats",
+            "As a monitoring plugin, with thresholds of your own.",
+        ),
+    ),
+    "top": (
+        ("", "Watch the servers of this machine."),
+        ("http://web1:9238/ http://web2:9238/", "Watch the servers of two exporters."),
+        ("--once --json /run/uwsgi/shop.stats", "Print the document of a server, and end."),
+    ),
+    "discover": (("", "List the uWSGI of this machine."),),
+    "completion": (
+        ("bash > ~/.local/share/bash-completion/completions/uwsgi-headroom", "Complete in new shells of bash."),
+    ),
+}
+"""By command: arguments, and what they do."""
+
+_EXIT_STATUSES: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "serve": (("0", "It was ended by SIGINT."), ("1", "It found no server."), ("2", "A setting is wrong.")),
+    "check": (
+        ("0", "Fine."),
+        ("1", "Warning."),
+        ("2", "Critical."),
+        ("3", "Not judged: no server could be read, an argument is wrong, or check was interrupted or failed."),
+    ),
+    "top": (("0", "It was ended, or the snapshot shows every server."), ("3", "A server could not be read.")),
+    "discover": (("0", "There is a stats server."), ("1", "There is none.")),
+}
+
+_LINE = 78
+"""Characters of a line of a page, as mandoc's lint wants it."""
+
+_VARIABLE = re.compile(r" \[(UWSGI_HEADROOM_\w+)(, [^]]*)?\]")
+
+
+def pages() -> Iterator[tuple[Path, str]]:
+    """The path and the text of each page."""
+    line = make_command_line()
+    yield DIRECTORY / f"{PROGRAM}.1", "\n".join(_program_page(line)) + "\n"
+    for name, parser in line.commands.items():
+        yield DIRECTORY / f"{PROGRAM}-{name}.1", "\n".join(_command_page(line, name, parser)) + "\n"
+
+
+def _program_page(line: CommandLine) -> Iterator[str]:
+    yield from _begin(PROGRAM, line.program.summary)
+    yield from (".SH SYNOPSIS", f".B {_escape(PROGRAM)}", r'.RI [ COMMAND ] " [" OPTION ]...')
+    yield from (".SH DESCRIPTION", _text(line.program.description or ""), ".PP", _text(line.program.epilog or ""))
+    yield ".SH COMMANDS"
+    for name, parser in line.commands.items():
+        yield from (".TP", f".BR {_escape(f'{PROGRAM}-{name}')} (1)", _text(_as_sentence(parser.summary)))
+    yield ".SH OPTIONS"
+    yield from _arguments(line.program)
+    yield from _see_also(name for name in line.commands)
+
+
+def _command_page(line: CommandLine, name: str, parser: Parser) -> Iterator[str]:
+    positional = next((argument for argument in parser.arguments if not argument.option_strings), None)
+    yield from _begin(f"{PROGRAM}-{name}", parser.summary)
+    yield from (".SH SYNOPSIS", f".B {_escape(f'{PROGRAM} {name}')}", ".RI [ OPTION ]...")
+    if positional:
+        name_of_value = _quote(str(positional.metavar))
+        yield f".RI [ {name_of_value} ]..." if positional.nargs == "*" else f".I {name_of_value}"
+    yield from (".SH DESCRIPTION", _text(parser.description or ""))
+    yield ".SH OPTIONS"
+    yield from _arguments(parser)
+    if statuses := _EXIT_STATUSES.get(name):
+        yield ".SH EXIT STATUS"
+        for status, meaning in statuses:
+            yield from (".TP", f".B {status}", _text(meaning))
+    variables = [
+        (match[1], argument.option_strings[-1])
+        for argument in parser.arguments
+        for match in _VARIABLE.finditer(argument.help or "")
+    ]
+    if variables:
+        yield ".SH ENVIRONMENT"
+        for variable, option in variables:
+            yield from (".TP", f".B {variable}", _text(f"Stands in for {option}, which goes before it."))
+    yield ".SH EXAMPLES"
+    for arguments, meaning in EXAMPLES[name]:
+        yield from (".TP", f".B {_escape(f'{PROGRAM} {name} {arguments}'.rstrip())}", _text(meaning))
+    yield from _see_also(other for other in ("", *line.commands) if other != name)
+
+
+def _begin(name: str, summary: str) -> Iterator[str]:
+    yield r".\" Made by `python3 -m tools.generate` from the parsers of the command line: change those."
+    yield f'.TH {_escape(name.upper())} 1 "" "{PROGRAM}" "User Commands"'
+    yield from (".SH NAME", rf"{_escape(name)} \- {_text(summary)}")
+
+
+def _arguments(parser: Parser) -> Iterator[str]:
+    for argument in parser.arguments:
+        yield from (".TP", _tag(argument), _text(argument.help or ""))
+
+
+def _tag(argument: argparse.Action) -> str:
+    value = argument.metavar if isinstance(argument.metavar, str) else "|".join(map(str, argument.choices or ()))
+    if not argument.option_strings:
+        return f".I {_quote(value)}"
+    names = ", ".join(rf"\fB{_escape(name)}\fR" for name in argument.option_strings)
+    if argument.nargs == 0:
+        return names
+    return rf"{names} \fI{_escape(value)}\fR" if argument.nargs != "?" else rf"{names}[=\fI{_escape(value)}\fR]"
+
+
+def _as_sentence(text: str) -> str:
+    begin = text[:1].upper() + text[1:]
+    return begin if begin.endswith((".", "]")) else f"{begin}."
+
+
+def _see_also(names: Iterator[str]) -> Iterator[str]:
+    pages = [rf"\fB{_escape(f'{PROGRAM}-{name}' if name else PROGRAM)}\fR(1)" for name in names]
+    yield from (".SH SEE ALSO", ", ".join(pages))
+
+
+def _text(text: str) -> str:
+    """Prose in short lines: what stands between backticks in bold."""
+    escaped = re.sub(r"`([^`]+)`", r"\\fB\1\\fR", _escape(text))
+    lines = textwrap.wrap(escaped, _LINE, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(rf"\&{line}" if line.startswith((".", "'")) else line for line in lines)
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", r"\e").replace("-", r"\-").replace("'", r"\(aq").replace("~", r"\(ti")
+
+
+def _quote(text: str) -> str:
+    return f'"{_escape(text)}"'
