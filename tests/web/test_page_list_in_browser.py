@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser
 
+from tests.support import real_uwsgi
 from tests.support.browser import Tab, browser, tab
+from tests.support.exporter import exporter
 from tests.support.web_server import get, serving
 from tests.web.test_app import replayed
 from uwsgi_headroom.web import assets
@@ -98,3 +100,22 @@ def test_the_icon_of_text_pages(port: int) -> None:
     status, headers, _ = get(port, "/favicon.ico")
     assert (status, headers["Location"]) == (307, assets.url("icon.svg"))
     assert get(port, headers["Location"])[0] == 200
+
+
+VASSAL = "[uwsgi]\nmaster = true\nstats = %d/vassal.stats\nsocket = %d/vassal.sock\n"
+
+
+def test_a_vassal_is_linked_to_its_page(chromium: Browser) -> None:
+    """Where its stats are read, too, and its master's parent is this emperor."""
+    options = ["--emperor", "{directory}/vassals", "--emperor-stats", "{directory}/stats"]
+    with real_uwsgi.bare(*options, files={"vassals/shop.ini": VASSAL}) as emperor:
+        stats = str(emperor.directory / "vassals" / "vassal.stats")
+        real_uwsgi.wait_until(lambda: real_uwsgi.accepts(stats), what="the vassal")
+        servers = ["--stats", f"emperor={emperor.stats}", "--stats", f"shop={stats}"]
+        with exporter(*servers) as running, tab(chromium, running.port) as shown:
+            shown.open("/servers/emperor")
+            shown.page.get_by_role("link", name="shop", exact=True).click()
+            shown.page.wait_for_selector("main[data-time]")
+            assert shown.page.url.endswith("/servers/shop")
+            assert f"vassal of PID {emperor.pid}" in shown.text(".which")
+            assert shown.problems == []

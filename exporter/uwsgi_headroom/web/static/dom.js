@@ -40,3 +40,6 @@ export function folding(title, explanation, ...body) {
 
 /** Text whose parts between backticks are to be typed: its nodes. */
 export const marked = (text) => text.split("`").map((part, at) => (at % 2 ? el("code", {}, part) : part));
+
+/** The same as plain text. */
+export const unmarked = (text) => text.replaceAll("`", "");

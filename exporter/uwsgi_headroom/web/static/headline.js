@@ -1,6 +1,6 @@
 // The top of the page, to be read from two metres: how the server is, the headroom, the verdict.
 
-import { el, mark, say } from "./dom.js";
+import { el, mark, say, unmarked } from "./dom.js";
 import * as format from "./format.js";
 import { LIMITS, STATES, STATUS } from "./words.js";
 
@@ -34,7 +34,7 @@ export class Headline {
     say(this.unit, name(headroom));
     say(this.chip, `${sign} ${word.toUpperCase()}`);
     say(this.first, outcome(document));
-    say(this.verdict, verdict);
+    say(this.verdict, unmarked(verdict));
     say(this.age, trouble ?? (window && short(window) ? shortness(window) : ""));
     mark(this.age, "class", trouble ? "age trouble" : "age");
     this.#announce(`${word}. ${trouble ?? outcome(document)}`, verdict);

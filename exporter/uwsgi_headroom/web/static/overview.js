@@ -1,7 +1,7 @@
 // Every server, those that are down first, then the one with the least headroom, as the API sorts them.
 
 import { recall, remember } from "./address.js";
-import { el, mark, say } from "./dom.js";
+import { el, mark, say, unmarked } from "./dom.js";
 import * as format from "./format.js";
 import { amount } from "./headline.js";
 import { help } from "./help.js";
@@ -93,7 +93,7 @@ const COLUMNS = [
   { head: "Server", left: true, value: (server) => server.name, text: (server) => server.name, node: (server) => el("a", { href: page(server) }) },
   { head: "State", left: true, title: "of one that is down: since it was last read", value: (server) => ["down", "stale", "critical", "warning", "unknown", "ok"].indexOf(tone(server)), text: state },
   { head: "First limit", left: true, title: "which limit is reached first when load grows", value: (server) => server.first, text: limit },
-  { head: "Verdict", left: true, value: (server) => server.verdict, text: (server) => server.verdict },
+  { head: "Verdict", left: true, value: (server) => server.verdict, text: (server) => unmarked(server.verdict) },
   { head: "Queue wait", title: "mean time that a request waits in the listen queue", value: (server) => server.queue_wait, text: wait, tone: (server) => (server.state === "up" ? (WAITING[server.waiting] ?? null) : null) },
   { head: "Response", title: "mean time in service", value: (server) => server.response_time, text: (server) => format.duration(server.response_time) },
   { head: "Throughput", value: (server) => server.throughput, text: (server) => format.rate(server.throughput) },

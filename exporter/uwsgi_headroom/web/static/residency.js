@@ -85,5 +85,7 @@ function masks(workers, host) {
   return `Shaded: the CPUs a worker may run on (${each} each); darker: where it spent its CPU time; square: where it ran last.${shared}`;
 }
 
-const reasons = (unknown) =>
-  unknown.filter((entry) => entry.what === "residency" || entry.what === "processes").map((entry) => `Not known: ${entry.why}.`);
+function reasons(unknown) {
+  const why = { residency: () => "Where it spent its CPU time is off: enable it with --cpu-residency.", processes: (entry) => `Not known: ${entry.why}.` };
+  return unknown.filter((entry) => entry.what in why).map((entry) => why[entry.what](entry));
+}
