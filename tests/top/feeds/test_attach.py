@@ -39,7 +39,7 @@ def test_an_exporters_url_with_and_without_its_scheme() -> None:
         (exporter,) = attach([f"127.0.0.1:{port}"], nothing).feeds
         (summary,) = asyncio.run(exporter.servers(None)).servers
         assert summary.name == "shop"
-        assert asyncio.run(exporter.server("shop", None))[0].address == "unix:///nowhere/shop.stats"
+        assert asyncio.run(exporter.server("shop", None)).address == "unix:///nowhere/shop.stats"
         assert asyncio.run(exporter.trend("shop", 60, 10)).headroom.factor == []
         with pytest.raises(FeedError, match="no longer has this server"):
             asyncio.run(exporter.server("other", None))

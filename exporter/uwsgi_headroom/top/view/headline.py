@@ -76,12 +76,12 @@ class Part:
 def head_parts(server: Server, trend: Trend, width: int) -> list[Part]:
     """What stands below the verdict."""
     return [
-        *(Part(6, line) for line in identity_lines(server, width)),
         *(Part(0, line) for line in _headroom(server, trend, width)),
         *(Part(7, line) for line in _limits(server)),
         *(Part(2, line) for line in _concurrency(server, trend, width)),
         *(Part(3, line) for line in _requests(server)),
         *(Part(4 if place == 0 else 8, line) for place, line in enumerate(_queues(server))),
+        *(Part(6, line) for line in identity_lines(server, width)),
         Part(5, Text()),
     ]
 
