@@ -65,7 +65,7 @@ def _balance(t: Thresholds) -> Sequence[Recording]:
             f"service:uwsgi_hot_worker_ratio:max_ratio_rate{w}",
             by_service("max", f"server:uwsgi_hot_worker_ratio:ratio_rate{w} and {enough}", t),
         ),
-        # All the time that evening out could remove over all the time in service.
+        # All the time that balancing would save over all the time in service.
         Recording(
             f"service:uwsgi_unevenness_cost:ratio_rate{w}",
             f"{by_service('sum', f'{cost} * {littles_law}', t)} / {by_service('sum', f'{littles_law} and {cost}', t)}",

@@ -33,7 +33,7 @@ def dashboard(t: Thresholds) -> Dashboard:
     hidden = Column(hidden=True)
     return page(
         links.FLEET,
-        "All servers and services by headroom: which one to look at first, and what gives out there.",
+        "All servers and services by headroom: which one to look at first, and which limit comes first there.",
         [*variables("uwsgi_up", many=True), window()],
         annotation_queries.of_servers(FLEET),
         [

@@ -38,7 +38,7 @@ def dashboard(t: Thresholds) -> Dashboard:
     """The dashboard."""
     return page(
         links.SERVER,
-        "One server: how much more it can take, what gives out first, how even its workers are and what users get.",
+        "One server: how much more it can take, which limit comes first, how even its workers are and what users get.",
         [*variables("uwsgi_up", many=False), window()],
         annotation_queries.every(ONE),
         [Row("", _verdict(t)), *_questions(t)],

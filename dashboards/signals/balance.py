@@ -53,14 +53,14 @@ UNEVENNESS = signal(
 COST_NOW = signal(
     "Unevenness cost",
     "percentunit",
-    """The part of the mean response time that evening out the workers could remove. Unknown while the workers with
+    """The part of the mean response time that balancing the workers would save. Unknown while the workers with
     fewer requests have too few to compare.""",
     Series(f"max({ONE.of('uwsgi_unevenness_cost_ratio', WINDOW)})", "of the response time"),
 )
 COST = signal(
     "Cost of unevenness",
     "percentunit",
-    """The part of the mean response time that evening out the workers could remove: 0 is harmless, however uneven.
+    """The part of the mean response time that balancing the workers would save: 0 is harmless, however uneven.
     Empty while the workers with fewer requests have too few to compare.""",
     Series(f"max({ONE.of('uwsgi_unevenness_cost_ratio', WINDOW)})", "of the response time"),
 )

@@ -51,7 +51,7 @@ def _busy(by: str = "") -> str:
 LEAST = signal(
     "Least headroom",
     TIMES,
-    f"The server that can take least more, and what gives out first there. {_LEAST}",
+    f"The server that can take least more, and which limit comes first there. {_LEAST}",
     Series(in_words(f"bottomk(1, {_HEADROOM})"), f"{_SERVER}: {{{{limit}}}}", now=True),
 )
 UNREADABLE = signal(
@@ -77,14 +77,14 @@ THREADS = signal(
 COST = signal(
     "Unevenness cost",
     "percentunit",
-    """The costliest: where evening out the workers would take most off the response time, and how much. Empty while
+    """The costliest: where balancing the workers would save most of the response time, and how much. Empty while
     there are too few requests to tell.""",
     Series(f"topk(1, {_COST})", _SERVER, now=True),
 )
 QUEUE_WAIT = signal(
     "Queue wait",
     "s",
-    """The longest: where requests wait longest in the listen queue, before uWSGI sees them. Empty where no queue can be
+    """The longest: where requests wait longest in the listen queue. Empty where no queue can be
     measured, or nothing is served.""",
     Series(f"topk(1, {_QUEUE_WAIT})", _SERVER, now=True),
 )

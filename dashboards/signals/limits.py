@@ -1,4 +1,4 @@
-"""How much more one server can take, what gives out first, and how full it is."""
+"""How much more one server can take, which limit comes first, and how full it is."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HEADROOM = signal(
 LIMITS = signal(
     "How much of each limit is used",
     "percentunit",
-    """The fullest on top: it gives out first. Headroom is how many times that goes into 100 %. Hottest interpreter: the
+    """The fullest limit is on top and comes first. Headroom is how many times that goes into 100 %. Hottest interpreter: the
     busiest worker's, at today's shares; latency grows from there. Interpreters: of all workers together. Threads:
     requests in service against the threads there are. CPU: against the CPUs the server may use. A limit that is used to
     less than a hundredth, or unknown, is missing.""",
@@ -37,7 +37,7 @@ UTILIZATION = signal(
 HEADROOM_OVER_TIME = signal(
     "Headroom by limit",
     TIMES,
-    """The lowest line is the headroom. Where it is the hottest interpreter's, evening out the workers helps; the
+    """The lowest line is the headroom. Where it is the hottest interpreter's, balancing the workers helps; the
     others are a hard ceiling. On a logarithmic scale; a limit that is used to less than a hundredth is not drawn.""",
     Series(in_words(_HEADROOM), "{{limit}}"),
 )

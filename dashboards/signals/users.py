@@ -1,4 +1,4 @@
-"""What the users of one server get: requests, response time, errors, and the wait before uWSGI sees them."""
+"""What the users of one server get: requests, response time, errors, and the wait in the listen queue."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ REQUESTS = signal(
 WHERE_TIME_GOES = signal(
     "Time of a request",
     "s",
-    """What users wait for: in the listen queue, before uWSGI sees the request, and then in service. Means; static
+    """What users wait for: in the listen queue, and then in service. Means; static
     files are left out of the time in service. Empty while nothing is served; no queue where it cannot be measured.""",
     Series(_SERVICE, "in service"),
     Series(f"{_QUEUE} / ({_REQUESTS} > 0)", "in the listen queue"),

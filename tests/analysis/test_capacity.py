@@ -1,4 +1,4 @@
-"""Headroom by limit, and which limit gives out first."""
+"""Headroom by limit, and which limit comes first."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_evening_out_multiplies_the_first_limit() -> None:
     ],
 )
 def test_least_is_first(loads: tuple[float, float], threads: int, cpus: float, first: str, ceiling: str) -> None:
-    """The limit with the least factor gives out first; the ceiling is the least of those that end throughput."""
+    """The limit with the least factor comes first; the ceiling is the least of those that end throughput."""
     rows = (worker(worker_id, 300, cpu=60 * load, busy=120.0) for worker_id, load in enumerate(loads, 1))
     result = headroom_of(window(60, *rows), threads, cpus)
     assert set(result.by_limit) == set(LIMITS)

@@ -134,7 +134,7 @@ def test_every_thread_busy_is_critical() -> None:
     assert ran.returncode == 2, ran.stdout
     assert "of the threads are in use, and requests wait for one." in ran.stdout
     assert max(map(len, ran.stdout.splitlines())) <= 80
-    assert "before uWSGI sees" in ran.stdout
+    assert "in the listen queue" in ran.stdout
 
 
 def test_an_idle_server_is_fine_and_says_what_it_cannot_tell() -> None:

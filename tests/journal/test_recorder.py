@@ -202,7 +202,7 @@ class TestVerdicts:
         watch.seconds(server, 2)
         lost = next(each for each in watch.document().findings if each.code == "requests_lost")
         assert lost.event is not None
-        assert lost.event.title == "Worker 1 ended with 2 requests in service or more."
+        assert lost.event.title == "Worker 1 ended with at least 2 requests in service."
 
 
 def test_a_fault_of_the_journal_costs_no_sample(monkeypatch: pytest.MonkeyPatch) -> None:

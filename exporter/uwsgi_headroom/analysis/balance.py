@@ -38,7 +38,7 @@ class WorkerFigures:
 class Balance:
     """hot_ratio: workers x largest share, 1 is even, of the active workers alone; noise_floor: below it unevenness is
     chance; fairness: Jain's, 1 is even; calm_response_time: of the half of the workers with the smaller shares;
-    cost: the part of the mean response time that evening out could remove, 0 to 1. hottest: the worker with the largest
+    cost: the part of the mean response time that balancing would save, 0 to 1. hottest: the worker with the largest
     share."""
 
     workers: tuple[WorkerFigures, ...]

@@ -44,7 +44,7 @@ CPUs the resource is what the server uses and what is idle: a small part of a fu
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """by_limit: factors, 1 is "reached"; first: the limit that gives out first, which has the least of them, or is the
+    """by_limit: factors, 1 is "reached"; first: the limit that comes first, which has the least of them, or is the
     cause of others that are reached; ceiling: the same of those that end throughput; far: limits over 100 times today's
     load away, which are in no other field."""
 
@@ -100,7 +100,7 @@ _CAUSES: tuple[Limit, ...] = ("cpu", "interpreters", "hottest_interpreter", "thr
 
 
 def _first(by_limit: dict[Limit, float], causes: tuple[Limit, ...]) -> Limit | None:
-    """The limit of these, which come with the least factor first, that gives out first."""
+    """The limit of these, which come with the least factor first, that comes first."""
     reached = [limit for limit in causes if by_limit.get(limit, inf) <= 1 / REACHED]
     return reached[0] if reached else next(iter(by_limit), None)
 

@@ -35,7 +35,7 @@ def worst_status(findings: Sequence[Finding]) -> Status:
 
 
 def verdict_sentence(room: Headroom, findings: Sequence[Finding], slots: str = "threads") -> str:
-    """The verdict in one sentence: the worst finding (they come the worst first), or what gives out first and when.
+    """The verdict in one sentence: the worst finding (they come the worst first), or which limit comes first and when.
     slots: what serves requests, as `name_slots` says."""
     if worst_status(findings) != "ok":
         return findings[0].title

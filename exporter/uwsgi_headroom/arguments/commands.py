@@ -56,7 +56,7 @@ def make_command_line() -> CommandLine:
     """The parsers of everything that may be written on the command line."""
     program = Parser(
         prog=PROGRAM,
-        description="Say how much more load a uWSGI server can take, what will give out first, and what to change.",
+        description="Say how much more load a uWSGI server can take, which limit comes first, and what to change.",
         epilog="`uwsgi-headroom --stats ADDRESS` is short for `uwsgi-headroom serve --stats ADDRESS`.",
     )
     program.summary = "how much more load a uWSGI server can take"

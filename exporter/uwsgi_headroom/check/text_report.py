@@ -65,7 +65,7 @@ def _figures(server: Server, flow: Flow, room: Headroom) -> Iterator[str]:
         if socket.mean_queue is not None:
             yield f"  queue        {socket.mean_queue:.1f} waiting on average, {socket.limit} fit   {socket.name}"
     if flow.queue_wait is not None:
-        yield f"  queue wait   {duration(flow.queue_wait)} before uWSGI sees a request"
+        yield f"  queue wait   {duration(flow.queue_wait)} in the listen queue"
 
 
 def _workers(server: Server) -> Iterator[str]:

@@ -33,7 +33,7 @@ def describe_api() -> dict[str, Any]:
         "info": {
             "title": "uwsgi-headroom",
             "version": VERSION,
-            "summary": "How much more load a uWSGI server takes, what gives out first, and what to change.",
+            "summary": "How much more load a uWSGI server takes, which limit comes first, and what to change.",
             "description": _plain(documents.__doc__ or ""),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },

@@ -69,9 +69,9 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Headroom(Struct, frozen=True, kw_only=True):
-    """factor: the least of `by_limit`; first: what gives out first, the limit with that factor or the cause of others
-    that are reached; ceiling: the same of the limits that end throughput, not latency alone. All null where it does
-    next to nothing. far: limits that are over 100 times today's load away. is_upper_bound: CPU, which may give out
+    """factor: the least of `by_limit`; first: the limit that comes first, with that factor, or the cause of
+    others that are reached; ceiling: the same of the limits that end throughput, not latency alone. All null where it does
+    next to nothing. far: limits that are over 100 times today's load away. is_upper_bound: CPU, which may run out
     before the others, is not visible."""
 
     factor: float | None
@@ -119,7 +119,7 @@ class Occupancy(Struct, frozen=True, kw_only=True):
 class Balance(Struct, frozen=True, kw_only=True):
     """How evenly the active workers share the requests. active: how many there are; even_share: 1 / active; hot_ratio:
     the largest share over the even one; noise_floor: what chance alone makes of it; fairness: Jain's, 1 is even;
-    cost: the part of the response time that evening out could remove; calm_response_time: of the half with the smaller
+    cost: the part of the response time that balancing would save; calm_response_time: of the half with the smaller
     shares; hottest: the id of the worker with the largest share."""
 
     active: int

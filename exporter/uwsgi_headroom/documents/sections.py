@@ -26,7 +26,7 @@ def build_window(of: Window) -> schema.Window:
 
 
 def build_headroom(of: capacity.Headroom) -> schema.Headroom:
-    """What gives out first, and by how much load can grow until then."""
+    """Which limit comes first, and by how much load can grow until then."""
     return schema.Headroom(
         factor=of.factor,
         first=of.first,

@@ -118,7 +118,7 @@ class WorkerEvents:
         kills = self._read_kills(reading.snapshot.pid) if end.kills else None
         age = max(0.0, end.time - end.then.last_spawn) if end.then.last_spawn else 0.0
         cause, evidence = find_cause(EndedProcess(end.then, now, age, end.resident_bytes), options, end.kills, kills)
-        in_service = f" with {counted(end.lost, 'request')} in service or more" if end.lost else ""
+        in_service = f" with at least {counted(end.lost, 'request')} in service" if end.lost else ""
         self._journal.add(
             end.time,
             "worker_ended",

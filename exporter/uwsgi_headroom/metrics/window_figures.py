@@ -51,7 +51,7 @@ _BALANCE: Table[Figures] = (
     ),
     (
         "uwsgi_unevenness_cost_ratio",
-        "Part of the response time that evening out the workers could remove: 1 - W of the calm half / W.",
+        "Part of the response time that balancing the workers would save: 1 - W of the less busy half / W.",
         lambda figures: figures.balance.cost,
     ),
 )
@@ -91,7 +91,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_headroom_ratio",
-        "Factor by which load can grow before a limit is reached; the least of them is what gives out first. "
+        "Factor by which load can grow before a limit is reached; the least of them is which limit comes first. "
         "Absent while a limit is used to less than a hundredth.",
         [
             (_labels(server, figures, limit=limit), factor)

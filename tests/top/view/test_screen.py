@@ -52,7 +52,7 @@ def test_every_captured_document_can_be_shown(name: str) -> None:
 
 
 def test_the_top_answers_the_question() -> None:
-    """How it is, how much more load it takes, what gives out first and what to change: the first lines say it."""
+    """How it is, how much more load it takes, which limit comes first and what to change: the first lines say it."""
     server = hot()
     assert server.headroom
     top = lines(screen_model(server), AT_IT)

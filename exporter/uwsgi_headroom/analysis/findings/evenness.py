@@ -22,7 +22,7 @@ UNEVEN = 1.25
 """Hot ratio from which unevenness is worth a word, if it is above the noise floor too."""
 
 COSTLY = 0.10
-"""Part of the response time that evening out could remove, from which unevenness hurts."""
+"""Part of the response time that balancing would save, from which unevenness hurts."""
 
 LOADED = (0.5, 0.7)
 """CPU a second of the hot worker's interpreter: below the first its threads hardly meet at its lock, so that uneven

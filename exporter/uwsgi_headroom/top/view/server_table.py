@@ -117,7 +117,7 @@ def _verdict(model: ScreenModel, entry: ServerEntry, now: float) -> Text:
 
 
 def growth(summary: Summary) -> str:
-    """By how much load can grow; where CPU, which may give out before, is hidden, it is the most."""
+    """By how much load can grow; where CPU, which may run out before, is hidden, it is the most."""
     if summary.state == "down":
         return UNKNOWN
     if summary.headroom is None:
