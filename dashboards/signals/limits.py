@@ -21,7 +21,7 @@ HEADROOM = signal(
 LIMITS = signal(
     "How much of each limit is used",
     "percentunit",
-    """The fullest limit is on top and comes first. Headroom is how many times that goes into 100 %. Hottest interpreter: the
+    """The fullest is on top and comes first. Headroom is how many times that goes into 100 %. Hottest interpreter: the
     busiest worker's, at today's shares; latency grows from there. Interpreters: of all workers together. Threads:
     requests in service against the threads there are. CPU: against the CPUs the server may use. A limit that is used to
     less than a hundredth, or unknown, is missing.""",

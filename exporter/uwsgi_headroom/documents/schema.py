@@ -69,10 +69,10 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Headroom(Struct, frozen=True, kw_only=True):
-    """factor: the least of `by_limit`; first: the limit that comes first, with that factor, or the cause of
-    others that are reached; ceiling: the same of the limits that end throughput, not latency alone. All null where it does
-    next to nothing. far: limits that are over 100 times today's load away. is_upper_bound: CPU, which may run out
-    before the others, is not visible."""
+    """factor: the least of `by_limit`; first: the limit that comes first, with that factor, or the cause of others that
+    are reached; ceiling: the same of the limits that end throughput, not latency alone. All null where it does next to
+    nothing. far: limits that are over 100 times today's load away. is_upper_bound: CPU, which may run out before the
+    others, is not visible."""
 
     factor: float | None
     first: Limit | None
