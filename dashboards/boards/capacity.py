@@ -105,7 +105,7 @@ def _minutes(t: Thresholds) -> tables.Panel:
             "service": Column(hidden=True),
         },
         {
-            "Gives out first": Column(width=160),
+            "First limit": Column(width=160),
             "Least headroom": Column(TIMES, 2, threshold_colours.headroom(t), width=130),
             "Busiest day's p95": busy,
             "Peak": busy,
@@ -113,5 +113,5 @@ def _minutes(t: Thresholds) -> tables.Panel:
             "Growth in 30 days": Column("percentunit", 1, width=150),
             "Days": Column(width=80),
         },
-        called={"limit": "Gives out first"},
+        called={"limit": "First limit"},
     )

@@ -20,7 +20,7 @@ from dashboards.variables import variables, window
 def dashboard(t: Thresholds) -> Dashboard:
     """The dashboard."""
     columns = {
-        "Gives out first": Column(width=150),
+        "First limit": Column(width=150),
         "Headroom": Column(TIMES, 1, threshold_colours.headroom(t), width=100),
         "Threads busy": Column("percentunit", 0, threshold_colours.utilization(t), 1.0, width=170),
         "Unevenness costs": Column("percentunit", 0, threshold_colours.costly(), width=140),
@@ -28,7 +28,7 @@ def dashboard(t: Thresholds) -> Dashboard:
         "Response time": Column("s", 0, width=120),
         "Requests": Column("reqps", 1, width=105),
     }
-    called = {"limit": "Gives out first"}
+    called = {"limit": "First limit"}
     read = Column(words={"0": ("no", "red"), "1": ("yes", "text")}, width=60)
     hidden = Column(hidden=True)
     return page(

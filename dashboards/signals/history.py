@@ -34,7 +34,7 @@ USUAL = signal(
 HEADROOM = signal(
     "Least headroom",
     TIMES,
-    f"""The least of the shown time, where, and what would have given out first: the factor by which load could still
+    f"""The least of the shown time, where, and which limit would have come first: the factor by which load could still
     have grown at that moment. {_RULES}""",
     Series(in_words(f"bottomk(1, min_over_time({_LEAST}{RANGE}))"), "{{limit}}: {{server}} on {{instance}}", now=True),
 )
