@@ -130,8 +130,8 @@ def _frames(running: Browser, observed: Exporter) -> list[tuple[str, str, str]]:
     with tab(running, observed.port, width=1440, height=900) as shown:
         shown.open("/")
         shown.until("document.querySelectorAll('.uplot').length === 5")
-        for where, below in (("as it opens", 0), ("at its table", 1e6)):
-            shown.page.evaluate(f"scrollTo(0, {below:.0f})")
+        for where, seen in (("as it opens", "body"), ("at its table", "table[aria-label=Workers]")):
+            shown.page.evaluate(f"document.querySelector('{seen}').scrollIntoView()")
             time.sleep(5)
             took = _tasks(running, shown.page)
             over = sum(milliseconds > FRAME_MS for milliseconds in took)

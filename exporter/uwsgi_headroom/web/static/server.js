@@ -122,6 +122,8 @@ export function show(main, { path, page, servers }) {
     const panels = panelsOf(kind, timeline);
     laid = { kind, panels };
     keys.node.hidden = over.hidden = kind !== "server";
+    // What has times of its own stays as it is when the rest is old.
+    for (const part of panels) if (part.past || part.happened) part.node.classList.add("dated");
     const nodes = panels.flatMap((part) => (part.range ? [back, part.node] : (part.nodes ?? [part.node])));
     body.replaceChildren(el("div", { class: "grid" }, ...nodes));
     happened();
