@@ -156,11 +156,13 @@ def bad_inputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Expor
 
 @pytest.mark.parametrize("name", CASES)
 def test_bad_input(bad_inputs: tuple[Exporter, list[dict[str, float]], str], name: str) -> None:
-    """Whatever a server is, it is up or it is down: down is one series, one log line, and its reason on the page."""
+    """Whatever a server is, it is up or it is down: down is one series beside counters, one log line, and its reason on
+    the page."""
     running, scrapes, page = bad_inputs
     for series in scrapes:
         assert series[f'uwsgi_up{{server="{name}"}}'] == CASES[name]
-    own = {key for key in scrapes[-1] if f'server="{name}"' in key and not key.startswith("uwsgi_exporter_")}
+    counted = "uwsgi_exporter_", "uwsgi_events_total"
+    own = {key for key in scrapes[-1] if f'server="{name}"' in key and not key.startswith(counted)}
     row = next(part for part in page.split("<tr>") if f">{name}</a></b>" in part)
     if CASES[name] == BAD:
         assert own == {f'uwsgi_up{{server="{name}"}}'}
@@ -451,7 +453,7 @@ for there in (contextlib.nullcontext(), uwsgi(stats=False)):
     print(ran.returncode, ran.stderr)
 """
     nobody, mute = python_in("--pid --mount-proc", f"import sys; sys.path.insert(0, {str(ROOT)!r}){code}").split("\n1 ")
-    assert nobody.startswith("1 uwsgi-headroom: no --stats given, and none found.")
+    assert nobody.startswith("1 uwsgi-headroom: no stats server was given, and none was found")
     assert "No uWSGI master runs here" in nobody
     assert "uwsgi-headroom --stats tcp://HOST:PORT" in nobody
     assert "It has no stats server" in mute

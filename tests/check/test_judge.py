@@ -36,7 +36,7 @@ def test_a_server_that_becomes_an_emperor_is_judged_as_one(tmp_path: Path) -> No
     watch = Watch("shop", File(str(path)), clock=hands.clock)
     judged = asyncio.run(judge(watch, hands.clock, 0.05, become_an_emperor))
     assert judged.kind == "emperor"
-    assert judged.verdict.startswith("An emperor that runs")
+    assert judged.verdict == "1 vassal of the emperor fails to start."
 
 
 def test_an_emperor_is_judged_by_one_reading(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_interrupted_in_its_last_read_of_a_server_that_is_down() -> None:
     watch.sample = down  # type: ignore[method-assign]
     judged = asyncio.run(_interrupted(watch, presses=2))
     assert (judged.status, judged.state) == ("unknown", "down")
-    assert judged.verdict == "It cannot be read: connection refused."
+    assert judged.verdict == "Down: connection refused."
 
 
 def test_interrupted_before_the_first_reading_it_has_nothing_to_judge() -> None:
