@@ -324,6 +324,16 @@ def test_recycling_that_costs(
     assert not any("Raise `processes`" in each.change for each in by_code.values() if up < 50)
 
 
+@pytest.mark.parametrize(("most", "named"), [(8, True), (200, False)])
+def test_recycling_where_options_may_be_hidden(most: int, named: bool) -> None:
+    """Cheaper mode may then be why workers are away; one that serves eight requests is recycled too early anyway."""
+    host = with_setup(Server(), max_requests=most, complete=False)
+    by_code = findings_by_code(recycled(respawns=12, requests=12 * most, up=40.0), host=host)
+    assert ("respawn_loop" in by_code) == named
+    if named:
+        assert "workers are down for" not in by_code["respawn_loop"].evidence
+
+
 @pytest.mark.parametrize(("respawns", "severity"), [(1, "warning"), (3, "warning"), (40, "critical")])
 def test_ends_that_no_option_explains(respawns: int, severity: str) -> None:
     """Each most likely took a request with it, though it was too short for a sample: many are one in a hundred."""

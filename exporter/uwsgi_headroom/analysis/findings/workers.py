@@ -147,17 +147,18 @@ def find_recycling(figures: Figures, reading: Reading) -> Iterator[Finding]:
     most, away = setup.options.max_requests if setup else None, part_away(figures, reading)
     respawns = sum(times for _, times, _ in ended) - window.harakiris
     served = sum(requests for _, _, requests in ended)
-    if not most or away is None or respawns < LOOP[0] or served < RECYCLED * most * respawns / 2:
+    if not most or respawns < LOOP[0] or served < RECYCLED * most * respawns / 2:
         return
     lives = window.seconds * len(window.workers) / respawns
-    if lives >= SHORT_LIFE or (most >= SERVED and away < AWAY):
+    if lives >= SHORT_LIFE or (most >= SERVED and (away is None or away < AWAY)):
         return
     yield Finding(
         code="respawn_loop",
         severity="critical" if judge_waiting(figures.flow) == "severe" else "warning",
         title=f"Each worker is replaced after {duration(lives)} on average: `max-requests` is {most}.",
-        evidence=f"{counted(respawns, 'respawn')} in {duration(window.seconds)}; workers are down for {percent(away)} "
-        f"of the time; {waiting_clause(figures.flow)}.",
+        evidence=f"{counted(respawns, 'respawn')} in {duration(window.seconds)}; "
+        + ("" if away is None else f"workers are down for {percent(away)} of the time; ")
+        + f"{waiting_clause(figures.flow)}.",
         meaning="uWSGI replaces a worker after that many requests, and spawns no more than a few a second.",
         change="Raise `max-requests`, so that a worker lives for an hour or more, or leave it out.",
     )
