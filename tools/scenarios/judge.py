@@ -68,13 +68,15 @@ def _sentence(document: dict[str, Any], findings: tuple[dict[str, str], ...], ou
 
 def _figures(document: dict[str, Any]) -> dict[str, float]:
     """The figures that explain a verdict: flow, headroom by limit, and CPUs."""
-    parts = (document.get("flow"), document["headroom"]["by_limit"], document.get("cpu"))
+    parts = (document.get("flow"), (document["headroom"] or {}).get("by_limit"), document.get("cpu"))
     named = {name: value for part in parts for name, value in (part or {}).items()}
     return {name: round(value, 3) for name, value in named.items() if isinstance(value, (int, float))}
 
 
-def _first_limit(headroom: dict[str, Any], expected: tuple[str | None, ...]) -> str | None:
-    """The first limit; the first but for CPU where that is what other programs leave."""
+def _first_limit(headroom: dict[str, Any] | None, expected: tuple[str | None, ...]) -> str | None:
+    """The first limit; the first but for CPU where that is what other programs leave. None also of an emperor."""
+    if headroom is None:
+        return None
     first: str | None = headroom["first"]
     if first != "cpu" or not expected or "cpu" in expected:
         return first

@@ -22,9 +22,9 @@ ROWS = (
             bare=True,
             files={"vassals/broken.ini": "[uwsgi]\nmaster = true\nhttp-socket = /nonexistent/web\n"},
         ),
-        Expected("unknown", words=("emperor",)),
+        Expected("warning", first=("vassals_throttled",), words=("log",)),
         seconds=8.0,
         fixed=True,
-        why="`check` judges one server; the message has to say that this is an emperor.",
+        why="The other vassals serve; the application of this one is down, and only its emperor's log says why.",
     ),
 )
