@@ -81,6 +81,16 @@ def test_harmless_unevenness_is_called_harmless() -> None:
     assert "33/26/23/18 %" in finding.evidence
 
 
+def test_of_many_workers_the_hot_one_is_named() -> None:
+    """A list of 32 shares would cut off the one that it is about."""
+    rows = [
+        worker(worker_id, 700 if worker_id == 11 else 20 + worker_id, each=0.05, cpu=3.0, busy=5.0)
+        for worker_id in range(1, 33)
+    ]
+    finding = findings_by_code(window(60, *rows), Server(processes=32, threads=1))["unevenness_harmless"]
+    assert finding.evidence.startswith("Worker 11 has 38 %, the other 31 have 1 to 3 %: up to 12x an even share")
+
+
 def test_unevenness_below_the_noise_is_not_mentioned() -> None:
     """What chance explains is no finding: 8x1 at 10 to 17 % with few requests."""
     shares = (17, 10, 12, 13, 12, 13, 12, 11)

@@ -13,7 +13,7 @@ from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS, WorkerFigures
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.load import INTERPRETER_FULL
-from uwsgi_headroom.analysis.formatting import duration, factor, percent
+from uwsgi_headroom.analysis.formatting import MOST_NUMBERS, duration, factor, percent
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.analysis.memory_headroom import fits
 from uwsgi_headroom.reading import Reading
@@ -146,8 +146,16 @@ def _even_out(figures: Figures, reading: Reading) -> str:
 
 def _shares(figures: Figures, hot_ratio: float, floor: float) -> str:
     active = [worker for worker in figures.balance.workers if worker.active]
-    shares = "/".join(f"{100 * (worker.share or 0):.0f}" for worker in active[:8]) + ("/..." if len(active) > 8 else "")
-    return f"Shares {shares} %: up to {factor(hot_ratio)} an even share (expected by chance: up to {factor(floor)})"
+    parts = {worker.worker_id: worker.share or 0.0 for worker in active}
+    shares = f"Shares {'/'.join(f'{100 * part:.0f}' for part in parts.values())} %"
+    if len(parts) > MOST_NUMBERS:
+        hottest = max(parts, key=lambda worker_id: parts[worker_id])
+        others = [part for worker_id, part in parts.items() if worker_id != hottest]
+        shares = (
+            f"Worker {hottest} has {percent(parts[hottest])}, the other {len(others)} have "
+            f"{100 * min(others):.0f} to {percent(max(others))}"
+        )
+    return f"{shares}: up to {factor(hot_ratio)} an even share (expected by chance: up to {factor(floor)})"
 
 
 def _harmless(shares: str, load: float, cost: float | None, cause: str) -> Finding:
