@@ -146,6 +146,7 @@ def happen(shown: Shown, **changes: object) -> Happenings:
 STEADY = ("calm", "overload", "harakiri", "restarts", "idle")
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.parametrize("name", STEADY)
 def test_verdict_is_what_the_scene_says(name, quick):
@@ -153,6 +154,7 @@ def test_verdict_is_what_the_scene_says(name, quick):
     quick[name].wait(lambda document: leads(find_scene(name), document), f"the verdict of {name}")
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_hot_worker_gets_most_requests_and_is_slow(quick):
     """Its unevenness hurts. Where other programs take the CPU that saturates an interpreter, they are the verdict."""
@@ -166,6 +168,7 @@ def test_hot_worker_gets_most_requests_and_is_slow(quick):
     assert quick["hot"].document()["setup"]["mapped"] is True
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_reload_is_named(quick):
     """A full reload: uWSGI of a wheel would end instead, if it executed the Python that it takes itself for."""
@@ -176,6 +179,7 @@ def test_reload_is_named(quick):
     shown.wait(lambda document: document["state"] == "up" and document["threads"]["available"] == 32, "all workers")
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_chain_reload_replaces_all_workers(quick):
     """One after the other."""
@@ -187,6 +191,7 @@ def test_chain_reload_replaces_all_workers(quick):
     shown.wait(lambda document: not before & {worker["pid"] for worker in document["workers"]}, "other workers")
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_server_goes_down_and_comes_back(quick):
     """After as long as the scene says, and its load goes on."""
@@ -203,6 +208,7 @@ def test_server_goes_down_and_comes_back(quick):
     shown.up.check()
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_emperor_throttles_the_broken_vassal(quick):
     """The other one serves."""
@@ -211,6 +217,7 @@ def test_emperor_throttles_the_broken_vassal(quick):
     shown.wait(lambda document: document["flow"] and document["flow"]["requests"], "requests of the other one")
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_async_is_full_or_says_what_to_install(request):
     """With gevent beside uWSGI all coroutines are in use, unless other programs take the CPU; without it the scene

@@ -53,7 +53,7 @@ def test_state(run: Run, case: Case) -> None:
         assert was_up(case.name, run.scrapes)
     elif not case.expected.read:
         own = {name for name, labels in run.scrapes[-1] if ("server", case.name) in labels}
-        assert {name for name in own if not name.startswith("uwsgi_exporter_")} == {"uwsgi_up"}
+        assert {name for name in own if not name.startswith("uwsgi_exporter_")} == {"uwsgi_up", "uwsgi_events_total"}
 
 
 def test_names_are_unique() -> None:
