@@ -142,7 +142,7 @@ def stoppable_exporter(*stats: str, stderr: int | None = None) -> Iterator[Expor
         yield running
 
 
-def run(*arguments: str, timeout: float = 30) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
     """Run the exporter's command to its end."""
     return subprocess.run(
         [*COMMAND, *arguments], capture_output=True, text=True, timeout=timeout, check=False, env=clean_environment()
