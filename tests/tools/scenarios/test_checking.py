@@ -1,4 +1,4 @@
-"""What `check` writes to a terminal is read to its end, so that its beginning is seen and it never waits for a reader."""
+"""What `check` writes to a terminal is read to its end: its beginning is seen, and it never waits for a reader."""
 
 from __future__ import annotations
 
