@@ -20,7 +20,7 @@ from tests.support.driven_top import LEFT
 from tests.top.test_poll import FakeFeed
 from uwsgi_headroom.top import loop
 from uwsgi_headroom.top.navigation import Navigation
-from uwsgi_headroom.top.terminal.terminal import Capabilities
+from uwsgi_headroom.top.terminal.terminal import Capabilities, Terminal
 
 
 @contextlib.contextmanager
@@ -89,3 +89,26 @@ def test_cancelled_anywhere_the_terminal_is_as_it_was(monkeypatch: pytest.Monkey
 async def _until(condition: Callable[[], bool]) -> None:
     while not condition():  # noqa: ASYNC110 - the kernel hands over what was written when it has time
         await asyncio.sleep(0.001)
+
+
+def test_after_it_left_nothing_is_drawn_and_no_key_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A redraw that was due later, or a key for the shell, comes too late; back on the screen, keys count again."""
+    pressed: list[str] = []
+
+    async def leave_and_come_back(keyboard: int, written: bytearray) -> None:
+        there = Terminal(sys.stdin.fileno(), sys.stdout.fileno(), lambda: None)
+        there.enter()
+        there.listen(pressed.append)
+        there.leave()
+        there.show(["too late"])
+        there.clear()
+        os.write(keyboard, b"x\n")
+        await asyncio.wait_for(_until(lambda: written.endswith(LEFT)), 20)
+        assert b"too late" not in written
+        assert pressed == []
+        there.enter()
+        await asyncio.wait_for(_until(lambda: "x" in pressed), 20)
+        there.leave()
+
+    with terminal(monkeypatch) as (keyboard, written):
+        asyncio.run(leave_and_come_back(keyboard, written))

@@ -47,7 +47,8 @@ def detect_capabilities(environment: Mapping[str, str], descriptor: int) -> Capa
 
 
 class Terminal:
-    """Between `enter` and `leave` the screen is ours. `on_hangup` is called when there is no terminal any more."""
+    """Between `enter` and `leave` the screen is ours: at other times nothing is drawn and no key is taken. `on_hangup`
+    is called when there is no terminal any more."""
 
     def __init__(self, source: int, target: int, on_hangup: Callable[[], None]) -> None:
         self._source, self._target, self._on_hangup = source, target, on_hangup
@@ -56,6 +57,8 @@ class Terminal:
         self._loop = asyncio.get_running_loop()
         self._writer = BackgroundWriter(target, "terminal", on_failure=self._hang_up)
         self._unfinished = ""
+        self._entered = False
+        self._pressed: Callable[[str], None] | None = None
 
     @property
     def size(self) -> tuple[int, int]:
@@ -75,10 +78,14 @@ class Terminal:
             quiet[tty.IFLAG] &= ~termios.IXON
             termios.tcsetattr(self._source, termios.TCSANOW, quiet)
         self._shown = []
+        self._entered = True
         self._write(_ENTER)
+        self._watch_keys()
 
     def leave(self) -> None:
         """Give it back as it was."""
+        self._entered = False
+        self._loop.remove_reader(self._source)
         self._write(_LEAVE)
         self._writer.finish(_LAST_WORDS_SECONDS)
         if self._before is not None:
@@ -88,6 +95,8 @@ class Terminal:
 
     def clear(self) -> None:
         """Draw everything anew: its size has changed."""
+        if not self._entered:
+            return
         self._shown = []
         self._write("\x1b[H\x1b[2J")
 
@@ -98,6 +107,8 @@ class Terminal:
 
     def show(self, lines: Sequence[str]) -> None:
         """Show these painted lines."""
+        if not self._entered:
+            return
         changed = [
             f"\x1b[{place};1H{line}\x1b[0m\x1b[K"
             for place, line in enumerate(lines, 1)
@@ -109,8 +120,12 @@ class Terminal:
 
     def listen(self, pressed: Callable[[str], None]) -> None:
         """Call `pressed` with every key, from now on."""
-        if os.isatty(self._source):
-            asyncio.get_running_loop().add_reader(self._source, self._read, pressed)
+        self._pressed = pressed
+        self._watch_keys()
+
+    def _watch_keys(self) -> None:
+        if self._entered and self._pressed and os.isatty(self._source):
+            self._loop.add_reader(self._source, self._read, self._pressed)
 
     def _write(self, text: str) -> None:
         self._writer.put(text.encode("utf-8", "replace"))
