@@ -83,7 +83,7 @@ def test_an_empty_answer_says_what_it_means() -> None:
 
 
 def test_a_web_page_says_whose_it_is() -> None:
-    """An exporter's own page is told from any other."""
+    """An exporter's own page is recognised."""
     page = "<!doctype html>\n<html><head><title>{}</title></head></html>"
     assert "the page of a uwsgi-headroom exporter" in str(refusal(page.format("shop · uwsgi-headroom").encode()))
     assert "an application's (`http-socket`)" in str(refusal(page.format("Welcome").encode()))

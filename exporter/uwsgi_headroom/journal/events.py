@@ -59,7 +59,8 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 class Journal:
-    """The latest events, the oldest first, at most MOST_EVENTS of at most HISTORY_SECONDS. `counts` grows for ever."""
+    """The latest events, the oldest first, at most MOST_EVENTS of at most HISTORY_SECONDS. `counts` includes
+    those that are dropped."""
 
     def __init__(self) -> None:
         self.counts: Counter[Kind] = Counter(dict.fromkeys(KINDS, 0))

@@ -204,7 +204,7 @@ def test_the_title_of_the_list_speaks_of_all_servers() -> None:
 
 
 def test_names_grow_with_the_terminal_and_are_cut_in_their_middle() -> None:
-    """Two that differ at their ends can be told apart at every width."""
+    """Two that differ at their ends look different at every width."""
     each = hot()
     stem = "mail-service-with-a-name-of-sixty-characters-and-more-than-that-"
     every = [msgspec.structs.replace(each, name=f"{stem}{place}") for place in (1, 2)]

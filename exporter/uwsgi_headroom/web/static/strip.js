@@ -23,7 +23,7 @@ export class Strip {
   #history = null;
   #rows = [];
 
-  /** timeline: whose events it marks. format: of a cell's value, for the line below that tells of the cell under the pointer. */
+  /** timeline: whose events it marks. format: of a cell's value, for the line below about the cell under the pointer. */
   constructor(name, format, timeline) {
     this.format = format;
     this.timeline = timeline;
