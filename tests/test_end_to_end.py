@@ -456,7 +456,7 @@ for there in (contextlib.nullcontext(), uwsgi(stats=False)):
     assert nobody.startswith("1 uwsgi-headroom: no stats server was given, and none was found")
     assert "No uWSGI master runs here" in nobody
     assert "uwsgi-headroom --stats tcp://HOST:PORT" in nobody
-    assert "It has no stats server" in mute
+    assert "uWSGI without a stats server" in mute
     assert "stats = /run/uwsgi/NAME.stats" in mute
     assert "Traceback" not in nobody + mute
 

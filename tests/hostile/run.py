@@ -17,8 +17,8 @@ from tests.support.exporter import configured_exporter, exporter
 from tests.support.exposition import Series, parse_scrape
 from tests.support.hostile.cases import CASES
 from tests.support.hostile.process import hostile_servers
+from tests.support.kernel_counts import peak_resident_bytes
 from tests.support.real_uwsgi import wait_until
-from tests.support.resident_memory import peak_resident_bytes
 
 GOOD = "good"
 """The name of the server that behaves."""
