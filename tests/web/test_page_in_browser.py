@@ -43,7 +43,7 @@ PANELS = [
     "Every socket",
     f"Worker {TIMES} CPU",
     "Setup",
-    "How it is watched",
+    "Sampling",
 ]
 
 
@@ -198,7 +198,7 @@ def test_a_server_that_dies(chromium: Browser) -> None:
         server.kill()
         shown.becomes("down")
         assert "Down: " in shown.text("main .verdict")
-        assert "figures are as of then" in shown.text(".age")
+        assert "Figures as of" in shown.text(".age")
         picture(shown, "server-down")
         server.start()
         shown.becomes("up")
@@ -287,7 +287,7 @@ def test_pause_and_resume(chromium: Browser, shop: Exporter) -> None:
         time = shown.page.get_attribute("main", "data-time")
         shown.page.wait_for_timeout(2500)
         assert shown.page.get_attribute("main", "data-time") == time
-        assert "Paused: this is as of" in shown.text(".age")
+        assert "Paused: figures as of" in shown.text(".age")
         shown.page.get_by_role("button", name="Resume").click()
         shown.becomes("up")
         shown.until(f"document.querySelector('main').dataset.time > {time}")

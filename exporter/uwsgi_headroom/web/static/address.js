@@ -1,16 +1,16 @@
-// What a reader has chosen stands in the page's address, so that a copy of it shows the same.
+// Keeps the reader's choices in the page's URL, so that a copied URL shows the same view.
 
 const chosen = new URLSearchParams(location.search);
 
-/** What was chosen for a key; null if nothing was. */
+/** The value chosen for a key, or null. */
 export const recall = (key) => chosen.get(key);
 
-/** Write it into the address; null takes it out. */
+/** Write a choice into the URL; null removes it. */
 export function remember(key, value) {
   if (value === null || value === "") chosen.delete(key);
   else chosen.set(key, value);
   history.replaceState(null, "", location.pathname + query());
 }
 
-/** All of it, as it stands in an address. */
+/** All choices, as the query of a URL. */
 export const query = () => (chosen.size ? `?${chosen}` : "");

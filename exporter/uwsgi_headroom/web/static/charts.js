@@ -1,4 +1,4 @@
-// Lines over time, drawn by uPlot; the legend is ours: the newest values, or those under the pointer.
+// Line charts over time, drawn by uPlot. Our own legend shows the newest values, or the values under the pointer.
 
 import { el, say } from "./dom.js";
 import { clock, timeOfDay } from "./format.js";
@@ -10,10 +10,10 @@ const { uPlot } = globalThis;
 const HEIGHT = 190;
 const DECADES = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
 const TOGETHER = uPlot.sync("time");
-const LEAST_DRAG = 6; // pixels: less is a click
-const NEAR = 8; // pixels: an event so near to the pointer is named
-const MARGIN = 0.1; // above a limit: a queue is one longer when it is full
-const IN_REACH = 0.2; // of a limit: a chart that comes so near to it shows all up to it
+const LEAST_DRAG = 6; // pixels: a shorter drag is a click
+const NEAR = 8; // pixels: the legend names an event this close to the pointer
+const MARGIN = 0.1; // above a limit: a full queue is one longer than its limit
+const IN_REACH = 0.2; // share of a limit: from here on the scale includes the limit
 
 export class Lines {
   #lines;
@@ -24,8 +24,8 @@ export class Lines {
   #width = 0;
 
   /**
-   * lines: {column, name, colour, dash, width, steps}. timeline: what it shares with other charts. format: of values;
-   * least: what the scale reaches at least; log: whether it is logarithmic.
+   * lines: {column, name, colour, dash, width, steps}. timeline: shared with the other charts. format: writes a value;
+   * least: the scale ends at this value or above; log: whether the scale is logarithmic.
    */
   constructor(name, lines, timeline, options) {
     this.#options = options;
@@ -41,7 +41,7 @@ export class Lines {
     onColours(() => this.#rebuild());
   }
 
-  /** Show the history; with other lines than before if they are given. limit: {value, name}, drawn across. */
+  /** Show the history, with new lines if given. limit: {value, name}, drawn as a horizontal line. */
   show(history, lines = null, limit = null) {
     this.#history = history;
     this.#limit = limit;
@@ -141,7 +141,7 @@ export class Lines {
     };
   }
 
-  /** The limit where the lines come near it, else nothing to make room for. */
+  /** The value up to which the scale makes room for the limit: 0 unless the lines come near the limit. */
   #inReach(high) {
     return this.#limit && (high ?? 0) >= IN_REACH * this.#limit.value ? (1 + MARGIN) * this.#limit.value : 0;
   }
@@ -158,7 +158,7 @@ export class Lines {
     if (this.#limit) drawLimit(plot, this.#limit.value);
   }
 
-  // A drag on one chart selects in all of them; the chart that it began on zooms them all.
+  // A drag on one chart selects in all charts; the chart on which the drag began zooms them all.
   #zoom(plot) {
     const { left, width } = plot.select;
     if (!width) return;
@@ -180,12 +180,12 @@ export class Lines {
     if (this.place.getAttribute("aria-label") !== label) this.place.setAttribute("aria-label", label);
   }
 
-  /** The place in the history that the pointer is at; null where it is elsewhere. */
+  /** The index in the history under the pointer; null if the pointer is not on a chart. */
   #pointed() {
     return this.#plot?.cursor.left >= 0 ? this.#plot.cursor.idx : null;
   }
 
-  /** Of when the figures in the legend are, and what happened then. */
+  /** The time of the figures in the legend, and the event at that time. */
   #moment(at) {
     const time = this.#history?.time[at ?? this.#history.time.length - 1];
     if (time === undefined) return "";

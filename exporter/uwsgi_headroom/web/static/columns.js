@@ -1,4 +1,4 @@
-// One column for each worker, the same place in every row of them, so that the hot one stands out in all.
+// A chart with one column per worker. A worker has the same place in every chart, so that a hot worker stands out.
 
 import { NOT_KNOWN } from "./format.js";
 import { colour } from "./palette.js";
@@ -10,7 +10,7 @@ const TOP = 18;
 const BOTTOM = 18;
 const WIDEST = 64;
 
-/** A row of columns. format: of its figures; top: the least that the scale reaches. */
+/** format: writes a figure; top: the scale ends at this value or above. */
 export class Columns {
   #format;
   #top;
@@ -23,7 +23,7 @@ export class Columns {
     this.node = this.surface.node;
   }
 
-  /** items: {label, value, hot, dim}; line: {value, text}, drawn across; band: [from, to], shaded. */
+  /** items: {label, value, hot, dim}; line: {value, text}, drawn as a horizontal line; band: [from, to], shaded. */
   show(items, line = null, band = null) {
     this.#shown = { items, line, band };
     const labels = items.filter((item) => item.value !== null).map((item) => `${item.label} ${this.#format(item.value)}`);
@@ -57,7 +57,7 @@ export class Columns {
     const widest = Math.max(0, ...items.map((item) => context.measureText(item.label).width));
     const every = Math.ceil((widest + 6) / slot);
     const marked = items.findIndex((item) => item.hot);
-    // The hot one has its label in any case, and its neighbours make room for that.
+    // The hot column always has its label; labels too close to that one are left out.
     const labelled = (place) => place === marked || (place % every === 0 && (marked < 0 || Math.abs(place - marked) * slot > widest + 18));
     items.forEach((item, place) => {
       const middle = LEFT + slot * (place + 0.5);
@@ -76,7 +76,7 @@ export class Columns {
       context.stroke();
       context.setLineDash([]);
     }
-    context.strokeStyle = colour("panel"); // around figures, so that they are read on a line, too
+    context.strokeStyle = colour("panel"); // an outline, so that figures stay legible on a line
     context.lineWidth = 4;
     items.forEach((item, place) => {
       if (!room && !item.hot) return;

@@ -1,9 +1,9 @@
-// What a reader can choose: how far back, over which window, to hold still, to take a copy along.
+// The page's controls: a choice of options, a toggle, a button with feedback.
 
 import { el } from "./dom.js";
 import * as format from "./format.js";
 
-/** One of several: {name, value}, as radio buttons, so that arrow keys work. */
+/** A choice of one option {name, value}: radio buttons, so that arrow keys work. */
 export function choice(legend, options, chosen, change) {
   const inputs = options.map((option) => {
     const id = `${legend}-${option.value}`.replace(/\W+/g, "-");
@@ -33,7 +33,7 @@ export function toggle(off, on, change) {
   return button;
 }
 
-/** A button that says for a moment what came of it. */
+/** A button that shows the result of its action for two seconds. */
 export function action(name, act) {
   const button = el("button", {
     type: "button",

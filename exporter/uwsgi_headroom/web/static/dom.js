@@ -1,6 +1,6 @@
-// Elements, made without text ever being read as HTML: names, paths and findings come from elsewhere.
+// Builds elements. Text is never parsed as HTML, because names and paths come from monitored servers.
 
-/** An element. Attributes that are functions listen to the event of their name; null and false leave one out. */
+/** Make an element. An attribute that is a function listens to the event of its name; null and false omit one. */
 export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -11,26 +11,26 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
-/** Write text where it differs: what stays the same costs no layout. */
+/** Set a node's text if it differs: unchanged text costs no layout. */
 export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Set an attribute where it differs, or take it away. */
+/** Set an attribute if it differs; null and false remove it. */
 export function mark(node, name, value) {
   if (value === null || value === false) {
     if (node.hasAttribute(name)) node.removeAttribute(name);
   } else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
 }
 
-/** A panel of the page: a title, a sentence beside it that explains, and a body. */
+/** A panel of the page: a title, an explanation beside the title, and a body. */
 export function panel(title, explanation, ...body) {
   const heading = el("h2", {}, title);
   const hint = el("p", { class: "hint" }, explanation);
   return el("section", { class: "panel", "aria-label": title }, el("div", { class: "title" }, heading, hint), ...body);
 }
 
-/** The same, to be folded; it begins so on a phone, where it would be far to scroll past. */
+/** A panel that folds. It starts folded on a phone, to shorten the page. */
 export function folding(title, explanation, ...body) {
   const head = el("summary", { class: "title" }, el("h2", {}, title), " ", el("span", { class: "hint" }, explanation));
   const node = el("details", { class: "panel" }, head, ...body);
@@ -38,8 +38,8 @@ export function folding(title, explanation, ...body) {
   return node;
 }
 
-/** Text whose parts between backticks are to be typed: its nodes. */
+/** The nodes of a text; its parts between backticks become code. */
 export const marked = (text) => text.split("`").map((part, at) => (at % 2 ? el("code", {}, part) : part));
 
-/** The same as plain text. */
+/** A text without its backticks. */
 export const unmarked = (text) => text.replaceAll("`", "");

@@ -1,4 +1,4 @@
-// What happened to the server, the newest first: marks on the charts, and a list of them.
+// The events of a server, newest first, for the marks on the charts and for the list.
 
 import { el, marked, panel } from "./dom.js";
 import * as format from "./format.js";
@@ -7,7 +7,7 @@ import { tone } from "./marks.js";
 const SECONDS = 3600;
 const NOTHING = "Nothing happened in the last hour.";
 
-/** The events of the last hour: its journal, and those of each new document added. */
+/** The events of the last hour: those of the journal, and those of each new document. */
 export class Events {
   #path;
   #known = new Map();
@@ -16,7 +16,7 @@ export class Events {
     this.#path = path;
   }
 
-  /** Ask for the whole hour: a document has only the newest. Without an answer they are all there is. */
+  /** Fetch the journal of the whole hour; a document has only the newest events. If this fails, only those are shown. */
   async load() {
     try {
       const answer = await fetch(`${this.#path}/journal?seconds=${SECONDS}`, { signal: AbortSignal.timeout(10000) });
@@ -26,7 +26,7 @@ export class Events {
     }
   }
 
-  /** Whether there is one that was not known. One that goes on takes the place of what it was so far. */
+  /** Add events; returns whether any is new. A repeated event replaces its earlier entry. */
   add(events) {
     const before = [...this.#known.keys()].join();
     for (const event of events ?? []) {
@@ -36,22 +36,22 @@ export class Events {
     return [...this.#known.keys()].join() !== before;
   }
 
-  /** The newest first. */
+  /** Known events, newest first. */
   get list() {
     const oldest = Date.now() / 1000 - SECONDS;
     return [...this.#known.values()].filter((event) => event.time > oldest).sort((one, other) => other.id - one.id);
   }
 }
 
-/** Whether an event is an earlier one that has happened again. */
+/** Whether an event is an earlier one that has repeated. */
 const goesOn = (event, earlier) =>
   event.id > earlier.id && event.count > 1 && event.since === earlier.since && event.kind === earlier.kind && event.workers.join() === earlier.workers.join();
 
-/** The list below the charts. */
+/** The panel with the list of events. */
 export function listed() {
   const list = el("ol", { class: "events" });
   const none = el("p", { class: "hint" }, NOTHING);
-  const node = panel("Events", "what happened, the newest first; marked on every chart", none, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "List of events" }, list));
+  const node = panel("Events", "newest first; marked on every chart", none, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "List of events" }, list));
   node.classList.add("wide");
   let newest = null;
   return {

@@ -1,11 +1,11 @@
-// What is worth knowing, the worst first, each with what to change and since when.
+// The findings, worst first, each with its advice and how long it has held.
 
 import { el, mark, marked, say } from "./dom.js";
 import { clock, duration } from "./format.js";
 import { STATUS } from "./words.js";
 
 const NOTHING = "Nothing to change: no finding at today's load.";
-const TOO_EARLY = "Not known: there are no figures to judge by.";
+const TOO_EARLY = "Not known: no figures to judge by.";
 
 export class Findings {
   #items = [];
@@ -16,7 +16,7 @@ export class Findings {
     this.node = el("ol", { class: "findings" });
   }
 
-  /** Figures in it change every second: only text that differs is written, so that a link keeps its focus. */
+  /** Show the findings. Only text that differs is written, so that a link keeps its focus when figures change. */
   show({ findings, window, time }) {
     say(this.none, window ? NOTHING : TOO_EARLY);
     mark(this.none, "class", window ? "none" : "none early");
@@ -68,5 +68,5 @@ class Item {
 /** How long a finding has held. */
 export const lasting = ({ since }, time) => (since ? `for ${duration(Math.max(1, time - since))}, since ${clock(since)}` : "");
 
-/** Whether an address leads to a page, and to no script. */
+/** Whether a URL leads to a page and not to a script. */
 const ours = (address) => typeof address === "string" && /^(\/|https?:\/\/)/.test(address);

@@ -1,19 +1,19 @@
-// Figures as text, with their units. What is not known is a dash, never 0.
+// Writes figures with their units. An unknown figure is a dash, never 0.
 
 export const NOT_KNOWN = "–";
 
 const when = (known, text) => (value) => (value === null || value === undefined || Number.isNaN(value) ? known : text(value));
 
-/** A figure to three digits, more where the whole part has more. */
+/** A figure with three digits, or more if its whole part has more. */
 function digits(value) {
   const size = Math.abs(value);
   return value.toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : size >= 0.9995 ? 2 : size === 0 ? 0 : 3);
 }
 
-/** How many times today's load. */
+/** A multiple of today's load. */
 export const factor = when("?", (value) => `${value < 99.95 ? value.toFixed(1) : Math.round(value)}×`);
 
-/** Seconds. */
+/** A duration in seconds. */
 export const duration = when(NOT_KNOWN, (seconds) => {
   if (seconds < 0.0000005) return "0 s";
   if (seconds < 0.01) return `${(seconds * 1000).toFixed(1)} ms`;
@@ -25,19 +25,19 @@ export const duration = when(NOT_KNOWN, (seconds) => {
   return `${Math.round(seconds / 86400)} d`;
 });
 
-/** A part of a whole. */
+/** A share between 0 and 1, as a percentage. */
 export const percent = when(NOT_KNOWN, (part) => `${(part * 100).toFixed(part !== 0 && part < 0.0995 ? 1 : 0)} %`);
 
-/** How many there are on average. */
+/** A mean count. */
 export const mean = when(NOT_KNOWN, (value) => (value < 99.95 ? value.toFixed(1) : String(Math.round(value))));
 
-/** How many there are. */
+/** A count. */
 export const count = when(NOT_KNOWN, (value) => Math.round(value).toLocaleString("en-US"));
 
-/** So many a second. */
+/** A rate per second. */
 export const rate = when(NOT_KNOWN, (value) => `${digits(value)}/s`);
 
-/** A load, 1 is all that can be. */
+/** A load; 1 is the maximum. */
 export const load = when(NOT_KNOWN, (value) => value.toFixed(2));
 
 export const bytes = when(NOT_KNOWN, (size) => {
@@ -47,19 +47,19 @@ export const bytes = when(NOT_KNOWN, (size) => {
   return `${at && size < 9.95 ? size.toFixed(1) : Math.round(size)} ${units[at]}`;
 });
 
-/** An instant in epoch seconds, as the time of day where the reader is, for an axis. */
+/** Epoch seconds as the local time of day, for an axis. */
 export const timeOfDay = (time) => new Date(time * 1000).toLocaleTimeString("en-GB");
 
 const ZONED = new Intl.DateTimeFormat("en-GB", { timeStyle: "long" });
 const DATED = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
 const LONG_AGO = 12 * 3600;
 
-/** The same with its zone, and with the date where it was long ago. */
+/** Epoch seconds as the local time of day with its zone, and with the date if it is more than 12 hours away. */
 export function clock(time) {
   const date = new Date(time * 1000);
   const day = Math.abs(Date.now() / 1000 - time) > LONG_AGO ? `${DATED.format(date)} ` : "";
   return day + ZONED.format(date);
 }
 
-/** An instant in epoch seconds that means the same to everybody. */
+/** Epoch seconds as date and time in UTC. */
 export const utc = (time) => `${new Date(time * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;

@@ -1,4 +1,4 @@
-// The top of the page, to be read from two metres: how the server is, the headroom, the verdict.
+// The top of the page, legible from two metres: status, headroom and verdict of the server.
 
 import { el, mark, say, unmarked } from "./dom.js";
 import * as format from "./format.js";
@@ -20,14 +20,14 @@ export class Headline {
     this.node = el("section", { class: "headline", "aria-label": "Verdict" }, this.figure, words, this.live);
   }
 
-  /** trouble: a sentence, if what is shown is not the present. */
+  /** trouble: a sentence that says why the figures are not current, or null. */
   show(document, trouble) {
     const { headroom, status, verdict, window, state } = document;
     const down = state === "down";
     const [sign, word] = down ? STATES.down.split(" ") : STATUS[status];
     mark(this.node, "data-status", down ? "down" : status);
     mark(this.node, "data-kind", document.kind);
-    // What is wrong comes first; the headroom is beside it, unless it is the verdict.
+    // A problem comes first; the headroom then stands beside it.
     mark(this.node, "data-aside", status !== "ok" && !down);
     this.figure.hidden = down || document.kind === "emperor" || document.kind === "router";
     say(this.factor, amount(headroom));
@@ -40,7 +40,7 @@ export class Headline {
     this.#announce(`${word}. ${trouble ?? outcome(document)}`, verdict);
   }
 
-  // A screen reader announces another verdict, and not that a figure in it moved.
+  // A screen reader announces a new verdict, but not a changed figure in the same verdict.
   #announce(what, verdict) {
     const kind = what.replace(/[\d.:]+/g, "");
     if (kind === this.#announced) return;
@@ -49,7 +49,7 @@ export class Headline {
   }
 }
 
-/** By how much load can grow. Limits that are known and far away are an answer. */
+/** The factor by which load can grow: `>100×` if the known limits are all far away. */
 export const amount = (headroom) => (!headroom?.factor && headroom?.far?.length ? ">100×" : format.factor(headroom?.factor));
 
 const name = (headroom) => {
@@ -57,7 +57,7 @@ const name = (headroom) => {
   return headroom.is_upper_bound ? "headroom at most" : "headroom";
 };
 
-/** Which limit is reached first; of a server that is down, nothing. */
+/** Which limit is reached first; empty for a server that is down. */
 export function outcome(document) {
   if (document.state === "down") return "";
   if (document.kind === "emperor" || document.kind === "router") return `uWSGI ${document.kind}`;
@@ -66,8 +66,8 @@ export function outcome(document) {
   return first ? `first limit: ${LIMITS[first]}` : "";
 }
 
-/** Whether there has been much less of the window than was asked for. */
+/** Whether the window covers much less time than requested. */
 export const short = (window) => window.seconds < 0.9 * window.asked;
 
-/** A sentence that says so. */
-export const shortness = (window) => `Based on ${format.duration(window.seconds)} so far (${format.duration(window.asked)} wanted).`;
+/** A sentence that says how short a window is. */
+export const shortness = (window) => `Based on ${format.duration(window.seconds)} so far (${format.duration(window.asked)} requested).`;

@@ -1,4 +1,4 @@
-// What keys, mouse and fingers do, in a dialog; and the keys themselves.
+// Handles the keys, and lists keys and gestures in a help dialog.
 
 import { el } from "./dom.js";
 

@@ -1,4 +1,4 @@
-// The last hour in columns, kept up to date: fetched whole once, then what is new of it, also after a gap.
+// Keeps the last hour as columns: fetches a range whole once, then only what is new, also after a gap.
 
 export const RANGES = [
   { seconds: 300, points: 150, name: "5 m" },
@@ -6,16 +6,16 @@ export const RANGES = [
   { seconds: 3600, points: 240, name: "1 h" },
 ];
 
-/** The shortest range that shows all there is. */
+/** The shortest range that covers so many seconds, or else the longest. */
 export const rangeFor = (seconds) => RANGES.find((range) => range.seconds >= seconds) ?? RANGES.at(-1);
 
-const OLD_STEPS = 3; // figures as old as so many steps show that there is an outage
+const OLD_STEPS = 3; // older figures mean an outage
 
 export class History {
   #path;
   #turn = null;
-  #now = 0; // as the exporter said when it was asked last
-  #stale = true; // until the range has been fetched whole, the columns are those of another
+  #now = 0; // epoch seconds, from the exporter's last document
+  #stale = true; // until the range has been fetched whole, the columns are those of the previous range
 
   constructor(path) {
     this.#path = path;
@@ -28,17 +28,17 @@ export class History {
     return this.columns.get("time");
   }
 
-  /** One column, by the path of its name: `concurrency.observed`, `workers.3.share`; null where there is none. */
+  /** A column by its dotted name, such as `concurrency.observed` or `workers.3.share`; null if there is none. */
   column(name) {
     return this.columns.get(name) ?? null;
   }
 
-  /** Its newest value, null if it has none. */
+  /** The newest value of a column; null if there is none. */
   newest(name) {
     return this.column(name)?.at(-1) ?? null;
   }
 
-  /** The instants between which it is shown, in epoch seconds: up to the newest figures, or to now if they are old. */
+  /** The first and last instant shown, in epoch seconds: up to the newest figures, or up to now if those are old. */
   get span() {
     const until = this.range.until ?? this.#newest();
     return [until - this.range.seconds, until];
@@ -51,8 +51,8 @@ export class History {
   }
 
   /**
-   * Show another range, one of `RANGES` up to now or a stretch that ends at its `until`: everything anew, now or, if
-   * that fails, when `follow` tries again.
+   * Fetch another range: one of `RANGES` up to now, or a stretch that ends at its `until`. If this fails, `follow` tries
+   * again. Returns whether the range was fetched.
    */
   async load(range) {
     this.range = range;
@@ -69,7 +69,7 @@ export class History {
     return !this.#stale;
   }
 
-  /** Whether there is something new at this instant (epoch seconds), which then is fetched; or time has gone on. */
+  /** Fetch what is new at an instant (epoch seconds). Returns whether there is something new to draw. */
   async follow(now) {
     const before = this.span[1];
     this.#now = now;
@@ -110,7 +110,7 @@ export class History {
     const last = this.time.at(-1) ?? -Infinity;
     const first = times.findIndex((time) => time > last + this.step / 2);
     if (first < 0) return;
-    // A line is broken where nothing was seen, and not drawn straight across.
+    // A line breaks where samples are missing.
     const gap = times[first] - last > 1.5 * this.step && Number.isFinite(last) ? [null] : [];
     const known = this.time.length;
     const until = times.at(-1);
@@ -126,7 +126,7 @@ export class History {
   }
 }
 
-/** A history document as a map of columns, each as long as that of `time`. */
+/** Turn a history document into a map of columns, each as long as `time`. */
 function flatten(document) {
   const columns = new Map([["time", document.time]]);
   const take = (prefix, part) => {

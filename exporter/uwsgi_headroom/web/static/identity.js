@@ -1,8 +1,8 @@
-// Which server this is, in one line: what tells it from another server of the same name.
+// Identifies a server in one line, to distinguish servers of the same name.
 
 import * as format from "./format.js";
 
-/** What is visible of it, by name. */
+/** The parts of a server's identity that are known: [name, value]. */
 export function parts({ identity }) {
   const { host, application, configuration_file: file, working_directory: directory, pid, uptime, emperor_pid: emperor } = identity ?? {};
   return [
@@ -16,5 +16,5 @@ export function parts({ identity }) {
   ].filter(([, value]) => value);
 }
 
-/** The same as text. */
+/** The known parts as one line of text. */
 export const line = (server) => parts(server).map(([name, value]) => `${name} ${value}`).join(" · ");

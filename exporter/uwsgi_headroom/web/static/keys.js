@@ -1,4 +1,4 @@
-// The key figures below the headline, each with its name and what it is measured against.
+// The key figures below the headline, each with its name and a value to compare it with.
 
 import { el, mark, say } from "./dom.js";
 import * as format from "./format.js";
@@ -11,12 +11,12 @@ const FIGURES = [
   ["littles_law", "By Little's law", (server) => format.mean(server.flow?.littles_law), (server) => inFlight(server)],
   ["busy", "Busy now", (server) => format.count(server.threads?.busy), (server) => stuck(server)],
   ["full", "All threads busy", (server) => format.percent(server.occupancy?.full), () => "of the time"],
-  ["hot_ratio", "Hottest worker", (server) => hot(server.balance), (server) => floor(server.balance), "its share of the requests over the even one; and what chance alone makes of it"],
+  ["hot_ratio", "Hottest worker", (server) => hot(server.balance), (server) => floor(server.balance), "its share of the requests divided by an even share; below, the ratio that chance alone explains"],
   ["cpu_idle", "CPU idle", (server) => format.mean(server.cpu?.idle), (server) => cpu(server)],
   ["more_workers", "Memory for", (server) => workers(server.host?.memory), (server) => memory(server.host?.memory)],
 ];
 
-/** By how much users notice that requests wait: the tone of that figure. */
+/** The tone of the queue wait, by how much users notice it. */
 export const WAITING = { noticed: "warning", severe: "critical" };
 
 export class Keys {
@@ -36,7 +36,7 @@ export class Keys {
     this.#warn(WAITING[document.flow?.waiting] ?? null);
   }
 
-  // What hurts comes first.
+  // A queue wait that users notice comes first.
   #warn(tone) {
     const place = this.parts.findIndex((part) => part.key === "queue_wait");
     const { node, figure } = this.parts[place];
@@ -60,7 +60,7 @@ function inFlight({ flow }) {
 const hot = (balance) => (balance?.hot_ratio ? `${balance.hot_ratio.toFixed(2)}×` : format.NOT_KNOWN);
 
 function floor(balance) {
-  if (!balance?.hot_ratio) return "share over the even one";
+  if (!balance?.hot_ratio) return "share ÷ even share";
   const chance = balance.noise_floor ? `; by chance up to ${balance.noise_floor.toFixed(2)}×` : "";
   return `worker ${balance.hottest}${chance}`;
 }

@@ -1,4 +1,4 @@
-// What the HTML says is shown: one server, or all.
+// Shows one server or all servers, as the HTML says.
 
 import { el } from "./dom.js";
 import * as overview from "./overview.js";

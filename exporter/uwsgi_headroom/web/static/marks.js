@@ -1,8 +1,8 @@
-// What is drawn onto a chart beside its lines: events as they happened, and limits.
+// Draws events and limits onto a chart.
 
 import { colour } from "./palette.js";
 
-/** By kind of event: its colour. Every mark has a sign at its foot, and its text in the list. */
+/** The colour of each kind of event. The list says in text what happened. */
 const TONES = {
   server_down: "critical",
   worker_ended: "critical",
@@ -15,7 +15,7 @@ const TONES = {
 /** The colour of a kind of event, by its name. */
 export const tone = (kind) => TONES[kind] ?? "dim";
 
-/** A line across the height for each event between two instants. x: where an instant is; in the context's pixels. */
+/** Draw a vertical line for each event between two instants. x: turns an instant into pixels of the context. */
 export function drawEvents(context, events, [from, until], x, top, height, scale = 1) {
   context.save();
   context.lineWidth = scale;
@@ -37,7 +37,7 @@ export function drawEvents(context, events, [from, until], x, top, height, scale
   context.restore();
 }
 
-/** A line across the width at a value. */
+/** Draw a horizontal line at a value. */
 export function drawLimit(plot, value) {
   const { ctx: context, bbox } = plot;
   const scale = devicePixelRatio || 1;

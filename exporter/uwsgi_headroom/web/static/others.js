@@ -1,4 +1,4 @@
-// What there is to show of an emperor, and of a router: lists.
+// The panels of an emperor and of a router: tables.
 
 import { el, panel } from "./dom.js";
 import * as format from "./format.js";
@@ -9,18 +9,18 @@ const column = (head, value, text = format.count, left = false, title = null) =>
 const plain = (value) => value ?? format.NOT_KNOWN;
 
 export function emperor() {
-  const pages = new Map(); // by the pid of a master: its server
+  const pages = new Map(); // the server of each master's PID
   const vassals = new Table("Vassals", [
     column("Vassal", (vassal) => vassal.name, plain, true),
-    { head: "Page", left: true, title: "the vassal's own page, where its stats are read", value: (vassal) => pages.get(vassal.pid)?.name ?? null, text: (vassal) => pages.get(vassal.pid)?.name ?? format.NOT_KNOWN, node: (vassal) => el("a", { href: page(pages.get(vassal.pid)) }) },
+    { head: "Page", left: true, title: "the vassal's own page, if the exporter reads its stats", value: (vassal) => pages.get(vassal.pid)?.name ?? null, text: (vassal) => pages.get(vassal.pid)?.name ?? format.NOT_KNOWN, node: (vassal) => el("a", { href: page(pages.get(vassal.pid)) }) },
     column("PID", (vassal) => vassal.pid, String),
-    column("Ready", (vassal) => vassal.ready, yes, false, "its workers have been started"),
-    column("Accepting", (vassal) => vassal.accepting, yes, false, "it takes requests"),
-    column("Loyal", (vassal) => vassal.loyal, yes, false, "it has served a request; a fresh vassal has not"),
+    column("Ready", (vassal) => vassal.ready, yes, false, "its workers are started"),
+    column("Accepting", (vassal) => vassal.accepting, yes, false, "it accepts requests"),
+    column("Loyal", (vassal) => vassal.loyal, yes, false, "it has served a request; a new vassal has not"),
     column("Cursed", (vassal) => vassal.cursed, yes, false, "the emperor is ending it"),
-    column("Respawns", (vassal) => vassal.respawns, format.count, false, "how often the emperor began it again"),
+    column("Respawns", (vassal) => vassal.respawns, format.count, false, "how often the emperor restarted it"),
     column("Age", (vassal) => vassal.age, format.duration),
-    column("Heartbeat", (vassal) => vassal.heartbeat_age, format.duration, false, "since the last one, of vassals that send any"),
+    column("Heartbeat", (vassal) => vassal.heartbeat_age, format.duration, false, "time since the last heartbeat, if the vassal sends any"),
   ], { key: (vassal) => `${vassal.name} ${vassal.pid}`, flag: (vassal) => (vassal.cursed ? "hot" : null) });
   const throttled = new Table("Throttled", [
     column("Vassal", (vassal) => vassal.name, plain, true),
@@ -40,7 +40,7 @@ export function emperor() {
       if (pids !== asked) {
         asked = pids;
         asking = servers().then((known) => {
-          // A pid alone may be that of a process of another host.
+          // A process of another host may have the same PID.
           const ours = known.filter((server) => server.emperor_pid !== null && server.emperor_pid === document.identity?.pid);
           ours.forEach((server) => pages.set(server.pid, server));
         });
@@ -51,7 +51,7 @@ export function emperor() {
   };
 }
 
-/** Every server that the exporter reads; none where it does not answer. */
+/** Every server that the exporter reads; empty if the exporter does not answer. */
 async function servers() {
   try {
     const answer = await fetch("/api/v1/servers", { signal: AbortSignal.timeout(10000) });
@@ -61,7 +61,7 @@ async function servers() {
   }
 }
 
-/** Where the page of a server is. */
+/** The URL of a server's page. */
 const page = (server) => server?.path.replace("/api/v1/servers/", "/servers/") ?? null;
 
 export function router() {

@@ -1,4 +1,4 @@
-// Every server, those that are down first, then the one with the least headroom, as the API sorts them.
+// Lists every server in the order of the API: servers that are down first, then the least headroom first.
 
 import { recall, remember } from "./address.js";
 import { el, mark, say, unmarked } from "./dom.js";
@@ -13,13 +13,13 @@ import { LIMITS, many, STATES, STATUS } from "./words.js";
 const EVENTS = "/api/v1/events";
 const NONE = "No server yet: the globs of the configuration match no socket.";
 
-/** Build it into `main`. */
+/** Build the list into `main`. */
 export function show(main) {
   const count = el("p", { class: "about" }, "Waiting for the exporter …");
   const age = el("p", { class: "age trouble", role: "status" });
   const filter = el("input", { type: "search", id: "filter", placeholder: "name, state, limit or verdict", input: sift });
   const table = new Table("Servers", COLUMNS, { key: (server) => server.name, flag: tone, remembered: "sort", none: "No server matches." });
-  const keys = [["/", "filter", () => filter.focus()], ["Escape", "all servers again", clear]];
+  const keys = [["/", "filter", () => filter.focus()], ["Escape", "show all servers again", clear]];
   const controls = el("div", { class: "controls" }, el("label", { for: "filter" }, "Filter"), filter, help(keys));
   let servers = [];
   const stream = new Stream((list) => {
@@ -64,7 +64,7 @@ function counted(servers) {
   return `${many(servers.length, "server")}, ${down ? `${down} down` : servers.length > 1 ? "all up" : "up"}`;
 }
 
-/** What a filter looks into. */
+/** The text that a filter searches. */
 const text = (server) => [server.name, server.address, state(server), limit(server), server.verdict].join(" ").toLowerCase();
 
 const tone = (server) => (server.state === "up" ? server.status : server.state);
@@ -73,14 +73,14 @@ const state = (server) => (server.state === "up" ? STATUS[server.status].join(" 
 
 const limit = (server) => (server.first && server.state !== "down" ? LIMITS[server.first] : format.NOT_KNOWN);
 
-/** By how much load can grow; of a server that is down, nothing. */
+/** The factor by which load can grow; unknown for a server that is down. */
 function growth(server) {
   if (server.state === "down") return format.NOT_KNOWN;
   const factor = amount({ factor: server.headroom, far: server.far });
   return server.is_upper_bound && server.headroom !== null ? `≤ ${factor}` : factor;
 }
 
-/** Where the page of a server is. */
+/** The URL of a server's page. */
 const page = (server) => server.path.replace("/api/v1/servers/", "/servers/");
 
 function wait(server) {
@@ -91,10 +91,10 @@ function wait(server) {
 const COLUMNS = [
   { head: "Headroom", value: (server) => server.place, text: growth },
   { head: "Server", left: true, value: (server) => server.name, text: (server) => server.name, node: (server) => el("a", { href: page(server) }) },
-  { head: "State", left: true, title: "of one that is down: since it was last read", value: (server) => ["down", "stale", "critical", "warning", "unknown", "ok"].indexOf(tone(server)), text: state },
+  { head: "State", left: true, title: "if down: time since the last read", value: (server) => ["down", "stale", "critical", "warning", "unknown", "ok"].indexOf(tone(server)), text: state },
   { head: "First limit", left: true, title: "which limit is reached first when load grows", value: (server) => server.first, text: limit },
   { head: "Verdict", left: true, value: (server) => server.verdict, text: (server) => unmarked(server.verdict) },
-  { head: "Queue wait", title: "mean time that a request waits in the listen queue", value: (server) => server.queue_wait, text: wait, tone: (server) => (server.state === "up" ? (WAITING[server.waiting] ?? null) : null) },
+  { head: "Queue wait", title: "mean time a request waits in the listen queue", value: (server) => server.queue_wait, text: wait, tone: (server) => (server.state === "up" ? (WAITING[server.waiting] ?? null) : null) },
   { head: "Response", title: "mean time in service", value: (server) => server.response_time, text: (server) => format.duration(server.response_time) },
   { head: "Throughput", value: (server) => server.throughput, text: (server) => format.rate(server.throughput) },
   { head: "Concurrency", title: "mean requests in service, of the threads available", value: (server) => server.observed, text: (server) => `${format.mean(server.observed)} of ${format.count(server.available)}` },

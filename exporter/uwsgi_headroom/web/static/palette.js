@@ -1,8 +1,8 @@
-// The colours of the style sheet, for what is drawn: they change with the reader's light or dark.
+// The style sheet's colours, for canvases. They change with the reader's light or dark mode.
 
 const dark = matchMedia("screen and (prefers-color-scheme: dark)");
 
-const known = new Map(); // to ask for a computed style is to have everything that changed laid out first
+const known = new Map(); // cached, because reading a computed style forces a layout
 dark.addEventListener("change", () => known.clear());
 
 /** A colour by the name of its variable, without the dashes. */
@@ -11,7 +11,7 @@ export function colour(name) {
   return known.get(name);
 }
 
-/** Call when they change. */
+/** Call `changed` when the colours change. */
 export const onColours = (changed) => dark.addEventListener("change", changed);
 
 /** Red, green and blue of a colour written as #rrggbb. */

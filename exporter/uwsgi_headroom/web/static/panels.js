@@ -14,8 +14,9 @@ import { many } from "./words.js";
 import * as workers from "./workers.js";
 
 /**
- * The parts for a kind of server. Each has `node` or `nodes`; `now(document)` shows a document, `past(history,
- * document)` the history, `happened(events)` what happened. The part with `range` stands before the charts over time.
+ * The panels of a kind of server. Each has `node` or `nodes`; `now(document)` shows a document, `past(history,
+ * document)` the history, `happened(events)` the events. `range` marks the first chart over time: the controls of the
+ * range precede it.
  */
 export function panelsOf(kind, timeline) {
   if (kind === "emperor") return [emperor()];
@@ -50,7 +51,7 @@ function occupancy() {
   const levels = new Columns("Occupancy", { format: format.percent, height: 172 });
   const items = ({ occupancy: known }) => known?.shares.map((share, at) => level(known, share, at)) ?? [];
   return {
-    node: panel("Occupancy", "share of the time at each level of busy threads, of those available", levels.node),
+    node: panel("Occupancy", "share of the time by busy threads, as a percentage of available threads", levels.node),
     now: (server) => levels.show(items(server)),
   };
 }
@@ -62,14 +63,14 @@ function level({ up_to: bounds }, share, at) {
 
 function residency() {
   const chart = new Residency();
-  return { node: folding("Worker × CPU", "which CPUs workers may use, and use", chart.node), now: (server) => chart.show(server) };
+  return { node: folding("Worker × CPU", "the CPUs that workers may use, and do use", chart.node), now: (server) => chart.show(server) };
 }
 
 function watched() {
   const sentence = el("p", { class: "hint" });
   const unknown = el("ul", { class: "unknown" });
   return {
-    node: folding("How it is watched", "and what is not known", sentence, unknown),
+    node: folding("Sampling", "how the exporter reads this server, and what is not known", sentence, unknown),
     now(server) {
       say(sentence, sampled(server.sampling));
       list(unknown, server.unknown);
@@ -83,7 +84,7 @@ const sampled = (sampling) =>
   `${sampling.reloads ? many(sampling.reloads, "reload") : "no reloads"}.`;
 
 function list(node, unknown) {
-  const elsewhere = unknown.filter((each) => each.what !== "residency"); // that has a panel of its own
+  const elsewhere = unknown.filter((each) => each.what !== "residency"); // residency has a panel of its own
   const sentences = elsewhere.map((each) => `${each.what}${each.socket ? ` of ${each.socket}` : ""}: ${each.why}`);
   if (node.dataset.unknown === sentences.join()) return;
   node.dataset.unknown = sentences.join();

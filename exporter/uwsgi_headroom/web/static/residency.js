@@ -1,4 +1,4 @@
-// Which CPUs the workers may run on, and did: a row for each worker, a column for each CPU.
+// Draws the CPUs that workers may run on, and did run on: a row per worker, a column per CPU.
 
 import { channels, colour } from "./palette.js";
 import { el, say } from "./dom.js";
@@ -69,7 +69,7 @@ export class Residency {
   }
 }
 
-/** Where a worker was most, in words. */
+/** The CPU on which a worker spent most of its time, in words. */
 function home({ residency, last_cpu: last }) {
   const [cpu] = Object.entries(residency ?? {}).sort((a, b) => b[1] - a[1])[0] ?? [];
   if (cpu !== undefined) return `mostly on CPU ${cpu}`;
@@ -86,6 +86,6 @@ function masks(workers, host) {
 }
 
 function reasons(unknown) {
-  const why = { residency: () => "Where it spent its CPU time is off: enable it with --cpu-residency.", processes: (entry) => `Not known: ${entry.why}.` };
+  const why = { residency: () => "CPU time by CPU is off: enable it with --cpu-residency.", processes: (entry) => `Not known: ${entry.why}.` };
   return unknown.filter((entry) => entry.what in why).map((entry) => why[entry.what](entry));
 }

@@ -1,4 +1,4 @@
-// The page of one server, kept up to date: the document once a second, and the history as it grows.
+// The page of one server, updated with a new document every second and with the history as it grows.
 
 import * as address from "./address.js";
 import { action, choice, toggle, windowsOf } from "./controls.js";
@@ -17,13 +17,13 @@ import { parse, Timeline, written } from "./timeline.js";
 import { STATES, STATUS } from "./words.js";
 
 const GESTURES = [
-  ["drag", "on a chart: zoom into the time that is marked"],
-  ["double click", "on a chart: the whole range again"],
+  ["drag", "on a chart: zoom into the selected time"],
+  ["double click", "on a chart: show the whole range again"],
   ["one finger", "on a chart: figures at that time"],
   ["two fingers", "on a chart: zoom to the time between them"],
 ];
 
-/** Build it into `main`. path: of the document in the API; page: where this page is, to be pasted in a chat. */
+/** Build the page into `main`. path: of the document in the API; page: the path of this page, for snapshots. */
 export function show(main, { path, page, servers }) {
   const history = new History(path);
   const events = new Events(path);
@@ -47,7 +47,7 @@ export function show(main, { path, page, servers }) {
   const stream = new Stream(heard);
   const listen = () => stream.open(`${path}/events${window_ ? `?window=${window_}` : ""}`);
   const pausing = toggle("Pause", "Resume", pause);
-  const controls = el("div", { class: "controls" }, pausing, action("Copy snapshot", snapshot), help([["p", "pause, and go on", () => pausing.click()], ["Escape", "the whole range again", whole]], GESTURES));
+  const controls = el("div", { class: "controls" }, pausing, action("Copy snapshot", snapshot), help([["p", "pause or resume", () => pausing.click()], ["Escape", "show the whole range again", whole]], GESTURES));
   const link = el("a", { href: "/" }, Number(servers) > 1 ? `All ${servers} servers` : "uwsgi-headroom");
   main.append(el("header", {}, el("div", { class: "name" }, link, name, about), controls, which), headline.node, over, keys.node, body);
 
@@ -122,7 +122,7 @@ export function show(main, { path, page, servers }) {
     const panels = panelsOf(kind, timeline);
     laid = { kind, panels };
     keys.node.hidden = over.hidden = kind !== "server";
-    // What has times of its own stays as it is when the rest is old.
+    // Panels that show times of their own are not dimmed when figures are old.
     for (const part of panels) if (part.past || part.happened) part.node.classList.add("dated");
     const nodes = panels.flatMap((part) => (part.range ? [back, part.node] : (part.nodes ?? [part.node])));
     body.replaceChildren(el("div", { class: "grid" }, ...nodes));
@@ -135,7 +135,7 @@ export function show(main, { path, page, servers }) {
     for (const part of laid.panels) part.now?.(document_);
   }
 
-  /** The headline, and whether all this is the present. */
+  /** Show the headline, and whether the figures are current. */
   function present() {
     const server = document_;
     const state = paused ? "paused" : stream.lost ? "lost" : server.state;
@@ -150,14 +150,14 @@ export function show(main, { path, page, servers }) {
     document.title = [sign, factor, server.name].filter(Boolean).join(" ");
   }
 
-  /** Why what is shown is not the present, in a sentence; null where it is. */
+  /** A sentence that says why the figures are not current; null if they are. */
   function trouble() {
     const server = document_;
     const then = format.clock(server.read_at ?? server.time);
-    if (paused) return `Paused: this is as of ${then}.`;
-    if (stream.trouble) return `${stream.trouble}. This is as of ${then}.`;
-    if (stream.lost) return `The exporter has not answered for ${format.duration(stream.silentFor / 1000)}: this is as of ${then}.`;
-    if (server.state !== "up" && server.age !== null) return `Last read ${format.duration(server.age)} ago, at ${then}: figures are as of then.`;
+    if (paused) return `Paused: figures as of ${then}.`;
+    if (stream.trouble) return `${stream.trouble}. Figures as of ${then}.`;
+    if (stream.lost) return `The exporter has not answered for ${format.duration(stream.silentFor / 1000)}. Figures as of ${then}.`;
+    if (server.state !== "up" && server.age !== null) return `Last read ${format.duration(server.age)} ago. Figures as of ${then}.`;
     return null;
   }
 
@@ -177,7 +177,7 @@ export function show(main, { path, page, servers }) {
     if (!document_) return say(headline.verdict, stream.trouble ?? "Waiting for the exporter …");
     if (stream.lost || main.dataset.state === "lost") present();
   }, 1000);
-  // Out of sight a page listens to nothing: a browser has six connections to one host, and the exporter other work.
+  // A hidden page closes its stream: a browser has six connections to one host, and the exporter other work.
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) stream.close();
     else if (!paused) listen();

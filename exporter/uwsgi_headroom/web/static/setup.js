@@ -1,4 +1,4 @@
-// How the server is set up: the options that advice rests on, with where each is set.
+// The server's setup: the options that advice depends on, and where each is set.
 
 import { el, folding, say } from "./dom.js";
 import { NOT_KNOWN } from "./format.js";
@@ -32,7 +32,7 @@ function describe({ setup: known, thunder_lock: lock }) {
     lock === null ? "" : `Thunder lock: ${lock ? "on" : "off"}.`,
     known.mapped ? "Workers take requests from some sockets only (map-socket)." : "",
     known.somaxconn === null ? "" : `net.core.somaxconn: ${known.somaxconn}.`,
-    known.options_changed ? "A configuration file has changed since a running worker began: uWSGI still uses what it said before." : "",
-    known.options_complete ? "" : "Some options cannot be followed, so more may be set.",
+    known.options_changed ? "A configuration file has changed since a running worker started: uWSGI still uses the earlier options." : "",
+    known.options_complete ? "" : "Parts of the configuration cannot be read, so more options may be set.",
   ].filter(Boolean).join(" ");
 }

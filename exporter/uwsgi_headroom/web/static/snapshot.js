@@ -1,4 +1,4 @@
-// The page as text, for the incident channel.
+// Writes the page as text, for the incident channel.
 
 import * as format from "./format.js";
 import { amount, short, shortness } from "./headline.js";
@@ -6,7 +6,7 @@ import { el } from "./dom.js";
 import { line } from "./identity.js";
 import { LIMITS, STATUS } from "./words.js";
 
-/** What there is to say of a server. url: where this was seen; trouble: why it is not the present, if so. */
+/** Describe a server as text. url: of the page; trouble: why the figures are not current, or null. */
 export function text(document, url, trouble = null) {
   const { flow, threads, window, sockets, findings } = document;
   const word = document.state === "down" ? "DOWN" : STATUS[document.status][1];
@@ -43,7 +43,7 @@ const queue = (socket) =>
     ? `Queue ${socket.name}: ${format.count(socket.queue)} / ${format.count(socket.limit)}${socket.queue >= socket.limit ? " (full)" : ""}, ${format.mean(socket.mean_queue)} on average`
     : `Queue ${socket.name}: not measurable (${socket.reason})`;
 
-/** Put it on the clipboard; where that cannot be, show it to be copied by hand. */
+/** Copy a snapshot to the clipboard; if that fails, show it to be copied by hand. Returns whether it was copied. */
 export async function copy(snapshot) {
   try {
     await navigator.clipboard.writeText(snapshot);
@@ -56,7 +56,7 @@ export async function copy(snapshot) {
     document.body.append(dialog);
     dialog.showModal();
     area.select();
-    const copied = document.execCommand("copy"); // superseded, and all there is over plain HTTP
+    const copied = document.execCommand("copy"); // deprecated, but the only way over plain HTTP
     if (copied) dialog.close();
     return copied;
   }

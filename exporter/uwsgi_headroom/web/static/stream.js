@@ -1,8 +1,8 @@
-// Documents as the exporter sends them, once a second. Connects again by itself, whatever happened in between.
+// Receives the documents that the exporter sends once a second. Reconnects by itself after any failure.
 
 const AGAIN_MS = 2000; // between attempts
 const SILENT_MS = 3000; // without a document, the exporter counts as gone
-const HALF_OPEN_MS = 10000; // without a document, the connection does: a laptop woke up, an exporter was stopped
+const HALF_OPEN_MS = 10000; // without a document, the connection counts as gone: a laptop woke up, an exporter stopped
 
 export class Stream {
   #url;
@@ -12,7 +12,7 @@ export class Stream {
   #last = performance.now();
   #opened = 0;
 
-  /** Make a stream that calls `heard` with every document. It listens once `open` gives it an address. */
+  /** heard: called with every document, once `open` has been called. */
   constructor(heard) {
     this.#heard = heard;
     this.trouble = null;
@@ -23,12 +23,12 @@ export class Stream {
     return performance.now() - this.#last;
   }
 
-  /** Whether what was heard last is too old to be called the present. */
+  /** Whether the last document is too old to be current. */
   get lost() {
     return this.silentFor > SILENT_MS;
   }
 
-  /** Listen at an address, and at no other any more. */
+  /** Listen at this URL only. */
   open(url) {
     this.close();
     this.#url = url;
@@ -56,7 +56,7 @@ export class Stream {
     if (waited > (this.#source ? HALF_OPEN_MS : AGAIN_MS)) this.open(this.#url);
   }
 
-  // There are only so many streams, and some proxies let none through: then the document is asked for alone.
+  // The exporter limits the number of streams, and some proxies block streams: then fetch one document.
   async #fail() {
     this.#source?.close();
     this.#source = null;
@@ -67,7 +67,7 @@ export class Stream {
       if (answer.ok) this.#take(document);
       else this.trouble = document.error;
     } catch {
-      this.trouble = null; // nobody answers, which `lost` says
+      this.trouble = null; // the exporter does not answer, which `lost` reports
     }
   }
 }

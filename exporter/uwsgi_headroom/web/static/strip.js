@@ -1,4 +1,4 @@
-// A row for each worker and a cell for each slice of time, the darker the more.
+// Draws a row per worker and a cell per slice of time; the darker a cell, the higher its value.
 
 import { clock, timeOfDay } from "./format.js";
 import { el, say } from "./dom.js";
@@ -8,10 +8,10 @@ import { Surface } from "./surface.js";
 
 const LEFT = 34;
 const BOTTOM = 18;
-const FULL = 0.985; // of the whole, and rounded: drawn apart
+const FULL = 0.985; // share of the whole that counts as full: drawn in another colour
 const SHADES = 64;
 
-/** Colours as pixels in memory: from none to all, and that of what is full. */
+/** Colours as pixels: a ramp from none to all, and the colour of a full cell. */
 function shades() {
   const [low, high, full] = ["cell-low", "cell-high", "hot"].map((name) => channels(colour(name)));
   const pixel = (rgb) => new Uint32Array(new Uint8ClampedArray([...rgb, 255]).buffer)[0];
@@ -23,7 +23,7 @@ export class Strip {
   #history = null;
   #rows = [];
 
-  /** timeline: whose events it marks. format: of a cell's value, for the line below about the cell under the pointer. */
+  /** timeline: holds the events to mark. format: writes a value, for the caption about the cell under the pointer. */
   constructor(name, format, timeline) {
     this.format = format;
     this.timeline = timeline;
@@ -34,13 +34,13 @@ export class Strip {
     this.surface.canvas.addEventListener("pointerleave", () => say(this.caption, "\u00a0"));
   }
 
-  /** rows: {label, column, whole}: the name of a column of the history, and the value of it that is everything. */
+  /** rows: {label, column, whole}: the name of a column of the history, and the value at which a cell is full. */
   show(history, rows) {
     this.#history = history;
     this.#rows = rows;
     this.surface.resize(rows.length * this.#tall() + BOTTOM);
     const now = rows.map((row) => `${row.label} ${this.format(history.newest(row.column))}`);
-    this.surface.describe(`the newest by worker: ${now.join(", ")}`);
+    this.surface.describe(`newest value by worker: ${now.join(", ")}`);
     this.surface.draw();
   }
 
@@ -52,12 +52,12 @@ export class Strip {
     return this.#history ? this.#history.range.points : 0;
   }
 
-  // The place of a slice in the range, so that a gap is as wide as it was long.
+  // The position of a slice in the range: a gap is as wide as it was long.
   #slot(time) {
     return this.#slots() - 1 - Math.round((this.#history.span[1] - time) / this.#history.step);
   }
 
-  // Slices end at about even times: one begins where the one before ended, if that was not long ago.
+  // Slices end at nearly regular times: a slice begins where the slice before it ended, unless there is a gap.
   #begin(at) {
     const times = this.#history.time;
     const before = times[at - 1];
@@ -89,7 +89,7 @@ export class Strip {
     context.imageSmoothingEnabled = false;
     context.drawImage(small, LEFT, 0, width - LEFT, tall * this.#rows.length);
 
-    context.fillStyle = colour("panel"); // a hair between workers, where there is room for one
+    context.fillStyle = colour("panel"); // a thin line between workers, if there is room
     if (tall > 6) this.#rows.forEach((_, row) => context.fillRect(LEFT, (row + 1) * tall - 1, width - LEFT, 1));
     context.fillStyle = colour("dim");
     context.textAlign = "right";

@@ -1,4 +1,4 @@
-// A canvas as wide as its place and as sharp as its screen, painted anew when either changes.
+// A canvas as wide as its container and as sharp as its screen, repainted when either changes.
 
 import { el } from "./dom.js";
 import { onColours } from "./palette.js";
@@ -10,7 +10,7 @@ export class Surface {
   #width = 0;
   #height;
 
-  /** paint(context, width, height), in CSS pixels. name: what a screen reader calls it; `describe` adds to it. */
+  /** paint(context, width, height), in CSS pixels. name: for screen readers; `describe` adds the content. */
   constructor(name, height, paint) {
     this.#paint = paint;
     this.#height = height;
@@ -24,7 +24,7 @@ export class Surface {
     onColours(() => this.draw());
   }
 
-  /** What it shows, in words. */
+  /** Describe the content in words, for screen readers. */
   describe(text) {
     const label = `${this.name}: ${text}`;
     if (this.canvas.getAttribute("aria-label") !== label) this.canvas.setAttribute("aria-label", label);

@@ -1,4 +1,4 @@
-// A table that is sorted by the column whose head is pressed, and rewritten only where it differs.
+// A table that sorts by the column whose heading is clicked, and rewrites only cells that differ.
 
 import { recall, remember } from "./address.js";
 import { el, mark, say } from "./dom.js";
@@ -12,9 +12,9 @@ export class Table {
   #remembered;
 
   /**
-   * columns: {head, value, text, title, left, wraps, tone}: what a row is sorted by, how it reads, and how urgent it is;
-   * `node` makes what stands in the cell, where that is more than text. key: what tells rows apart; flag: the class of a row. remembered: the key
-   * of the page's address that holds the order. none: what a table without rows says.
+   * columns: {head, value, text, title, left, wraps, tone, node}: rows sort by `value`, a cell shows `text`, `tone` says
+   * how urgent it is; `node` makes the element of a cell that is more than text. key: identifies a row; flag: the class
+   * of a row. remembered: the key of the page's URL that holds the order. none: shown if there are no rows.
    */
   constructor(name, columns, { key, flag = () => null, by = 0, down = false, remembered = null, none = "none" }) {
     this.#columns = columns;
@@ -96,7 +96,7 @@ const classes = (column) => [column.left && "left", column.wraps && "wraps"].fil
 
 const NATURAL = new Intl.Collator("en", { numeric: true }); // 2 before 10
 
-/** Up or down (sign 1, -1); what is not known comes last either way. */
+/** Compare ascending (sign 1) or descending (-1); unknown values come last either way. */
 function compare(one, other, sign) {
   const [missing, unknown] = [one, other].map((value) => value === null || value === undefined);
   if (missing || unknown) return missing - unknown;

@@ -1,4 +1,4 @@
-// What is drawn over time, and of which columns of the history.
+// The charts over time, and the columns of the history that they draw.
 
 import { Lines } from "./charts.js";
 import { panel } from "./dom.js";
@@ -8,7 +8,7 @@ import { LIMITS } from "./words.js";
 const LIMIT_COLOURS = { hottest_interpreter: "vermillion", interpreters: "purple", threads: "blue", cpu: "green" };
 const CYCLE = ["blue", "orange", "green", "purple", "sky", "vermillion"];
 
-/** Mean requests in service, against the threads there are for them. */
+/** Mean requests in service, against the threads available. */
 export const concurrency = (timeline) =>
   fixed(timeline, "Concurrency", "mean requests in service, against threads", { format: format.mean }, [
     { column: "concurrency.observed", name: "observed", colour: "blue" },
@@ -17,7 +17,7 @@ export const concurrency = (timeline) =>
     { column: "threads.configured", name: "configured", colour: "ink", width: 1.5, dash: true, steps: true },
   ]);
 
-/** By how much load can grow, for each limit. */
+/** The factor by which load can grow, for each limit. */
 export const headroom = (timeline) =>
   fixed(
     timeline,
@@ -33,13 +33,13 @@ export const headroom = (timeline) =>
   );
 
 export const throughput = (timeline) =>
-  fixed(timeline, "Throughput", "requests completed a second", { format: format.rate }, [
+  fixed(timeline, "Throughput", "requests completed per second", { format: format.rate }, [
     { column: "throughput", name: "completed", colour: "blue" },
   ]);
 
-/** What a client waits: in the queue, then in service. */
+/** The time that a client waits: in the queue, then in service. */
 export const times = (timeline) =>
-  fixed(timeline, "Response time", "mean of a request", { format: format.duration }, [
+  fixed(timeline, "Response time", "mean per request", { format: format.duration }, [
     { column: "response_time", name: "in service", colour: "blue" },
     { column: "queue_wait", name: "in the listen queue", colour: "orange", dash: true },
   ]);
@@ -55,9 +55,9 @@ export function queues(timeline) {
       dash: at > 2,
     }));
   return {
-    node: panel("Listen queues", "connections that wait to be accepted", chart.node),
+    node: panel("Listen queues", "connections waiting to be accepted", chart.node),
     past(history, { sockets }) {
-      // One that cannot be measured any more has a past all the same.
+      // A socket that can no longer be measured still has a past.
       const known = (socket) => history.column(`sockets.${socket.name}.mean_queue`)?.some((mean) => mean !== null);
       const measured = sockets.filter((socket) => socket.measurable || known(socket));
       chart.show(history, lines(measured), smallest(measured));
@@ -65,7 +65,7 @@ export function queues(timeline) {
   };
 }
 
-/** The limit that is reached first, to be drawn across. */
+/** The smallest limit of the sockets: the first to be reached. */
 function smallest(sockets) {
   const limits = sockets.map((socket) => socket.limit).filter((limit) => limit > 0);
   const least = Math.min(...limits);

@@ -1,6 +1,6 @@
-// A chart under fingers: one moves the pointer over all charts, two zoom to the time between them.
+// Touch on a chart: one finger moves the pointer on all charts, two fingers zoom to the time between them.
 
-/** Listen to the fingers on a plot. Up and down still scrolls the page (`touch-action` in the style sheet). */
+/** Handle touch on a plot. A vertical swipe still scrolls the page (`touch-action` in the style sheet). */
 export function listen(plot, timeline) {
   const fingers = new Map();
   const place = (event) => event.clientX - plot.over.getBoundingClientRect().left;

@@ -1,6 +1,6 @@
-// What is written in words and not in figures: limits, severities, states.
+// The words for limits, severities and states.
 
-/** By limit: its name. */
+/** The name of each limit. */
 export const LIMITS = {
   hottest_interpreter: "hottest interpreter",
   interpreters: "all interpreters",
@@ -8,7 +8,7 @@ export const LIMITS = {
   cpu: "CPUs",
 };
 
-/** By status and severity: a sign and a word, so that nothing is said by colour alone. */
+/** A sign and a word for each status and severity, so that colour alone says nothing. */
 export const STATUS = {
   ok: ["✓", "OK"],
   info: ["i", "INFO"],
@@ -17,7 +17,7 @@ export const STATUS = {
   unknown: ["?", "UNKNOWN"],
 };
 
-/** A server's, and those of the page itself: paused by its reader, or without an exporter that answers. */
+/** The states of a server, and of the page itself: paused by the reader, or the exporter does not answer. */
 export const STATES = { up: "✓ up", stale: "… stale", down: "✖ down", paused: "‖ paused", lost: "? not current" };
 
 /** `2 threads`, `1 thread`. */

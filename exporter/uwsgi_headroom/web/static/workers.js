@@ -1,4 +1,4 @@
-// The workers side by side: shares, response times and interpreter load; busy threads over time; all of it in a table.
+// The panels of the workers: side by side, over time, and in a table.
 
 import { Columns } from "./columns.js";
 import { el, panel, say } from "./dom.js";
@@ -6,20 +6,20 @@ import * as format from "./format.js";
 import { Strip } from "./strip.js";
 import { Table } from "./table.js";
 
-/** The id of the worker that takes most, where a finding says that this does harm; else null. */
+/** The id of the worker that takes most requests if a finding says that this does harm; else null. */
 export function hottest({ balance, findings }) {
   const harms = findings.some(({ code, severity }) => code.startsWith("uneven") && severity !== "info");
   return harms ? (balance?.hottest ?? null) : null;
 }
 
-/** Three rows of columns over the same workers. */
+/** Three charts with a column per worker: share of requests, response time, interpreter load. */
 export function sideBySide() {
   const share = row("Share of the requests", { format: format.percent });
   const response = row("Response time", { format: format.duration });
   const load = row("Interpreter load", { format: format.load, top: 1 });
   const node = panel(
     "Workers side by side",
-    "a worker that takes more and answers slower than the others is short of its interpreter",
+    "a worker that takes more requests and answers more slowly than the others is limited by its interpreter",
     el("div", { class: "rows" }, ...[share, response, load].map((part) => part.node)),
   );
   node.classList.add("wide");
@@ -36,7 +36,7 @@ export function sideBySide() {
       const calm = balance?.calm_response_time ?? null;
       const explanation = calm === null ? "" : `dashed: less busy workers, ${format.duration(calm)}`;
       response.show(items((worker) => worker.response_time), calm, `less busy workers ${format.duration(calm)}`, explanation);
-      load.show(items((worker) => worker.interpreter_load), 1, "one CPU", "dashed: one CPU, all that one interpreter can use");
+      load.show(items((worker) => worker.interpreter_load), 1, "one CPU", "dashed: one CPU, the most that one interpreter can use");
     },
   };
 }
@@ -65,12 +65,12 @@ function row(name, options) {
 export function overTime(timeline) {
   const busy = new Strip("Busy threads by worker", (value) => `${format.mean(value)} busy`, timeline);
   const load = new Strip("Interpreter load by worker", format.load, timeline);
-  // Shades go with the square root, so that little is seen: half of the scale is a quarter.
+  // Shades follow the square root, so that low values are visible: the middle of the scale is 25 %.
   const scale = (text) => el("p", { class: "scale" }, "0 % ", el("i", {}), " 25 % ", el("i", { class: "darker" }), " 100 %; ", el("b", {}), ` ${text}`);
   const strip = (title, chart, text) => el("div", { class: "row" }, el("h3", {}, title), chart.node, scale(text));
   const node = panel(
     "Every worker over time",
-    "a row for each",
+    "one row per worker",
     el("div", { class: "rows" }, strip("Busy threads", busy, "all threads busy"), strip("Interpreter load", load, "a whole CPU")),
   );
   node.classList.add("wide");
@@ -85,7 +85,7 @@ export function overTime(timeline) {
   };
 }
 
-/** Every worker slot with all that is known of it. */
+/** A table of every worker slot. */
 export function table() {
   let hot = null;
   const figures = new Table("Workers", COLUMNS, {
@@ -93,7 +93,7 @@ export function table() {
     remembered: "sort",
     flag: (worker) => (worker.worker_id === hot ? "hot" : worker.accepting ? null : "off"),
   });
-  const node = panel("Every worker", "press a heading to sort; press it again to turn the order", figures.node);
+  const node = panel("Every worker", "click a heading to sort; click it again to reverse the order", figures.node);
   node.classList.add("wide", "tall");
   return {
     node,
@@ -115,18 +115,18 @@ const COLUMNS = [
   { head: "Response", title: "mean time in service", value: (worker) => worker.response_time, text: (worker) => format.duration(worker.response_time) },
   { head: "Threads", title: "busy now, of all", value: (worker) => worker.busy_threads, text: (worker) => `${format.count(worker.busy_threads)} / ${format.count(worker.threads)}` },
   { head: "Oldest", title: "age of the oldest request in service", value: (worker) => worker.oldest_request_age, text: (worker) => format.duration(worker.oldest_request_age) },
-  { head: "CPU", title: "interpreter load: CPU seconds a second", value: (worker) => worker.interpreter_load, text: (worker) => format.load(worker.interpreter_load) },
-  { head: "Last CPU", title: "the CPU its main thread ran on last; in brackets those it may run on", value: (worker) => worker.last_cpu, text: (worker) => place(worker) },
+  { head: "CPU", title: "interpreter load: CPU seconds per second", value: (worker) => worker.interpreter_load, text: (worker) => format.load(worker.interpreter_load) },
+  { head: "Last CPU", title: "the CPU its main thread ran on last; in brackets the CPUs it may run on", value: (worker) => worker.last_cpu, text: (worker) => place(worker) },
   { head: "Memory", title: "resident", value: (worker) => worker.resident_bytes, text: (worker) => format.bytes(worker.resident_bytes) },
   { head: "Age", value: (worker) => worker.age, text: (worker) => format.duration(worker.age) },
   { head: "Restarts", title: "since the last full reload", value: restarts, text: (worker) => format.count(restarts(worker)) },
   { head: "Exceptions", title: "unhandled, since the last full reload", value: (worker) => worker.exceptions, text: (worker) => format.count(worker.exceptions) },
-  { head: "Harakiri", title: "requests ended for taking too long, since the last full reload", value: (worker) => worker.harakiris, text: (worker) => format.count(worker.harakiris) },
+  { head: "Harakiri", title: "requests killed for taking too long, since the last full reload", value: (worker) => worker.harakiris, text: (worker) => format.count(worker.harakiris) },
 ];
 
 const place = (worker) => (worker.last_cpu === null ? format.NOT_KNOWN : `${worker.last_cpu} (${ranges(worker.affinity)})`);
 
-/** uWSGI counts the first spawn, too. */
+/** uWSGI also counts the first spawn. */
 function restarts(worker) {
   return worker.respawns === null ? null : Math.max(0, worker.respawns - 1);
 }
