@@ -73,10 +73,10 @@ MISTAKES = [
     (("--nonsense", "/a"), "unknown option --nonsense"),
     ((), "give the address of a server, or --all"),
     (("--all", "/a"), "give the address of a server, or --all"),
-    (("/a", "--seconds", "1"), "from 2 to 3600 seconds, not 1"),
+    (("/a", "--seconds", "1"), "expected 2 to 3600 seconds, not 1"),
     (("tpc://a:1",), "no such kind of address as tpc://"),
     (("shop",), "'shop' is no stats address"),
-    (("/a", "/a"), "a server named 'a' is there already"),
+    (("/a", "/a"), "another server is already named 'a'"),
 ]
 
 
@@ -133,7 +133,7 @@ def test_a_misspelt_check_is_unknown_too(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("failure", "reason"),
     [
-        (KeyError("x"), "a fault of uwsgi-headroom itself (KeyError in test_cli.py, line "),
+        (KeyError("x"), "a bug in uwsgi-headroom (KeyError in test_cli.py, line "),
         (KeyboardInterrupt(), "interrupted"),
         (BrokenPipeError(), ""),
     ],
@@ -157,7 +157,7 @@ def test_a_check_that_fails_is_unknown(
 def test_the_help_of_check_lists_its_statuses(capsys: pytest.CaptureFixture[str]) -> None:
     """Whoever sets up a monitoring system reads them there."""
     text = " ".join(ended(capsys, "check", "--help")[1].split())
-    assert "0 fine, 1 warning, 2 critical, 3 not judged" in text
+    assert "0 ok, 1 warning, 2 critical, 3 unknown" in text
 
 
 def test_an_argument_does_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,7 +181,7 @@ def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         status, _, err = ended(capsys, "--stats", "/a", "--web.listen-address", address)
     assert status == 2
-    assert f"{address} is taken by another program" in err
+    assert f"{address} is in use by another program" in err
     assert "--web.listen-address" in err
 
 
@@ -311,7 +311,7 @@ def test_variables_of_orchestration_are_one_line_of_the_log() -> None:
     [("127.0.0.1", False), ("127.1.2.3", False), ("::1", False), ("0.0.0.0", True), ("::", True), ("fe80::1%lo", True)],
 )
 def test_a_listener_beyond_loopback_is_exposed(host: str, exposed: bool) -> None:
-    """The log warns of these: there is neither login nor TLS."""
+    """The log warns of these: there is no login and no TLS."""
     assert serve.is_exposed(host) == exposed
 
 
@@ -326,7 +326,7 @@ def test_a_listener_on_loopback_is_no_warning(
             monkeypatch.setattr(serve, "is_exposed", lambda _host, exposed=exposed: exposed)
             status = cli.main(["--stats", "/a", "--web.listen-address", "127.0.0.1:0"])
             logging.getLogger().handlers[0].flush()
-            lines = [line for line in capfd.readouterr().err.splitlines() if "neither login nor TLS" in line]
+            lines = [line for line in capfd.readouterr().err.splitlines() if "no login and no TLS" in line]
             assert (status, len(lines)) == (0, int(exposed))
     finally:
         signal.signal(signal.SIGINT, interrupt)

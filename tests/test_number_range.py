@@ -16,7 +16,7 @@ def test_a_number_in_range(text: str, number: float) -> None:
 @pytest.mark.parametrize("text", ["0.49", "20.1", "-5", "nan", "inf", "-inf"])
 def test_a_number_out_of_range(text: str) -> None:
     """NaN is in no range."""
-    with pytest.raises(OutOfRangeError, match=r"is no number from 0\.5 to 20"):
+    with pytest.raises(OutOfRangeError, match=r"is not a number from 0\.5 to 20"):
         parse_number(text, 0.5, 20)
 
 

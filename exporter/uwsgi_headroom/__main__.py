@@ -1,4 +1,4 @@
-"""`python3 -m uwsgi_headroom`, and the command `uwsgi-headroom`."""
+"""Entry point of `python3 -m uwsgi_headroom` and of the command `uwsgi-headroom`."""
 
 import sys
 
@@ -6,7 +6,7 @@ from uwsgi_headroom import interrupts
 
 
 def main() -> int:
-    """Run the command line; the exit status. Ctrl-C while its modules load ends the process without a traceback."""
+    """Run the command line and return its exit status. Ctrl-C while modules load ends it without a traceback."""
     with interrupts.ending_the_process():
         from uwsgi_headroom import cli
     return cli.main()

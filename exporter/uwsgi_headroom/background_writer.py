@@ -1,7 +1,7 @@
-"""Writes to a file descriptor from a thread, so that an event loop never waits for the reader at its other end.
+"""Writes to a file descriptor from a thread, so that an event loop never waits for the reader at the other end.
 
-A pipe that nobody empties, or a terminal halted with Ctrl-S, takes nothing for minutes, and a write to it does not
-return. The thread ends with the program, whether or not everything is written.
+A write to a pipe that nobody empties, or to a terminal halted with Ctrl-S, can block for minutes. The thread ends with
+the program, whether or not everything is written.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 
 class BackgroundWriter:
-    """Writes what it is given, in order.
+    """Writes texts in the order in which they were put.
 
-    name: of its thread. most_waiting: how many texts may wait to be written, 0 for any number. on_failure: called in
-    the thread after each write that failed; what was left of its text is dropped.
+    name: of the thread. most_waiting: how many texts may wait to be written, 0 for any number. on_failure: called in
+    the thread after each failed write; the rest of that text is dropped.
     """
 
     def __init__(
@@ -29,15 +29,15 @@ class BackgroundWriter:
 
     @property
     def busy(self) -> bool:
-        """Whether a text is not written yet."""
+        """Whether any text is still to be written."""
         return self._texts.unfinished_tasks > 0
 
     def put(self, text: bytes) -> None:
-        """Have a text written. Returns at once; raises queue.Full if `most_waiting` texts wait already."""
+        """Queue a text. Returns at once; raises queue.Full if `most_waiting` texts wait already."""
         self._texts.put_nowait(text)
 
     def finish(self, seconds: float) -> None:
-        """Wait until every text is written, for so many seconds at most."""
+        """Wait until every text is written, but at most this many seconds."""
         with self._texts.all_tasks_done:
             self._texts.all_tasks_done.wait_for(lambda: not self.busy, seconds)
 
@@ -45,7 +45,7 @@ class BackgroundWriter:
         while True:
             text = self._texts.get()
             try:
-                # Not through sys.stderr: at the program's end Python itself waits for a thread that writes there.
+                # Not through sys.stderr: at exit, Python waits for a thread that writes there.
                 while text:
                     text = text[os.write(self._descriptor, text) :]
             except OSError:

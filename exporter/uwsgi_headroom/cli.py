@@ -1,6 +1,6 @@
-"""The command line: runs a command and turns what went wrong into a message and an exit status.
+"""The command line: runs a command and turns errors into a message and an exit status.
 
-What a command needs is imported when that command runs, so that help answers at once.
+A command's modules are imported when that command runs, so that help appears at once.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from uwsgi_headroom.terminal_text import print_lines
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit status is 0, 1 (it could not) or 2 (wrongly called).
+    """Run the command line and return its exit status: 0, 1 (the command failed) or 2 (usage error).
 
-    Of `check`, misspelt too, it is that of a monitoring plugin: whatever keeps it from a verdict is 3.
+    `check`, also if misspelt, returns the status of a monitoring plugin: 3 if there is no verdict for any reason.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     line = make_command_line()
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _means_check(text: str, line: CommandLine) -> bool:
-    """Whether a monitoring system waits for the exit status: `chekc` is wrongly called, not critical."""
+    """Whether the command is `check` or misspelt `check`: a monitoring system must not read `chekc` as critical."""
     return text == "check" or (text not in line.commands and suggest(text, line.commands).endswith(" check?"))
 
 
@@ -59,7 +59,7 @@ def _run(line: CommandLine, arguments: Sequence[str]) -> int:
 
 
 def _run_plugin(line: CommandLine, arguments: Sequence[str]) -> int:
-    """Run a command as a monitoring plugin: no other status says UNKNOWN, so every failure ends in that one."""
+    """Run a command as a monitoring plugin: every failure ends in the status UNKNOWN."""
     details: Sequence[str] = ()
     try:
         return _run(line, arguments)
@@ -74,16 +74,16 @@ def _run_plugin(line: CommandLine, arguments: Sequence[str]) -> int:
         reason, problem = "usage", str(error)
     except HeadroomError as error:
         reason, problem, details = "not_found", str(error), error.details
-    except Exception as error:  # noqa: BLE001 - a traceback would end with status 1, which is a warning
+    except Exception as error:  # noqa: BLE001 - an uncaught exception exits with status 1, which is a warning
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{type(error).__name__} in {os.path.basename(place.filename)}, line {place.lineno}"
-        reason, problem = "internal", f"a fault of uwsgi-headroom itself ({where}): please report it"
+        reason, problem = "internal", f"a bug in uwsgi-headroom ({where}): please report it"
     failure.report(arguments, reason, problem, details)
     return UNKNOWN
 
 
 def _discard_output() -> None:
-    """Send what is left of the output nowhere: its reader (`head`) has read enough, and Python flushes as it ends."""
+    """Discard the remaining output: its reader (such as `head`) has closed the pipe, and Python flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -96,7 +96,7 @@ def _serve(_line: CommandLine, options: argparse.Namespace) -> int:
 
 def _check(line: CommandLine, options: argparse.Namespace) -> int:
     if options.all == bool(options.addresses):
-        line.commands["check"].error("give the address of a server, or --all for every server of this machine")
+        line.commands["check"].error("give the address of a server, or --all for every server on this machine")
     with interrupts.ending_the_process():
         from uwsgi_headroom.check import command
     thresholds = Thresholds(options.min_headroom, options.max_queue_wait, options.max_response_time)

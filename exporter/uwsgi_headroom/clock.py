@@ -1,4 +1,4 @@
-"""Where the time comes from."""
+"""The source of time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The computer's own clocks, in seconds; tests move their own."""
+    """The clocks of the machine, in seconds; tests pass clocks that they move themselves."""
 
     monotonic: Callable[[], float] = time.monotonic
     epoch: Callable[[], float] = time.time

@@ -1,13 +1,13 @@
-"""Every error this package raises on purpose.
+"""Every error that this package raises on purpose.
 
 HeadroomError
 ├── ConfigError     a flag, an environment variable or the configuration file is wrong
 ├── AddressError    a stats address cannot be understood
 ├── SourceError     a stats address could not be read (its `reason` says how)
-└── StatsError      what was read is not a document uWSGI writes (its `reason` says how)
+└── StatsError      the bytes read are not a document that uWSGI writes (its `reason` says how)
 
-A message names what was tried, what was expected and what to do. It never holds any part of a document: a stats
-document carries request headers of whoever is being served.
+A message names what was tried, what was expected and what to do. A message never contains any part of a document:
+stats documents contain the headers of requests in service.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ Reason = Literal[
     "not_uwsgi",
     "internal",
 ]
-"""Why a read failed: the closed set of values of the label `reason` of `uwsgi_exporter_read_errors_total`."""
+"""Why a read failed: all values of the label `reason` of `uwsgi_exporter_read_errors_total`."""
 
 REASONS: tuple[Reason, ...] = get_args(Reason)
 
 
 class HeadroomError(Exception):
-    """Base of the errors a caller may want to catch. `details` are further lines for a person to read."""
+    """Base of the errors that a caller may want to catch. `details` are further lines for a person."""
 
     def __init__(self, message: str, details: Sequence[str] = ()) -> None:
         super().__init__(message)

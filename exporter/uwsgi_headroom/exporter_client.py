@@ -16,25 +16,25 @@ from uwsgi_headroom.source import Http
 T = TypeVar("T")
 
 ANSWER_SECONDS = 8.0
-"""How long a request may take: the exporter itself waits five for a server that it has never read."""
+"""Timeout of a request: the exporter itself waits five seconds for a server that it has never read."""
 
 PROBE_SECONDS = 3.0
 
 _WHY = {
     "refused": "nothing listens there",
-    "timeout": "it does not answer in time",
-    "http": "it does not answer as an exporter does, or no longer has this server",
+    "timeout": "no answer in time",
+    "http": "not an exporter, or an exporter without this server",
 }
 _SERVER = re.compile(r"(?P<base>.*?)(?:/api/v1)?/servers/(?P<name>.+?)/?", re.DOTALL)
 _PART = re.compile(r"(?P<name>.+)/(?:history|findings|journal|events)", re.DOTALL)
 _OTHER = re.compile(r"(?P<base>.*?)/(?:metrics|servers|runbooks|static|api|-)(?:/.*)?", re.DOTALL)
 
 Answer = Literal["exporter", "other", "silent", "nobody"]
-"""Who answers at a URL. silent: something listens and says nothing; nobody: nothing listens."""
+"""Who answers at a URL. silent: something listens but does not answer; nobody: nothing listens."""
 
 
 class ApiError(HeadroomError):
-    """An exporter did not answer this time; a sentence says why. `reason` is that of a read that failed."""
+    """An exporter did not answer; the message says why. `reason` is that of the failed read."""
 
     def __init__(self, message: str, reason: str) -> None:
         super().__init__(message)
@@ -42,22 +42,22 @@ class ApiError(HeadroomError):
 
 
 class ExporterPage(NamedTuple):
-    """What a URL means if an exporter is there. base: where the exporter is; server: the name, None: all of them."""
+    """The meaning of a URL of an exporter. base: the exporter's own URL; server: its name, None for all servers."""
 
     base: Http
     server: str | None
 
 
 class _Description(msgspec.Struct):
-    """What only an exporter has."""
+    """The part of the API description that identifies an exporter."""
 
     openapi: str
 
 
 def parse_page(url: Http) -> ExporterPage:
-    """Split the URL of an exporter, or of a page, a document or the metrics of one. Reads nothing.
+    """Split the URL of an exporter, or of one of its pages, documents or metrics. Does no I/O.
 
-    The exporter may be below a path, behind a proxy.
+    The exporter may be served below a path by a proxy.
     """
     path = url.target.partition("?")[0].partition("#")[0]
     if match := _SERVER.fullmatch(path):
@@ -68,19 +68,19 @@ def parse_page(url: Http) -> ExporterPage:
 
 
 async def get_document(url: Http, path: str, kind: type[T]) -> T:
-    """The document at a path of an exporter's API. Raises ApiError."""
+    """Fetch the document at a path of an exporter's API. Raises ApiError."""
     try:
         return msgspec.json.decode((await _read(url, path, ANSWER_SECONDS)).body, type=kind)
     except ReadError as error:
         raise ApiError(f"{url}: {_WHY.get(error.reason, str(error))}", error.reason) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise ApiError(f"{url}: its answer is not of this version's API", "not_json") from None
+        raise ApiError(f"{url}: the answer does not match this version of the API", "not_json") from None
 
 
 async def find_who_answers(url: Http) -> Answer:
-    """Who answers there.
+    """Find out who answers at a URL.
 
-    A uWSGI with stats-http answers every path with its stats, and a raw one every client: either is read once.
+    The probe reads a uWSGI stats server once: with stats-http it answers every path, without it every client.
     """
     try:
         msgspec.json.decode((await _read(url, "/api/v1/openapi.json", PROBE_SECONDS)).body, type=_Description)

@@ -1,4 +1,4 @@
-"""Ctrl-C while modules load."""
+"""Handles Ctrl-C while modules load."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def ending_the_process() -> Iterator[None]:
-    """Have Ctrl-C end the process, without a traceback, for as long as the block runs: it only imports.
+    """Have Ctrl-C end the process without a traceback while the block runs. The block may only import.
 
-    Code that handles SIGINT already keeps its handler.
+    If the program has set its own SIGINT handler, that handler stays.
     """
     interrupted = signal.getsignal(signal.SIGINT)
     if interrupted is not signal.default_int_handler:

@@ -1,8 +1,8 @@
-"""Log lines as logfmt or JSON, on standard error. `extra={"fields": {...}}` adds pairs to a line.
+"""Writes log lines as logfmt or JSON to standard error. `extra={"fields": {...}}` adds pairs to a line.
 
-Standard error may be a pipe that nobody empties (a log collector that hangs, a terminal halted with Ctrl-S), and a
-write to it then never returns. The event loop must not wait for that: it may be in the middle of a read that uWSGI's
-master waits for. So a thread of its own writes, and what it cannot keep up with is dropped.
+Standard error may be a pipe that nobody empties (a log collector that hangs, a terminal halted with Ctrl-S), where a
+write never returns. The event loop must not wait for such a write: it may be in the middle of a read for which uWSGI's
+master waits. So a thread writes the lines, and lines that it cannot keep up with are dropped.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def configure(level: str, style: Format) -> None:
 
 
 class _BackgroundHandler(logging.Handler):
-    """Writes to a file descriptor from a thread. Never waits, except at the program's end, and then not for long.
+    """Writes to a file descriptor from a thread. Never waits, except for a second at most at the program's end.
 
-    What was dropped is said in the next line that is not: `lines_dropped`.
+    The next line that is not dropped reports the number of dropped lines as `lines_dropped`.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -46,11 +46,11 @@ class _BackgroundHandler(logging.Handler):
         try:
             self._writer.put(f"{self.format(record)}\n".encode(errors="backslashreplace"))
             self._dropped = 0
-        except Exception:  # noqa: BLE001 - the queue is full, or the line cannot be made: neither is the caller's trouble
+        except Exception:  # noqa: BLE001 - a full queue or a line that cannot be formatted must not fail the caller
             self._dropped += 1
 
     def flush(self) -> None:
-        """Wait until the lines are out, for a second at most. `logging` itself calls this at the program's end."""
+        """Wait until the lines are written, for a second at most. `logging` calls this at the program's end."""
         self._writer.finish(_LAST_WORDS_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""What one look at a server brought: the document, what the kernel says of the same instant, and when that was."""
+"""One reading of a server: the stats document, the kernel's figures at the same instant, and the time of both."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from uwsgi_headroom.stats.server import Worker
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One look at a server.
+    """One reading of a server.
 
-    at: the monotonic instant, in seconds, at which the document was whole; differences are taken over this.
-    time: the same instant in epoch seconds, for ages of what uWSGI dates.
-    read_seconds: from connecting to the last byte; transfer_seconds: from the first byte to the last, in which uWSGI's
-    master was held; document_bytes: what came.
+    at: the monotonic time, in seconds, at which the document was complete; rates use differences of this.
+    time: the same instant in epoch seconds, for the age of timestamps that uWSGI writes.
+    read_seconds: from connecting to the last byte; transfer_seconds: from the first byte to the last, while uWSGI's
+    master was blocked; document_bytes: size of the document.
     """
 
     at: float
@@ -29,7 +29,7 @@ class Reading:
     host: HostFacts
 
     def listen_queues(self) -> dict[str, Backlog]:
-        """Each socket's queue: the kernel's word, else uWSGI's own where it has one (TCP), else None and the reason."""
+        """Each socket's queue: from the kernel, else from uWSGI, which knows TCP queues, else None and the reason."""
         if not isinstance(self.snapshot, Snapshot):
             return {}
         queues: dict[str, Backlog] = {}
@@ -41,9 +41,9 @@ class Reading:
         return queues
 
     def process_is_missing(self, worker: Worker) -> bool:
-        """Whether a worker's process is gone although uWSGI's master has not noticed: what it had in hand is lost."""
+        """Whether a worker's process is gone before uWSGI's master has noticed. Its requests in service are lost."""
         return worker.pid is not None and self.host.off is None and worker.pid not in self.host.processes
 
     def busy_threads(self, worker: Worker) -> int | None:
-        """Threads of a worker that really serve a request: a dead process's flags stay up until a respawn."""
+        """Threads of a worker that serve a request; 0 if its process is gone: busy flags stay set until a respawn."""
         return 0 if worker.busy_threads and self.process_is_missing(worker) else worker.busy_threads

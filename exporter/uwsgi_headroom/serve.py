@@ -1,9 +1,9 @@
-"""Serves a fleet over HTTP until SIGINT or SIGTERM ends it.
+"""Serves a fleet over HTTP until SIGINT or SIGTERM.
 
-Both signals end the exporter in the same way at any moment, so nothing else here may handle them. `asyncio.run` would
-cancel its main task on SIGINT, and uvicorn raises a signal again while the event loop still runs: either cancels
-requests in flight, and each of those is a traceback in the log. The handlers below are in place before there is an
-event loop, and stay until it is closed.
+Both signals end the exporter in the same way at any moment, so no other code may handle them. `asyncio.run` would
+cancel its main task on SIGINT, and uvicorn raises a signal again while the event loop still runs: both cancel requests
+in flight, and each cancelled request logs a traceback. The handlers below are in place before the event loop starts,
+and stay until it is closed.
 """
 
 from __future__ import annotations
@@ -46,16 +46,17 @@ _SHUTDOWN_SECONDS = 3
 _TURN_SECONDS = 0.05
 
 _EXPOSED = (
-    "anyone who can reach this address can read the page, the API and the metrics: there is neither login nor TLS; "
-    "listen on 127.0.0.1 and put a proxy with both before it, or let a firewall admit those who may"
+    "anyone who can reach this address can read the page, the API and the metrics: there is no login and no TLS; "
+    "listen on 127.0.0.1 behind a proxy with both, or restrict access with a firewall"
 )
 
 _log = logging.getLogger(__name__)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Serve with the settings of these flags, or else with the servers of this machine. Raises HeadroomError."""
-    # Until it serves, Ctrl-C ends it at once, as SIGTERM does: a KeyboardInterrupt could come where asyncio prints it.
+    """Serve with the settings of these flags; without any server, watch those found on this machine. Raises
+    HeadroomError."""
+    # Until the exporter serves, Ctrl-C ends it at once, as SIGTERM does: asyncio could print a KeyboardInterrupt.
     signal.signal(signal.SIGINT, lambda _signal, _frame: os._exit(0))
     settings = precedence.resolve_config(options)
     logs.configure(settings.log_level, settings.log_format)
@@ -74,12 +75,12 @@ def run(options: argparse.Namespace) -> None:
 
 
 def is_exposed(host: str) -> bool:
-    """Whether a listener at this IP address, which may have a zone, can be reached from other machines."""
+    """Whether other machines can reach a listener at this IP address, which may have a zone."""
     return not ipaddress.ip_address(host.partition("%")[0]).is_loopback
 
 
 def open_listener(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises ConfigError in words that name the address."""
+    """Open a listening socket. Raises ConfigError with the address in its message."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         if host and ":" not in host:
@@ -88,14 +89,16 @@ def open_listener(host: str, port: int) -> socket.socket:
             return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=bounds.BACKLOG)
         return socket.create_server((host, port), family=family, backlog=bounds.BACKLOG)
     except OSError as error:
-        what = "is taken by another program" if error.errno == 98 else f"cannot be listened on ({error.strerror})"
-        raise ConfigError(f"{host or '*'}:{port} {what}; choose another with --web.listen-address HOST:PORT") from None
+        what = "is in use by another program" if error.errno == 98 else f"is not available ({error.strerror})"
+        advice = "choose another address with --web.listen-address HOST:PORT"
+        raise ConfigError(f"{host or '*'}:{port} {what}; {advice}") from None
 
 
 def serve_until_signal(fleet: Fleet, sockets: list[socket.socket], allowed_hosts: Sequence[str] = ()) -> None:
-    """Serve a fleet on listening sockets until a signal ends it. allowed_hosts: names of the exporter, if not local.
+    """Serve a fleet on listening sockets until a signal. allowed_hosts: host names of the exporter that are not local.
 
-    Returns after SIGINT. SIGTERM ends the process, for its parent to see, unless the parent has it ignored.
+    Returns after SIGINT. SIGTERM ends the process by that signal, so that the parent sees it, unless the parent had
+    SIGTERM ignored.
     """
     capacity = descriptors.share_out(descriptors.raise_soft_limit(), len(fleet.watches()), len(sockets))
     server = _Server(fleet, capacity, make_policy(allowed_hosts, sockets))
@@ -104,15 +107,15 @@ def serve_until_signal(fleet: Fleet, sockets: list[socket.socket], allowed_hosts
     asyncio.run(server.run_until_signal(sockets))
     signal.signal(signal.SIGTERM, terminate)
     if server.ended_by == signal.SIGTERM:
-        logging.shutdown()  # which Python has no occasion to do
+        logging.shutdown()  # Python does not do this when a signal ends the process
         signal.raise_signal(signal.SIGTERM)
 
 
 class _Server(uvicorn.Server):
-    """Ends reads and streams before it waits for requests in flight, which wait for them.
+    """Ends reads and streams before it waits for requests in flight, because those wait for reads and streams.
 
-    It ticks once a second instead of ten times, which was a fifth of what the exporter costs while nobody scrapes.
-    `ended_by` is the first signal, 0 before it.
+    Ticks once a second instead of ten times: ten ticks were a fifth of the exporter's CPU time without scrapes.
+    `ended_by` is the first signal, 0 before any.
     """
 
     def __init__(self, fleet: Fleet, capacity: Capacity, hosts: HostPolicy) -> None:
@@ -131,7 +134,7 @@ class _Server(uvicorn.Server):
                 lifespan="off",
                 access_log=False,
                 log_config=None,
-                log_level="error",  # a warning is logged for each request that is no HTTP: anyone could fill the log
+                log_level="error",  # uvicorn warns of every request that is not HTTP: anyone could fill the log
                 server_header=False,
                 proxy_headers=False,
                 timeout_keep_alive=bounds.KEEP_ALIVE_SECONDS,
@@ -140,7 +143,7 @@ class _Server(uvicorn.Server):
         )
 
     async def run_until_signal(self, sockets: list[socket.socket]) -> None:
-        """Sample and serve the fleet until a signal ends it; one that came earlier ends it at once."""
+        """Sample and serve the fleet until a signal. Ends at once if a signal came earlier."""
         self._loop = asyncio.get_running_loop()
         suspend.between_reads(self._fleet.pause, self._fleet.resume)
         self._sampling = asyncio.create_task(supervise("fleet", self._fleet.run, self._fleet.restarts), name="sampling")
@@ -154,7 +157,7 @@ class _Server(uvicorn.Server):
         return contextlib.nullcontext()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Handle the first signal. A second changes nothing: uvicorn would cancel the requests that it waits for."""
+        """Handle the first signal and ignore a second, on which uvicorn would cancel the requests it waits for."""
         if self.ended_by:
             return
         self.ended_by = sig
@@ -163,7 +166,7 @@ class _Server(uvicorn.Server):
             self._loop.call_soon_threadsafe(self._signalled.set)
 
     async def main_loop(self) -> None:
-        while not await self.on_tick(0):  # which also sets the Date of answers
+        while not await self.on_tick(0):  # also sets the Date header of responses
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._signalled.wait(), 1.0)
 
@@ -176,7 +179,7 @@ class _Server(uvicorn.Server):
             late.cancel()
 
     async def _end_late_connections(self, ended: set[Protocols]) -> None:
-        """End connections that the event loop had accepted, but not made yet, when uvicorn ended those it had seen."""
+        """End connections that the event loop had accepted but uvicorn had not seen when it ended the others."""
         while True:
             await asyncio.sleep(_TURN_SECONDS)
             for connection in self.server_state.connections - ended:

@@ -51,7 +51,7 @@ def test_bounds_are_allowed(rate):
 @pytest.mark.parametrize("rate", ["0", "0.24", "20.1", "-5", "nan", "inf", "often"])
 def test_refused(rate):
     """What is out of bounds is refused in words that name the flag and the bounds."""
-    with pytest.raises(ConfigError, match=r"--samples-per-second: '.*' is no number from 0.25 to 20"):
+    with pytest.raises(ConfigError, match=r"--samples-per-second: '.*' is not a number from 0.25 to 20"):
         resolve(f"--samples-per-second={rate}")
 
 
@@ -64,7 +64,7 @@ def test_environment_is_named() -> None:
 def test_file_is_held_to_the_bounds(written):
     """The file's number is refused with its line."""
     written.write_text("sampling:\n  samples_per_second: 21\n")
-    with pytest.raises(ConfigError, match=r":2: a number from 0.25 to 20 is wanted here"):
+    with pytest.raises(ConfigError, match=r":2: expected a number from 0.25 to 20"):
         yaml_file.load_file(written)
 
 

@@ -86,23 +86,23 @@ def test_a_file_that_says_nothing(path: Path, text: str) -> None:
     [
         ("server:\n", 1, "did you mean 'servers'?"),
         ("web:\n  listen_adress: ':1'\n", 2, "did you mean 'listen_address'?"),
-        ("zebra: 1\n", 1, "known here: servers, "),
+        ("zebra: 1\n", 1, "known keys: servers, "),
         ("servers:\n  - name: a\n    stat: /a\n", 3, "did you mean 'stats'?"),
-        ("log: {}\nlog: {}\n", 2, "there twice"),
-        ("servers:\n  - name: a\n    name: b\n    stats: /a\n", 3, "there twice"),
+        ("log: {}\nlog: {}\n", 2, "duplicate key"),
+        ("servers:\n  - name: a\n    name: b\n    stats: /a\n", 3, "duplicate key"),
         ("servers:\n  - name: a\n", 2, "needs `stats`"),
         ("servers:\n  - name: a\n    stats: shop\n", 3, "unix:///path"),
         ("servers:\n  - stats: ~\n", 2, "write the path out"),
-        ("servers:\n  - stats:\n", 2, "a text is wanted here"),
+        ("servers:\n  - stats:\n", 2, "expected text"),
         ("servers:\n  - /a\n  - a=b\n", 3, "tcp://host:port"),
         ("servers:\n  - name: a\n    stats: /run/*.stats\n", 3, "is a glob"),
-        ("servers: /a\n", 1, "a list is wanted here, each entry behind a dash"),
-        ("servers:\n  name: a\n", 2, "a list is wanted here"),
-        ("servers:\n  - [/a]\n", 2, "keys and values are wanted here"),
-        ("servers:\n  - stats: [/a]\n", 2, "a text is wanted here"),
-        ("servers:\n  - stats: ''\n", 2, "a text is wanted here"),
-        ("servers:\n  - name: ' '\n    stats: /a\n", 2, "a text is wanted here"),
-        ("servers:\n  - name:\n    stats: /a\n", 2, "a text is wanted here"),
+        ("servers: /a\n", 1, "expected a list, each entry after a dash"),
+        ("servers:\n  name: a\n", 2, "expected a list"),
+        ("servers:\n  - [/a]\n", 2, "expected keys and values"),
+        ("servers:\n  - stats: [/a]\n", 2, "expected text"),
+        ("servers:\n  - stats: ''\n", 2, "expected text"),
+        ("servers:\n  - name: ' '\n    stats: /a\n", 2, "expected text"),
+        ("servers:\n  - name:\n    stats: /a\n", 2, "expected text"),
         ("servers:\n  - stats: /a\n    timeout: 5s\n", 3, "a number from 0.1 to 60"),
         ("servers:\n  - stats: /a\n    timeout: 0\n", 3, "a number from 0.1 to 60"),
         ("servers:\n  - stats: /a\n    timeout: .nan\n", 3, "a number from 0.1 to 60"),
@@ -110,11 +110,11 @@ def test_a_file_that_says_nothing(path: Path, text: str) -> None:
         ("servers:\n  - stats: /a\n    size_cap: 16M\n", 3, "a number from 4096"),
         ("web:\n  listen_address: 9238\n", 2, "host:port"),
         ("web:\n  listen_address:\n    - :1\n    - :70000\n", 4, "host:port"),
-        ("web: 127.0.0.1:9238\n", 1, "keys and values are wanted here: listen_address"),
+        ("web: 127.0.0.1:9238\n", 1, "expected keys and values: listen_address"),
         ("log:\n  level: verbose\n", 2, "debug, info, warning, error"),
         ("log:\n  format: xml\n", 2, "logfmt, json"),
-        ("- /a\n", 1, "keys and values are wanted here: servers, "),
-        ("servers\n", 1, "keys and values are wanted here"),
+        ("- /a\n", 1, "expected keys and values: servers, "),
+        ("servers\n", 1, "expected keys and values"),
         ("web: &a\n  <<: *a\n", 2, "unknown key"),
         ("? [a, b]\n: 1\n", 1, "unknown key"),
     ],
@@ -142,7 +142,7 @@ def test_a_mistake_is_told_with_its_line(path: Path, text: str, line: int, advic
 )
 def test_what_is_no_yaml_is_told_with_its_line(path: Path, text: str, line: int) -> None:
     """A file that is not YAML is told so, with the line where it goes wrong."""
-    assert refusal(path, text).startswith(f"{path}:{line}: this is not YAML: ")
+    assert refusal(path, text).startswith(f"{path}:{line}: not valid YAML: ")
 
 
 @pytest.mark.parametrize("body", [b"\xff\xfe\x00", b"servers: \xff\n", b"a\0b", b"\x1b[31m", b"[" * 5000, b"- " * 5000])

@@ -1,1 +1,1 @@
-"""The arguments of the command line: its commands, their options, and what is said where one is wrong."""
+"""The command line's arguments: commands, their options, and the messages for wrong ones."""

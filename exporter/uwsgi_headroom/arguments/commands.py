@@ -1,4 +1,4 @@
-"""The commands and their options. Imports no command, so that help answers at once."""
+"""Defines the commands and their options. Imports no command, so that help appears at once."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ PROGRAM = "uwsgi-headroom"
 DEFAULT_COMMAND = "serve"
 
 _CHECK_STATUSES = (
-    "Exit status, as of a monitoring plugin: 0 fine, 1 warning, 2 critical, 3 not judged: the server could not be "
-    "read, an argument is wrong, or check was interrupted before the first reading or failed. Of several servers it is "
-    "the worst, in the order critical, warning, not judged, fine."
+    "Exit status, as for a monitoring plugin: 0 ok, 1 warning, 2 critical, 3 unknown: the server could not be read, "
+    "an argument is wrong, or check failed or was interrupted before the first reading. With several servers, the "
+    "worst status counts, in the order critical, warning, unknown, ok."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """The parser of the program itself, and that of each command by its name."""
+    """The parser of the program, and the parser of each command by name."""
 
     program: Parser
     commands: dict[str, Parser]
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """The options of a command, with its name as `command`; without a name they are those of `serve`. Raises
+        """Parse the options of a command, and add its name as `command`. The default command is `serve`. Raises
         UsageError."""
         first = arguments[0] if arguments else ""
         if first in ("-h", "--help", "--version"):
@@ -53,10 +53,10 @@ class CommandLine:
 
 
 def make_command_line() -> CommandLine:
-    """The parsers of everything that may be written on the command line."""
+    """Make the parsers of the whole command line."""
     program = Parser(
         prog=PROGRAM,
-        description="Say how much more load a uWSGI server can take, which limit comes first, and what to change.",
+        description="Show how much more load a uWSGI server can take, which limit comes first, and what to change.",
         epilog="`uwsgi-headroom --stats ADDRESS` is short for `uwsgi-headroom serve --stats ADDRESS`.",
     )
     program.summary = "how much more load a uWSGI server can take"
@@ -87,8 +87,8 @@ def _add_serve(commands: argparse._SubParsersAction[Parser]) -> Parser:
         commands,
         "serve",
         summary="export metrics over HTTP (the default)",
-        description="Sample uWSGI servers, and serve metrics, a live page and an API over HTTP. There is neither login "
-        "nor TLS: beyond loopback, put a proxy with both before it.",
+        description="Sample uWSGI servers, and serve metrics, a live page and an API over HTTP. There is no login and "
+        "no TLS: beyond loopback, serve behind a proxy that has both.",
     )
     _add_version(parser)
     add_flags(parser)
@@ -99,52 +99,52 @@ def _add_check(commands: argparse._SubParsersAction[Parser]) -> Parser:
     parser = _add_command(
         commands,
         "check",
-        summary="watch servers for a while, then say how they are",
-        description="Watch servers, then say how they are and what to change. Of several there is a line for each, the "
-        f"worst first, and then all about those that are not fine. {_CHECK_STATUSES}",
+        summary="watch servers for a while, then print a verdict",
+        description="Watch servers, then print a verdict and what to change. With several servers, print a line for "
+        f"each, worst first, then the details of those that are not ok. {_CHECK_STATUSES}",
     )
     parser.add_argument(
         "addresses",
         metavar="ADDRESS",
         nargs="*",
-        help="a stats server or a glob, as for --stats, or the URL of an exporter or of a server on its page: the "
-        "exporter then answers from its memory, at once",
+        help="a stats server or a glob, as for --stats, or the URL of an exporter or of a server's page on it: the "
+        "exporter then answers at once, from its history",
     )
-    parser.add_argument("--all", action="store_true", help="check every server that is found on this machine")
+    parser.add_argument("--all", action="store_true", help="check every server found on this machine")
     parser.add_argument(
         "--seconds",
         metavar="SECONDS",
         type=seconds_between(2, HISTORY_SECONDS),
-        help=f"how long to watch (default {WATCH_SECONDS:g}); of an exporter, which of its windows to judge: the "
-        "shortest that is as long",
+        help=f"how long to watch (default {WATCH_SECONDS:g}); for an exporter, judge its shortest window of at least "
+        "this length",
     )
     parser.add_argument(
         "--format",
         choices=FORMATS,
         default="text",
-        help="text; json: one document, whatever happens; nagios: one line with performance data (default text)",
+        help="text; json: one document, even after a failure; nagios: one line with performance data (default text)",
     )
     parser.add_argument(
         "--min-headroom",
         metavar="WARNING[:CRITICAL]",
         type=parse_minimum,
         default=UNSET,
-        help="warn where load can grow to less than this factor of today's, such as 2:1.2",
+        help="warn if headroom, the factor by which load can grow, is below this, such as 2:1.2",
     )
     parser.add_argument(
         "--max-queue-wait",
         metavar="WARNING[:CRITICAL]",
         type=parse_maximum,
         default=UNSET,
-        help="warn where requests wait in the listen queue for longer on average, such as 100ms:2s",
+        help="warn if requests wait longer than this in the listen queue on average, such as 100ms:2s",
     )
     parser.add_argument(
         "--max-response-time",
         metavar="WARNING[:CRITICAL]",
         type=parse_maximum,
         default=UNSET,
-        help="warn where requests take longer on average. Thresholds add to what is always judged, and none makes a "
-        "verdict better",
+        help="warn if requests take longer than this on average. A threshold adds to the findings that are always "
+        "judged and never improves a verdict",
     )
     return parser
 
@@ -153,30 +153,30 @@ def _add_top(commands: argparse._SubParsersAction[Parser]) -> Parser:
     parser = _add_command(
         commands,
         "top",
-        summary="watch servers on a terminal",
-        description="Watch servers on a terminal. Each argument is a stats server, as for --stats, which is then read "
-        "from here, or the URL of a running exporter or of one of its pages (.../servers/NAME opens that server), "
-        "which answers from its memory; an http:// address or a "
-        f"host:port is asked which it is. Without any: the exporter on {LISTEN_ADDRESS}, or else the servers "
-        "found on this machine. Where standard output is no terminal, one snapshot is printed. Exit status of a "
-        "snapshot: 0, or 3 if a server could not be read.",
+        summary="watch servers in a terminal",
+        description="Watch servers in a terminal. Each argument is a stats server, as for --stats, which top reads "
+        "itself, or the URL of a running exporter or of one of its pages (.../servers/NAME opens that server), which "
+        "answers from its history; top asks an http:// address or a host:port which of the two it is. Without "
+        f"arguments, top watches the exporter on {LISTEN_ADDRESS}, or else the servers found on this machine. If "
+        "standard output is not a terminal, top prints one snapshot. Exit status of a snapshot: 0, or 3 if a server "
+        "could not be read.",
     )
-    parser.add_argument("addresses", metavar="ADDRESS|URL", nargs="*", help="what to look at")
+    parser.add_argument("addresses", metavar="ADDRESS|URL", nargs="*", help="what to watch")
     parser.add_argument(
         "--interval",
         metavar="SECONDS",
         type=seconds_between(0.25, 60),
         default=1.0,
-        help="seconds between two looks, 0.25 to 60 (default 1)",
+        help="seconds between two refreshes, 0.25 to 60 (default 1)",
     )
-    parser.add_argument("--once", action="store_true", help="print one snapshot, and end")
-    parser.add_argument("--json", action="store_true", help="print the document instead (of several servers: a list)")
+    parser.add_argument("--once", action="store_true", help="print one snapshot and exit")
+    parser.add_argument("--json", action="store_true", help="print the snapshot as JSON (several servers: a list)")
     parser.add_argument(
         "--seconds",
         metavar="SECONDS",
         type=seconds_between(2, HISTORY_SECONDS),
         default=3.0,
-        help="how long to watch before a snapshot, if from here (default 3)",
+        help="how long to watch before a snapshot if top reads the server itself (default 3)",
     )
     return parser
 
@@ -185,8 +185,8 @@ def _add_discover(commands: argparse._SubParsersAction[Parser]) -> Parser:
     return _add_command(
         commands,
         "discover",
-        summary="find the uWSGI masters of this machine",
-        description="Look for the uWSGI masters of this machine and their stats servers, and print the command that "
+        summary="find the uWSGI masters on this machine",
+        description="Find the uWSGI masters on this machine and their stats servers, and print the command that "
         "watches them. Exit status: 0, or 1 if there is no stats server.",
     )
 
@@ -195,9 +195,9 @@ def _add_completion(commands: argparse._SubParsersAction[Parser]) -> Parser:
     parser = _add_command(
         commands,
         "completion",
-        summary="print a script for completion in a shell",
-        description="Print a script that completes the commands and options of uwsgi-headroom. Put it where the shell "
-        "looks: bash: ~/.local/share/bash-completion/completions/uwsgi-headroom, zsh: a file _uwsgi-headroom in a "
+        summary="print a shell completion script",
+        description="Print a script that completes the commands and options of uwsgi-headroom. Put it where your shell "
+        "finds it: bash: ~/.local/share/bash-completion/completions/uwsgi-headroom, zsh: a file _uwsgi-headroom in a "
         "directory of $fpath, fish: ~/.config/fish/completions/uwsgi-headroom.fish.",
     )
     parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))

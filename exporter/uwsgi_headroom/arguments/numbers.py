@@ -1,4 +1,4 @@
-"""Numbers on the command line, with messages that say what would be right."""
+"""Parses numbers on the command line, with messages that say what is allowed."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ _SECONDS = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ms|s)?", re.ASCII)
 
 
 def seconds_between(least: float, most: float) -> Callable[[str], float]:
-    """A parser of seconds between two bounds, for argparse."""
+    """Make a parser of seconds between two bounds, for argparse."""
 
     def parse(text: str) -> float:
         try:
             return parse_number(text, least, most)
         except ValueError:
-            raise argparse.ArgumentTypeError(f"from {least:g} to {most:g} seconds, not {text}") from None
+            raise argparse.ArgumentTypeError(f"expected {least:g} to {most:g} seconds, not {text}") from None
 
     return parse
 
 
 def parse_factor(text: str) -> float:
-    """A number of 0 or more, such as `1.5`; an `x` behind it is allowed. Raises ValueError."""
+    """Parse a number of 0 or more, such as `1.5` or `1.5x`. Raises ValueError."""
     return parse_number(text.removesuffix("x"), 0, 1e6)
 
 
 def parse_duration(text: str) -> float:
-    """`250ms`, `2s` or `0.5`, in seconds. Raises ValueError."""
+    """Parse `250ms`, `2s` or `0.5` to seconds. Raises ValueError."""
     match = _SECONDS.fullmatch(text)
     if not match:
         raise ValueError(text)

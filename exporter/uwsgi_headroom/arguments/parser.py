@@ -1,4 +1,4 @@
-"""A parser of arguments that raises, suggests what was meant, and can be asked what it understands."""
+"""An argument parser that raises errors, suggests the nearest option, and lists the options it knows."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, NoReturn
 from uwsgi_headroom.errors import HeadroomError
 
 _NEAR = 0.6
-"""Likeness by difflib, 0 to 1. `--fromat` is like `--format` by 0.88, `chekc` like `check` by 0.8."""
+"""Least similarity for a suggestion, 0 to 1 by difflib: `--fromat` to `--format` is 0.88, `chekc` to `check` 0.8."""
 
 
 class UsageError(HeadroomError):
-    """An argument is wrong. `program` is the command that it was given to, `usage` how to call that."""
+    """An argument is wrong. `program` is the command that received it, `usage` the usage of that command."""
 
     def __init__(self, message: str, program: str, usage: str) -> None:
         super().__init__(message)
@@ -22,10 +22,10 @@ class UsageError(HeadroomError):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argparse parser that raises UsageError where argparse would print and end the process.
+    """An argparse parser that raises UsageError where argparse would print and exit.
 
-    `arguments` are the options and positional arguments that were added, in order; `summary` is a line about the
-    command.
+    `arguments` are the options and positional arguments in the order they were added; `summary` describes the command
+    in one line.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -41,7 +41,7 @@ class Parser(argparse.ArgumentParser):
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
-        """The options of these arguments. Raises UsageError, with the usage of this command."""
+        """Parse arguments to options. Raises UsageError with the usage of this command."""
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:
             self.error(self._describe_unknown(unknown))
@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
 
     @property
     def options(self) -> list[str]:
-        """Every option that is understood, short ones included."""
+        """Every known option, including short ones."""
         return [text for argument in self.arguments for text in argument.option_strings]
 
     def _describe_unknown(self, unknown: Sequence[str]) -> str:
@@ -64,6 +64,6 @@ class Parser(argparse.ArgumentParser):
 
 
 def suggest(text: str, known: Iterable[str]) -> str:
-    """`; did you mean check?`, or nothing where no known text is near."""
+    """Return `; did you mean check?`, or an empty text if no known text is similar."""
     near = difflib.get_close_matches(text, list(known), 1, _NEAR)
     return f"; did you mean {near[0]}?" if near else ""

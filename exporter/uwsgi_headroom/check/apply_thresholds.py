@@ -1,4 +1,4 @@
-"""Judges a server's document by the thresholds that the user gave. They make a verdict worse, and never better."""
+"""Judges a server's document by the user's thresholds, which can make a verdict worse but never better."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _GRAVITY = {"ok": 0, "warning": 1, "critical": 2}
 
 
 def apply_thresholds(server: Server, thresholds: Thresholds) -> Server:
-    """The document with a finding for each threshold that is passed, and the verdict that follows.
+    """Add a finding to the document for each threshold that is exceeded, and adapt the verdict.
 
-    A threshold whose figure is not known makes a verdict that would be ok `unknown`: nobody can say that it holds.
+    If the figure of a threshold is unknown, a verdict that would be ok becomes `unknown`.
     """
     if server.status == "unknown" or server.headroom is None or server.flow is None:
         return server
@@ -54,7 +54,7 @@ def _passed(server: Server, thresholds: Thresholds) -> Iterator[Finding]:
 
 
 def _severity(value: float | None, limits: Threshold, *, falls: bool) -> Severity | None:
-    """How grave a value is; falls: whether it is grave below its limits, and not above."""
+    """The severity of a value. falls: whether values below the limits are bad, instead of values above."""
     if value is None:
         return None
     sign = -1 if falls else 1
@@ -74,7 +74,7 @@ def _finding(code: str, severity: Severity, title: str) -> Finding:
 
 
 def _unknown_figure(server: Server, thresholds: Thresholds) -> str | None:
-    """Which threshold cannot be judged, as a sentence. Without requests, none waits and none takes long."""
+    """A sentence that names a threshold that cannot be judged. Without requests, times need not be known."""
     assert server.headroom
     assert server.flow
     idle = server.flow.requests == 0

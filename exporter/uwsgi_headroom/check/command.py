@@ -1,4 +1,4 @@
-"""Runs `check`: finds what is to be judged, judges it, prints the verdicts, and returns the exit status."""
+"""Runs `check`: finds the servers, judges them, prints the verdicts, and returns the exit status."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from uwsgi_headroom.watch.discover import discover_servers
 
 
 def run(request: Request) -> int:
-    """Judge what the request names, and return the exit status. Raises HeadroomError where there is nothing to judge,
-    and KeyboardInterrupt if it is interrupted before there is anything to say."""
-    logs.configure("critical", "logfmt")  # the verdict says what went wrong
+    """Judge the servers of a request and return the exit status. Raises HeadroomError if there is nothing to judge,
+    and KeyboardInterrupt if interrupted before there is any result."""
+    logs.configure("critical", "logfmt")  # verdicts report errors
     servers = parse_targets(request.addresses) if request.addresses else discover_servers()
     try:
         judged, single = asyncio.run(_judge(servers, request))
@@ -32,7 +32,7 @@ def run(request: Request) -> int:
 
 
 async def _judge(servers: Sequence[ServerConfig], request: Request) -> tuple[list[Server], bool]:
-    """The documents, the worst first, and whether there is but one that was asked for."""
+    """The documents, worst first, and whether the request names a single server."""
     targets = await sort_targets(servers) if request.addresses else Targets(tuple(servers))
     documents = await judge_targets(targets, request.seconds)
     judged = [apply_thresholds(document, request.thresholds) for document in documents]

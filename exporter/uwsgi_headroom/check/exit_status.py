@@ -1,4 +1,4 @@
-"""Exit statuses of `check`, which are those of a monitoring plugin. Imports little, so that help answers at once."""
+"""Exit statuses of `check`, as for a monitoring plugin. Imports little, so that help appears at once."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Literal
 Status = Literal["ok", "warning", "critical", "unknown"]
 
 UNKNOWN = 3
-"""Nothing was judged: no server could be read, the command was wrong, it was interrupted, or it failed."""
+"""There is no verdict: no server could be read, the usage was wrong, or the command failed or was interrupted."""
 
 EXIT_STATUS: dict[Status, int] = {"ok": 0, "warning": 1, "critical": 2, "unknown": UNKNOWN}
 
 WORST_FIRST: tuple[Status, ...] = ("critical", "warning", "unknown", "ok")
-"""The order of the monitoring plugins' own library (`max_state_alt`): where one server is critical, another that cannot
-be read does not hide it."""
+"""The order of `max_state_alt` in the library of the Monitoring Plugins: an unreadable server does not hide a critical
+one."""
 
 
 def find_worst(statuses: Iterable[Status]) -> Status:
-    """The worst of these statuses; unknown where there is none."""
+    """The worst of these statuses; unknown if there is none."""
     return min(statuses, key=WORST_FIRST.index, default="unknown")

@@ -1,4 +1,4 @@
-"""Documents of servers that an exporter watches already: it has their history, and answers at once."""
+"""Fetches documents of servers from exporters, which have their history and answer at once."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from uwsgi_headroom.source import Http
 
 
 async def read_page(page: ExporterPage, seconds: float | None) -> list[Server]:
-    """The document of the server that a page shows, or those of all. seconds: the window that the figures are over is
-    the exporter's shortest that is as long, or else its longest; None: the one that its page shows.
+    """Fetch the document of the server that a page shows, or the documents of all servers. seconds: use the exporter's
+    shortest window of at least this length, or else its longest; None: use the window that its page shows.
 
-    Where the exporter, or one of its servers, gives no answer, the document says why.
+    If an exporter does not answer, or one of its servers is gone, the document says why.
     """
     try:
         names = [page.server] if page.server is not None else await _list_names(page.base)
@@ -40,14 +40,14 @@ async def _read_server(base: Http, name: str, seconds: float | None) -> Server:
         if wanted is not None and wanted != asked:
             document = await get_document(base, f"{path}?window={wanted:g}", Server)
     except ApiError as error:
-        if error.reason == "http":  # it is an exporter: it answered as one a moment ago
+        if error.reason == "http":  # the exporter answered a moment ago, so the server is missing
             return describe_unread(name, base, "not_found", f"The exporter at {base} has no server {name}.")
         return _describe_failure(base, name, error)
     return document
 
 
 def _choose_window(windows: Sequence[Covered], seconds: float | None) -> float | None:
-    """The length in seconds of the window to ask for; None: the exporter's own choice."""
+    """The length in seconds of the window to request; None: the exporter's default."""
     if seconds is None or not windows:
         return None
     lengths = sorted(window.asked for window in windows)

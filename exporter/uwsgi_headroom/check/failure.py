@@ -1,4 +1,4 @@
-"""What `check` prints where it cannot even begin, or fails: in the format that was asked for. Imports little."""
+"""Prints the failures of `check` in the requested format. Imports little."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from uwsgi_headroom.terminal_text import print_lines
 
 
 def report(arguments: Sequence[str], reason: str, problem: str, details: Sequence[str] = ()) -> None:
-    """Print that nothing was judged, and why: a document or a plugin's line on standard output, or text on standard
-    error. arguments: of the command line, right or wrong; reason: one word; problem: a sentence; details: more lines
-    for a person."""
+    """Print why there is no verdict: a document or a plugin's line on standard output, or text on standard error.
+    arguments: of the command line, valid or not; reason: one word; problem: a sentence; details: more lines for a
+    person."""
     match _find_format(arguments):
         case "json":
             error = {"reason": reason, "message": problem}
@@ -27,11 +27,11 @@ def report(arguments: Sequence[str], reason: str, problem: str, details: Sequenc
 
 
 def _find_format(arguments: Sequence[str]) -> str:
-    """The format that these arguments ask for, even where others of them are wrong."""
+    """The format that these arguments request, even if others of them are wrong."""
     parser = Parser(add_help=False)
     parser.add_argument("--format", default="text")
     try:
         found: argparse.Namespace = parser.parse_known_args(arguments)[0]
-    except UsageError:  # --format is the last word
+    except UsageError:  # --format is the last argument, without a value
         return "text"
     return str(found.format)

@@ -1,4 +1,4 @@
-"""Verdicts for a machine: a server's document, as the exporter's API gives it, over the time it was watched."""
+"""Writes verdicts for a machine: each server's document, as in the exporter's API, over the time it was watched."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from uwsgi_headroom.documents.schema import Server
 
 
 def render_json(judged: Sequence[Server], *, single: bool) -> str:
-    """One JSON document in ASCII: of a single server its own, of several, or of none to be named alone, a list with
-    the worst status."""
+    """Write one JSON document in ASCII: the server's own if the request names a single server, else a list with the
+    worst status."""
     if single:
         return json.dumps(_to_builtins(judged[0]), indent=2)
     whole = {

@@ -23,12 +23,12 @@ _STOPPED_SECONDS = 5.0
 async def judge(
     watch: Watch, clock: Clock, seconds: float, progress: Callable[[float], None] = lambda _left: None
 ) -> Server:
-    """Watch a server for `seconds` and return its document, which holds the verdict. `progress` is called about once a
-    second with the seconds left. An emperor or a router is judged by one reading.
+    """Watch a server for `seconds` and return its document, which contains the verdict. `progress` is called about once
+    a second with the seconds left. An emperor or a router is judged by one reading.
 
-    Stopped meanwhile (Ctrl-Z), it begins anew: no figure is over a time in which nobody looked. Cancelled early, it
-    judges what it has seen; cancelled once more, without the last read. What cannot be read, or not be judged, has the
-    status `unknown`.
+    After a suspension (Ctrl-Z) it starts again, so that no figure covers a time without samples. Cancelled early, it
+    judges by the samples so far; cancelled again, it skips the last read. A server that cannot be read or judged has
+    the status `unknown`.
     """
     try:
         outcome: Reading | ReadError | None = await watch.reader.read()
@@ -45,7 +45,7 @@ async def judge(
 
 
 def describe_failure(watch: Watch, clock: Clock, reason: str, sentence: str) -> Server:
-    """The document of a server that was not judged. reason: one word; sentence: why, as its verdict."""
+    """Make the document of a server that was not judged. reason: one word; sentence: the reason, used as verdict."""
     return msgspec.structs.replace(
         build.build_server(watch, clock, 1.0, ()),
         state="down",
@@ -56,7 +56,7 @@ def describe_failure(watch: Watch, clock: Clock, reason: str, sentence: str) -> 
 
 
 def describe_unread(name: str, address: Address, reason: str, sentence: str) -> Server:
-    """The document of something that cannot be watched: an exporter that does not answer, a glob without sockets."""
+    """Make the document of a target that cannot be watched, such as a silent exporter or a glob without sockets."""
     return describe_failure(Watch(name, address), Clock(), reason, sentence)
 
 
@@ -80,7 +80,7 @@ async def _watch(watch: Watch, seconds: float, progress: Callable[[float], None]
 
 
 async def _read_last(watch: Watch) -> Reading | ReadError | None:
-    """Read the server once more; if cancelled meanwhile, what came of the read before is the last."""
+    """Read the server once more; if cancelled, return the outcome of the read before."""
     try:
         return await watch.reader.read()
     except asyncio.CancelledError:

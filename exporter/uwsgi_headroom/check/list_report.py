@@ -1,4 +1,4 @@
-"""Verdicts on several servers for a person: a line for each, the worst first, then all about what is not fine."""
+"""Writes verdicts on several servers for a person: a line for each, worst first, then details of those not ok."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LONGEST_NAME = 24
 
 
 def render_lines(judged: Sequence[Server]) -> Iterator[str]:
-    """The whole text, for at least two servers or none."""
+    """Write the whole report."""
     yield f"{find_worst(server.status for server in judged).upper()}  {count_statuses(judged)}"
     yield ""
     names = [escape_text(server.name) for server in judged]
@@ -23,7 +23,7 @@ def render_lines(judged: Sequence[Server]) -> Iterator[str]:
     for name, server in zip(names, judged, strict=True):
         yield from _line(name, server, width)
     for server in judged:
-        if server.status != "ok" and server.state == "up":  # of others, the line above says it all
+        if server.status != "ok" and server.state == "up":  # for the others, the line above is complete
             yield ""
             yield "-" * WIDTH
             yield from render_server(server)

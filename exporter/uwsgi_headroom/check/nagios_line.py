@@ -1,7 +1,7 @@
-"""The one line of a monitoring plugin, `STATUS - text | label=value`, by the Monitoring Plugins Development Guidelines.
+"""Writes the line of a monitoring plugin, `STATUS - text | label=value` (Monitoring Plugins Development Guidelines).
 
-A pipe ends the text and a line break the line, so neither can be in a text; in a label they, quotes, equals signs and
-spaces cannot. Imports little.
+A pipe ends the text and a line break ends the line, so a text contains neither. A label contains no pipes, line breaks,
+quotes, equals signs or spaces. Imports little.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from math import isfinite
 from uwsgi_headroom.terminal_text import escape_text
 
 _LONGEST_TEXT = 1000
-"""Characters: the NRPE protocol carries 1024 bytes in its older version, and a pager shows fewer still."""
+"""In characters: version 2 of the NRPE protocol carries 1024 bytes, and a pager shows fewer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Performance:
-    """A figure of a plugin's line. unit: `s`, or empty for a plain number; value None: unknown (`U`); warning and
-    critical: ranges that are fine, such as `2:` (2 or more) and `0.5` (0 to 0.5), or empty; least and most: what the
-    value can be."""
+    """A figure in a plugin's line. value None: unknown (`U`); unit: `s`, or empty for a plain number; warning and
+    critical: ranges that are ok, such as `2:` (2 or more) and `0.5` (0 to 0.5), or empty; least and most: the range
+    of possible values."""
 
     label: str
     value: float | None
@@ -33,7 +33,7 @@ class Performance:
 
 
 def render_line(status: str, text: str, figures: Iterable[Performance] = ()) -> str:
-    """The line. status: `ok`, `warning`, `critical` or `unknown`."""
+    """Write the line. status: `ok`, `warning`, `critical` or `unknown`."""
     harmless = escape_text(text).replace("|", "/")
     if len(harmless) > _LONGEST_TEXT:
         harmless = f"{harmless[: _LONGEST_TEXT - 3]}..."
@@ -42,7 +42,7 @@ def render_line(status: str, text: str, figures: Iterable[Performance] = ()) -> 
 
 
 def render_label(text: str) -> str:
-    """A text as a label, or as a part of one."""
+    """Turn a text into a label or a part of a label."""
     return re.sub(r"[^\w.:/@-]", "_", text)
 
 

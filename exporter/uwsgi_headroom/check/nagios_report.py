@@ -1,4 +1,4 @@
-"""Verdicts as the line of a monitoring plugin, with figures to draw."""
+"""Writes verdicts as the line of a monitoring plugin, with performance data."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from uwsgi_headroom.check.thresholds import Threshold, Thresholds
 from uwsgi_headroom.documents.schema import Server
 
 _MOST_NAMED = 3
-"""Servers whose verdicts stand in the line; a pager shows no more."""
+"""How many servers' verdicts the line contains; a pager shows no more."""
 
 
 def render_report(judged: Sequence[Server], thresholds: Thresholds) -> str:
-    """The line. The labels of several servers begin with their names: `shop.headroom`."""
+    """Write the line. With several servers, labels begin with the server's name: `shop.headroom`."""
     several = len(judged) > 1
     figures = [
         figure
@@ -34,7 +34,7 @@ def _summarize(judged: Sequence[Server]) -> str:
 
 
 def _list_figures(server: Server, thresholds: Thresholds, prefix: str) -> Iterator[Performance]:
-    """The figures of a server that could be read, always the same ones: a graph's file has a fixed number of them."""
+    """The figures of a server that could be read: always the same ones, since a graph's file has a fixed number."""
     if server.state != "up":
         return
     if server.emperor:
@@ -67,6 +67,6 @@ def _list_flow(server: Server, thresholds: Thresholds, prefix: str) -> Iterator[
 
 
 def _ranges(limits: Threshold, form: str) -> tuple[str, str]:
-    """The ranges that are fine: of a warning and of a critical value."""
+    """The ok ranges for warning and for critical."""
     warning, critical = ("" if limit is None else form.format(limit) for limit in (limits.warning, limits.critical))
     return warning, critical

@@ -1,4 +1,4 @@
-"""What a check is asked for. Imports little, as help does."""
+"""The request of a check. Imports little, so that help appears at once."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Format = Literal["text", "json", "nagios"]
 FORMATS: tuple[Format, ...] = ("text", "json", "nagios")
 
 WATCH_SECONDS = 30.0
-"""How long a server is watched unless the user says otherwise."""
+"""How long a server is watched by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """addresses: of stats servers, globs and URLs of exporters, as the user wrote them; none: every server of this
-    machine. seconds: how long to watch, or how far an exporter is to look back; None: WATCH_SECONDS, and what the
-    exporter's page shows."""
+    """addresses: of stats servers, globs and URLs of exporters, as the user wrote them; empty: every server on this
+    machine. seconds: how long to watch, or the length of an exporter's window; None: WATCH_SECONDS, or the window that
+    the exporter's page shows."""
 
     addresses: tuple[str, ...] = ()
     seconds: float | None = None

@@ -1,4 +1,4 @@
-"""Several verdicts in a few words."""
+"""Summarizes verdicts in a few words."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from uwsgi_headroom.documents.schema import Server
 
 
 def count_statuses(judged: Sequence[Server]) -> str:
-    """`4 servers: 1 critical, 1 unknown, 2 ok`."""
+    """Return such as `4 servers: 1 critical, 1 unknown, 2 ok`."""
     count = Counter(server.status for server in judged)
     parts = ", ".join(f"{count[status]} {status}" for status in WORST_FIRST if count[status])
     return f"{counted(len(judged), 'server')}: {parts}"
 
 
 def describe_headroom(server: Server) -> str:
-    """`1.2x`, `>100x`, or `-` where it is not known."""
+    """Return `1.2x`, `>100x`, or `-` if headroom is unknown."""
     if server.state != "up" or server.headroom is None:
         return "-"
     if server.headroom.factor is None:

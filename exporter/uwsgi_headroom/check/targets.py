@@ -1,4 +1,4 @@
-"""What the addresses of `check` mean: stats servers and globs, to be watched from here, and exporters."""
+"""Sorts the addresses of `check` into stats servers and globs, which it watches itself, and exporters."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from uwsgi_headroom.source import Address, Http, Tcp
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """watched: servers and globs to watch from here; exporters: pages of exporters to read; silent: http:// addresses
-    at which nothing listens, so that nobody knows which of the two they are. single: whether one document answers, and
-    not a list."""
+    """watched: servers and globs to watch; exporters: pages of exporters to read; silent: http:// addresses at which
+    nothing listens, which could be either. single: whether the result is one document instead of a list."""
 
     watched: tuple[ServerConfig, ...] = ()
     exporters: tuple[ExporterPage, ...] = ()
@@ -26,14 +25,14 @@ class Targets:
 
 
 def parse_targets(arguments: Sequence[str]) -> tuple[ServerConfig, ...]:
-    """The servers, globs and URLs that these arguments name. Raises ConfigError."""
+    """Parse arguments to servers, globs and URLs. Raises ConfigError."""
     servers = refuse_duplicate_names(parse_server_argument(argument, "check") for argument in arguments)
     refuse_duplicate_addresses(servers)
     return servers
 
 
 async def sort_targets(servers: Sequence[ServerConfig]) -> Targets:
-    """Ask each address that may be an exporter's whether it is, all at once."""
+    """Find out which addresses are exporters, by asking all that may be one at the same time."""
     pages = [_as_page(server.address) for server in servers]
     answers = await asyncio.gather(*(_probe(page) for page in pages))
     sorted_out = list(zip(servers, pages, answers, strict=True))
@@ -59,6 +58,6 @@ def _as_page(address: Address | None) -> ExporterPage | None:
 
 
 async def _probe(page: ExporterPage | None) -> bool | None:
-    """Whether an exporter answers at the base of a page; None where nobody listens."""
+    """Whether an exporter answers at the base of a page; None if nothing listens there."""
     answer = "other" if page is None else await find_who_answers(page.base)
     return None if answer == "nobody" else answer == "exporter"

@@ -1,4 +1,4 @@
-"""A verdict for a person: what it is, in one sentence; the figures behind it; what to change. 80 columns, no colour."""
+"""Writes a verdict for a person: one sentence, the figures behind it, and advice. 80 columns, no colour."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIDTH = 80
 
 
 def render_lines(server: Server) -> Iterator[str]:
-    """The whole text. Of a server that was not judged, why not."""
+    """Write the whole report; for a server that was not judged, the reason."""
     yield f"{server.name}  {server.address}"
     if server.version and server.state == "up":
         yield f"uWSGI {server.version}{_describe_window(server)}"

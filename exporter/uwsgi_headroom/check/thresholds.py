@@ -1,4 +1,4 @@
-"""The limits that the user gives to `check`, beside those that a verdict always has. Imports little: help needs it."""
+"""The user's thresholds for `check`, besides the limits of every verdict. Imports little: help needs this module."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from uwsgi_headroom.arguments.numbers import parse_duration, parse_factor
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """Where a figure becomes a warning, and where it is critical; None: never."""
+    """The values beyond which a figure is a warning and critical; None: never."""
 
     warning: float | None = None
     critical: float | None = None
@@ -22,8 +22,7 @@ UNSET = Threshold()
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """min_headroom: a factor, below which it warns; max_queue_wait and max_response_time: seconds, above which it
-    warns."""
+    """min_headroom: a factor below which to warn; max_queue_wait and max_response_time: seconds above which to warn."""
 
     min_headroom: Threshold = UNSET
     max_queue_wait: Threshold = UNSET
@@ -34,19 +33,20 @@ NO_THRESHOLDS = Thresholds()
 
 
 def parse_minimum(text: str) -> Threshold:
-    """A least factor, for argparse: `2`, `2:1.2` or `:1.2`; below the first is a warning, below the second critical."""
+    """Parse a least factor for argparse: `2`, `2:1.2` or `:1.2`. Below the first is a warning, below the second
+    critical."""
     threshold = _parse(text, parse_factor, "2:1.2")
     if _is_above(threshold.critical, threshold.warning):
-        raise argparse.ArgumentTypeError(f"{text}: the critical minimum is above that of the warning")
+        raise argparse.ArgumentTypeError(f"{text}: the critical minimum is above the warning minimum")
     return threshold
 
 
 def parse_maximum(text: str) -> Threshold:
-    """A largest time, for argparse: `100ms`, `100ms:2s` or `:2s`; above the first is a warning, above the second
+    """Parse a largest time for argparse: `100ms`, `100ms:2s` or `:2s`. Above the first is a warning, above the second
     critical."""
     threshold = _parse(text, parse_duration, "100ms:2s")
     if _is_above(threshold.warning, threshold.critical):
-        raise argparse.ArgumentTypeError(f"{text}: the critical maximum is below that of the warning")
+        raise argparse.ArgumentTypeError(f"{text}: the critical maximum is below the warning maximum")
     return threshold
 
 
@@ -61,4 +61,5 @@ def _parse(text: str, parse: Callable[[str], float], example: str) -> Threshold:
             raise ValueError(text)
         return Threshold(parse(warning) if warning else None, parse(critical) if critical else None)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"WARNING or WARNING:CRITICAL, such as {example}, not {text}") from None
+        message = f"expected WARNING or WARNING:CRITICAL, such as {example}, not {text}"
+        raise argparse.ArgumentTypeError(message) from None

@@ -1,4 +1,4 @@
-"""Watches several servers at once, until Ctrl-C at most, and reads those that exporters watch."""
+"""Watches servers at the same time, until Ctrl-C at the latest, and fetches the documents of exporters."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _NO_SOCKET = "No socket matches it: is uWSGI running, with `stats` set to such a
 
 
 async def judge_targets(targets: Targets, seconds: float | None) -> list[Server]:
-    """The document of each server that the targets mean, with its verdict.
+    """Judge all targets: returns a document with a verdict for each server.
 
-    Ctrl-C ends watching, and what was seen until then is judged. Raises asyncio.CancelledError if only exporters were
-    asked, and had not answered.
+    Ctrl-C ends watching; servers are then judged by the samples so far. Raises asyncio.CancelledError on Ctrl-C if all
+    targets are exporters and have not answered.
     """
     length = seconds or WATCH_SECONDS
     fleet = Fleet(targets.watched, Settings(windows=(length,)))
@@ -62,7 +62,7 @@ def _cancel(tasks: Iterable[asyncio.Task[object]]) -> None:
 
 
 def _name_exporter(document: Server, page: ExporterPage) -> Server:
-    """The document with the exporter in its name: servers of several exporters may have one name."""
+    """Add the exporter to the server's name: servers of several exporters may have the same name."""
     return msgspec.structs.replace(document, name=f"{document.name}@{page.base.netloc}")
 
 
@@ -73,7 +73,7 @@ def _finds_nothing(glob: ServerConfig) -> bool:
 
 
 class _Progress:
-    """The seconds left, on standard error where that is a terminal."""
+    """Shows the seconds left on standard error if that is a terminal."""
 
     def __init__(self, count: int) -> None:
         self._what = "watching" if count == 1 else f"watching {count} servers"
@@ -83,7 +83,7 @@ class _Progress:
     def show(self, left: float) -> None:
         if self._has_terminal:
             self._is_shown = True
-            self._write(f"{self._what} for {left:.0f} s more (Ctrl-C: judge now) ")
+            self._write(f"{self._what}, {left:.0f} s left (Ctrl-C: judge now) ")
 
     def clear(self) -> None:
         if self._is_shown:

@@ -1,1 +1,1 @@
-"""Scripts that complete the command line in a shell, made from its parsers."""
+"""Shell completion scripts, made from the command line's parsers."""

@@ -1,4 +1,4 @@
-"""Completion for bash. The script needs no other: neither the package bash-completion nor this program."""
+"""Writes the completion script for bash. It needs neither the package bash-completion nor this program to run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SCRIPT = """\
 _uwsgi_headroom() {{
     local current="${{COMP_WORDS[COMP_CWORD]}}" previous="${{COMP_WORDS[COMP_CWORD-1]}}"
     local command="${{COMP_WORDS[1]}}" options="" values="" files=""
-    # bash splits words at "=": --format=js is three of them.
+    # bash splits words at "=": --format=js is three words.
     if [[ $current == "=" ]]; then
         current=""
     elif [[ $previous == "=" ]]; then
@@ -47,7 +47,7 @@ complete -F _uwsgi_headroom uwsgi-headroom
 
 
 def render_bash(candidates: Candidates, default: str) -> str:
-    """The script. default: the command whose options may stand without a command."""
+    """Write the script. default: the command whose options may follow the program's name directly."""
     commands = candidates.commands
     values = [
         f"    {'|'.join(_pattern(command.name, name) for name in option.names)}) {_value(option)} ;;"

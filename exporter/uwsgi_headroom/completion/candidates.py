@@ -1,4 +1,4 @@
-"""What can be completed: the commands, and the options, values and files of each."""
+"""Lists the candidates for completion: commands, and the options, values and files of each."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from uwsgi_headroom.arguments.parser import Parser
 from uwsgi_headroom.config.defaults import LOG_FORMATS, LOG_LEVELS
 
 _FILES = ("FILE", "ADDRESS", "[NAME=]ADDRESS", "ADDRESS|URL")
-"""Metavars of arguments for which names of files are offered: a stats address may be the path of a socket."""
+"""Metavars of arguments that complete to file names: a stats address may be the path of a socket."""
 
 _VALUES = {"LEVEL": LOG_LEVELS, "FORMAT": LOG_FORMATS, "true|false": ("true", "false")}
-"""By metavar: the values of options whose values the settings check, since they have a variable and a key as well."""
+"""Values of options by metavar. argparse does not check these: the settings do, for variables and keys as well."""
 
 _LONGEST_HELP = 70
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An option, or a positional argument, which has no names. values: those there are to choose from; files: whether
-    a path may be written; takes_value: whether a value follows, is_optional: or may be left out; help: one line."""
+    """An option, or a positional argument, which has no names. help: one line; values: the allowed values, if listed;
+    files: whether a path is allowed; takes_value: whether a value follows; is_optional: whether the value may be left
+    out."""
 
     names: tuple[str, ...]
     help: str
@@ -34,7 +35,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command and what may follow it."""
+    """A command, its options and its positional argument."""
 
     name: str
     help: str
@@ -44,14 +45,14 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Everything that can be completed. bare: options that may stand without a command."""
+    """All candidates. bare: options that are allowed without a command."""
 
     commands: tuple[Command, ...]
     bare: tuple[Argument, ...]
 
 
 def list_candidates(line: CommandLine) -> Candidates:
-    """The candidates of a command line."""
+    """List the candidates of a command line."""
     commands = tuple(_command(name, parser) for name, parser in line.commands.items())
     default = next(command for command in commands if command.name == DEFAULT_COMMAND)
     return Candidates(commands, default.options)
@@ -80,6 +81,6 @@ def _argument(action: argparse.Action) -> Argument:
 
 
 def _first_sentence(text: str) -> str:
-    """What fits beside a candidate."""
+    """Shorten a help text to fit beside a candidate."""
     short = text.partition(" [")[0].partition(". ")[0].partition(";")[0].partition(":")[0].removesuffix(".")
     return short if len(short) <= _LONGEST_HELP else f"{short[:_LONGEST_HELP].rpartition(' ')[0]} ..."

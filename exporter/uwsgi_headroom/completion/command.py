@@ -1,4 +1,4 @@
-"""Prints the script for a shell."""
+"""Prints the completion script for a shell."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RENDERERS = {"bash": render_bash, "zsh": render_zsh, "fish": render_fish}
 
 
 def render_script(line: CommandLine, shell: str) -> str:
-    """The script that completes this command line in a shell, one of `SHELLS`."""
+    """Write the script that completes this command line in a shell, one of `SHELLS`."""
     return _RENDERERS[shell](list_candidates(line), DEFAULT_COMMAND)
 
 

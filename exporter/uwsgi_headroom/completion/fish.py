@@ -1,4 +1,4 @@
-"""Completion for fish: a line for each command and each option."""
+"""Writes the completion script for fish: a line for each command and each option."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ complete -c uwsgi-headroom -f
 
 
 def render_fish(candidates: Candidates, default: str) -> str:
-    """The script. default: the command whose options may stand without a command."""
+    """Write the script. default: the command whose options may follow the program's name directly."""
     names = " ".join(command.name for command in candidates.commands)
     return _BEGIN.format(names=names, default=default) + "\n".join(_lines(candidates)) + "\n"
 
@@ -48,7 +48,7 @@ def _option(option: Argument) -> str:
     names = [f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names]
     if not option.takes_value:
         return " ".join(names)
-    # -x: a value follows, and it is no file.
+    # -x: a value follows, which is not a file.
     required = [] if option.is_optional else ["-r"] if option.files else ["-x"]
     return " ".join(part for part in (*names, *required, _values(option)) if part)
 

@@ -1,3 +1,3 @@
-"""The shells that there are scripts for. Imports nothing: the command line names them."""
+"""The shells that have a completion script. Imports nothing, so that help appears at once."""
 
 SHELLS = ("bash", "zsh", "fish")

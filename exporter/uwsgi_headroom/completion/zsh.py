@@ -1,4 +1,4 @@
-"""Completion for zsh, by its own `_arguments`."""
+"""Writes the completion script for zsh, which uses zsh's own `_arguments`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ fi
 
 
 def render_zsh(candidates: Candidates, default: str) -> str:
-    """The script. default: the command whose options may stand without a command."""
+    """Write the script. default: the command whose options may follow the program's name directly."""
     names = (f"        {_quote(f'{command.name}:{command.help}')}" for command in candidates.commands)
     return _SCRIPT.format(names="\n".join(names), default=default, cases="\n".join(map(_case, candidates.commands)))
 

@@ -1,1 +1,1 @@
-"""The settings of the exporter: flags first, then environment variables, then the configuration file, then defaults."""
+"""The exporter's settings: from flags, else environment variables, else the configuration file, else defaults."""

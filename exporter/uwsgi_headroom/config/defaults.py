@@ -1,4 +1,4 @@
-"""What applies where no setting says otherwise, and the bounds of settings: plain constants, which import nothing."""
+"""Defaults and bounds of settings: plain constants, without imports."""
 
 LISTEN_HOST, LISTEN_PORT = "127.0.0.1", 9238
 LISTEN_ADDRESS = f"{LISTEN_HOST}:{LISTEN_PORT}"
@@ -7,21 +7,21 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("logfmt", "json")
 
 SAMPLES_PER_SECOND_RANGE = (0.25, 20.0)
-"""The fewest and the most. Below, windows say little; above, uWSGI's master would notice, and figures gain nothing."""
+"""Lowest and highest. Below, windows have too few samples; above, reads load uWSGI's master and add no accuracy."""
 
 DEFAULT_SAMPLES_PER_SECOND = 5.0
 
 HISTORY_SECONDS = 3600
-"""How far back a server's history reaches, and so the longest window."""
+"""Length of a server's history, and so of the longest window."""
 
 DEFAULT_WINDOWS = (60.0, 300.0)
 """Lengths in seconds."""
 
 TIMEOUT_SECONDS = 5.0
-"""For one read. uWSGI's master does not answer for a second after it ends a worker, and for two in its fork bomb guard;
-a shorter wait would call that down."""
+"""Timeout of one read. uWSGI's master does not answer for one second after it ends a worker, nor for two seconds in its
+fork bomb guard; with a shorter timeout, the server would then count as down."""
 
 SIZE_CAP = 6 * 1024 * 1024
-"""The most bytes of one document that are read. 64 workers x 64 threads write 1 MB, and 1,024 busy threads with 4 kB of
-request variables each (uWSGI's `buffer-size`) write 5 MB. A document of this size that is made to cost time takes
-up to 70 ms to decode (docs/benchmarks.md), in which nothing else of the exporter runs."""
+"""Largest document accepted, in bytes. 64 workers x 64 threads write 1 MB, and 1,024 busy threads with 4 kB of request
+variables each (uWSGI's `buffer-size`) write 5 MB. A hostile document of this size takes up to 70 ms to decode
+(docs/benchmarks.md); during that time nothing else in the exporter runs."""

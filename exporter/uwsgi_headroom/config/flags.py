@@ -1,4 +1,4 @@
-"""Flags, each with an environment variable that stands in for it."""
+"""The flags of `serve`, each with its environment variable."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="[NAME=]ADDRESS",
         help="a stats server: unix:///path, unix:@abstract, tcp://host:port, http://host:port, file:///path, "
-        "a bare path or host:port, or a glob of UNIX sockets; repeatable. Without any, local uWSGI masters are "
-        "looked for" + _also("stats", "separated by spaces"),
+        "a bare path or host:port, or a glob of UNIX sockets; repeatable. Without any, the exporter finds local "
+        "uWSGI masters" + _also("stats", "separated by spaces"),
     )
     parser.add_argument("--config", metavar="FILE", help="a configuration file (YAML)" + _also("config"))
     parser.add_argument(
@@ -32,8 +32,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         action="append",
         dest="web_allowed_hosts",
         metavar="NAME",
-        help="a host name that the page and the API answer for, beside IP addresses, localhost and this machine's "
-        "name; repeatable. Other names are refused on loopback, and everywhere if this is given"
+        help="a host name under which the page and the API may be requested, besides IP addresses, localhost and this "
+        "machine's name; repeatable. Other names are refused on loopback, and on every address if this flag is given"
         + _also("web_allowed_hosts", "separated by spaces"),
     )
     parser.add_argument(
@@ -48,7 +48,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--window",
         action="append",
         metavar="LENGTH",
-        help="a window of the windowed figures, 10s to 1h; repeatable (default 1m and 5m)"
+        help="a window over which figures are averaged, 10s to 1h; repeatable (default 1m and 5m)"
         + _also("window", "separated by spaces"),
     )
     parser.add_argument(

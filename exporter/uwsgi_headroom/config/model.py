@@ -1,4 +1,4 @@
-"""The settings of the exporter as data. No parsing here."""
+"""The exporter's settings as data. Contains no parsing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from uwsgi_headroom.source.address import Address
 class ServerConfig:
     """One server, or a glob of UNIX sockets (then `address` is None and every socket is named after its file).
 
-    timeout in seconds for one read, size_cap in bytes for one document; where: the line or flag it came from.
+    timeout: of one read, in seconds; size_cap: of one document, in bytes; where: the line or flag that sets the server.
     """
 
     name: str
@@ -28,8 +28,8 @@ class ServerConfig:
 class Settings:
     """How every server is watched.
 
-    windows: lengths in seconds, ascending; figures of single workers are for the last. cpu_residency: look at every
-    thread of the workers too, for workers x CPUs more series.
+    windows: lengths in seconds, ascending; figures of single workers use the last. cpu_residency: also read every
+    thread of the workers, for workers x CPUs more series.
     """
 
     samples_per_second: float = defaults.DEFAULT_SAMPLES_PER_SECOND
@@ -42,7 +42,7 @@ SETTINGS = Settings()
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Everything `serve` needs to know."""
+    """All settings of `serve`."""
 
     servers: tuple[ServerConfig, ...] = ()
     listen: tuple[tuple[str, int], ...] = ((defaults.LISTEN_HOST, defaults.LISTEN_PORT),)

@@ -1,7 +1,7 @@
-"""Names of servers: those that nobody chose, and those that two servers would have.
+"""Makes names for servers that have none, and refuses names that two servers share.
 
-A name is the value of the label `server`: years of history are kept under it. So no two servers share one, and it
-depends on the server's address and on the configuration alone, never on which servers run, or which were there first.
+A name is the value of the label `server`, under which years of history are kept. So every name is unique, and depends
+only on the server's address and the configuration, never on which servers run or which started first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _WILDCARD = re.compile(r"\[[^\]]*\]|[*?]")
 
 
 def default_name(address: Address) -> str:
-    """The name of a server that was given none: its socket's file name without the ending, or its host and port."""
+    """The default name of a server: its socket's file name without the extension, or its host and port."""
     match address:
         case Unix(path) | File(path):
             file_name = path.rstrip("/").rpartition("/")[2].removeprefix("@")
@@ -28,16 +28,16 @@ def default_name(address: Address) -> str:
 
 
 def address_name(address: Address) -> str:
-    """The name of a server that was found without a pattern: its address, whatever else is found."""
+    """The name of a server that discovery found: its address, whichever other servers it found."""
     return _escaped(str(address).removeprefix("unix://"))
 
 
 class GlobNames:
-    """Names of the sockets that the patterns of a configuration find.
+    """Names the sockets that match the patterns of a configuration.
 
-    A name is the part of the path that the patterns leave open: what is behind the directory that all of them are in,
-    without the ending that all of them have. `/run/uwsgi/*.stats` finds `shop`, `/run/*/*.stats` finds `uwsgi/shop`,
-    `/srv/*/run/stats` finds `shop`. Where a server of the configuration has that name, the whole path is the name.
+    A name is the part of the path that the patterns leave open: the path without the directory and the ending that all
+    patterns share. `/run/uwsgi/*.stats` finds `shop`, `/run/*/*.stats` finds `uwsgi/shop`, `/srv/*/run/stats` finds
+    `shop`. If a configured server already has that name, the whole path is the name.
     """
 
     def __init__(self, patterns: Sequence[str], given: Collection[str]) -> None:
@@ -54,29 +54,29 @@ class GlobNames:
 
 
 def _common_directory(patterns: Sequence[str]) -> str:
-    """The directory that all that they match is in, with a slash behind it."""
+    """The directory shared by all matches of the patterns, with a trailing slash."""
     directories = [_WILDCARD.split(pattern)[0].split("/")[:-1] for pattern in patterns]
     common = takewhile(lambda names: len(set(names)) == 1, zip(*directories, strict=False))
     return "".join(f"{names[0]}/" for names in common)
 
 
 def _fixed_ending(pattern: str) -> str:
-    """What is behind its last wildcard: all that it matches ends so."""
+    """The part after the last wildcard: every match ends with it."""
     return _WILDCARD.split(pattern)[-1]
 
 
 def _escaped(path: str) -> str:
-    """A path as a name, of which no other path has the same."""
+    """Turn a path into a name that no other path has."""
     return printable_name(path.replace("\\", "\\\\"))
 
 
 def printable_name(path: str) -> str:
-    """A path as a name: bytes in it that are no UTF-8, which no label can hold, are spelled out."""
+    """Turn a path into a name: bytes that are not UTF-8, which a label cannot hold, are written as escapes."""
     return path.encode("utf-8", "backslashreplace").decode()
 
 
 def refuse_duplicate_names(servers: Iterable[ServerConfig]) -> tuple[ServerConfig, ...]:
-    """The same servers, or ConfigError where two have one name: their series would be one series."""
+    """Return the servers. Raises ConfigError if two have the same name: their series would be the same."""
     by_name: dict[str, ServerConfig] = {}
     kept: list[ServerConfig] = []
     for server in servers:
@@ -84,7 +84,7 @@ def refuse_duplicate_names(servers: Iterable[ServerConfig]) -> tuple[ServerConfi
             other = by_name.setdefault(server.name, server)
             if other is not server:
                 raise ConfigError(
-                    f"{server.where}: a server named {server.name!r} is there already ({other.where}); "
+                    f"{server.where}: another server is already named {server.name!r} ({other.where}); "
                     f"give each its own name: NAME={server.address}"
                 )
         kept.append(server)
@@ -92,8 +92,8 @@ def refuse_duplicate_names(servers: Iterable[ServerConfig]) -> tuple[ServerConfi
 
 
 def refuse_duplicate_addresses(servers: Iterable[ServerConfig]) -> None:
-    """Raise ConfigError where two servers have one address: uWSGI's master, which serves its stats itself, would be
-    read by two. A file has no master and may be replayed under several names."""
+    """Raise ConfigError if two servers have the same address: uWSGI's master, which serves the stats itself, would be
+    read twice. A file has no master, so it may be replayed under several names."""
     by_address: dict[Address, ServerConfig] = {}
     for server in servers:
         if server.address is None or isinstance(server.address, File):
@@ -101,6 +101,6 @@ def refuse_duplicate_addresses(servers: Iterable[ServerConfig]) -> None:
         other = by_address.setdefault(server.address, server)
         if other is not server:
             raise ConfigError(
-                f"{server.where}: {server.address} is there already as {other.name!r} ({other.where}); "
-                "give each stats server one name"
+                f"{server.where}: {server.address} is already configured as {other.name!r} ({other.where}); "
+                "give each stats server only one name"
             )

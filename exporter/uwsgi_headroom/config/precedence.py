@@ -1,4 +1,4 @@
-"""Which of several settings counts: a flag goes before its environment variable, that before the configuration file."""
+"""Decides which setting applies: a flag overrides its environment variable, which overrides the configuration file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from uwsgi_headroom.number_range import parse_number
 
 
 def resolve_config(flags: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Config:
-    """Flags over environment over file over defaults; servers add to those of the file. Raises ConfigError."""
+    """Combine flags, environment, file and defaults, in this order of precedence. Servers of flags or the environment
+    are added to those of the file. Raises ConfigError."""
     variables.refuse_misspelt(environment)
     path, where = _value(flags, environment, "config")
     settings = yaml_file.load_file(Path(path)) if path else Config()
@@ -57,7 +58,7 @@ def _watching(watching: Settings, flags: argparse.Namespace, environment: Mappin
 
 
 def _value(flags: argparse.Namespace, environment: Mapping[str, str], name: str) -> tuple[str, str]:
-    """A setting and where it came from."""
+    """A setting and its origin, for messages."""
     given: str | None = getattr(flags, name)
     if given:
         return given, _flag(name)
@@ -66,7 +67,7 @@ def _value(flags: argparse.Namespace, environment: Mapping[str, str], name: str)
 
 
 def _values(flags: argparse.Namespace, environment: Mapping[str, str], name: str) -> tuple[Sequence[str], str]:
-    """A repeatable setting and where it came from."""
+    """A repeatable setting and its origin, for messages."""
     given: list[str] | None = getattr(flags, name)
     if given:
         return given, _flag(name)
@@ -84,10 +85,10 @@ def _number(text: str, least: float, most: float, where: str) -> float:
     try:
         return parse_number(text, least, most)
     except ValueError:
-        raise ConfigError(f"{where}: {text!r} is no number from {least:g} to {most:g}") from None
+        raise ConfigError(f"{where}: {text!r} is not a number from {least:g} to {most:g}") from None
 
 
 def _choice(text: str, known: Sequence[str], where: str) -> str:
     if text not in known:
-        raise ConfigError(f"{where}: {text!r} is none of {', '.join(known)}")
+        raise ConfigError(f"{where}: {text!r} is not one of {', '.join(known)}")
     return text

@@ -1,6 +1,6 @@
-"""Values of settings from the text of a flag, an environment variable or the configuration file.
+"""Parses settings from the text of a flag, an environment variable or the configuration file.
 
-`where` says which of these it is, for the message of the ConfigError.
+`where` names the origin of the text, for the message of a ConfigError.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ def make_server(
     size_cap: int = SIZE_CAP,
     where: str = "",
 ) -> ServerConfig:
-    """One server from its address, which may be a glob of UNIX sockets. Raises AddressError."""
+    """Make a server from its address, which may be a glob of UNIX sockets. Raises AddressError."""
     stats = _as_path(stats)
     pattern = stats.removeprefix("unix://").removeprefix("unix:")
     if _GLOB.search(pattern) and pattern.startswith(("/", "./", "../")):
         if name:
-            raise AddressError(f"{stats!r} is a glob: each of its sockets is named after its file, so it takes no name")
+            raise AddressError(f"{stats!r} is a glob, which takes no name: each of its sockets is named after its file")
         return ServerConfig("", None, pattern, timeout, size_cap, where)
     address = parse_address(stats)
     return ServerConfig(name or default_name(address), address, "", timeout, size_cap, where)
 
 
 def _as_path(text: str) -> str:
-    """The text, marked with `./` if it is no address but the path of a socket or a file here, or a relative glob."""
+    """Prefix a text with `./` if it is not an address but the path of an existing file, or a relative glob."""
     try:
         parse_address(text)
     except AddressError:
@@ -51,7 +51,7 @@ def _as_path(text: str) -> str:
 
 
 def parse_server_argument(text: str, where: str) -> ServerConfig:
-    """One server from `ADDRESS` or `NAME=ADDRESS`. Raises ConfigError."""
+    """Parse a server from `ADDRESS` or `NAME=ADDRESS`. Raises ConfigError."""
     named = _NAMED.fullmatch(text.strip())
     try:
         return make_server(named[2], name=named[1], where=where) if named else make_server(text, where=where)
@@ -60,34 +60,34 @@ def parse_server_argument(text: str, where: str) -> ServerConfig:
 
 
 def parse_listen_address(text: str, where: str = "--web.listen-address") -> tuple[str, int]:
-    """`host:port`, `:port` (every address of the host) or `[ipv6]:port`. Raises ConfigError."""
+    """Parse `host:port`, `:port` (every address of the host) or `[ipv6]:port`. Raises ConfigError."""
     match = re.fullmatch(r"(\[[0-9A-Fa-f:.%\w]+\]|[^:\s]*):(\d{1,5})", text.strip())
     if not match or int(match[2]) > 65535:
-        raise ConfigError(f"{where}: {text!r} is no address to listen on; write host:port, such as {LISTEN_ADDRESS}")
+        raise ConfigError(f"{where}: {text!r} is not a listen address; write host:port, such as {LISTEN_ADDRESS}")
     return match[1].strip("[]"), int(match[2])
 
 
 def parse_host_name(text: str, where: str) -> str:
-    """A host name without a port, in lower case. Raises ConfigError."""
+    """Parse a host name without a port; returns it in lower case. Raises ConfigError."""
     if not _HOST_NAME.fullmatch(text.strip()):
-        raise ConfigError(f"{where}: {text!r} is no host name; write it without a port, such as headroom.example.com")
+        raise ConfigError(f"{where}: {text!r} is not a host name without a port, such as headroom.example.com")
     return text.strip().lower().removesuffix(".")
 
 
 def parse_windows(texts: Iterable[str], where: str) -> tuple[float, ...]:
-    """Window lengths such as `90s`, `5m` or `1h`, in seconds, ascending. Raises ConfigError."""
+    """Parse window lengths such as `90s`, `5m` or `1h` to seconds, ascending. Raises ConfigError."""
     lengths = set()
     for text in texts:
         match = re.fullmatch(r"(\d+)([smh])", text.strip())
         seconds = int(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]] if match else 0
         if not 10 <= seconds <= HISTORY_SECONDS:
-            raise ConfigError(f"{where}: {text!r} is no window; write one from 10s to 1h, such as 5m")
+            raise ConfigError(f"{where}: {text!r} is not a window; write a length from 10s to 1h, such as 5m")
         lengths.add(float(seconds))
     return tuple(sorted(lengths))
 
 
 def parse_boolean(text: str, where: str) -> bool:
-    """`true` or `false`. Raises ConfigError."""
+    """Parse `true` or `false`. Raises ConfigError."""
     if text.lower() not in ("true", "false"):
         raise ConfigError(f"{where}: {text!r} is neither true nor false")
     return text.lower() == "true"

@@ -1,9 +1,9 @@
-"""The names of environment variables: ours, misspelt ones of ours, and those that others set.
+"""Classifies environment variables by name: the exporter's own, misspelt ones, and those that other software sets.
 
-Orchestration sets names that begin as ours do. For a service called `uwsgi-headroom`, Kubernetes gives every pod beside
-it UWSGI_HEADROOM_SERVICE_HOST, UWSGI_HEADROOM_PORT and so on; for one called `uwsgi-headroom-stats`,
-UWSGI_HEADROOM_STATS_PORT. A pod must start in spite of them. So only a name that is nearly one of ours, and has not the
-form of a service's, is an error; all others that are unknown are for the log.
+Orchestrators set names with the same prefix. For a service called `uwsgi-headroom`, Kubernetes sets
+UWSGI_HEADROOM_SERVICE_HOST, UWSGI_HEADROOM_PORT and so on in every pod of the namespace; for a service called
+`uwsgi-headroom-stats`, it sets UWSGI_HEADROOM_STATS_PORT. A pod must start in spite of them. So a name is an error only
+if it is similar to one of the exporter's and does not have the form of a service's; other unknown names are logged.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ SETTINGS = (
     "log_level",
     "log_format",
 )
-"""What a flag and a variable can set, by the flag's name."""
+"""The settings that have both a flag and a variable, by the flag's name."""
 
 _KNOWN = tuple(PREFIX + name.upper() for name in SETTINGS)
 
 _SERVICE = re.compile(r"(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
-"""What Kubernetes, and Docker's links, put behind the name of a service."""
+"""The suffixes that Kubernetes and Docker links append to the name of a service."""
 
 _NEAR = 0.8
-"""Likeness by difflib, 0 to 1. WINDOWS is like WINDOW by 0.92, LISTEN_ADDRESS like WEB_LISTEN_ADDRESS by 0.88;
-CONFIG_DIR like CONFIG by 0.75, which is another word."""
+"""Similarity that counts as misspelt, 0 to 1 by difflib. WINDOWS to WINDOW is 0.92, LISTEN_ADDRESS to
+WEB_LISTEN_ADDRESS 0.88; CONFIG_DIR to CONFIG is 0.75, and a different word."""
 
 
 def unknown(environment: Mapping[str, str]) -> list[str]:
-    """The variables that begin as ours do and are none of ours, in order."""
+    """The variables that have the exporter's prefix but are unknown, sorted."""
     return sorted(name for name in environment if name.startswith(PREFIX) and name not in _KNOWN)
 
 
 def refuse_misspelt(environment: Mapping[str, str]) -> None:
-    """Raise ConfigError if a variable is nearly one of ours: its setting would be ignored silently."""
+    """Raise ConfigError if an unknown variable is similar to a known one: its setting would be ignored silently."""
     for name in unknown(environment):
         rest = name.removeprefix(PREFIX)
         near = difflib.get_close_matches(rest.lower(), SETTINGS, 1, _NEAR)

@@ -1,4 +1,4 @@
-"""The configuration file: YAML, every mistake told with its line.
+"""Reads the configuration file, which is YAML, and reports every mistake with its line.
 
 servers:
   - name: shop
@@ -8,11 +8,11 @@ servers:
   - stats: /run/uwsgi/*.stats
 sampling:
   samples_per_second: 5   # between scrapes, of each server
-  windows: [1m, 5m]       # of the windowed figures; those of single workers are over the longest
+  windows: [1m, 5m]       # to average figures over; figures of single workers use the longest
   cpu_residency: false    # CPU time by worker and CPU: workers x CPUs more series
 web:
   listen_address: 127.0.0.1:9238
-  allowed_hosts: [headroom.example.com]   # names of the exporter behind a proxy
+  allowed_hosts: [headroom.example.com]   # host names of the exporter behind a proxy
 log:
   level: info
   format: logfmt
@@ -35,7 +35,7 @@ from uwsgi_headroom.number_range import parse_number
 
 
 def load_file(path: Path) -> Config:
-    """Read a configuration file. Raises ConfigError, whose message has the line and what would be right."""
+    """Read a configuration file. Raises ConfigError with the line and the expected value in its message."""
     try:
         with path.open("rb") as file:
             root = yaml.compose(file, Loader=yaml.SafeLoader)
@@ -44,14 +44,14 @@ def load_file(path: Path) -> Config:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
-        raise ConfigError(f"{path}{line}: this is not YAML: {getattr(error, 'problem', None) or error}") from None
+        raise ConfigError(f"{path}{line}: not valid YAML: {getattr(error, 'problem', None) or error}") from None
     except RecursionError:
-        raise ConfigError(f"{path}: this is no configuration: it is nested too deeply") from None
+        raise ConfigError(f"{path}: not a configuration file: nested too deeply") from None
     return _File(str(path)).config(root) if root else Config()
 
 
 class _File:
-    """Walks the nodes of one file; a node, unlike a plain value, knows its line."""
+    """Walks the YAML nodes of one file, because a node, unlike a plain value, has a line number."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -118,16 +118,16 @@ class _File:
         if node is None or self._is_null(node):
             return {}
         if not isinstance(node, yaml.MappingNode):
-            self._fail(node, f"keys and values are wanted here: {', '.join(known)}")
+            self._fail(node, f"expected keys and values: {', '.join(known)}")
         keys: dict[str, yaml.Node] = {}
         for key, value in node.value:
             name = str(key.value)
             if name not in known:
                 near = difflib.get_close_matches(name, known, 1)
-                hint = f"; did you mean {near[0]!r}?" if near else f"; known here: {', '.join(known)}"
+                hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(known)}"
                 self._fail(key, f"unknown key {name!r}{hint}")
             if name in keys:
-                self._fail(key, f"the key {name!r} is there twice")
+                self._fail(key, f"duplicate key {name!r}")
             keys[name] = value
         return keys
 
@@ -135,7 +135,7 @@ class _File:
         if node is None or self._is_null(node):
             return []
         if not isinstance(node, yaml.SequenceNode):
-            self._fail(node, "a list is wanted here, each entry behind a dash")
+            self._fail(node, "expected a list, each entry after a dash")
         return list(node.value)
 
     def _one_or_more(self, node: yaml.Node | None) -> list[yaml.Node]:
@@ -143,7 +143,7 @@ class _File:
 
     def _text(self, node: yaml.Node) -> str:
         if not isinstance(node, yaml.ScalarNode) or not str(node.value).strip():
-            self._fail(node, "a text is wanted here")
+            self._fail(node, "expected text")
         return str(node.value)
 
     def _number(self, node: yaml.Node | None, default: float, least: float, most: float) -> float:
@@ -152,14 +152,14 @@ class _File:
         try:
             return parse_number(self._text(node), least, most)
         except ValueError:
-            self._fail(node, f"a number from {least:g} to {most:g} is wanted here")
+            self._fail(node, f"expected a number from {least:g} to {most:g}")
 
     def _choice(self, node: yaml.Node | None, known: Iterable[str], default: str) -> str:
         if node is None:
             return default
         text = self._text(node)
         if text not in known:
-            self._fail(node, f"{text!r} is none of {', '.join(known)}")
+            self._fail(node, f"{text!r} is not one of {', '.join(known)}")
         return text
 
     def _is_null(self, node: yaml.Node) -> bool:
