@@ -1,6 +1,6 @@
-"""What the faces show of a server, as JSON documents: what is in them, how they come about, and their description.
+"""JSON documents about servers: the data that the API serves and that the page, `check` and `top` show.
 
-Keys are the words of the project (README, metrics). Times are in seconds, instants in epoch seconds, sizes in bytes,
-parts of a whole from 0 to 1. What is not known is null, and `unknown` says why: never 0. Nothing of a request is in
-any of them.
+Keys use the terms of the README and the metrics. Durations are in seconds, instants in epoch seconds, sizes in bytes,
+shares from 0 to 1. An unknown value is null, never 0, and `unknown` gives the reason. No document contains any data of
+a request.
 """

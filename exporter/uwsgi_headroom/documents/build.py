@@ -1,4 +1,4 @@
-"""A watch to its documents: nothing is read for them, they show the last reading and the history."""
+"""Builds the documents of a watch from its last reading and its history; does no I/O."""
 
 from __future__ import annotations
 
@@ -27,17 +27,18 @@ from uwsgi_headroom.watch.watch import Watch
 SERVERS_PATH = "/api/v1/servers"
 
 LATEST_EVENTS = 20
-"""How many events are in the document of a server."""
+"""Number of events in the document of a server."""
 
 
 def build_server(watch: Watch, clock: Clock, window: float, windows: Sequence[float]) -> schema.Server:
-    """The document of a server, with the figures of its last `window` seconds. windows: those there are to ask for.
+    """Build the document of a server, with figures over its last `window` seconds. windows: those that can be
+    requested.
 
-    A fault of ours about the server is its failure.
+    If a bug in this package raises an error, the document shows it as a failed read.
     """
     try:
         return _build_server(watch, watch.reading, clock, window, windows)
-    except Exception as error:  # noqa: BLE001 - as said
+    except Exception as error:  # noqa: BLE001 - one server's failure must not affect others
         fault = watch.reader.fault(error)
         return msgspec.structs.replace(
             _build_server(watch, None, clock, window, windows),
@@ -101,7 +102,7 @@ def _build_server(
 async def build_servers(
     watches: Iterable[Watch], clock: Clock, window: float, windows: Sequence[float]
 ) -> list[schema.Server]:
-    """The documents of several servers, as `build_server` makes them. Other tasks run in between."""
+    """Build the documents of several servers, as `build_server` does. Lets other tasks run in between."""
     servers = []
     for watch in watches:
         servers.append(build_server(watch, clock, window, windows))
@@ -110,7 +111,7 @@ async def build_servers(
 
 
 def build_server_list(all_of_them: Iterable[schema.Server], clock: Clock) -> schema.Servers:
-    """The list of these."""
+    """Build the list of servers from their documents."""
     return schema.Servers(
         time=clock.epoch(),
         version=__version__,
@@ -119,17 +120,17 @@ def build_server_list(all_of_them: Iterable[schema.Server], clock: Clock) -> sch
 
 
 def extract_findings(server: schema.Server) -> schema.Findings:
-    """What is worth knowing of a server, alone."""
+    """The findings of a server's document as a document of their own."""
     return msgspec.convert(server, schema.Findings, from_attributes=True)
 
 
 def server_path(name: str) -> str:
-    """Where the document of a server is; a name may be a path itself."""
+    """The path of a server's document in the API. The name may itself be a path."""
     return f"{SERVERS_PATH}/{quote(name, safe='')}"
 
 
 def urgency(server: schema.Summary) -> tuple[bool, float, str]:
-    """The key that lists are sorted by: down first, then the least headroom."""
+    """Sort key of lists: servers that are down first, then by headroom, least first."""
     return server.state != "down", float("inf") if server.headroom is None else server.headroom, server.name
 
 
@@ -161,13 +162,13 @@ def _build_summary(server: schema.Server) -> schema.Summary:
 
 
 def runbook_path(code: str, server: str) -> str | None:
-    """Where the exporter serves the runbook of a finding, filled in for a server; None if there is none."""
+    """The path of a finding's runbook on the exporter, filled in for a server; None if there is none."""
     name = RUNBOOKS.get(code)
     return f"/runbooks/{name}?server={quote(server, safe='')}" if name else None
 
 
 def build_journal(watch: Watch, clock: Clock, seconds: float) -> schema.Journal:
-    """The events of the last so many seconds."""
+    """Build the document with the events of the last `seconds`."""
     now = clock.epoch()
     since = now - seconds
     return schema.Journal(name=watch.name, time=now, since=since, events=watch.recorder.journal.since(since))
@@ -190,7 +191,7 @@ def _build_finding(finding: Finding, watch: Watch) -> schema.Finding:
 
 def _list_unknowns(reading: Reading, figures: Figures | None) -> Iterator[schema.Unknown]:
     if figures is None:
-        why = "there are no two readings, a second apart, yet"
+        why = "figures need two readings, a second apart"
         yield schema.Unknown(what="figures", why=why, socket=None)
     if reading.host.off:
         yield schema.Unknown(what="processes", why=reading.host.off, socket=None)
@@ -201,7 +202,7 @@ def _list_unknowns(reading: Reading, figures: Figures | None) -> Iterator[schema
         yield schema.Unknown(what="threads", why=why, socket=None)
     for name, backlog in reading.listen_queues().items():
         if backlog.queue is None:
-            why = backlog.reason or "the kernel does not say"
+            why = backlog.reason or "the kernel does not report it"
             yield schema.Unknown(what="queue", why=why, socket=name)
 
 

@@ -1,4 +1,4 @@
-"""The other stats servers of uWSGI: an emperor with its vassals, a router with the backends behind it."""
+"""Builds the sections of uWSGI's other stats servers: an emperor with its vassals, a router with its backends."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from uwsgi_headroom.stats.emperor_router import Vassal as VassalStats
 
 
 class Vassal(Struct, frozen=True, kw_only=True):
-    """An instance that an emperor runs. ready: it has started; loyal: it has told so; cursed: it is to be ended. age:
-    since it was started; heartbeat_age: since its last heartbeat, null without any."""
+    """An instance that an emperor runs. ready: its workers are started; loyal: it has served a request; cursed: the
+    emperor is ending it. age: since its start; heartbeat_age: since its last heartbeat, null without any."""
 
     name: str
     pid: int
@@ -25,7 +25,7 @@ class Vassal(Struct, frozen=True, kw_only=True):
 
 
 class Throttled(Struct, frozen=True, kw_only=True):
-    """A vassal that the emperor throttles after failed starts. delay: seconds it waits before the next attempt."""
+    """A vassal that the emperor throttles after failed starts. delay: seconds before the next attempt."""
 
     name: str
     delay: float | None
@@ -33,14 +33,14 @@ class Throttled(Struct, frozen=True, kw_only=True):
 
 
 class Emperor(Struct, frozen=True, kw_only=True):
-    """What an emperor runs, and what it throttles."""
+    """The vassals that an emperor runs, and those that it throttles."""
 
     vassals: tuple[Vassal, ...]
     throttled: tuple[Throttled, ...]
 
 
 class Node(Struct, frozen=True, kw_only=True):
-    """A backend that subscribed to a router. Counts since it did; dead: the router has given it up."""
+    """A backend that subscribed to a router. Counts are since the subscription; dead: the router marked it as dead."""
 
     name: str
     requests: int | None
@@ -53,7 +53,7 @@ class Node(Struct, frozen=True, kw_only=True):
 
 
 class Subscription(Struct, frozen=True, kw_only=True):
-    """A key (a host name, as a rule), the requests for it, and the backends behind it."""
+    """A key (usually a host name), the requests for that key, and its backends."""
 
     key: str
     hits: int | None
@@ -68,7 +68,7 @@ class StaticNode(Struct, frozen=True, kw_only=True):
 
 
 class Router(Struct, frozen=True, kw_only=True):
-    """What an http, fastrouter, rawrouter or sslrouter process says. active_sessions: connections it is serving."""
+    """The stats of an http, fastrouter, rawrouter or sslrouter process. active_sessions: connections in service."""
 
     active_sessions: int
     subscriptions: tuple[Subscription, ...]
@@ -76,7 +76,7 @@ class Router(Struct, frozen=True, kw_only=True):
 
 
 def build_emperor(snapshot: EmperorSnapshot, time: float) -> Emperor:
-    """An emperor's part of its document; `time` is when it was read, in epoch seconds."""
+    """Build an emperor's section. time: of the reading, in epoch seconds."""
     return Emperor(
         vassals=tuple(_build_vassal(vassal, time) for vassal in snapshot.vassals),
         throttled=tuple(
@@ -109,7 +109,7 @@ def _age(since: int | None, time: float) -> float | None:
 
 
 def build_router(snapshot: RouterSnapshot) -> Router:
-    """A router's part of its document."""
+    """Build a router's section."""
     return Router(
         active_sessions=snapshot.active_sessions,
         subscriptions=tuple(

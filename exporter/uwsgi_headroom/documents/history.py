@@ -1,4 +1,4 @@
-"""A server's last hour in columns: one value a slice of time, for charts."""
+"""Builds a server's last hour as columns with one value per slice of time, for charts."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ MOST_POINTS = 600
 Column = list[float | None]
 Count = list[int | None]
 
-_DIGITS = 5  # behind the point: ten microseconds, a thousandth of a per cent
-_LONGEST_TURN = 0.004  # seconds until others have their turn: reads in flight have a deadline
+_DIGITS = 5  # decimal places: ten microseconds, a thousandth of a per cent
+_LONGEST_TURN = 0.004  # seconds before other tasks may run: reads in flight have a deadline
 
 
 class Capacity(Struct, frozen=True, kw_only=True):
@@ -34,14 +34,14 @@ class Capacity(Struct, frozen=True, kw_only=True):
 
 
 class Concurrency(Struct, frozen=True, kw_only=True):
-    """Mean requests in service, both ways."""
+    """Mean requests in service: by Little's law, and observed in samples."""
 
     littles_law: Column = field(default_factory=list)
     observed: Column = field(default_factory=list)
 
 
 class Headrooms(Struct, frozen=True, kw_only=True):
-    """factor: the least of the limits'. Of cpu, where idle time is not known, with the CPUs usable now."""
+    """factor: the least of the limits. cpu: if idle time is unknown, by the CPUs that are usable now."""
 
     factor: Column = field(default_factory=list)
     hottest_interpreter: Column = field(default_factory=list)
@@ -51,14 +51,14 @@ class Headrooms(Struct, frozen=True, kw_only=True):
 
 
 class Occupancies(Struct, frozen=True, kw_only=True):
-    """shares[i]: the column of the level busy / available <= up_to[i] (and above the one before): part of the time."""
+    """shares[i]: share of the time with up_to[i - 1] < busy / available <= up_to[i]."""
 
     up_to: tuple[float, ...] = OCCUPANCY_BOUNDS
     shares: list[Column] = field(default_factory=lambda: [[] for _ in OCCUPANCY_BOUNDS])
 
 
 class Events(Struct, frozen=True, kw_only=True):
-    """How many there were in each slice."""
+    """Number of events in each slice."""
 
     reloads: Count = field(default_factory=list)
     respawns: Count = field(default_factory=list)
@@ -67,7 +67,7 @@ class Events(Struct, frozen=True, kw_only=True):
 
 
 class SocketHistory(Struct, frozen=True, kw_only=True):
-    """mean_queue: connections waiting; queue_wait: mean wait, null where there are several sockets."""
+    """mean_queue: mean connections waiting; queue_wait: mean wait, null if there are several sockets."""
 
     name: str
     mean_queue: Column = field(default_factory=list)
@@ -75,7 +75,7 @@ class SocketHistory(Struct, frozen=True, kw_only=True):
 
 
 class WorkerHistory(Struct, frozen=True, kw_only=True):
-    """share of the requests; busy_threads: mean; interpreter_load; response_time; accepting: part of the time."""
+    """share: of the requests; busy_threads: mean; accepting: share of the time."""
 
     worker_id: int
     share: Column = field(default_factory=list)
@@ -86,13 +86,13 @@ class WorkerHistory(Struct, frozen=True, kw_only=True):
 
 
 class History(Struct, frozen=True, kw_only=True):
-    """Every column is as long as `time`, which holds the end of each slice in epoch seconds, ascending. A slice begins
-    where the one before ended and is about `step` seconds long; where samples covered less than half of it (an outage)
-    every column but those of `events` is null there.
+    """The history of a server. Every column is as long as `time`, which contains the end of each slice in epoch
+    seconds, ascending. A slice begins where the previous slice ended and is about `step` seconds long. If samples cover
+    less than half of a slice (an outage), every column except those of `events` is null there.
 
-    Slices end at multiples of `step` on the exporter's clock: asked again with the same step there are the same and
-    new ones, never others (to append, take those whose time is more than step / 2 after the last). since, until: what
-    was asked for.
+    Slices end at multiples of `step` on the exporter's clock, so that a later request with the same step returns the
+    same slices and new ones. To append, take the slices whose time is more than step / 2 after your last one. since,
+    until: the requested range.
     """
 
     name: str
@@ -115,16 +115,17 @@ class History(Struct, frozen=True, kw_only=True):
 
 
 def slice_seconds(seconds: float, points: int) -> float:
-    """The length of a slice: whole seconds, so many that at most `points` of them fit."""
+    """The length of a slice, in whole seconds, such that at most `points` slices fit."""
     return max(ROW_SECONDS, math.ceil(seconds / points))
 
 
 async def build_history(watch: Watch, clock: Clock, seconds: float, points: int, until: float | None = None) -> History:
-    """The `seconds` before `until` (epoch seconds; now), in at most so many points. Others have their turn."""
+    """Build the history of the `seconds` before `until` (epoch seconds, default now) in at most `points` slices. Lets
+    other tasks run in between."""
     ahead = clock.epoch() - clock.monotonic()
     until = clock.epoch() if until is None else until
     step = slice_seconds(seconds, points)
-    # A slice begins with the end of the one before, which is asked for with it.
+    # Start one step early: a slice begins with the end of the previous one.
     slices = watch.history.slices(step, until - ahead - seconds - step, until - ahead)
     known = watch.reading.listen_queues() if watch.reading else {}
     cpus = watch.reading.host.cpus.count if watch.reading and watch.reading.host.cpus else None
@@ -147,7 +148,7 @@ async def build_history(watch: Watch, clock: Clock, seconds: float, points: int,
 
 
 def _append_slice(to: History, window: Window, cpus: float | None, others_follow: bool | None) -> None:
-    """One more value for every column."""
+    """Append one value to every column."""
     is_covered = window.observed_seconds >= window.seconds / 2
     rates, shares = compute_flow(window), compute_balance(window)
 

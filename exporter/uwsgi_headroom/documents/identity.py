@@ -1,4 +1,4 @@
-"""Which server this is, as a part of its document."""
+"""Builds the section that identifies a server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uwsgi_headroom.stats import Snapshot
 
 
 def build_identity(reading: Reading) -> schema.Identity:
-    """The master's pid as the stats say, and the rest where the kernel and the master's options show it."""
+    """Build the section: the master's PID from the stats, the rest from the kernel and the master's options."""
     known, setup = reading.host.identity, reading.host.setup
     options = setup.options if setup else None
     return schema.Identity(
@@ -25,8 +25,7 @@ def build_identity(reading: Reading) -> schema.Identity:
 
 
 def _find_mountpoint(reading: Reading) -> str:
-    """Where the first worker's only application is mounted; empty where that says nothing: at `/`, or there are
-    several."""
+    """The mountpoint of the first worker's only application; empty if it is `/`, or if there are several."""
     workers = reading.snapshot.workers if isinstance(reading.snapshot, Snapshot) else ()
     loaded = next((worker.apps for worker in workers if worker.apps), ())
     names = {app.mountpoint for app in loaded} - {"", "/"}

@@ -1,4 +1,4 @@
-"""The description of the API, made from the documents themselves; `openapi.json` is what came of it."""
+"""Generates the OpenAPI description of the API, `openapi.json`, from the documents' types."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from uwsgi_headroom.documents.schema import Findings, Journal, Problem, Server, 
 
 FILE = Path(__file__).with_name("openapi.json")
 VERSION = "1.0.0"
-"""Of the API: the first number changes with what breaks a reader; new keys change the second."""
+"""Version of the API: breaking changes raise the first number, new keys the second."""
 
 _REF = "#/components/schemas/{name}"
 _DOCUMENTS: tuple[type, ...] = (Servers, Server, Findings, History, Journal, Problem)
 
 
 def render() -> str:
-    """The whole file."""
+    """Write the file's content."""
     return msgspec.json.format(msgspec.json.encode(describe_api()), indent=2).decode() + "\n"
 
 
 def describe_api() -> dict[str, Any]:
-    """The description as an OpenAPI 3.1 document."""
+    """Generate the description as an OpenAPI 3.1 document."""
     _, components = msgspec.json.schema_components(_DOCUMENTS, ref_template=_REF)
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "uwsgi-headroom",
             "version": VERSION,
-            "summary": "How much more load a uWSGI server takes, which limit comes first, and what to change.",
+            "summary": "How much more load a uWSGI server can take, which limit comes first, and what to change.",
             "description": _plain(documents.__doc__ or ""),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
@@ -43,7 +43,7 @@ def describe_api() -> dict[str, Any]:
 
 
 def _whole(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema of what is sent: every key is there, whatever may be left out of what is read."""
+    """The schema of a sent document: every key is required, even if decoding accepts a document without it."""
     properties = {
         key: {word: of for word, of in property_schema.items() if word != "default"}
         for key, property_schema in schema["properties"].items()
@@ -59,13 +59,13 @@ def _plain(docstring: str) -> str:
 def _paths() -> dict[str, Any]:
     one = "/api/v1/servers/{server}"
     return {
-        "/api/v1/servers": _get("Every server, those that cannot be read first", Servers, [_WINDOW], 400),
+        "/api/v1/servers": _get("Every server, servers that are down first", Servers, [_WINDOW], 400),
         "/api/v1/events": _events("The list of servers, once a second", Servers, [_WINDOW], 400, 503),
         one: _get("One server", Server, [_SERVER, _WINDOW], 400, 404),
-        f"{one}/findings": _get("What is worth knowing of a server", Findings, [_SERVER, _WINDOW], 400, 404),
-        f"{one}/history": _get("Its last hour, in columns", History, [_SERVER, *_HISTORY], 400, 404),
-        f"{one}/journal": _get("What changed, and when", Journal, [_SERVER, _JOURNAL], 400, 404),
-        f"{one}/events": _events("Its document, once a second", Server, [_SERVER, _WINDOW], 400, 404, 503),
+        f"{one}/findings": _get("The findings about a server", Findings, [_SERVER, _WINDOW], 400, 404),
+        f"{one}/history": _get("The last hour of a server, in columns", History, [_SERVER, *_HISTORY], 400, 404),
+        f"{one}/journal": _get("The events of a server", Journal, [_SERVER, _JOURNAL], 400, 404),
+        f"{one}/events": _events("The document of a server, once a second", Server, [_SERVER, _WINDOW], 400, 404, 503),
     }
 
 
@@ -73,41 +73,41 @@ _SERVER = {
     "name": "server",
     "in": "path",
     "required": True,
-    "description": "The server's name. A slash in it may be written as it is, or as %2F.",
+    "description": "The server's name. A slash in the name may be written as a slash or as %2F.",
     "schema": {"type": "string"},
 }
 _WINDOW = {
     "name": "window",
     "in": "query",
-    "description": "Length in seconds of the window that figures are over: one of those configured, the shortest of "
-    "them if not said. `windows` of a server's document has them.",
+    "description": "Length in seconds of the window of the figures: one of the configured windows, by default the "
+    "shortest. `windows` in a server's document lists them.",
     "schema": {"type": "number"},
 }
 _HISTORY = [
     {
         "name": "seconds",
         "in": "query",
-        "description": "How far back.",
+        "description": "Length of the range, in seconds.",
         "schema": {"type": "number", "minimum": 2, "maximum": HISTORY_SECONDS, "default": HISTORY_SECONDS},
     },
     {
         "name": "points",
         "in": "query",
-        "description": "How many slices at most. Each is of whole seconds: seconds / points, rounded up.",
+        "description": "Maximum number of slices. The length of a slice is seconds / points, rounded up to a second.",
         "schema": {"type": "integer", "minimum": 1, "maximum": MOST_POINTS, "default": 240},
     },
     {
         "name": "until",
         "in": "query",
-        "description": "Where it ends, in epoch seconds; now if not said.",
+        "description": "End of the range in epoch seconds; by default now.",
         "schema": {"type": "number"},
     },
 ]
 _JOURNAL = {**_HISTORY[0], "schema": {"type": "number", "minimum": 0, "maximum": HISTORY_SECONDS}}
 _WHY = {
-    400: "A parameter makes no sense",
-    404: "There is no such server",
-    503: "There are too many streams already: come back after the seconds in Retry-After",
+    400: "A parameter is invalid",
+    404: "No server has this name",
+    503: "Too many streams are open: retry after the seconds in Retry-After",
 }
 
 
@@ -119,7 +119,7 @@ def _events(summary: str, document: type, parameters: list[dict[str, Any]], *pro
     schema = {
         "type": "string",
         "description": f"Server-Sent Events without a name; the data of each is a {document.__name__} document. "
-        "The first comes at once. Whoever reads too slowly misses some.",
+        "The first arrives at once. A client that reads too slowly misses some.",
         "contentMediaType": "application/json",
         "contentSchema": _schema(document),
     }

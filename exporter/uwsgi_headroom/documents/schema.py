@@ -1,4 +1,4 @@
-"""The document of one server, and the list of all: data alone. Whoever reads one decodes it into these."""
+"""The documents of the API as data types, for building and for decoding them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.kernel.concurrency import ConcurrencyKind
 
 State = Literal["up", "stale", "down"]
-"""up: read a moment ago; stale: the last attempt has not ended yet and the last reading is old; down: it failed.
-Figures of a server that is not up are those of its last reading."""
+"""up: read a moment ago; stale: the last reading is old and the current attempt has not ended; down: the last attempt
+failed. Figures of a server that is not up are those of its last reading."""
 
 Kind = Literal["server", "emperor", "router"]
 
@@ -30,7 +30,7 @@ class Error(Struct, frozen=True, kw_only=True):
 
 
 class Unknown(Struct, frozen=True, kw_only=True):
-    """Something that is not known, so that it is null, and why: a sentence. socket: of which one, for a queue."""
+    """An unknown value, which is null, and the reason as a sentence. socket: its name, for an unknown queue."""
 
     what: Literal["figures", "threads", "processes", "residency", "queue"]
     why: str
@@ -38,9 +38,9 @@ class Unknown(Struct, frozen=True, kw_only=True):
 
 
 class Window(Struct, frozen=True, kw_only=True):
-    """What the figures are over. asked: the window's length, seconds: what there has been of it, less while the history
-    is young. observed_seconds of it are covered by samples and gap_seconds are not. reloads, respawns, exceptions and
-    harakiris: how many there were in it."""
+    """The window of the figures. asked: its configured length; seconds: the length of its history, less while the
+    history is young. Samples cover observed_seconds of it and miss gap_seconds. reloads, respawns, exceptions,
+    harakiris: their number in the window."""
 
     asked: float
     seconds: float
@@ -53,14 +53,14 @@ class Window(Struct, frozen=True, kw_only=True):
 
 
 class Covered(Struct, frozen=True, kw_only=True):
-    """A window that can be asked for, and how much of it there has been so far."""
+    """A window that can be requested. asked: its length; seconds: the length of its history so far."""
 
     asked: float
     seconds: float
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """The factor by which load can grow until each limit; null where its use is not known, or under a hundredth."""
+    """The factor by which load can grow until each limit; null if its use is unknown or below a hundredth."""
 
     hottest_interpreter: float | None
     interpreters: float | None
@@ -69,10 +69,10 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Headroom(Struct, frozen=True, kw_only=True):
-    """factor: the least of `by_limit`; first: the limit that comes first, with that factor, or the cause of others that
-    are reached; ceiling: the same of the limits that end throughput, not latency alone. All null where it does next to
-    nothing. far: limits that are over 100 times today's load away. is_upper_bound: CPU, which may run out before the
-    others, is not visible."""
+    """factor: the least of `by_limit`; first: the limit that comes first, which has that factor or causes others to be
+    reached; ceiling: the first of the limits that cap throughput, not only raise latency. All are null on a nearly idle
+    server. far: limits at more than 100 times today's load. is_upper_bound: CPU, which may run out first, is not
+    visible."""
 
     factor: float | None
     first: Limit | None
@@ -83,9 +83,9 @@ class Headroom(Struct, frozen=True, kw_only=True):
 
 
 class Flow(Struct, frozen=True, kw_only=True):
-    """requests: completed in the window; throughput: requests a second; response_time: mean time in service, static
-    files left out; littles_law, observed: mean requests in service, both ways; queue_wait: mean time that a request
-    waited in a listen queue; waiting: whether users notice that."""
+    """requests: completed in the window; throughput: requests per second; response_time: mean time in service, without
+    static files; littles_law, observed: mean requests in service, by Little's law and in samples; queue_wait: mean time
+    a request waited in a listen queue; waiting: whether users notice that wait."""
 
     requests: int
     throughput: float | None
@@ -97,8 +97,8 @@ class Flow(Struct, frozen=True, kw_only=True):
 
 
 class Threads(Struct, frozen=True, kw_only=True):
-    """configured: over all worker slots; available: of workers that are up and accepting; busy: serving a request at
-    the last reading; stuck: for longer than 30 s. Null with stats-no-cores."""
+    """configured: in all worker slots; available: in workers that are up and accepting; busy: serving a request at the
+    last reading; stuck: serving one for longer than 30 s. Null with stats-no-cores."""
 
     configured: int | None
     available: int | None
@@ -107,9 +107,8 @@ class Threads(Struct, frozen=True, kw_only=True):
 
 
 class Occupancy(Struct, frozen=True, kw_only=True):
-    """How much of the time how many of the available threads were busy. shares[i]: the part of the samples at which
-    busy / available was above up_to[i - 1] and at most up_to[i]; the last but one to the last is "all of them". full:
-    the part of the time with every available thread busy."""
+    """Share of the time by busy threads. shares[i]: share of the samples with up_to[i - 1] < busy / available <=
+    up_to[i]; the last level means all threads. full: share of the time with every available thread busy."""
 
     up_to: tuple[float, ...]
     shares: tuple[float, ...]
@@ -117,10 +116,10 @@ class Occupancy(Struct, frozen=True, kw_only=True):
 
 
 class Balance(Struct, frozen=True, kw_only=True):
-    """How evenly the active workers share the requests. active: how many there are; even_share: 1 / active; hot_ratio:
-    the largest share over the even one; noise_floor: what chance alone makes of it; fairness: Jain's, 1 is even;
-    cost: the part of the response time that balancing would save; calm_response_time: of the half with the smaller
-    shares; hottest: the id of the worker with the largest share."""
+    """How evenly the active workers share the requests. active: number of active workers; even_share: 1 / active;
+    hot_ratio: largest share / even share; noise_floor: the hot_ratio that chance alone explains; fairness: Jain's
+    index, 1 is even; cost: the share of the response time that balancing would save; calm_response_time: of the half of
+    the workers with the smaller shares; hottest: id of the worker with the largest share."""
 
     active: int
     even_share: float | None
@@ -133,9 +132,9 @@ class Balance(Struct, frozen=True, kw_only=True):
 
 
 class Socket(Struct, frozen=True, kw_only=True):
-    """A socket that requests are taken from. queue, limit: connections waiting at the last reading and how many fit;
-    measurable: whether they can be known, else reason says why not; mean_queue: over the window; queue_wait: mean wait
-    there, null where there are several sockets, for which request came through which is not known."""
+    """A socket that receives requests. queue, limit: connections waiting at the last reading, and how many fit;
+    measurable: whether both can be known, else reason says why not; mean_queue: over the window; queue_wait: mean wait,
+    null if there are several sockets, as the socket of a request is unknown."""
 
     name: str
     queue: int | None
@@ -147,10 +146,9 @@ class Socket(Struct, frozen=True, kw_only=True):
 
 
 class Memory(Struct, frozen=True, kw_only=True):
-    """How many more workers fit into memory. available: bytes that the server can still get, limited_by: which has the
-    least, the host or a cgroup of the server. per_worker: bytes that the largest worker takes, by source: "uss", its
-    unique memory, or "anonymous", an upper bound where that is unknown. more_workers: how many of that size fit. Null:
-    unknown."""
+    """How many more workers fit into memory. available: bytes still available to the server; limited_by: the host or a
+    cgroup of the server, whichever has less. per_worker: bytes of the largest worker; source: "uss", its unique memory,
+    or "anonymous", an upper bound if that is unknown. more_workers: how many more of that size fit. Null: unknown."""
 
     available: int | None
     limited_by: Literal["host", "cgroup"] | None
@@ -160,9 +158,9 @@ class Memory(Struct, frozen=True, kw_only=True):
 
 
 class Cpu(Struct, frozen=True, kw_only=True):
-    """CPUs over the window, where the server can use CPU: own, in use by its workers and the processes they waited for;
-    idle; others, in use by anything else, null where not known. others_follow: whether these grow with the server's
-    requests, null where the last hour does not show it."""
+    """The CPUs that the server can use, over the window. own: used by its workers and the processes they waited for;
+    idle: unused; others: used by other processes, null if unknown. others_follow: whether the use by others grows with
+    the server's requests, null if the last hour does not show it."""
 
     own: float
     idle: float
@@ -171,10 +169,10 @@ class Cpu(Struct, frozen=True, kw_only=True):
 
 
 class Host(Struct, frozen=True, kw_only=True):
-    """What the kernel says. cpus: usable by the server, the least of affinity, quota (null: none) and the host's CPUs;
-    limited_by: which of them. sharing_one_cpu: workers pinned to a CPU another one is pinned to as well.
-    listen_overflows, listen_drops: of TCP listeners, in the whole network namespace, since it began.
-    memory: null before it is known."""
+    """What the kernel reports. cpus: usable by the server, the least of affinity, quota (null: none) and the host's
+    CPUs; limited_by: which of these. sharing_one_cpu: workers pinned to a CPU to which another worker is pinned too.
+    listen_overflows, listen_drops: of all TCP listeners in the network namespace, since its creation. memory: null
+    until known."""
 
     cpus: float | None
     limited_by: Literal["affinity", "quota", "host"] | None
@@ -187,21 +185,20 @@ class Host(Struct, frozen=True, kw_only=True):
 
 
 class Option(Struct, frozen=True, kw_only=True):
-    """An option of uWSGI. source: "command line", or the file it was read from, by the name that uWSGI was given."""
+    """An option of uWSGI. source: "command line", or the file that sets the option, named as on the command line."""
 
     value: int | bool | str | tuple[str, ...]
     source: str
 
 
 class Setup(Struct, frozen=True, kw_only=True):
-    """How the server is set up, as the kernel and its configuration say. options: those known, by uWSGI's names; times
-    in seconds, reload-on-* in megabytes. options_complete: none of those looked for is missing, save one set in the
-    environment; options_changed: a file was changed after a worker began that still runs, so uWSGI uses what was in it
-    before.
-    somaxconn: net.core.somaxconn, which caps listen. concurrency_kind: one request at a time in a worker (single), one
-    on each of its threads, or many on one thread (async). socket_holders: by socket, ids of the accepting workers that
-    take requests from it. mapped: whether a worker does not take requests from every socket (map-socket). Null: not
-    known."""
+    """The server's setup, from the kernel and the configuration. options: the known ones, by uWSGI's names; times in
+    seconds, reload-on-* in megabytes. options_complete: no relevant option is missing, unless set in the environment;
+    options_changed: a file was changed after the start of a running worker, so uWSGI still uses its earlier content.
+    somaxconn: net.core.somaxconn, which caps listen. concurrency_kind: one request at a time per worker (single), one
+    per thread (threads), or many on one thread (async). socket_holders: by socket, ids of the accepting workers that
+    take requests from that socket. mapped: whether some worker does not take requests from every socket (map-socket).
+    Null: unknown."""
 
     options: dict[str, Option]
     options_complete: bool
@@ -213,11 +210,11 @@ class Setup(Struct, frozen=True, kw_only=True):
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """Which server this is. pid: of its master, as uWSGI says; host: the name of the host it runs on; application: the
-    module or file that its options name, else where its only application is mounted; configuration_file: the first one
-    that its command line names, as it is written there; working_directory: of the master; started: when the master's
-    process began, in epoch seconds (a reload does not change it), uptime: how long ago that was, in seconds;
-    emperor_pid: the uWSGI that began it, whose vassal it is. Null: not visible, or there is none."""
+    """Identifies a server. pid: of the master, as uWSGI reports it; host: name of the host; application: the module or
+    file that its options name, else the mountpoint of its only application; configuration_file: the first one on its
+    command line, as written there; working_directory: of the master; started: start of the master's process in epoch
+    seconds, which a reload does not change; uptime: seconds since then; emperor_pid: of the uWSGI emperor that started
+    this vassal. Null: not visible, or none."""
 
     pid: int | None = None
     host: str | None = None
@@ -230,8 +227,8 @@ class Identity(Struct, frozen=True, kw_only=True):
 
 
 class Sampling(Struct, frozen=True, kw_only=True):
-    """How it is watched. interval: mean seconds between samples; duty: part of the time that reading takes; samples,
-    observed_seconds, gap_seconds, reloads: since the exporter's start; history_seconds: how far back `history` goes;
+    """How the exporter samples a server. interval: mean seconds between samples; duty: share of the time spent reading;
+    samples, observed_seconds, gap_seconds, reloads: since the exporter's start; history_seconds: length of `history`;
     read_seconds, document_bytes: of the last reading."""
 
     interval: float
@@ -246,10 +243,9 @@ class Sampling(Struct, frozen=True, kw_only=True):
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """One thing worth knowing. code: a stable name; title: one sentence; evidence: the figures it rests on; meaning:
-    why it matters; change: what to do, empty where there is nothing; runbook: its path, null where there is none.
-    since: from when on (epoch seconds) it has been so, as the exporter has seen every few seconds with its window of a
-    minute; null where that is not known. event: the latest that it is about."""
+    """A finding. code: a stable name; title: one sentence; evidence: its figures; meaning: why it matters; change: what
+    to do, may be empty; runbook: its path, or null. since: epoch seconds from which on it has held, judged every few
+    seconds over one minute; null if unknown. event: the latest event of this kind."""
 
     code: str
     severity: Severity
@@ -263,13 +259,13 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 class Server(Struct, frozen=True, kw_only=True):
-    """Everything there is to show of one server.
+    """The document of one server.
 
-    time: when the document was made; read_at, age: when the last successful reading was, and how old it is: figures are
-    as of then. error: why the last attempt failed. verdict: how it is, in a sentence. kind is null before the first
-    reading. window, flow, headroom, balance are null before there are figures (two readings, a second apart), and of
-    an emperor or a router, which has its own part. findings: the worst first. thunder_lock: whether it is on.
-    cpu: null where the kernel does not say. events: the latest, the newest first; its journal has all.
+    time: of the document; read_at, age: time and age of the last successful reading, on which all figures are based.
+    error: why the last attempt failed. verdict: one sentence. kind: null before the first reading. window, flow,
+    headroom, balance: null before there are figures (two readings, a second apart), and for an emperor or a router,
+    which have sections of their own. findings: worst first. thunder_lock: whether it is on. cpu: null if the kernel
+    does not report it. events: the latest, newest first; the journal has all.
     """
 
     name: str
@@ -307,7 +303,7 @@ class Server(Struct, frozen=True, kw_only=True):
 
 
 class Journal(Struct, frozen=True, kw_only=True):
-    """The events of one server, the newest first: kept as long as its history. since: what was asked for, epoch
+    """The events of one server, newest first, kept as long as its history. since: start of the requested range in epoch
     seconds."""
 
     name: str
@@ -317,8 +313,8 @@ class Journal(Struct, frozen=True, kw_only=True):
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    """A server in the list of all. path: of its document. headroom: the factor; first, far and is_upper_bound are those
-    of its headroom; queue_wait and waiting of its flow; pid and emperor_pid of its identity."""
+    """A server in the list of servers. path: of its document. headroom: the factor; first, far, is_upper_bound: as in
+    its headroom; queue_wait, waiting: as in its flow; pid, emperor_pid: as in its identity."""
 
     name: str
     address: str
@@ -345,7 +341,7 @@ class Summary(Struct, frozen=True, kw_only=True):
 
 
 class Servers(Struct, frozen=True, kw_only=True):
-    """Every server: those that cannot be read first, then by headroom, the least first. version: the exporter's."""
+    """Every server: servers that are down first, then by headroom, least first. version: of the exporter."""
 
     time: float
     version: str
@@ -353,7 +349,7 @@ class Servers(Struct, frozen=True, kw_only=True):
 
 
 class Findings(Struct, frozen=True, kw_only=True):
-    """What is worth knowing of one server, the worst first."""
+    """The findings about one server, worst first."""
 
     name: str
     time: float
@@ -364,6 +360,6 @@ class Findings(Struct, frozen=True, kw_only=True):
 
 
 class Problem(Struct, frozen=True, kw_only=True):
-    """Why a request was not answered: a sentence that says what would be right."""
+    """The reason why a request failed: a sentence that says what is expected."""
 
     error: str

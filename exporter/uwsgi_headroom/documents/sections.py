@@ -1,4 +1,4 @@
-"""The figures of a window, as parts of a document."""
+"""Builds the sections of a document from the figures of a window."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from uwsgi_headroom.stats.server import Snapshot
 
 
 def build_window(of: Window) -> schema.Window:
-    """What the figures are over."""
+    """The window of the figures."""
     return msgspec.convert(of, schema.Window, from_attributes=True)
 
 
@@ -38,13 +38,13 @@ def build_headroom(of: capacity.Headroom) -> schema.Headroom:
 
 
 def build_flow(of: littles_law.Flow) -> schema.Flow:
-    """Requests through the server."""
+    """Throughput, times and concurrency of requests."""
     flow = msgspec.convert(of, schema.Flow, from_attributes=True)
     return msgspec.structs.replace(flow, waiting=judge_waiting(of))
 
 
 def build_balance(of: evenness.Balance) -> schema.Balance:
-    """How evenly the workers share them."""
+    """How evenly the workers share the requests."""
     active = sum(worker.active for worker in of.workers)
     return schema.Balance(
         active=active,
@@ -59,7 +59,7 @@ def build_balance(of: evenness.Balance) -> schema.Balance:
 
 
 def build_threads(reading: Reading) -> schema.Threads:
-    """Capacity, and what is in use of it now."""
+    """Threads, and how many of them are in use now."""
     assert isinstance(reading.snapshot, Snapshot)
     workers = reading.snapshot.workers
     configured = sum_if_all_known([worker.threads for worker in workers])
@@ -72,7 +72,7 @@ def build_threads(reading: Reading) -> schema.Threads:
 
 
 def build_memory(of: Memory) -> schema.Memory:
-    """What is available, what a worker takes, and how many more fit."""
+    """Available memory, memory of a worker, and how many more workers fit."""
     room = compute_memory_headroom(of)
     return schema.Memory(
         available=of.available.byte_count if of.available else None,
@@ -89,7 +89,7 @@ def build_cpu(of: neighbours.CpuShares, others_follow: bool | None) -> schema.Cp
 
 
 def build_occupancy(of: Window) -> schema.Occupancy | None:
-    """How much of the time how many threads were busy; None where no sample says so."""
+    """Shares of the time by busy threads; None without samples."""
     samples = sum(of.occupancy)
     if not samples:
         return None

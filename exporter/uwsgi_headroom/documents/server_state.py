@@ -1,4 +1,4 @@
-"""Whether a server is up, and how it is: one word, and one sentence for the top of a page."""
+"""Judges the state of a server: a status, and a verdict in one sentence."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from uwsgi_headroom.watch.watch import Watch
 
 
 def build_error(error: ReadError | None) -> Error | None:
-    """Why a server is down."""
+    """The reason why a server is down."""
     return Error(reason=error.reason, message=printable_name(str(error))) if error else None
 
 
 def judge(watch: Watch, figures: Figures | None, judged: Sequence[Finding]) -> tuple[Status, str]:
-    """How it is. figures, judged: those of its last reading, and what is worth knowing of them, if there are any."""
+    """Return status and verdict. figures: of the last reading, if any; judged: its findings, worst first."""
     trouble = describe_trouble(watch.error) if watch.error else _silence(watch)
     if trouble:
         return "unknown", trouble
@@ -37,7 +37,7 @@ def judge(watch: Watch, figures: Figures | None, judged: Sequence[Finding]) -> t
 
 
 def describe_trouble(error: ReadError) -> str:
-    """Why a server is down, as a sentence."""
+    """The reason why a server is down, as a sentence."""
     message = printable_name(str(error))
     what = "Down" if error.reason in ("refused", "not_found") else "Cannot be read"
     return f"{what}: {message}{'' if message.endswith('?') else '.'}"

@@ -1,4 +1,4 @@
-"""How a server is set up, as a part of its document."""
+"""Builds the section about a server's configuration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from uwsgi_headroom.kernel.options.model import NAMES
 
 
 def build_setup(of: setup.Setup) -> schema.Setup:
-    """The options by the names that uWSGI has for them, each with its source, and the rest as it is."""
+    """Build the section: options by uWSGI's names, each with its source; other fields unchanged."""
     options = of.options
     return schema.Setup(
         options={

@@ -1,4 +1,4 @@
-"""One worker: what uWSGI and the kernel say of it now, and what it did in the window."""
+"""Builds the section of a worker: what uWSGI and the kernel report now, and figures over the window."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from uwsgi_headroom.stats.server import Worker as Stats
 class Worker(Struct, frozen=True, kw_only=True):
     """A worker slot.
 
-    worker_id: its place in uWSGI's list, from 1. pid: in the master's PID namespace. accepting: takes requests now.
-    Over the window: active (accepted requests for 90 % of it, so that it can be compared), window_requests, throughput
-    (requests a second), share of the requests, response_time, interpreter_load (CPU seconds a second of the one CPU
-    that one interpreter can use), concurrency (mean busy threads), resident_growth.
+    worker_id: position in uWSGI's list, from 1. pid: in the master's PID namespace. accepting: accepts requests now.
+    Over the window: active (accepted requests for 90 % of it, so that it can be compared with others), window_requests,
+    throughput (requests per second), share of the requests, response_time, interpreter_load (CPU seconds per second, of
+    the one CPU that one interpreter can use), concurrency (mean busy threads), resident_growth.
     Since uWSGI's last full reload: requests, lifetime_share, running_time, exceptions, harakiris, respawns, signals,
     transmitted_bytes.
-    age: since last_spawn. oldest_request_age, request_ages: of requests in service, the oldest first, to about a
-    second. thread_requests: of each thread, since the last full reload; serving: the threads in service and the age of
-    the request, null where uWSGI does not say; both null with stats-no-cores. Threads are numbered from 0, as in
-    uWSGI's log ("core 3").
-    unique_bytes: the most memory that its process was seen to have for itself alone; null where it was not looked at.
-    affinity: the CPUs its mask allows. last_cpu: where its main thread ran last. residency: CPU seconds by CPU since
-    the exporter's start; null unless it is turned on.
+    age: since last_spawn. oldest_request_age, request_ages: of requests in service, oldest first, precise to about a
+    second. thread_requests: of each thread, since the last full reload; serving: threads that serve a request, with the
+    age of the request, null if uWSGI does not report it; both null with stats-no-cores. Threads are numbered from 0, as
+    in uWSGI's log ("core 3").
+    unique_bytes: the most memory unique to the worker's process in any sample; null if not measured.
+    affinity: the CPUs that the worker's mask allows. last_cpu: the CPU on which its main thread last ran. residency:
+    CPU seconds by CPU since the exporter's start; null unless enabled.
     """
 
     worker_id: int
@@ -71,7 +71,7 @@ class Worker(Struct, frozen=True, kw_only=True):
 
 
 def build_workers(reading: Reading, figures: Figures | None, totals: Totals) -> Iterator[Worker]:
-    """Every worker of a server, in uWSGI's order."""
+    """Build the sections of all workers of a server, in uWSGI's order."""
     snapshot = reading.snapshot
     assert isinstance(snapshot, Snapshot)
     served = sum(worker.requests or 0 for worker in snapshot.workers)
