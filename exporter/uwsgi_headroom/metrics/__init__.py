@@ -1,4 +1,4 @@
-"""Readings to metric families. One module a subject; the order here is the order on the page."""
+"""Builds metric families from readings, with one module per subject. The order here is the order in the output."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ MODULES: tuple[Callable[[Scrape], Iterator[Metric]], ...] = (
 
 
 def families(observations: Sequence[Observation], health: ExporterHealth = WELL) -> Iterator[Metric]:
-    """Every family, from what came of reading each server. A family may have no samples."""
+    """Build every family from the observations of all servers. A family may have no samples."""
     scrape = group_by_kind(observations, health)
     for module in MODULES:
         yield from module(scrape)

@@ -1,4 +1,4 @@
-"""Applications inside the workers. With one application its requests are its worker's; they appear from two on."""
+"""Applications in the workers. Requests appear only with several: a single application's are those of its worker."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def families(scrape: Scrape) -> Iterator[Metric]:
                     slowest[labels.text] = (labels, seconds)
     yield gauge(
         "uwsgi_app_startup_time_seconds",
-        "Whole seconds the application took to load, in the slowest worker. A reload keeps nobody waiting for less.",
+        "Whole seconds the application took to load in the slowest worker. Clients wait at least as long on a reload.",
         slowest.values(),
     )
     yield gauge(
         "uwsgi_workers_without_application",
-        "Workers that take requests although the application that the configuration names is not loaded in them: uWSGI "
-        "answers with status 500. Absent where the configuration names none, or cannot be read.",
+        "Workers that take requests without having loaded the application that the configuration names: uWSGI answers "
+        "with status 500. Absent if the configuration names none or cannot be read.",
         [
             (server.labels, len(known[1]))
             for server in scrape.servers
@@ -45,7 +45,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     ]
     yield counter(
         "uwsgi_worker_app_requests_total",
-        "Requests given to the application, counted when they start.",
+        "Requests passed to the application, counted when they start.",
         summed((labels, app.requests) for labels, app in several),
     )
     yield counter(

@@ -18,16 +18,16 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         for name, cache in name_apart(server.snapshot.caches, lambda cache: cache.name)
     ]
     yield counter(
-        "uwsgi_cache_hits_total", "Look-ups that found an item.", [(labels, cache.hits) for labels, cache in caches]
+        "uwsgi_cache_hits_total", "Lookups that found an item.", [(labels, cache.hits) for labels, cache in caches]
     )
     yield counter(
         "uwsgi_cache_misses_total",
-        "Look-ups that found none.",
+        "Lookups that found no item.",
         [(labels, cache.misses) for labels, cache in caches],
     )
     yield counter(
         "uwsgi_cache_full_total",
-        "Items refused because the cache was full.",
+        "Items rejected because the cache was full.",
         [(labels, cache.full) for labels, cache in caches],
     )
     yield gauge("uwsgi_cache_items", "Items in the cache.", [(labels, cache.items) for labels, cache in caches])

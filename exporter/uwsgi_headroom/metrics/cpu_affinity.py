@@ -1,4 +1,4 @@
-"""CPUs: which the workers may run on, where they last ran, and how much CPU time the server can have at all."""
+"""CPUs: those that workers may run on, those they last ran on, and how many the server can use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     processes = [pair for server in scrape.servers for pair in server.processes]
     yield gauge(
         "uwsgi_worker_cpu_affinity_cpus",
-        "CPUs the worker's affinity mask allows. A mask inherited from the master is no pin.",
+        "CPUs that the worker's affinity mask allows. A mask inherited from the master is not a pin.",
         [(labels, len(process.affinity) if process.affinity else None) for labels, process in processes],
     )
     yield gauge(
@@ -26,13 +26,13 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_cpus_usable",
-        "CPUs the server can use at most: the least of its affinity, its cgroup's quota and the host's CPUs.",
+        "The most CPUs the server can use: the least of its affinity, its cgroup's quota and the host's CPUs.",
         [(server.labels, cpus.count) for server in scrape.servers if (cpus := server.reading.host.cpus)],
     )
     yield gauge(
         "uwsgi_workers_sharing_one_cpu",
-        "Workers pinned to a single CPU that another worker of the server is pinned to as well. A mask inherited from "
-        "the master is no pin.",
+        "Workers pinned to a single CPU to which another worker of the server is pinned too. A mask inherited from the "
+        "master is not a pin.",
         [
             (server.labels, count_workers_sharing_one_cpu(server.reading.host))
             for server in scrape.servers
@@ -41,8 +41,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_cpu_others_follow_load",
-        "Whether CPU used by others grows with the server's requests (1) or not (0), as the last hour shows. Absent "
-        "where it does not.",
+        "Whether CPU use by others grows with the server's requests (1) or not (0). Absent if the last hour does not "
+        "show it.",
         [
             (server.labels, int(follow))
             for server in scrape.servers

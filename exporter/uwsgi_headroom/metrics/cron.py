@@ -1,4 +1,4 @@
-"""uWSGI's crons. A command may hold a secret, so a cron is known by its place in the list and its schedule."""
+"""uWSGI's crons, identified by position and schedule, because a command may contain a secret."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_cron_start_time_seconds",
-        "When the command that is running was started, in epoch seconds; absent while it is not running.",
+        "Start time of the running command, in epoch seconds; absent while the command is not running.",
         [(labels, cron.started_at or None) for labels, cron in crons],
     )
 
 
 def crontab_schedule(cron: Cron) -> str:
-    """The schedule as crontab(5) writes it: uWSGI's -1 is `*`, and its -N is `*/N`."""
+    """Write a schedule as in crontab(5): uWSGI's -1 becomes `*`, its -N becomes `*/N`."""
     fields = (cron.minute, cron.hour, cron.day, cron.month, cron.week)
     return " ".join(str(field) if field >= 0 else "*" if field == -1 else f"*/{-field}" for field in fields)

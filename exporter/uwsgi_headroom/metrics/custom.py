@@ -1,7 +1,7 @@
-"""Metrics an application or an operator defined in uWSGI's metrics subsystem.
+"""Metrics that an application or an operator defined in uWSGI's metrics subsystem.
 
-What the subsystem repeats of workers, sockets and totals is left out: it is said better elsewhere, and
-`core.overloaded` counts the reads of its stats.
+The subsystem's own metrics of workers, sockets and totals are left out: other modules export these figures better, and
+`core.overloaded` also counts reads of the stats.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     ]
     yield counter(
         "uwsgi_custom_total",
-        "A counter of uWSGI's metrics subsystem that is not one of its own.",
+        "A counter that was added to uWSGI's metrics subsystem.",
         [
             (labels, metric.value)
             for labels, metric in custom
-            if metric.kind == COUNTER and (metric.value or 0) >= 0  # no counter is below zero
+            if metric.kind == COUNTER and (metric.value or 0) >= 0  # a counter is never negative
         ],
     )
     yield gauge(
         "uwsgi_custom_value",
-        "A gauge (or absolute value) of uWSGI's metrics subsystem that is not one of its own.",
+        "A gauge (or absolute value) that was added to uWSGI's metrics subsystem.",
         [(labels, metric.value) for labels, metric in custom if metric.kind != COUNTER],
     )

@@ -1,4 +1,4 @@
-"""An emperor and its vassals, from its own stats server (`emperor-stats`)."""
+"""An emperor and its vassals, from the emperor's own stats server (`emperor-stats`)."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_vassal_loyal",
-        "Whether the vassal has told the emperor that it is up and loyal.",
+        "Whether the vassal has served a request, which makes it loyal.",
         [(labels, is_set(vassal.loyal)) for labels, vassal in vassals],
     )
     yield gauge(
         "uwsgi_vassal_cursed",
-        "Whether the vassal is to be ended.",
+        "Whether the emperor is ending the vassal.",
         [(labels, is_set(vassal.cursed)) for labels, vassal in vassals],
     )
     yield counter(
@@ -55,6 +55,6 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_vassal_last_heartbeat_time_seconds",
-        "When the vassal's last heartbeat came, in epoch seconds; absent before the first.",
+        "Time of the vassal's last heartbeat, in epoch seconds; absent before the first.",
         [(labels, vassal.last_heartbeat or None) for labels, vassal in vassals],
     )

@@ -18,15 +18,15 @@ _process = ProcessCollector(registry=None)
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
-    """Families of this module: what the exporter is, what went wrong, and what it costs (`process_*`)."""
+    """Families of this module: the exporter's version, its errors, and its cost (`process_*`)."""
     yield gauge(
         "uwsgi_exporter_build_info",
-        "Version of the exporter and of the Python it runs on; always 1.",
+        "Version of the exporter and of its Python; always 1.",
         [(label_set(version=__version__, python_version=platform.python_version()), 1.0)],
     )
     yield counter(
         "uwsgi_exporter_read_errors_total",
-        "Reads of a stats server that failed, by reason.",
+        "Failed reads of a stats server, by reason.",
         [
             (labels_of(observation, reason=reason), observation.read_errors.get(reason, 0))
             for observation in scrape.observations
@@ -35,24 +35,24 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_exporter_sampling_duty_ratio",
-        "Part of the time that reading the server takes, from the first byte of a document to its last; the interval "
-        "stretches up to 4 s to keep it under 0.01.",
+        "Share of the time spent reading the server, from the first to the last byte of a document; the interval "
+        "stretches up to 4 s to keep this share below 0.01.",
         [(labels_of(observation), observation.pace.duty) for observation in scrape.observations],
     )
     yield gauge(
         "uwsgi_exporter_sampling_interval_seconds",
-        "Mean time from one sample to the next, as wanted or as the budget allows.",
+        "Mean time from one sample to the next: as configured, or longer to keep within the budget.",
         [(labels_of(observation), observation.pace.interval) for observation in scrape.observations],
     )
     yield gauge(
         "uwsgi_exporter_loop_lag_seconds",
-        "By how much the exporter was late, at most, in the last half minute or minute: it has too little CPU, or too "
+        "Largest delay of the exporter's event loop in the last 30 to 60 s: the exporter has too little CPU, or too "
         "much to do.",
         [(label_set(), scrape.health.loop_lag)],
     )
     yield counter(
         "uwsgi_exporter_restarted_tasks_total",
-        "Background work of the exporter that ended although it should not, and began again, by what it does.",
+        "Restarts of the exporter's background tasks after an unexpected end, by task.",
         [(label_set(task=task), scrape.health.restarts.get(task, 0)) for task in TASKS],
     )
     yield from _process.collect()

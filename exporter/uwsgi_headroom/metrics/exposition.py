@@ -1,7 +1,7 @@
-"""Families to text: Prometheus text format 0.0.4 and OpenMetrics 1.0.0.
+"""Writes families as text: Prometheus text format 0.0.4 and OpenMetrics 1.0.0.
 
-The library's own `generate_latest` costs 13 µs a sample, more than all the rest of a scrape together. This writes
-the same bytes for the families that are made here, about ten times faster; a test holds the two equal.
+The library's own `generate_latest` takes 13 µs per sample, more than the rest of a scrape. This module writes the same
+bytes for this package's families about ten times faster; a test compares the two.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from uwsgi_headroom.metrics.family import Family, LabelSet
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 END = "# EOF\n"
-"""What OpenMetrics ends with."""
+"""The last line of OpenMetrics."""
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
@@ -28,7 +28,7 @@ def render_families(families: Iterable[Metric], *, openmetrics: bool = False) ->
 
 
 def render_family(family: Metric, *, openmetrics: bool = False) -> str:
-    """Write one family; empty where it has no samples."""
+    """Write one family; returns an empty text if the family has no samples."""
     samples = family.samples
     if not samples:
         return ""
@@ -42,7 +42,7 @@ def render_family(family: Metric, *, openmetrics: bool = False) -> str:
 
 @cache
 def _head(family: str, documentation: str, kind: str, unit: str, openmetrics: bool) -> str:
-    """The lines above a family's samples: the same ones for every scrape."""
+    """The lines above a family's samples, which are the same in every scrape."""
     name = f"{family}_total" if kind == "counter" and not openmetrics else family
     documentation = documentation.replace("\\", r"\\").replace("\n", r"\n")
     if openmetrics:
@@ -52,7 +52,7 @@ def _head(family: str, documentation: str, kind: str, unit: str, openmetrics: bo
 
 
 def _value(value: float) -> str:
-    """As Go writes floats, which is what Prometheus' formats are defined by."""
+    """Write a value as Go writes floats, as Prometheus' formats require."""
     text = repr(float(value))
-    # Most values are small; what has an exponent, many digits, or is no number at all is left to the library.
+    # Most values are small; the library writes exponents, many digits, infinities and NaN.
     return text if text.find(".", 0, 7) > 0 and "e" not in text else str(floatToGoString(value))  # type: ignore[no-untyped-call]

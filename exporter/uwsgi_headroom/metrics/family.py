@@ -1,4 +1,4 @@
-"""Building metric families, fresh for every scrape: prometheus_client's own types, without its checks of each."""
+"""Builds metric families anew for every scrape, with prometheus_client's types but without its checks."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from prometheus_client.samples import Sample
 
 
 class LabelSet(dict[str, str]):
-    """The labels of a sample, and their text. Shared by samples and by scrapes, so that values are escaped once;
-    never changed afterwards."""
+    """The labels of a sample and their text. Samples and scrapes share label sets, so that values are escaped only
+    once; never changed after creation."""
 
     __slots__ = ("text",)
 
@@ -24,8 +24,8 @@ class LabelSet(dict[str, str]):
 
 @cache
 def label_set(**labels: str) -> LabelSet:
-    """The label set of these pairs. The same ones come with every scrape, and to find one costs a tenth of making it.
-    `forget_label_sets` bounds how many are kept."""
+    """Return the label set of these pairs from a cache: every scrape has the same ones, and a lookup costs a tenth of
+    making one. `forget_label_sets` bounds the size of the cache."""
     return LabelSet(**labels)
 
 
@@ -33,10 +33,10 @@ _asked_before: list[int] = [0]
 
 
 def forget_label_sets() -> None:
-    """Forget all label sets if more are kept than were asked for since the last call. Call this before each scrape.
+    """Forget all label sets if more are cached than were used since the last call. Call this before each scrape.
 
-    Scrapes with the same labels keep them. Where names change from scrape to scrape, or a server is gone, what is kept
-    is never more than the labels of two scrapes, whose number and length the bounds of a document limit.
+    Scrapes with the same labels keep the cache. If names change from scrape to scrape, or a server is gone, the cache
+    never exceeds the labels of two scrapes, whose number and length are limited by the bounds of a document.
     """
     kept = label_set.cache_info()
     asked = kept.hits + kept.misses
@@ -47,7 +47,7 @@ def forget_label_sets() -> None:
 
 
 class Family(Metric):
-    """A family whose labels are all label sets, and whose name is one of ours: tests check the names, once."""
+    """A family whose labels are all label sets. Names are not checked at run time, because tests check them."""
 
     def __init__(self, name: str, documentation: str, kind: str, samples: list[Sample]) -> None:
         self.name, self.documentation, self.type, self.unit, self.samples = name, documentation, kind, "", samples
@@ -56,26 +56,26 @@ class Family(Metric):
 Subject = TypeVar("Subject")
 
 Samples = Iterable[tuple[LabelSet, float | None]]
-"""Labels and values of one family; a value of None is absent from the output."""
+"""Labels and values of one family; a sample with the value None is left out."""
 
 
 def gauge(name: str, documentation: str, samples: Samples) -> Family:
-    """A value that goes up and down."""
+    """Make a gauge: a value that goes up and down."""
     return Family(name, documentation, "gauge", _named(name, samples))
 
 
 def counter(name: str, documentation: str, samples: Samples) -> Family:
-    """A value that only grows, until a reset. `name` ends in `_total`."""
+    """Make a counter: a value that only grows, until a reset. `name` ends in `_total`."""
     return Family(name[: -len("_total")], documentation, "counter", _named(name, samples))
 
 
 Table = Sequence[tuple[str, str, Callable[[Subject], float | None]]]
-"""Families by name and documentation, with their value of a subject."""
+"""Families: name, documentation, and a function from a subject to the value."""
 
 
 def tabulate_families(table: Table[Subject], subjects: Sequence[tuple[LabelSet, Subject]]) -> Iterator[Family]:
-    """The families of a table, with a sample for each subject; none where there is no subject, as for most parts of
-    most servers. Those whose name ends in `_total` are counters."""
+    """Make the families of a table, with a sample for each subject; none without subjects, as for most parts of most
+    servers. Families whose name ends in `_total` are counters."""
     if not subjects:
         return
     labels = [labels for labels, _ in subjects]
@@ -86,8 +86,8 @@ def tabulate_families(table: Table[Subject], subjects: Sequence[tuple[LabelSet, 
 
 
 def name_apart(parts: Sequence[Subject], name: Callable[[Subject], str]) -> list[tuple[str, Subject]]:
-    """The parts with their names, in order. One whose name another had before gets `#2` and so on behind it: labels
-    must differ."""
+    """Give each part a unique name, in order: a repeated name gets the suffix `#2` and so on, because labels must
+    differ."""
     named: dict[str, Subject] = {}
     numbers: dict[str, int] = {}
     for part in parts:
@@ -100,7 +100,7 @@ def name_apart(parts: Sequence[Subject], name: Callable[[Subject], str]) -> list
 
 
 def summed(samples: Samples) -> Samples:
-    """Samples of equal labels made one, their values added up: what uWSGI lists twice under one name."""
+    """Add up samples with equal labels: uWSGI may list a part twice under one name."""
     sums: dict[str, tuple[LabelSet, float]] = {}
     for labels, value in samples:
         if value is not None:
@@ -113,6 +113,6 @@ def _named(name: str, samples: Samples) -> list[Sample]:
 
 
 def _escape(value: str) -> str:
-    # A name or path may hold bytes that are no UTF-8 (surrogates, in Python); the exposition format cannot.
+    # A name or path may contain bytes that are not UTF-8 (surrogates in Python); the exposition format must not.
     value = value.encode("utf-8", "replace").decode()
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

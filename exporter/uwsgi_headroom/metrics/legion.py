@@ -1,4 +1,4 @@
-"""Legions: who of several nodes is the lord."""
+"""Legions: which of several nodes is the lord."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_legion_members",
-        "Other nodes this one knows of.",
+        "Other nodes that this node knows.",
         [(labels, len(legion.members)) for labels, legion in legions],
     )

@@ -14,7 +14,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     """Families of this module, for every lock of the scrape."""
     yield gauge(
         "uwsgi_lock_held",
-        "Whether a process held the lock at the moment of the read (of thunder, waited in it for a connection).",
+        "Whether a process held the lock at the moment of the read. The holder of thunder waits for a connection.",
         [
             (labels_of(server.observation, lock=name), pid > 0)
             for server in scrape.servers

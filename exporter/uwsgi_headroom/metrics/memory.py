@@ -1,4 +1,4 @@
-"""Memory: what each worker has for itself, what is available, and how many more workers fit."""
+"""Memory: unique memory of each worker, available memory, and how many more workers fit."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     memories = [(server, memory) for server in scrape.servers if (memory := server.reading.host.memory)]
     yield gauge(
         "uwsgi_worker_unique_memory_bytes",
-        "The most memory that the worker process was seen to have for itself alone (USS): what ending it would free. "
-        "One worker a minute is looked at; absent where the kernel does not permit it.",
+        "Largest measured unique memory (USS) of the worker process, which ending the process would free. One worker "
+        "is measured per minute; absent if the kernel does not permit it.",
         [
             (labels, memory.worker.unique.get(process.pid))
             for server, memory in memories
@@ -27,15 +27,14 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_memory_available_bytes",
-        "Memory that the server can still get: the least of what is available on the host and what its cgroups have "
-        "left of their limits.",
+        "Memory still available to the server: the least of the host's available memory and the memory left under its "
+        "cgroups' limits.",
         [(server.labels, memory.available.byte_count) for server, memory in memories if memory.available],
     )
     yield gauge(
         "uwsgi_memory_headroom_workers",
-        "How many more workers fit into the memory available, each taken to be as large as the largest. By unique "
-        'memory (source="uss"); or by anonymous memory where that is unknown (source="anonymous"): at least so many '
-        "fit.",
+        "How many more workers of the size of the largest fit into available memory, by unique memory "
+        '(source="uss"), or, if that is unknown, by anonymous memory (source="anonymous"), which is a lower bound.',
         [
             (label_set(**server.labels, source=room.source), room.more_workers)
             for server, memory in memories

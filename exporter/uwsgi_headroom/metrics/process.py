@@ -1,4 +1,4 @@
-"""Worker processes, as the kernel tells of them; absent where their pids are not proven (DESIGN: host facts)."""
+"""Worker processes, from the kernel; absent if their PIDs are not proven to be of this host."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     processes = [pair for server in scrape.servers for pair in server.processes]
     yield counter(
         "uwsgi_worker_cpu_seconds_total",
-        "CPU time of the worker process, all its threads. A Python interpreter can use one CPU: a rate near 1 is a "
-        "saturated worker.",
+        "CPU time of the worker process, all threads. A Python interpreter can use one CPU: a rate near 1 means that "
+        "the worker is saturated.",
         [
             (label_set(**labels, mode=mode), seconds)
             for labels, process in processes
@@ -25,8 +25,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_worker_resident_memory_bytes",
-        "Resident memory of the worker process, pages shared with its siblings included. From uWSGI's memory-report "
-        "where the process cannot be seen.",
+        "Resident memory of the worker process, including pages shared with other workers. From uWSGI's memory-report "
+        "if the process is not visible.",
         [
             (labels, process.resident_bytes if process else worker.resident_bytes)
             for server in scrape.servers
@@ -36,7 +36,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield counter(
         "uwsgi_worker_context_switches_total",
-        "Context switches of the worker's main thread: voluntary to wait, involuntary when it is put off the CPU.",
+        "Context switches of the worker's main thread: voluntary (it waits) or involuntary (the kernel preempts it).",
         [
             (label_set(**labels, kind=kind), switches)
             for labels, process in processes

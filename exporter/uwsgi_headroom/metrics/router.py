@@ -1,4 +1,4 @@
-"""Routers (http, fastrouter, rawrouter, sslrouter) and the backends they send requests to."""
+"""Routers (http, fastrouter, rawrouter, sslrouter) and their backends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     ]
     yield gauge(
         "uwsgi_router_active_sessions",
-        "Connections the router is serving.",
+        "Connections that the router is serving.",
         [(labels_of(observation), router.active_sessions) for observation, router in scrape.routers],
     )
     yield counter(
@@ -56,7 +56,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_router_node_dead",
-        "Whether the router has given the backend up.",
+        "Whether the router has marked the backend as dead.",
         [(labels, node.death_mark) for labels, node in nodes],
     )
     yield counter(

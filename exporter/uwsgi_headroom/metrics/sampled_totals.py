@@ -1,4 +1,4 @@
-"""Counters made from samples: what no reading alone can say."""
+"""Counters integrated from samples, which no single reading contains."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 _CPU: Table[CpuTotals] = (
     (
         "uwsgi_cpu_used_by_workers_seconds_total",
-        "CPU time of all workers, and of the processes that they started and waited for.",
+        "CPU time of all workers and of the child processes they waited for.",
         lambda cpu: cpu.own_seconds,
     ),
     (
@@ -25,8 +25,8 @@ _CPU: Table[CpuTotals] = (
     ),
     (
         "uwsgi_cpu_used_by_others_seconds_total",
-        "CPU time of anything but the workers, where the server could have used it: on its CPUs, or of its cgroup's "
-        "quota where that is tighter.",
+        "CPU time of everything except the workers that the server could have used: on its CPUs, or within its "
+        "cgroup's quota if that is tighter.",
         lambda cpu: cpu.others_seconds if cpu.others_since is not None else None,
     ),
 )
@@ -46,7 +46,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield counter(
         "uwsgi_worker_cpu_residency_seconds_total",
-        "CPU time of the worker's threads by the CPU they ran on. Opt-in (cpu-residency): workers x CPUs series.",
+        "CPU time of the worker's threads, by CPU. Opt-in (cpu-residency): workers x CPUs series.",
         [
             (label_set(**labels, cpu=str(cpu)), seconds)
             for server, its in totals
@@ -58,7 +58,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield from tabulate_families(_CPU, cpus)
     yield counter(
         "uwsgi_socket_queue_seconds_total",
-        "Integral of the listen queue's length over time, from samples. Over requests, it is the mean wait of one.",
+        "Integral of the listen queue's length over time, from samples. Divided by requests, it is their mean wait.",
         [
             (labels_of(server.observation, socket=name), area)
             for server, its in totals
@@ -67,7 +67,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield counter(
         "uwsgi_socket_queue_full_seconds_total",
-        "Time in which the listen queue was at its limit, from samples: further clients were refused or dropped.",
+        "Time with the listen queue at its limit, from samples: the kernel refused or dropped further clients.",
         [
             (labels_of(server.observation, socket=name), area)
             for server, its in totals
@@ -76,8 +76,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield counter(
         "uwsgi_worker_lost_requests_total",
-        "Requests in service when the worker's process ended and not counted since, at least. Absent where threads "
-        "are not known.",
+        "Requests that were in service when the worker's process ended and were not counted since; a lower bound. "
+        "Absent if threads are unknown.",
         [
             (labels, None if total.busy_seconds is None else total.lost)
             for server, its in totals
@@ -86,29 +86,29 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield counter(
         "uwsgi_full_occupancy_seconds_total",
-        "Time in which every available thread was busy. Absent with stats-no-cores, which hides the threads.",
+        "Time with every available thread busy. Absent with stats-no-cores, which hides the threads.",
         [(server.labels, its.full_seconds) for server, its in totals if any(its.occupancy)],
     )
     yield _occupancy(scrape)
     yield counter(
         "uwsgi_server_reloads_total",
-        "Full reloads seen, each of which put uWSGI's own counters back to zero.",
+        "Full reloads seen; each one resets uWSGI's own counters to zero.",
         [(server.labels, its.reloads) for server, its in totals],
     )
     every = scrape.observations
     yield counter(
         "uwsgi_exporter_samples_total",
-        "Readings that went into the integrals.",
+        "Readings used for the integrals.",
         [(labels_of(observation), observation.totals.samples) for observation in every],
     )
     yield counter(
         "uwsgi_exporter_observed_seconds_total",
-        "Time covered by samples. Divide an integral by this, not by the clock, where there were gaps.",
+        "Time covered by samples. If there are gaps, divide an integral by this time, not by wall-clock time.",
         [(labels_of(observation), observation.totals.observed_seconds) for observation in every],
     )
     yield counter(
         "uwsgi_exporter_sample_gap_seconds_total",
-        "Time not covered by samples: failed reads, pauses, reloads. No integral bridges it.",
+        "Time not covered by samples: failed reads, pauses, reloads. No integral includes this time.",
         [(labels_of(observation), observation.totals.gap_seconds) for observation in every],
     )
 
@@ -119,7 +119,7 @@ def _occupancy(scrape: Scrape) -> Family:
     samples: list[Sample] = []
     for server in scrape.servers:
         totals = server.observation.totals
-        if not any(totals.occupancy):  # uWSGI names no threads
+        if not any(totals.occupancy):  # uWSGI does not list threads
             continue
         counts = list(accumulate(totals.occupancy))
         samples += [
@@ -130,7 +130,7 @@ def _occupancy(scrape: Scrape) -> Family:
         samples.append(Sample(f"{name}_sum", server.labels, totals.occupancy_sum))
     return Family(
         name,
-        "Samples by busy over available threads. Above 0.99: every thread busy, or all but one in a hundred.",
+        "Samples by busy / available threads. Above 0.99: every thread is busy, or fewer than one in a hundred is not.",
         "histogram",
         samples,
     )

@@ -1,4 +1,4 @@
-"""One server as the metric modules see it: its latest reading, with the labels of its parts made once."""
+"""Prepares observations for the metric modules: grouped by kind, with the labels of each part made once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ObservedServer:
 
 @dataclass(frozen=True)
 class Scrape:
-    """All observations of one scrape, sorted by the kind of document they gave."""
+    """All observations of one scrape, grouped by kind of document."""
 
     observations: Sequence[Observation]
     health: ExporterHealth
@@ -43,7 +43,7 @@ class Scrape:
 
 
 def group_by_kind(observations: Sequence[Observation], health: ExporterHealth = WELL) -> Scrape:
-    """Sort observations by what they turned out to be. A scrape begins with this."""
+    """Group observations by kind of document. Call this once at the beginning of a scrape."""
     forget_label_sets()
     read: list[tuple[Observation, Reading, AnySnapshot]] = [
         (observation, observation.reading, observation.reading.snapshot)

@@ -1,4 +1,4 @@
-"""The server as a whole: whether it could be read, what it is, and the states of its workers."""
+"""The server as a whole: whether it is up, its version and options, and the states of its workers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     read = [(observation, observation.reading) for observation in scrape.observations if observation.reading]
     yield gauge(
         "uwsgi_up",
-        "Whether the stats server was read in the last 5 s (in three sampling intervals, if those are longer); 0 at "
-        "once where nothing listens any more. The reason of a 0 is on the exporter's page and in its log.",
+        "Whether the stats server was read in the last 5 s (or in three sampling intervals, if longer); 0 at once if "
+        "nothing listens there. The exporter's page and its log give the reason for a 0.",
         [(labels_of(observation), 1.0 if observation.reading else 0.0) for observation in scrape.observations],
     )
     yield gauge(
@@ -32,18 +32,17 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_scrape_duration_seconds",
-        "Time the last read of the stats server took, from connecting to the last byte.",
+        "Duration of the last read of the stats server, from connecting to the last byte.",
         [(labels_of(observation), reading.read_seconds) for observation, reading in read],
     )
     yield gauge(
         "uwsgi_stats_document_size_bytes",
-        "Size of the stats document. Past 219 kB on a UNIX socket, a reader that stops reading holds up uWSGI's "
-        "master.",
+        "Size of the stats document. Above 219 kB on a UNIX socket, a client that stops reading blocks uWSGI's master.",
         [(labels_of(observation), reading.document_bytes) for observation, reading in read],
     )
     yield counter(
         "uwsgi_events_total",
-        "What changed, by kind: the counts of the events that the page, the API and `top` show.",
+        "Events by kind: the events that the page, the API and `top` show.",
         [
             (labels_of(observation, kind=kind), observation.events.get(kind, 0))
             for observation in scrape.observations
@@ -64,25 +63,25 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_thunder_lock",
-        "Whether thunder-lock is on: it makes shares even, at a price in throughput.",
+        "Whether thunder-lock is on: the lock makes shares even, at a cost in throughput.",
         [(server.labels, server.snapshot.thunder_lock) for server in scrape.servers],
     )
     yield gauge(
         "uwsgi_host_facts_available",
-        "Whether the server's processes could be proven to be processes of this host; where 0, process and affinity "
-        "metrics are absent and the exporter's page says why.",
+        "Whether the server's processes are proven to be processes of this host; if 0, process and affinity metrics "
+        "are absent and the exporter's page says why.",
         [(server.labels, server.reading.host.off is None) for server in scrape.servers],
     )
     options = [(server.labels, setup.options) for server in scrape.servers if (setup := server.reading.host.setup)]
     yield gauge(
         "uwsgi_harakiri_seconds",
-        "The `harakiri` option: a worker whose request takes longer is killed; 0 is never. Absent where it is not "
-        "known to be set.",
+        "The `harakiri` option: uWSGI kills a worker whose request takes longer; 0 means never. Absent unless known to "
+        "be set.",
         [(labels, known.harakiri) for labels, known in options],
     )
     yield gauge(
         "uwsgi_listen_backlog_limit",
-        "The `listen` option: connections that uWSGI asks the kernel to let wait in a listen queue, which "
-        "net.core.somaxconn caps. Absent where it is not known to be set.",
+        "The `listen` option: the length of a listen queue that uWSGI requests from the kernel, capped by "
+        "net.core.somaxconn. Absent unless known to be set.",
         [(labels, known.listen) for labels, known in options],
     )

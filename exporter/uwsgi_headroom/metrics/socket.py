@@ -1,4 +1,4 @@
-"""Listen queues: connections that wait for a worker before uWSGI has seen them."""
+"""Listen queues: connections that wait in the kernel until a worker accepts them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     ]
     yield gauge(
         "uwsgi_socket_queue_length",
-        "Connections waiting in the listen queue. Asked of the kernel; uWSGI's own second-old figure for TCP sockets "
-        "elsewhere.",
+        "Connections waiting in the listen queue, from the kernel; if the kernel cannot be asked, uWSGI's own figure "
+        "for TCP sockets, which is up to a second old.",
         [(labels, backlog.queue) for labels, backlog in queues],
     )
     yield gauge(
@@ -30,12 +30,12 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_socket_queue_measurable",
-        "Whether the socket's listen queue can be measured from here; where 0, the exporter's page says why.",
+        "Whether the exporter can measure the socket's listen queue; if 0, the exporter's page says why.",
         [(labels, backlog.queue is not None) for labels, backlog in queues],
     )
     yield gauge(
         "uwsgi_listen_queue_length",
-        "The longest of the server's listen queues that can be measured.",
+        "Length of the server's longest listen queue, of those that can be measured.",
         [(server.labels, max(lengths)) for server in scrape.servers if (lengths := _list_lengths(server))],
     )
     overflows = [(server.labels, counts) for server in scrape.servers if (counts := server.reading.host.overflows)]
@@ -52,5 +52,5 @@ def families(scrape: Scrape) -> Iterator[Metric]:
 
 
 def _list_lengths(server: ObservedServer) -> list[int]:
-    """Lengths, in connections, of the server's listen queues that can be measured."""
+    """Lengths, in connections, of the server's measurable listen queues."""
     return [backlog.queue for backlog in server.reading.listen_queues().values() if backlog.queue is not None]

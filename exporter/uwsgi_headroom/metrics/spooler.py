@@ -1,4 +1,4 @@
-"""Spooler processes, which work off queued tasks. Those of one folder (`spooler-processes`) are one spooler here."""
+"""Spoolers, which process queued tasks. Several processes of one directory (`spooler-processes`) are one spooler."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     ]
     yield counter(
         "uwsgi_spooler_tasks_total",
-        "Tasks worked on.",
+        "Tasks processed.",
         summed((labels, spooler.tasks) for labels, spooler in spoolers),
     )
     yield counter(
@@ -29,6 +29,6 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_spooler_running",
-        "Processes of the spooler that are working on a task.",
+        "Processes of the spooler that are processing a task.",
         summed((labels, spooler.running) for labels, spooler in spoolers),
     )

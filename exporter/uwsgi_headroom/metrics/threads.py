@@ -1,4 +1,4 @@
-"""Capacity: how many requests a server can hold at once, and how many it holds now."""
+"""Capacity: how many requests a server can serve at once, and how many it serves now."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     servers = scrape.servers
     yield gauge(
         "uwsgi_threads_configured",
-        "Configured capacity: threads over all worker slots, never spawned ones of cheaper mode included.",
+        "Configured capacity: threads of all worker slots, including those that cheaper mode has not spawned.",
         [
             (server.labels, sum_if_all_known([worker.threads for worker in server.snapshot.workers]))
             for server in servers
@@ -34,7 +34,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_threads_ceiling",
-        "The most threads that can serve: those available, and those of workers that cheaper mode keeps in reserve.",
+        "The most threads that can serve: those available plus those of workers that cheaper mode keeps in reserve.",
         [(server.labels, count_ceiling(server.snapshot.workers)) for server in servers],
     )
     yield gauge(

@@ -1,6 +1,6 @@
-"""Windowed figures, for readers without PromQL. Each says its window, and how much of it there has been so far.
+"""Figures over windows, for use without PromQL. `uwsgi_window_seconds` is the part of each window with history.
 
-Whoever has Prometheus can have the same from the counters, for any window; the recording rules do.
+With Prometheus, the counters give the same figures for any window; the recording rules do so.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from uwsgi_headroom.metrics.scrape import ObservedServer, Scrape, labels_of
 _FLOW: Table[Figures] = (
     (
         "uwsgi_window_seconds",
-        "Seconds that the figures of this window are over: less than the window while the exporter is younger.",
+        "Seconds of history in this window: less than the window while the exporter is younger.",
         lambda figures: figures.window.seconds,
     ),
-    ("uwsgi_throughput_requests_per_second", "Requests completed a second.", lambda figures: figures.flow.throughput),
+    ("uwsgi_throughput_requests_per_second", "Requests completed per second.", lambda figures: figures.flow.throughput),
     (
         "uwsgi_response_time_seconds",
-        "Mean time in service of a request, listen queue excluded, static files left out.",
+        "Mean time in service of a request, without the wait in the listen queue; static files are left out.",
         lambda figures: figures.flow.response_time,
     ),
     (
         "uwsgi_queue_wait_seconds",
-        "Mean time a request waited in a listen queue before uWSGI saw it, by Little's law on the queue.",
+        "Mean time a request waited in a listen queue before a worker accepted it, by Little's law on the queue.",
         lambda figures: figures.flow.queue_wait,
     ),
 )
@@ -46,27 +46,27 @@ _BALANCE: Table[Figures] = (
     ),
     (
         "uwsgi_request_share_fairness",
-        "Jain's fairness of the request shares: 1 is even.",
+        "Jain's fairness index of the request shares: 1 is even.",
         lambda figures: figures.balance.fairness,
     ),
     (
         "uwsgi_unevenness_cost_ratio",
-        "Part of the response time that balancing the workers would save: 1 - W of the less busy half / W.",
+        "Share of the response time W that balancing the workers would save: 1 - W of the less busy half / W.",
         lambda figures: figures.balance.cost,
     ),
 )
 
 _WORKER: Table[WorkerFigures] = (
-    ("uwsgi_worker_request_share", "The worker's part of the requests completed.", lambda worker: worker.share),
+    ("uwsgi_worker_request_share", "The worker's share of the completed requests.", lambda worker: worker.share),
     (
         "uwsgi_worker_response_time_seconds",
-        "Mean time in service of the worker's requests; longer than elsewhere where its threads wait for its "
+        "Mean time in service of the worker's requests; longer than in other workers if its threads wait for its "
         "interpreter.",
         lambda worker: worker.response_time,
     ),
     (
         "uwsgi_worker_interpreter_load",
-        "CPU seconds the worker used a second. Near 1 its one interpreter is saturated and its threads queue for it.",
+        "CPU seconds used per second. Near 1, the worker's one interpreter is saturated and its threads queue for it.",
         lambda worker: worker.interpreter_load,
     ),
 )
@@ -81,7 +81,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield gauge(
         "uwsgi_concurrency",
         "Mean requests in service: by Little's law from completed requests, and as observed by sampling. "
-        "What is observed above the law is in flight, or stuck.",
+        "Observed requests in excess of the law are in flight or stuck.",
         [
             (_labels(server, figures, method=method), value)
             for server in scrape.servers
@@ -91,8 +91,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_headroom_ratio",
-        "Factor by which load can grow before a limit is reached; the least of them is which limit comes first. "
-        "Absent while a limit is used to less than a hundredth.",
+        "Factor by which load can grow before a limit is reached; the limit with the least factor comes first. "
+        "Absent while less than a hundredth of a limit is used.",
         [
             (_labels(server, figures, limit=limit), factor)
             for server in scrape.servers
@@ -105,7 +105,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
 
 
 def _list_workers(scrape: Scrape) -> list[tuple[LabelSet, WorkerFigures]]:
-    """Labels and figures of single workers, for the longest window only: a series each is what they cost."""
+    """Labels and figures of single workers, for the longest window only, to limit the number of series."""
     return [
         (_labels(server, longest, worker_id=str(worker.worker_id)), worker)
         for server in scrape.servers
@@ -119,7 +119,7 @@ def _labels(server: ObservedServer, figures: Figures, **more: str) -> LabelSet:
 
 
 def prometheus_duration(seconds: float) -> str:
-    """As Prometheus writes durations: 300 is `5m`, 90 is `90s`."""
+    """Write seconds as Prometheus does: 300 is `5m`, 90 is `90s`."""
     for unit, length in (("h", 3600), ("m", 60)):
         if seconds % length == 0:
             return f"{seconds / length:.0f}{unit}"

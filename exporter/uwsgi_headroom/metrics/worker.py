@@ -1,4 +1,4 @@
-"""Workers, as uWSGI's own document tells of them."""
+"""Workers, from uWSGI's own stats."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from uwsgi_headroom.stats.server import Worker
 _REQUESTS: Table[Worker] = (
     (
         "uwsgi_worker_requests_total",
-        "Requests completed: the sum over the worker's threads. Zeroed by a full reload, not by a respawn.",
+        "Requests completed, summed over the worker's threads. A full reload resets this counter, a respawn does not.",
         lambda worker: worker.requests,
     ),
     (
         "uwsgi_worker_running_time_seconds_total",
-        "Time spent in completed requests, over all threads, added when a request ends. Its rate is concurrency by "
+        "Time spent in completed requests by all threads, added when a request ends. Its rate is concurrency by "
         "Little's law.",
         lambda worker: worker.running_time,
     ),
     (
         "uwsgi_worker_static_requests_total",
-        "Requests answered by uWSGI itself with a file; counted as requests, but they add no running time.",
+        "Requests that uWSGI itself answered with a file; they count as requests but add no running time.",
         lambda worker: worker.static_requests,
     ),
 )
@@ -32,35 +32,35 @@ _REQUESTS: Table[Worker] = (
 _SLOT: Table[Worker] = (
     (
         "uwsgi_worker_threads",
-        "Threads that serve requests when the worker is up (async cores where uWSGI is asynchronous).",
+        "Threads that serve requests when the worker is up (async cores if uWSGI is asynchronous).",
         lambda worker: worker.threads,
     ),
     (
         "uwsgi_worker_accepting",
-        "Whether the worker takes requests: a process is there, has started, and is neither cheaped nor paused.",
+        "Whether the worker takes requests: its process exists, has started, and is neither cheaped nor paused.",
         lambda worker: worker.accepting,
     ),
     (
         "uwsgi_worker_exceptions_total",
-        "Exceptions that escaped the application to uWSGI. A framework that turns errors into answers hides them.",
+        "Exceptions that escaped the application to uWSGI. A framework that turns errors into responses hides them.",
         lambda worker: worker.exceptions,
     ),
     (
         "uwsgi_worker_harakiri_total",
-        "Times the worker was ended for a request over the harakiri time. Every request in it is lost, and counted "
-        "nowhere.",
+        "Times uWSGI killed the worker because a request took longer than harakiri. All requests in the worker are "
+        "then lost, and uWSGI does not count them.",
         lambda worker: worker.harakiris,
     ),
-    ("uwsgi_worker_respawns_total", "Spawns of the worker; the first counts.", lambda worker: worker.respawns),
+    ("uwsgi_worker_respawns_total", "Spawns of the worker, including the first.", lambda worker: worker.respawns),
     ("uwsgi_worker_signals_total", "uWSGI signals handled.", lambda worker: worker.signals),
     (
         "uwsgi_worker_transmitted_bytes_total",
-        "Bytes of headers and bodies sent.",
+        "Bytes of response headers and bodies sent.",
         lambda worker: worker.transmitted_bytes,
     ),
     (
         "uwsgi_worker_last_spawn_time_seconds",
-        "When the worker was last spawned, in epoch seconds.",
+        "Time of the worker's last spawn, in epoch seconds.",
         lambda worker: worker.last_spawn,
     ),
 )
@@ -82,7 +82,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield from tabulate_families(_SLOT, workers)
     yield gauge(
         "uwsgi_worker_oldest_request_age_seconds",
-        "Age of the oldest request in service, to about a second; absent while there is none.",
+        "Age of the oldest request in service, precise to about a second; absent while there is none.",
         [
             (labels, max(0.0, server.reading.time - min(worker.request_starts)))
             for server in scrape.servers
