@@ -33,7 +33,7 @@ def test_each_finding_says_what_to_do() -> None:
     masters = [
         SHOP,
         FoundMaster(11, "www-data", address=Unix("/run/api.stats"), trouble="permission denied: run as uWSGI's user"),
-        FoundMaster(12, "nobody", trouble="this user may not look at its sockets"),
+        FoundMaster(12, "nobody", trouble="this user may not inspect its sockets"),
         FoundMaster(13, "root", configuration="mute.ini"),
     ]
     assert render_report(masters) == [
@@ -44,10 +44,10 @@ def test_each_finding_says_what_to_do() -> None:
         "Cannot be read: permission denied: run as uWSGI's user",
         "  master 11 of user www-data: unix:///run/api.stats",
         "",
-        "Cannot be read: this user may not look at its sockets",
+        "Cannot be read: this user may not inspect its sockets",
         "  pid 12 of user nobody",
         "",
-        "uWSGI without a stats server: turn it on in the configuration, and reload:",
+        "uWSGI without a stats server: enable it in the configuration and reload:",
         "  master 13 of user root, mute.ini",
         "    stats = /run/uwsgi/NAME.stats",
         "",

@@ -1,1 +1,1 @@
-"""Reading servers on a timer: one reader and one watch a server, a fleet of watches."""
+"""Reads servers on a timer: each server has a reader and a watch; a fleet holds all watches."""

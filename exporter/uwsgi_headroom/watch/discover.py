@@ -1,8 +1,9 @@
-"""Finding the stats servers of this machine without touching anything else that listens.
+"""Finds the stats servers on this machine without connecting to any other listener.
 
-A connection to a socket that is no stats server would hold one of its threads, so nothing is tried out. uWSGI's
-master waits on its stats socket in its own epoll, while application sockets are waited on by its workers; the kernel
-tells what an epoll holds (`/proc/<pid>/fdinfo`, proc(5)). Only what the master itself waits on is then read, once.
+A trial connection to an application socket would occupy one of its threads. So discovery uses the kernel instead:
+uWSGI's master waits on its stats socket in its own epoll, while its workers wait on application sockets, and
+`/proc/<pid>/fdinfo` (proc(5)) lists the members of an epoll. Discovery reads only sockets that the master itself waits
+on, and each of them once.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from uwsgi_headroom.watch.discover_report import render_report
 from uwsgi_headroom.watch.found_master import FoundMaster
 
 _READ_SECONDS = 3.0
-_NO_MASTER = "it runs without a master, or has no worker now; only a master has stats: set `master = true` and `stats`"
-_NOT_ALLOWED = "this user may not look at its sockets: run as that user or as root, or give --stats"
+_NO_MASTER = "it runs without a master, or has no workers; only a master has stats: set `master = true` and `stats`"
+_NOT_ALLOWED = "this user may not inspect its sockets: run as its user or as root, or give --stats"
 _NAME = re.compile(r"uwsgi(-core|_(?!exporter)\w+)?")
-"""As pip and Debian install it (`uwsgi_python3`); not its exporters, this one (`uwsgi-headroom`) among them."""
+"""Names of uWSGI's program from pip and Debian (`uwsgi_python3`), but not of exporters such as `uwsgi-headroom`."""
 
 _EPOLL_SOCKET = re.compile(r"^tfd:.*\bino:([0-9a-f]+)", re.MULTILINE)
 
@@ -41,14 +42,14 @@ _log = logging.getLogger(__name__)
 
 
 def discover_servers() -> tuple[ServerConfig, ...]:
-    """The servers of this machine that can be read, or that do not answer now. Raises HeadroomError with advice where
+    """Find the servers on this machine that can be read, or that do not answer now. Raises HeadroomError with advice if
     there is none."""
     masters = asyncio.run(find_masters())
     readable = {master.pid for master in masters if master.address and not master.trouble}
     pids = {
         master.address: master.pid
         for master in masters
-        # In cheap mode, a master waits for requests too: what is silent beside its stats may be an application.
+        # In cheap mode a master waits for requests too: its other, silent sockets may be application sockets.
         if master.address and (not master.trouble or (master.silent and master.pid not in readable))
     }
     if not pids:
@@ -60,7 +61,7 @@ def discover_servers() -> tuple[ServerConfig, ...]:
 
 
 async def find_masters() -> list[FoundMaster]:
-    """Every uWSGI master of this PID namespace, each stats server read once."""
+    """Find every uWSGI master in this PID namespace, and read each stats server once."""
     return list(await asyncio.gather(*map(_read_once, list(_list_masters()))))
 
 
@@ -77,21 +78,21 @@ def _list_masters() -> Iterator[FoundMaster]:
         if pid not in parents:
             if parent not in processes:
                 yield FoundMaster(pid, process.info["username"], "process", trouble=_NO_MASTER)
-            continue  # else a worker, or a router, whose public port is none of our business
+            continue  # a worker, or a router, whose public port must not be read
         words = _read_command_line(pid)
         master = FoundMaster(
             pid,
             process.info["username"],
             configuration=read_options(pid).configuration_file,
             directory=read_working_directory(pid) or "",
-            # An emperor begins its vassals with words of their own; a process that uWSGI forks has the same words.
+            # A vassal has a command line of its own; a process that uWSGI forks keeps its parent's.
             emperor=parent if parent in processes and _read_command_line(parent) != words else None,
         )
         yield from _list_stats_servers(master, listening)
 
 
 def _read_command_line(pid: int) -> list[str]:
-    """The words of its command line; none where it has ended or has overwritten them (`procname`)."""
+    """The words of a process's command line; empty if the process has ended or has overwritten it (`procname`)."""
     try:
         return MasterFiles(pid).read_command_line()
     except OSError:
@@ -99,8 +100,8 @@ def _read_command_line(pid: int) -> list[str]:
 
 
 def _list_stats_servers(master: FoundMaster, listening: Mapping[int, str]) -> Iterator[FoundMaster]:
-    """The master with each of its stats servers, or with what keeps them from being seen; none if it has ended.
-    listening: addresses by inode."""
+    """Return the master once for each of its stats servers, or with the reason why they are not visible; nothing if the
+    master has ended. listening: addresses by inode."""
     try:
         inodes = _epoll_inodes(Path(f"/proc/{master.pid}/fdinfo"))
     except PermissionError:
@@ -119,7 +120,7 @@ def _list_stats_servers(master: FoundMaster, listening: Mapping[int, str]) -> It
 
 
 def _epoll_inodes(fdinfo: Path) -> set[int]:
-    """Inodes of what a process waits on in its epolls. Raises OSError if it has ended or this user may not know."""
+    """Inodes of the sockets in a process's epolls. Raises OSError if the process has ended or access is denied."""
     inodes: set[int] = set()
     for entry in fdinfo.iterdir():
         with contextlib.suppress(FileNotFoundError):  # the descriptor was closed meanwhile
@@ -128,7 +129,7 @@ def _epoll_inodes(fdinfo: Path) -> set[int]:
 
 
 def _listening_addresses() -> dict[int, str]:
-    """Addresses, as `source.parse` takes them, of every listening socket of this network namespace, by inode."""
+    """Addresses of every listening socket in this network namespace, as `parse_address` takes them, by inode."""
     addresses: dict[int, str] = {}
     for family in ("unix", "inet", "inet6"):
         try:
@@ -142,8 +143,8 @@ def _listening_addresses() -> dict[int, str]:
 
 
 async def _read_once(master: FoundMaster) -> FoundMaster:
-    """Read it once. Over TCP as HTTP first: a raw server answers that as well, and is not held up by it, while a
-    stats-http server that is sent nothing holds up its master."""
+    """Read a stats server once; over TCP, first as HTTP. A raw stats server answers an HTTP request without delay, but
+    a stats-http server that receives no request blocks its master."""
     if master.address is None or master.trouble:
         return master
     address = master.address

@@ -10,7 +10,7 @@ from uwsgi_headroom.watch.discover_report import render_report
 
 
 def run() -> int:
-    """Print what runs here, and return the exit status: 1 where there is no stats server."""
+    """Print the uWSGI masters on this machine and return the exit status: 1 if none has a stats server."""
     masters = asyncio.run(find_masters())
     print_lines(render_report(masters))
     return 0 if any(master.address for master in masters) else 1

@@ -1,5 +1,5 @@
-"""What discovery found, for a person: what each uWSGI is, what to do where its stats are missing, and one command that
-watches all that can be read."""
+"""Reports the results of discovery to a person: each uWSGI master, what to do if its stats are missing, and one command
+that watches all readable ones."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from uwsgi_headroom.config.names import default_name
 from uwsgi_headroom.watch.found_master import FoundMaster
 
 _NAME = re.compile(r"[\w.-]+")
-"""What may stand before the `=` of `--stats NAME=ADDRESS`."""
+"""Names that `--stats NAME=ADDRESS` accepts."""
 
 _GENERAL = frozenset(("app", "conf", "config", "server", "sock", "socket", "stats", "tmp", "uwsgi", "vassal", "www"))
-"""Names of files and directories that say nothing of an application."""
+"""Names of files and directories that do not identify an application."""
 
 _NOTHING = (
-    "No uWSGI master runs here (in this PID namespace). Where it runs elsewhere, give its stats server's "
-    "address: uwsgi-headroom --stats tcp://HOST:PORT"
+    "No uWSGI master runs here (in this PID namespace). If uWSGI runs elsewhere, give the address of its stats server: "
+    "uwsgi-headroom --stats tcp://HOST:PORT"
 )
-_NO_STATS = "without a stats server: turn it on in the configuration, and reload"
+_NO_STATS = "without a stats server: enable it in the configuration and reload"
 _INDENT = " " * 4
 
 
 def render_report(masters: Sequence[FoundMaster]) -> list[str]:
-    """The lines."""
+    """Write the lines of the report."""
     if not masters:
         return [_NOTHING]
     readable = [master for master in masters if master.address and not master.trouble]
@@ -46,8 +46,8 @@ def render_report(masters: Sequence[FoundMaster]) -> list[str]:
 
 
 def choose_names(masters: Sequence[FoundMaster]) -> list[str]:
-    """A name for each, no two alike: what its configuration file is called, else its stats socket, else its directory,
-    and else its whole address."""
+    """Choose a unique name for each master: from its configuration file, else its stats socket, else its directory,
+    else its whole address."""
     chosen = [""] * len(masters)
     for candidates in zip(*map(_candidates, masters), strict=True):
         free = [name if not chosen[place] and name not in chosen else "" for place, name in enumerate(candidates)]
@@ -57,7 +57,7 @@ def choose_names(masters: Sequence[FoundMaster]) -> list[str]:
 
 
 def _candidates(master: FoundMaster) -> tuple[str, ...]:
-    """The best first; empty where it says nothing."""
+    """Candidates for a name, best first; empty texts for those that do not identify an application."""
     socket = default_name(master.address) if master.address else ""
     names = (PurePath(master.configuration).stem, socket, PurePath(master.directory).name)
     return tuple(name if _NAME.fullmatch(name) and name.lower() not in _GENERAL else "" for name in names)
@@ -70,7 +70,7 @@ def _describe_readable(master: FoundMaster, name: str) -> Iterator[str]:
 
 
 def _list(masters: Sequence[FoundMaster]) -> Iterator[str]:
-    """A line for each of which more is known than the pid; the others of a user in one."""
+    """A line for each master of which more than the PID is known, and one line per user for all others."""
     plain: dict[str, list[int]] = {}
     for master in masters:
         if master.address or master.configuration or master.directory or master.emperor:
@@ -90,7 +90,7 @@ def _describe(master: FoundMaster) -> str:
 
 
 def _command(masters: Sequence[FoundMaster], names: Sequence[str]) -> list[str]:
-    """One command for all, as a shell takes it."""
+    """One shell command that watches all these masters."""
     words = [f"--stats {shlex.quote(f'{name}={master.address}')}" for master, name in zip(masters, names, strict=True)]
     if len(words) == 1:
         return ["To watch it:", f"  uwsgi-headroom {words[0]}"]

@@ -1,4 +1,4 @@
-"""All the servers of one exporter: those named in its configuration, and those a glob finds."""
+"""All servers of one exporter: those named in its configuration, and those that its globs match."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from uwsgi_headroom.watch.supervise import supervise
 from uwsgi_headroom.watch.watch import Watch
 
 GLOB_SECONDS = 5.0
-"""How often globs are looked up again."""
+"""Seconds between two expansions of the globs."""
 
 FIRST_SECONDS = 1.0
-"""How long an answer waits for servers that have not been read yet."""
+"""How long a response waits for servers that have not been read yet, in seconds."""
 
 FORGET_SECONDS = 600.0
-"""How long a globbed server is still reported as down after its socket is gone: long enough to be paged about."""
+"""How long a globbed server is reported as down after its socket is gone, in seconds: long enough for an alert."""
 
 
 @dataclass
@@ -39,7 +39,7 @@ class _GlobbedServer:
 
 
 class Fleet:
-    """The watches of every server, made once and kept."""
+    """Makes and keeps the watch of every server."""
 
     def __init__(
         self, servers: Sequence[ServerConfig], settings: Settings = SETTINGS, clock: Clock | None = None
@@ -56,17 +56,17 @@ class Fleet:
         self._globbed: dict[str, _GlobbedServer] = {}
 
     def watches(self) -> list[Watch]:
-        """Every server: those named, in the order of the configuration, then those that the last `refresh` left."""
+        """Every server: named ones in the order of the configuration, then those of the last `refresh`."""
         return self._named + [globbed.watch for _, globbed in sorted(self._globbed.items())]
 
     def refresh(self) -> None:
-        """Look the globs up: add the sockets that are new, and forget those gone for FORGET_SECONDS."""
+        """Expand the globs: add new sockets, and forget sockets that have been gone for FORGET_SECONDS."""
         now = self.clock.monotonic()
         named_addresses = {watch.address for watch in self._named}
         for entry in self._globs:
             for path in sorted(glob.glob(entry.pattern)):
                 if Unix(path) in named_addresses:
-                    continue  # it has a name, and a reader, already
+                    continue  # already watched under its own name
                 if path in self._globbed:
                     self._globbed[path].last_seen_at = now
                 elif _is_socket(path):
@@ -76,7 +76,7 @@ class Fleet:
         }
 
     async def wait_for_first(self, watches: Sequence[Watch], seconds: float = FIRST_SECONDS) -> None:
-        """Wait until each of these has been read once, or could not be, for `seconds` at most."""
+        """Wait until each of these servers has been read once or has failed, but at most `seconds`."""
         unread = [watch.reader.finished_first for watch in watches if not watch.reader.finished_first.is_set()]
         waiting = [asyncio.create_task(event.wait(), name="first reading") for event in unread]
         try:
@@ -87,7 +87,7 @@ class Fleet:
                 task.cancel()
 
     async def observe(self) -> list[Observation]:
-        """What was last read of every server. Reads nothing; waits for servers that were never read, for a second."""
+        """The last reading of every server. Does not read; waits up to a second for servers that were never read."""
         watches = self.watches()
         await self.wait_for_first(watches)
         observations = []
@@ -97,11 +97,11 @@ class Fleet:
         return observations
 
     async def run(self) -> None:
-        """Look the globs up now and every GLOB_SECONDS, and sample every server on its own timer, until cancelled."""
+        """Expand the globs now and every GLOB_SECONDS, and sample every server on its own timer, until cancelled."""
         tasks: dict[Watch, asyncio.Task[NoReturn]] = {}
         try:
             while True:
-                if not self._paused:  # a socket found now would be read
+                if not self._paused:  # a new socket would be read at once
                     self.refresh()
                 watches = self.watches()
                 for watch in watches:
@@ -117,11 +117,11 @@ class Fleet:
 
     @property
     def health(self) -> ExporterHealth:
-        """How the exporter itself is."""
+        """The health of the exporter itself."""
         return ExporterHealth(self.lag.largest, self.restarts)
 
     def fail(self, name: str, error: Exception) -> Observation:
-        """What is known of a server about which a fault of ours came up."""
+        """Turn a bug in this package into a failed observation of a server."""
         watch = next(watch for watch in self.watches() if watch.name == name)
         return watch.failed_observation(watch.reader.fault(error))
 
@@ -130,7 +130,7 @@ class Fleet:
         await asyncio.gather(*(watch.reader.close() for watch in self.watches()))
 
     async def pause(self) -> None:
-        """End reads in flight, and begin none until `resume`."""
+        """End reads in flight, and start none until `resume`."""
         self._paused = True
         await asyncio.gather(*(watch.reader.pause() for watch in self.watches()))
 

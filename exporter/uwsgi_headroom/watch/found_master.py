@@ -1,4 +1,4 @@
-"""What discovery says of one uWSGI."""
+"""The data that discovery finds about one uWSGI master."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from uwsgi_headroom.source import Address
 
 @dataclass(frozen=True, slots=True)
 class FoundMaster:
-    """A uWSGI master, or an emperor; role is "process" for a uWSGI that runs without one.
+    """A uWSGI master or emperor; role is "process" for a uWSGI that runs without a master.
 
-    address: of its stats server, None if it has none that can be seen; what: what was read there. trouble: why it
-    cannot be read, and what to do; silent: it does not answer in time, so it may be hung. configuration and directory:
-    its configuration file and working directory, empty if not known; emperor: the pid of the uWSGI whose vassal it is.
+    address: of its stats server, None if none is visible; what: a summary of the stats. trouble: why the stats cannot
+    be read, and what to do; silent: the stats server does not answer in time, so uWSGI may hang. configuration and
+    directory: configuration file and working directory, empty if unknown; emperor: PID of the emperor of this vassal.
     """
 
     pid: int

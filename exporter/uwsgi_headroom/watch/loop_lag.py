@@ -1,4 +1,4 @@
-"""How late the event loop is: by how much longer a sleep took than was asked for."""
+"""Measures the lag of the event loop: how much longer a sleep takes than requested."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 
 REMEMBERED_SECONDS = 30.0
-"""For how long a lag is remembered at least, and for twice as long at most: longer than most scrape intervals."""
+"""A lag is remembered for this long at least and twice as long at most: longer than most scrape intervals."""
 
 
 class LoopLag:
-    """The largest lag of the last seconds. It is measured by the sleeps of the samplers, which cost nothing more."""
+    """The largest lag of the last seconds, measured at no extra cost by the samplers' sleeps."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -18,7 +18,7 @@ class LoopLag:
         self._largest = self._largest_before = 0.0
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep, and note by how much longer it took."""
+        """Sleep, and note the lag."""
         began = self._monotonic()
         await asyncio.sleep(seconds)
         self.note(self._monotonic() - began - seconds)
@@ -30,12 +30,12 @@ class LoopLag:
 
     @property
     def largest(self) -> float:
-        """Seconds; 0 where nothing was late, or nothing slept."""
+        """The largest lag in seconds; 0 if there was none, or no sleep."""
         self._turn()
         return max(self._largest, self._largest_before)
 
     def _turn(self) -> None:
-        """Forget what is two periods ago."""
+        """Forget lags of two periods ago."""
         period = self._monotonic() // REMEMBERED_SECONDS
         if period != self._period:
             self._largest_before = self._largest if period == self._period + 1 else 0.0

@@ -1,4 +1,4 @@
-"""The last hour of a server in slices of a minute, and whether CPU used by others followed its requests in them."""
+"""Judges from one-minute slices of the last hour whether CPU use by others follows a server's requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uwsgi_headroom.history.window import History
 
 
 class NeighbourSlices:
-    """Takes each slice from a history once, when it is over. others_follow: None while that cannot be known."""
+    """Takes each slice from a history once, when the slice is over. others_follow: None while unknown."""
 
     def __init__(self) -> None:
         self.others_follow: bool | None = None
@@ -19,7 +19,7 @@ class NeighbourSlices:
         self._until = float("-inf")
 
     def update(self, history: History) -> None:
-        """Take the slices that are over since the last call. Call this after each sample."""
+        """Take the slices that have ended since the last call. Call this after each sample."""
         newest = history.newest_slice(SLICE_SECONDS)
         if newest == self._newest:
             return

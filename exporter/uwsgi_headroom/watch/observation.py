@@ -1,4 +1,4 @@
-"""One server as it was last observed: what the metrics of a scrape are made of."""
+"""The state of one server for a scrape: the input of all metrics."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ from uwsgi_headroom.watch.pace import Pace
 
 @dataclass(frozen=True)
 class ExporterHealth:
-    """How the exporter itself is: by how much its event loop was late of late, in seconds; how often background work
-    ended and began again, by what it does."""
+    """The health of the exporter itself. loop_lag: recent lag of its event loop, in seconds; restarts: number of
+    restarts of each background task."""
 
     loop_lag: float = 0.0
     restarts: Mapping[str, int] = field(default_factory=dict)
 
 
 WELL = ExporterHealth()
-"""Nothing late, nothing ended."""
+"""No lag, no restarts."""
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What came of reading one server: `outcome` is a reading or the reason why there is none, `figures` those of each
-    window that the history reaches into, the longest last; others_follow: whether the CPU use of
-    others grows with the requests, None where that is not known; events: how many there were of
-    each kind."""
+    """The last observation of a server. outcome: a reading, or the error of the last read; figures: of each window with
+    history, longest last; others_follow: whether CPU use by others grows with the requests, None if unknown; events:
+    their number by kind."""
 
     name: str
     address: str

@@ -1,4 +1,4 @@
-"""One server, read once at a time."""
+"""Reads one server, with one read at a time."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch.log_limit import LogLimit
 
 _COMPARED_BYTES = 2 * 2**20
-"""Documents up to this size are kept to compare the next with: 128 workers of 64 threads have one of 2 MB."""
+"""Documents up to this size are kept to compare the next one with: 128 workers of 64 threads write 2 MB."""
 
 _log = logging.getLogger(__name__)
 
 
 class Reader:
-    """Reads one server, with at most one read in flight however many ask (uWSGI's master serves its stats itself).
+    """Reads one server, with at most one read in flight for any number of callers, because uWSGI's master serves the
+    stats itself.
 
-    `outcome` is what the last finished read brought, None before the first; `finished_first` is set with it; `errors`
-    counts failed reads by reason, and `faults` has each mistake of the exporter's own. Each outcome goes to
-    `on_outcome` once, with its monotonic instant. A change from readable to not, or from one reason to another, is
-    logged, a few times a minute at most; the same failure again is not.
+    `outcome` is the result of the last finished read, None before the first; `finished_first` is set with the first
+    outcome; `errors` counts failed reads by reason; `faults` contains each internal error. Each outcome is passed to
+    `on_outcome` once, with its monotonic time. A change from readable to unreadable or back, or of the reason, is
+    logged, a few times a minute at most; a repeated failure is not.
     """
 
     def __init__(
@@ -61,9 +62,9 @@ class Reader:
         self._not_paused.set()
 
     async def read(self) -> Reading | ReadError:
-        """Read the server, or wait for the read under way, and return a reading or why there is none.
+        """Read the server, or wait for the read under way; returns a reading or the error.
 
-        A caller that is cancelled leaves the read to its deadline, for others that wait for it.
+        If a caller is cancelled, the read continues until its deadline, for other callers.
         """
         while True:
             await self._not_paused.wait()
@@ -72,14 +73,14 @@ class Reader:
             task = self._in_flight
             if task is None:
                 task = self._in_flight = asyncio.create_task(self._read(), name=f"read {self.name}")
-                # Not at the end of `_read`: a task that is cancelled before its first step never gets there.
+                # Not at the end of `_read`: a task cancelled before its first step never runs that.
                 task.add_done_callback(self._forget)
             await asyncio.wait({task})
-            if not task.cancelled():  # as `pause` and `close` do, which the next turn tells apart
+            if not task.cancelled():  # `pause` and `close` cancel; the next turn distinguishes them
                 return task.result()
 
     async def close(self) -> None:
-        """End the read in flight, if any, close its connection, and begin no other."""
+        """End the read in flight, if any, close its connection, and start no other."""
         self._closed = True
         self._not_paused.set()
         await self._cancel_read()
@@ -103,13 +104,13 @@ class Reader:
             self._in_flight = None
 
     async def _read(self) -> Reading | ReadError:
-        """Read once. Nothing but a cancellation gets out: a fault of ours about this server is its outcome."""
+        """Read once. Raises nothing but CancelledError: an internal error becomes the outcome."""
         outcome: Reading | ReadError
         try:
             outcome = await self._read_once()
         except ReadError as error:
             outcome = _without_frames(error)
-        except Exception as error:  # noqa: BLE001 - our own mistake about one server must not take the others down
+        except Exception as error:  # noqa: BLE001 - an internal error about one server must not affect others
             outcome = self.fault(error)
         try:
             self._on_outcome(self._clock.monotonic(), outcome)
@@ -119,9 +120,9 @@ class Reader:
         return outcome
 
     def fault(self, error: Exception) -> ReadError:
-        """Make a mistake of the exporter's own about this server its failure. Each is logged once.
+        """Turn an internal error into a failed read of this server. Each internal error is logged once.
 
-        The error's words may quote the document, so they go nowhere.
+        The error's message may quote the document, so the message is dropped.
         """
         kind = type(error).__name__
         place = traceback.extract_tb(error.__traceback__)[-1:]
@@ -129,7 +130,7 @@ class Reader:
         if key not in self.faults:
             self.faults.add(key)
             _log.error("internal error", extra={"fields": {"server": self.name}}, exc_info=_without_words(error))
-        return ReadError("internal", f"a fault of the exporter itself ({kind}): please report it, with its log")
+        return ReadError("internal", f"a bug in uwsgi-headroom ({kind}): please report it with the log")
 
     async def _read_once(self) -> Reading:
         start = self._clock.monotonic()
@@ -147,17 +148,17 @@ class Reader:
         )
 
     def _decode(self, body: bytes) -> stats.AnySnapshot:
-        """At rest, documents are the same byte for byte, and decoding is most of what a read costs."""
+        """Decode a document, unless it equals the last one: an idle server's are identical, and decoding costs most."""
         if self._decoded is not None and self._decoded[0] == body:
             return self._decoded[1]
-        self._decoded = None  # so that its memory is free for what comes
+        self._decoded = None  # free its memory before decoding
         snapshot = stats.decode(body)
         if len(body) <= _COMPARED_BYTES:
             self._decoded = body, snapshot
         return snapshot
 
     def _note(self, outcome: Reading | ReadError) -> None:
-        """Keep an outcome as the latest, and log it if it is of another kind than the one before."""
+        """Keep an outcome as the latest, and log it if its kind differs from the one before."""
         before, self.outcome = self.outcome, outcome
         self.finished_first.set()
         address = {"address": str(self.address)}
@@ -178,12 +179,12 @@ class Reader:
 
 
 def _without_frames(error: ReadError) -> ReadError:
-    """The error without where it came from: the frames there hold what was received, and the error itself, so that all
-    of it would stay until Python next looks for garbage."""
+    """Drop an error's traceback: its frames hold the received bytes and the error itself, a cycle that would keep both
+    in memory until Python's next garbage collection."""
     error.__context__ = error.__cause__ = None
     return error.with_traceback(None)
 
 
 def _without_words(error: Exception) -> Exception:
-    """The error with its traceback and without its message, which may quote what was received."""
+    """The error with its traceback but without its message, which may quote the document."""
     return HeadroomError(type(error).__name__).with_traceback(error.__traceback__)

@@ -1,4 +1,4 @@
-"""Keeps background work going: what ends although it should not is logged, counted, and begun again after a pause."""
+"""Keeps background tasks running: logs and counts each unexpected end, and restarts the task after a pause."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
 TASKS = ("fleet", "sample")
-"""What is supervised: looking after all servers, and sampling one."""
+"""The supervised tasks: looking after all servers, and sampling one server."""
 
 RESTART_SECONDS = (1.0, 60.0)
-"""The first and the longest pause; the first again after work that went on for longer than the longest."""
+"""First and longest pause. The pause starts again from the first after a task that ran for longer than the longest."""
 
 _log = logging.getLogger(__name__)
 
 
 async def supervise(name: str, work: Callable[[], Awaitable[None]], restarts: Counter[str]) -> NoReturn:
-    """Do the work, and again whenever it ends, until cancelled. `restarts` counts by `name` how often it ended."""
+    """Run a task, and again whenever it ends, until cancelled. `restarts` counts its ends under `name`."""
     loop = asyncio.get_running_loop()
     first, longest = RESTART_SECONDS
     pause = first
@@ -27,10 +27,10 @@ async def supervise(name: str, work: Callable[[], Awaitable[None]], restarts: Co
         problem: Exception | None = None
         try:
             await work()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the work goes on
+        except Exception as error:  # noqa: BLE001 - the task restarts after any error
             problem = error
         restarts[name] += 1
-        _log.error("background work ended; it begins again", extra={"fields": {"work": name}}, exc_info=problem)
+        _log.error("background task ended; restarting", extra={"fields": {"task": name}}, exc_info=problem)
         if loop.time() - began > longest:
             pause = first
         await asyncio.sleep(pause)

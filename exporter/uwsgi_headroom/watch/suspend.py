@@ -1,4 +1,4 @@
-"""Ctrl-Z without harm: a process that is stopped in the middle of a read holds up uWSGI's master for as long."""
+"""Suspends safely on Ctrl-Z: a process stopped in the middle of a read would block uWSGI's master while stopped."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 
 
 def between_reads(pause: Callable[[], Awaitable[None]], resume: Callable[[], None]) -> None:
-    """From now on SIGTSTP stops this process only after `pause`, and `resume` comes when it goes on.
+    """Have SIGTSTP stop this process only after `pause`, and call `resume` when the process continues.
 
-    To be called in a running event loop. Whoever started us with SIGTSTP ignored is obeyed.
+    Call this in a running event loop. If SIGTSTP was ignored at start, it stays ignored.
     """
     if signal.getsignal(signal.SIGTSTP) is signal.SIG_IGN:
         return
@@ -20,8 +20,8 @@ def between_reads(pause: Callable[[], Awaitable[None]], resume: Callable[[], Non
     async def stop() -> None:
         await pause()
         loop.remove_signal_handler(signal.SIGTSTP)
-        # Not SIGSTOP: of a process that no shell could wake up again (`ssh -t host uwsgi-headroom top`), the kernel
-        # drops this one.
+        # Not SIGSTOP: the kernel discards SIGTSTP for a process that no shell could continue
+        # (`ssh -t host uwsgi-headroom top`).
         signal.raise_signal(signal.SIGTSTP)
         loop.add_signal_handler(signal.SIGTSTP, begin)
         resume()

@@ -1,4 +1,4 @@
-"""One server under watch: what is read of it, by whomever, becomes its totals and its history."""
+"""Watches one server: turns its readings into totals, a history and a journal."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ from uwsgi_headroom.watch.pace import Pace, sample
 from uwsgi_headroom.watch.reader import Reader
 
 FRESH_SECONDS = 5.0
-"""For how long a server counts as up after a read that succeeded: uWSGI's master is silent for 1 to 3 s in normal life
-(it ends a worker, or reloads)."""
+"""How long a server counts as up after a successful read, in seconds: in normal operation uWSGI's master is silent for
+1 to 3 s, while it ends a worker or reloads."""
 
 _FRESH_INTERVALS = 3
-"""And for so many intervals, where they are longer."""
+"""A server also counts as up for this many intervals, if that is longer."""
 
 _LEAST_JUDGED_SECONDS = 10.0
-"""How much history there has to be before a server is judged for its journal."""
+"""Least history, in seconds, before a server is judged for its journal."""
 
 _MOST_JUDGING = 0.001
-"""The most of a CPU that judging for the journal may take."""
+"""Largest share of a CPU that judging for the journal may take."""
 
 _GONE: frozenset[Reason] = frozenset({"refused", "not_found"})
-"""Reasons that leave no doubt: nothing listens there."""
+"""Reasons that prove that nothing listens there."""
 
 State = Literal["up", "stale", "down"]
-"""up: read a moment ago; down: it cannot be read, `Watch.error` says why; stale: it has not been read for a while, and
-nothing says why."""
+"""up: read a moment ago; down: cannot be read, `Watch.error` says why; stale: not read for a while, for no known
+reason."""
 
 
 class Watch:
-    """A server's reader, pace, totals, history and journal. `sample` reads on its own timer, and nothing else reads.
+    """A server's reader, pace, totals, history and journal. Only `sample` reads, on its own timer.
 
-    `reading` is the last that succeeded, None before the first; `reader.outcome` says what came of the last attempt.
+    `reading` is the last successful one, None before the first; `reader.outcome` is the result of the last attempt.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Watch:
         self._lag = lag or LoopLag(self._clock.monotonic)
 
     async def sample(self) -> None:
-        """Read on the watch's own timer until cancelled."""
+        """Read the server on its own timer until cancelled."""
         await sample(self.reader, self.pace, self._lag)
 
     @property
@@ -114,20 +114,20 @@ class Watch:
         return outcome if isinstance(outcome, ReadError) and self.state == "down" else None
 
     def observe(self, windows: Sequence[float]) -> Observation:
-        """What is known of the server now, with the figures of these windows (seconds). Reads nothing.
+        """The current observation, with the figures of these windows (in seconds). Does no I/O.
 
-        A fault of ours about the server is its failure.
+        An internal error becomes a failed observation.
         """
         if self.reading is None or self.state != "up":
-            return self.failed_observation(self.error or ReadError("timeout", "it has not been read for a while"))
+            return self.failed_observation(self.error or ReadError("timeout", "not read for a while"))
         try:
             figures = self.figures(self.reading, windows)
-        except Exception as error:  # noqa: BLE001 - as said
+        except Exception as error:  # noqa: BLE001 - an internal error about one server must not affect others
             return self.failed_observation(self.reader.fault(error))
         return self._observation(self.reading, figures)
 
     def failed_observation(self, error: ReadError) -> Observation:
-        """What is known where there is nothing to show but this reason."""
+        """The observation of a server that failed with this error."""
         return self._observation(error, [])
 
     def _observation(self, outcome: Reading | ReadError, figures: list[Figures]) -> Observation:
@@ -144,8 +144,7 @@ class Watch:
         )
 
     def figures(self, reading: Reading, windows: Sequence[float]) -> list[Figures]:
-        """The figures of the last so many seconds, for each window that the history has two rows of. An emperor or a
-        router has none."""
+        """The figures of each window (seconds) with at least two rows of history; none for an emperor or a router."""
         snapshot = reading.snapshot
         if not isinstance(snapshot, Snapshot):
             return []
@@ -164,7 +163,7 @@ class Watch:
                 self.neighbours.update(self.history)
         try:
             self._keep_journal(at, outcome)
-        except Exception as error:  # noqa: BLE001 - it costs no sample
+        except Exception as error:  # noqa: BLE001 - an error in the journal must not lose a sample
             self.reader.fault(error)
 
     def _keep_journal(self, at: float, outcome: Reading | ReadError) -> None:
