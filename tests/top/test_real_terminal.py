@@ -150,7 +150,7 @@ def test_keys_sort_and_turn_pages(tmp_path: Path) -> None:
             top.press("e")
             top.wait(lambda text: "EVENT" in text and "began to watch" in text)
             top.press("p")
-            top.wait(lambda text: "load, requests a second" in text and "│" in text)
+            top.wait(lambda text: "load, requests per second" in text and "│" in text)
             top.press("p/idle\r")
             top.wait(lambda text: "filter: idle (esc clears)" in text and len(rows(text)) == 4)
             top.press("\x1b")

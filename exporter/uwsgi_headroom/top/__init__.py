@@ -1,6 +1,6 @@
-"""`uwsgi-headroom top`: the documents of the API on a terminal, for whoever has nothing but ssh.
+"""`uwsgi-headroom top`: shows the documents of the API in a terminal, for use over ssh.
 
-What is shown is made by pure functions from a document to lines (`view`); reading documents
-(`feeds`) and the terminal (`terminal`) are at the ends. Rich, of the extra `top`, knows colours and the width of
-characters. Textual would do more than is needed, from a vt100 up, for four times the CPU to start and twice the memory.
+Pure functions turn a document into lines (`view`); `feeds` read documents, and `terminal` handles keys and screen.
+Rich, from the extra `top`, provides colours and the width of characters. Textual offers more than `top` needs, for four
+times the CPU at start and twice the memory.
 """

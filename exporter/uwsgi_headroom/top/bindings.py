@@ -1,4 +1,4 @@
-"""The keys, as the help lists them."""
+"""The keys and their descriptions in the help."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Binding(NamedTuple):
-    """keys: each as `handle_key` takes it; label: as the help shows them."""
+    """keys: as `handle_key` takes them; label: as the help shows them."""
 
     label: str
     meaning: str
@@ -20,7 +20,7 @@ BINDINGS = (
     Binding("PgUp PgDn", "ten lines", ("pageup", "pagedown")),
     Binding("Home End", "first, last", ("home", "end")),
     Binding("enter", "open the server", ("enter",)),
-    Binding("esc", "one step back", ("escape", "backspace")),
+    Binding("esc", "go back one step", ("escape", "backspace")),
     Binding("l", "list of servers", ("l",)),
     Binding("v F5", "tree: emperors, vassals", ("v", "f5")),
     Binding("tab S-tab", "next, previous server", ("tab", "backtab")),

@@ -1,4 +1,4 @@
-"""On a terminal, live; anywhere else, one snapshot."""
+"""Shows a live screen on a terminal, and one snapshot anywhere else."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from uwsgi_headroom.top.terminal.terminal import detect_capabilities
 from uwsgi_headroom.top.view.body import list_keys
 from uwsgi_headroom.top.view.screen import draw_plain
 
-_PIPE_WIDTH = 120  # columns where nothing says how many there are
-_UNCUT = 500  # columns for a list, whose lines end with a sentence
+_PIPE_WIDTH = 120  # columns if the width is unknown
+_UNCUT = 500  # columns of a list, whose lines end with a sentence
 
 
 def main(attached: Attached, interval: float, seconds: float, *, once: bool) -> int:
-    """Run, and return the exit status: of a snapshot, 3 if a server could not be read."""
+    """Run `top` and return its exit status: for a snapshot, 3 if a server could not be read."""
     navigation = Navigation(interval=interval)
     if attached.server:
         navigation = replace(navigation, server=attached.server, chosen=True, view="workers")
@@ -59,5 +59,5 @@ async def _snapshot(feeds: Sequence[Feed], navigation: Navigation, seconds: floa
         states = [model.server.state] if model.server else []
     else:
         states = [entry.summary.state for entry in model.entries]
-    # With troubles, an exporter has not answered, and its servers are missing.
+    # Troubles mean that an exporter has not answered, so that its servers are missing.
     return lines, UNKNOWN if model.troubles else exit_status(states)

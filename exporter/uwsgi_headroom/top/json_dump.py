@@ -1,4 +1,4 @@
-"""A server's document in a file, for whoever asks later what it was like."""
+"""Writes a server's document to a file, as a record."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from uwsgi_headroom.documents.schema import Server
 
 
 def render_json(document: object) -> str:
-    """JSON in ASCII, so that no name in it does anything to a terminal."""
+    """Write JSON in ASCII, so that no name in it can affect a terminal."""
     return json.dumps(msgspec.to_builtins(document, str_keys=True), indent=2)
 
 
 def write_json_file(server: Server, directory: str) -> str:
-    """Write it to a new file of this directory; a sentence says which, or why not."""
+    """Write a document to a new file in a directory; returns a sentence with the path, or why writing failed."""
     name = re.sub(r"[^\w.-]+", "_", server.name, flags=re.ASCII)
     moment = time.strftime("%Y%m%dT%H%M%S", time.localtime(server.time))
     path = os.path.join(directory, f"uwsgi-headroom-{name}-{moment}.json")

@@ -1,4 +1,4 @@
-"""The loop: look, draw, obey keys and signals, and leave the terminal as it was."""
+"""The main loop: polls feeds, draws, handles keys and signals, and restores the terminal at the end."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from uwsgi_headroom.watch import suspend
 _NOTICE_SECONDS = 5.0
 _TERMINAL_BUSY_SECONDS = 0.1
 _FIRST_POLL_SECONDS = 0.2  # between polls of a server that has not been read yet
-_CLOCK_SECONDS = 1.0  # after which the screen is drawn anew at the latest: the age of what it shows has grown
+_CLOCK_SECONDS = 1.0  # longest time between two redraws, because the ages on the screen grow
 
 
 async def run(feeds: Sequence[Feed], navigation: Navigation, capabilities: Capabilities) -> None:
-    """Show what the feeds bring until a key or a signal ends it."""
+    """Show the feeds' documents until a key or a signal ends the loop."""
     top = _Loop(feeds, navigation, capabilities)
     try:
         await top.run()
@@ -38,11 +38,11 @@ async def run(feeds: Sequence[Feed], navigation: Navigation, capabilities: Capab
         try:
             await close_all(feeds)
         finally:
-            top.terminal.leave()  # which may take a second, in which no read may be under way
+            top.terminal.leave()  # may take a second, during which no read may be under way
 
 
 def _wanted(navigation: Navigation) -> tuple[object, ...]:
-    """What is asked of the feeds."""
+    """The part of the state that decides what to request from the feeds."""
     plots = navigation.view == "plots"
     return (
         navigation.server,
@@ -85,12 +85,12 @@ class _Loop:
                 task.cancel()
             self._poller.cancel()
         for task in done - {ended}:
-            task.result()  # raises what failed, for the caller to see
+            task.result()  # raises the error of a failed task
         if self._fault:
             raise self._fault
 
     def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """End with an exception that nobody awaits, of a key or a signal perhaps. Other messages of asyncio, such as
+        """End with an exception that no task awaits, such as one from a key handler. Other messages of asyncio, such as
         "Task was destroyed", go to its log."""
         exception = context.get("exception")
         if exception is None:
@@ -100,7 +100,7 @@ class _Loop:
         self._ended.set()
 
     async def _poll_repeatedly(self) -> None:
-        """Ask again and again, at once after a key that wants something else, and draw what is answered."""
+        """Poll the feeds repeatedly, at once after a key that needs other data, and draw the answers."""
         due = time.monotonic()
         while True:
             if self._poll_now.is_set() or time.monotonic() >= due:
@@ -119,7 +119,7 @@ class _Loop:
         return _FIRST_POLL_SECONDS if server and server.age is None else self._navigation.interval
 
     async def _wait_for_answer(self, seconds: float) -> None:
-        """Wait until a feed has answered, or a key wants something else, for `seconds` at most."""
+        """Wait until a feed has answered or a key needs other data, but at most `seconds`."""
         wake = asyncio.create_task(self._poll_now.wait(), name="waiting")
         try:
             await asyncio.wait({wake, *self._poller.under_way}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -127,7 +127,7 @@ class _Loop:
             wake.cancel()
 
     def _select(self) -> bool:
-        """Look at a server that is listed. Return whether it is another one, whose page is asked for at once then."""
+        """Select a listed server. Returns whether the selection changed; the new server is then polled at once."""
         before, model = self._navigation.server, self._poller.model
         listed = [entry.key for entry in model.entries]
         shown = list_keys(model, self._navigation)
@@ -135,7 +135,7 @@ class _Loop:
         if self._navigation.server == before:
             return False
         if before is not None and before not in listed and self._navigation.view in LISTS:
-            self._show_notice(f"{before[1]} is not, or no longer, a server of {self._feeds[before[0]].where}")
+            self._show_notice(f"server {before[1]} not found ({self._feeds[before[0]].where})")
         self._poll_now.set()
         return True
 
@@ -161,7 +161,7 @@ class _Loop:
             self._show_notice(
                 json_dump.write_json_file(model.server, os.getcwd())
                 if model.server
-                else "there is nothing to write yet"
+                else "nothing to write yet"
             )
         else:
             wanted = _wanted(self._navigation)
@@ -189,7 +189,7 @@ class _Loop:
         self.terminal.leave()
 
     def _resume(self) -> None:
-        self.terminal.enter()  # which stops us again where the shell has us in the background: nothing is read then
+        self.terminal.enter()  # stops the process again if it is in the background: nothing is read then
         resume_all(self._feeds)
         self._poll_now.set()
         self._draw()

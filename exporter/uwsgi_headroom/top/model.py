@@ -1,4 +1,4 @@
-"""What there is to show at one moment."""
+"""The data on the screen at one moment."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from uwsgi_headroom.documents.schema import Server, Summary
 from uwsgi_headroom.top.feeds.feed import NO_TREND, Trend
 
 Key = tuple[int, str]
-"""A server: the place of its feed, and its name there."""
+"""Identifies a server: index of its feed, and its name in that feed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerEntry:
-    """A server in the list, as it was listed at `seen_at` (epoch seconds)."""
+    """A server in the list, as of `seen_at` (epoch seconds)."""
 
     key: Key
     summary: Summary
@@ -23,11 +23,11 @@ class ServerEntry:
 
 @dataclass(frozen=True, slots=True)
 class ScreenModel:
-    """entries: every server, as listed; server: the document of the selected one, with its trend.
+    """entries: every listed server; server: the document of the selected one; trend: its history.
 
-    family: documents for the tree of emperors and vassals. troubles: why a feed brought nothing new, by its place; its
-    servers are then shown as they were last seen. where: the exporters and servers that top is attached to. notice: a
-    message to show once. complete: whether every feed has listed its servers.
+    family: documents for the tree of emperors and vassals. troubles: why a feed returned nothing new, by index of the
+    feed, whose servers are then shown as last seen. where: the exporters and servers to which top is attached. notice:
+    a temporary message. complete: whether every feed has listed its servers.
     """
 
     entries: tuple[ServerEntry, ...] = ()

@@ -1,4 +1,4 @@
-"""The state of the screen that keys change, and how each key changes it."""
+"""The state of the screen, and how each key changes this state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ View = Literal["servers", "tree", "workers", "threads", "findings", "events", "p
 Command = Literal["quit", "dump"]
 
 LISTS = ("servers", "tree")
-"""Views of all servers; every other view is of the selected one."""
+"""Views of all servers; every other view except help shows the selected server."""
 
 INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 FAST = INTERVALS[0]
@@ -29,13 +29,13 @@ _ALIASES = {"f1": "?", "h": "?", "f4": "/", "f5": "v", "f10": "q", "Q": "q", " "
 
 @dataclass(frozen=True, slots=True)
 class Navigation:
-    """What is shown, and how.
+    """The state of the screen.
 
-    home: the list that Esc returns to; before: the view that help was opened from. server: the selected one, None until
-    there is one; chosen: whether a person selected it, else the selection stays on the first. first, column: the first
-    row and the first sideways column in view. fleet_filter: of the lists of servers, row_filter: of one server's rows;
-    typing: keys go into the filter. interval: seconds between two polls; window: seconds, None for the feed's own;
-    span: seconds that the plots cover, None for all there is.
+    home: the list to which Esc returns; before: the view from which help was opened. server: the selected server, None
+    before the first; chosen: whether a person selected this server, else the first one is selected. first, column:
+    first row and first scrolled column in view. fleet_filter: of the lists of servers; row_filter: of one server's
+    rows; typing: keys edit the filter. interval: seconds between two polls; window: seconds, None for the feed's
+    default; span: seconds that the plots cover, None for the whole history.
     """
 
     view: View = "servers"
@@ -66,7 +66,7 @@ class Navigation:
 def handle_key(
     key: str, navigation: Navigation, servers: Sequence[Key], windows: Sequence[float]
 ) -> Navigation | Command:
-    """The state after a key. servers: those in view, in their order; windows: those of the selected server, seconds."""
+    """Return the state after a key. servers: in the order shown; windows: of the selected server, in seconds."""
     if navigation.typing:
         return _edit_filter(key, navigation)
     key = _ALIASES.get(key, key)
@@ -118,7 +118,7 @@ def _help(_key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigat
 
 
 def _back(_key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
-    """One step back: from help, a filter, a page, a server."""
+    """Go back one step: from help, a filter, a page or a server."""
     if navigation.view == "help":
         return _open(navigation, navigation.before)
     if navigation.filter:
@@ -201,7 +201,7 @@ def _change_window(navigation: Navigation, windows: Sequence[float], by: int) ->
 
 
 def _next_choice(now: float | None, choice: Sequence[float], by: int) -> float | None:
-    """The next one of these, in this direction."""
+    """The next choice in this direction, or the last one."""
     if not choice:
         return now
     place = choice.index(now) if now in choice else 0

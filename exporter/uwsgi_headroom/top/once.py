@@ -1,4 +1,4 @@
-"""One snapshot, where there is no terminal."""
+"""Reads the documents for one snapshot, for output that is not a terminal."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from uwsgi_headroom.watch import suspend
 
 
 async def read_documents(attached: Attached, seconds: float) -> list[Server]:
-    """The documents of all servers, or of the one that was asked for; after `seconds` where they are read from here.
+    """Read the documents of all servers, or of the selected one; if `top` itself watches them, after `seconds`.
 
-    Raises FeedError, and HeadroomError where there is no server.
+    Raises FeedError, and HeadroomError if there is no server.
     """
     feeds = attached.feeds
     async with run_feeds(feeds, seconds):
@@ -40,14 +40,14 @@ async def read_documents(attached: Attached, seconds: float) -> list[Server]:
 
 
 def exit_status(states: Iterable[State]) -> int:
-    """The exit status of a snapshot: 3, as of `check`, if a server could not be read, or there is none; else 0."""
+    """The exit status of a snapshot: 3, as for `check`, if a server could not be read or there is none; else 0."""
     known = list(states)
     return 0 if known and all(state == "up" for state in known) else UNKNOWN
 
 
 @contextlib.asynccontextmanager
 async def run_feeds(feeds: Sequence[Feed], seconds: float) -> AsyncIterator[None]:
-    """For as long as the block runs, which begins when there has been something to see for `seconds`."""
+    """Run feeds while the block runs. The block starts after `seconds` of sampling."""
     suspend.between_reads(partial(pause_all, feeds), partial(resume_all, feeds))
     tasks = [asyncio.create_task(feed.run(), name="watching") for feed in feeds]
     try:

@@ -1,4 +1,4 @@
-"""From feeds to what there is to show. What a feed does not bring stays as it was last seen."""
+"""Polls feeds and keeps the model up to date. If a feed does not answer, its servers stay as last seen."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from uwsgi_headroom.top.navigation import LISTS, Navigation
 from uwsgi_headroom.top.server_order import arrange_entries
 
 _LIST_SECONDS = 5.0
-"""How often the list is asked for while one server is looked at."""
+"""Seconds between requests for the list while one server is shown."""
 
 _TREND_SECONDS = 3.0
-"""How often a trend is asked for, at most: it costs an exporter more than anything else."""
+"""Least time in seconds between requests for a trend, the most expensive request for an exporter."""
 
 _LATE_SECONDS = 2.0
-"""For how long a feed may take to answer before it is said that it does not."""
+"""Seconds after which a feed that has not answered is reported."""
 
 _FAMILY_SECONDS = 5.0
-"""How often the documents of the tree are asked for: each server has one."""
+"""Seconds between requests for the documents of the tree, one per server."""
 
 _POINTS, _PLOT_POINTS = 60, 240
 _SPANS = (60.0, 300.0, 900.0)
-"""Seconds a trend covers: the longest that there is a history for."""
+"""Lengths of a trend in seconds; the longest one within the history is used."""
 
 
 T = TypeVar("T")
@@ -42,17 +42,17 @@ class _Request(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What a feed listed, and when (epoch seconds)."""
+    """The servers that a feed listed, and the time of the list in epoch seconds."""
 
     summaries: tuple[Summary, ...]
     at: float
 
 
 class Poller:
-    """Asks feeds for documents, each on its own: one that hangs delays no other.
+    """Requests documents from all feeds independently, so that a feed that hangs does not delay others.
 
-    `model` is what has been answered so far. `ask` begins requests and `take_answers` takes what has come; `poll` does
-    both and waits. `clock` is monotonic.
+    `model` contains the answers so far. `ask` starts requests, `take_answers` takes the answers that have arrived, and
+    `poll` does both and waits. `clock` is monotonic.
     """
 
     def __init__(self, feeds: Sequence[Feed], clock: Callable[[], float] = time.monotonic) -> None:
@@ -72,13 +72,13 @@ class Poller:
 
     @property
     def under_way(self) -> set[asyncio.Task[Any]]:
-        """Requests that have not been answered, or whose answers have not been taken."""
+        """Requests whose answers have not arrived, or have not been taken."""
         tasks: set[asyncio.Task[Any]] = {request.task for request in self._lists.values()}
         tasks |= {request.task for request in self._family.values()}
         return tasks | {self._page.task} if self._page else tasks
 
     def ask(self, navigation: Navigation) -> None:
-        """Ask for what is due, except of a feed that has not answered the same question yet. Waits for nothing."""
+        """Start the requests that are due, except those that are already under way. Does not wait."""
         if navigation.view in LISTS or self._clock() - self._listed_at >= _LIST_SECONDS:
             self._listed_at = self._clock()
             for place, feed in enumerate(self._feeds):
@@ -90,7 +90,7 @@ class Poller:
         self._update()
 
     def take_answers(self) -> None:
-        """Take what has been answered into the model. Raises what a request raised, but for FeedError."""
+        """Take the answers that have arrived into the model. Raises the error of a request, except FeedError."""
         for place in [place for place, request in self._lists.items() if request.task.done()]:
             answer = self._take(place, self._lists.pop(place))
             if answer is not None:
@@ -109,7 +109,7 @@ class Poller:
         self._update()
 
     async def poll(self, navigation: Navigation) -> None:
-        """Ask once, and wait for all the answers. Cancelled, it leaves no request behind."""
+        """Ask once and wait for all answers. If cancelled, cancels its requests."""
         try:
             self.ask(navigation)
             while self.under_way:
@@ -131,7 +131,7 @@ class Poller:
         return _Request(asyncio.create_task(answer, name="asking"), self._clock())
 
     def _ask_family(self) -> None:
-        """Ask for the documents of all servers that are listed."""
+        """Request the documents of all listed servers."""
         if self.model.entries:
             self._family_at = self._clock()
         listed = {entry.key for entry in self.model.entries}
@@ -141,7 +141,7 @@ class Poller:
             self._family[key] = self._request(self._feeds[key[0]].server(key[1], None))
 
     def _ask_page(self, navigation: Navigation) -> None:
-        """Ask for the page that is looked at; a request for another one is of no use any more."""
+        """Request the page shown, and cancel a request for another page."""
         key = navigation.server
         span = navigation.span if navigation.view == "plots" else None
         points = _PLOT_POINTS if navigation.view == "plots" else _POINTS
@@ -160,7 +160,7 @@ class Poller:
         return server, await self._read_trend(key, server, span, points)
 
     async def _read_trend(self, key: Key, server: Server, span: float | None, points: int) -> Trend:
-        """A new one when there is one more point for it."""
+        """Read a new trend if it has a new point; else return the last one."""
         if server.kind != "server":
             return NO_TREND
         past = server.sampling.history_seconds
@@ -182,7 +182,7 @@ class Poller:
         return answer
 
     def _update(self) -> None:
-        """Bring the model up to date with what was answered, and with what was not for too long."""
+        """Update the model with answers and with requests that have waited too long."""
         troubles = dict(self._errors)
         asked = [(place, request.asked_at) for place, request in self._lists.items()]
         asked += [(key[0], request.asked_at) for key, request in self._family.items()]
@@ -205,7 +205,7 @@ class Poller:
 
 
 def _sort_entries(listed: dict[int, Listed]) -> tuple[ServerEntry, ...]:
-    """The servers of all feeds in one order."""
+    """The servers of all feeds, sorted together."""
     entries = [
         ServerEntry((place, summary.name), summary, of.at) for place, of in listed.items() for summary in of.summaries
     ]

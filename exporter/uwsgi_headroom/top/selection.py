@@ -1,4 +1,4 @@
-"""Which server is selected, as servers come and go."""
+"""Keeps a server selected as servers come and go."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from uwsgi_headroom.top.navigation import LISTS, Navigation
 def select_server(
     navigation: Navigation, listed: Sequence[Key], shown: Sequence[Key], *, complete: bool = True
 ) -> Navigation:
-    """The same state, with a server selected that there is.
+    """Return the state with an existing server selected.
 
-    listed: all servers; shown: those that match the filter, in the order of the list. Until a person selects one it is
-    the first of the list. A lone one is opened once the list is complete. One whose feed has not listed its servers yet
-    stays selected.
+    listed: all servers; shown: those that match the filter, in the order of the list. Until a person selects a server,
+    the first of the list is selected. A single server is opened once the list is complete. A server whose feed has not
+    listed its servers yet stays selected.
     """
     server = navigation.server
     if not navigation.chosen and complete and len(listed) == 1 and navigation.view == "servers":

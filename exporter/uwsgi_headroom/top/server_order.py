@@ -1,4 +1,4 @@
-"""Which servers the list shows, and in which order."""
+"""Filters and sorts the list of servers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def urgency_key(summary: Summary) -> tuple[int, int, float, tuple[tuple[int, int, str], ...]]:
-    """The default order: servers that are down first, then by status, then the least headroom, then by name."""
+    """The default sort key: servers that are down first, then by status, headroom (least first) and name."""
     room = float("inf") if summary.headroom is None else summary.headroom
     return _STATES[summary.state], _STATUSES[summary.status], room, natural_key(summary.name)
 
@@ -38,7 +38,7 @@ def urgency_key(summary: Summary) -> tuple[int, int, float, tuple[tuple[int, int
 def arrange_entries(
     entries: Sequence[ServerEntry], text: str = "", sort: str = "urgency", *, reverse: bool = False
 ) -> list[ServerEntry]:
-    """The servers that match a filter, sorted. Figures: the largest first, unknown ones last; others ascending."""
+    """Filter and sort servers. Figures sort largest first and unknown last, everything else ascending."""
     shown = [entry for entry in entries if matches(entry.summary, text)]
     figure = _FIGURES.get(sort)
     if figure is None:
@@ -50,6 +50,6 @@ def arrange_entries(
 
 
 def matches(summary: Summary, text: str) -> bool:
-    """Whether a server's name, address, state or status contains this text, in any case."""
+    """Whether a server's name, address, state or status contains a text, regardless of case."""
     words = f"{summary.name} {summary.address} {summary.state} {summary.status}"
     return text.casefold() in words.casefold()

@@ -1,4 +1,4 @@
-"""Starts `top`: attaches it to what its arguments mean, and prints a document or shows a screen."""
+"""Starts `top`: attaches to its arguments, then prints documents or shows a screen."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from uwsgi_headroom.top.once import exit_status, read_documents
 from uwsgi_headroom.watch.discover import discover_servers
 
 NEEDED_FOR_SCREEN = "rich>=13.7"
-"""The extra `top` of setup.cfg. Not its name: the package is on no index."""
+"""The requirement of the extra `top` in setup.cfg. Not the extra's name, because no index has this package."""
 
 
 def run(addresses: Sequence[str], interval: float, seconds: float, *, once: bool, as_json: bool) -> int:
-    """Run `top` and return its exit status. Raises HeadroomError where there is nothing to show or to show it with."""
-    logs.configure("critical", "logfmt")  # what goes wrong stands on the screen
+    """Run `top` and return its exit status. Raises HeadroomError if there is nothing to show or rich is missing."""
+    logs.configure("critical", "logfmt")  # the screen shows errors
     attached = attach(addresses, discover_servers)
     if as_json:
         documents = asyncio.run(read_documents(attached, seconds))
         print_lines(json_dump.render_json(documents if len(documents) > 1 else documents[0]).splitlines())
         return exit_status(server.state for server in documents)
     try:
-        from uwsgi_headroom.top import command  # noqa: PLC0415 - it needs rich, which --json does not
+        from uwsgi_headroom.top import command  # noqa: PLC0415 - needs rich, unlike --json
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "rich":
             raise
-        # The Python that runs this: that of its own environment, whether pip, pipx or a person made it.
+        # The running Python belongs to the right environment, whether pip, pipx or a person made it.
         install = f"{shlex.quote(sys.executable)} -m pip install '{NEEDED_FOR_SCREEN}'"
-        raise HeadroomError(f"top needs rich: {install} (or --json, which needs nothing more)") from None
+        raise HeadroomError(f"top needs rich: {install} (--json works without rich)") from None
     return command.main(attached, interval, seconds, once=once)

@@ -1,4 +1,4 @@
-"""Emperors, the vassals they run, and the servers that these are."""
+"""Builds the tree of emperors, their vassals and the vassals' servers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Family = Mapping[Key, Server]
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A line of the tree. entry: the server, None for a vassal whose stats nobody reads; vassal: what its emperor says
-    of it, None for a throttled one, which has no process; depth: 0 for servers that no emperor runs."""
+    """A line of the tree. entry: the server, None for a vassal whose stats are not read; vassal: its emperor's data,
+    None for a throttled vassal, which has no process; depth: 0 for servers that no emperor runs."""
 
     entry: ServerEntry | None
     name: str
@@ -26,9 +26,10 @@ class Branch:
 
 
 def grow_tree(entries: Sequence[ServerEntry], family: Family) -> list[Branch]:
-    """Every server once: below its emperor if a vassal of that has its master's pid, else at the root.
+    """Build the tree. A server is below an emperor if one of the emperor's vassals has the server's PID, else at the
+    root.
 
-    Pids are compared within one host: of the servers of one feed whose documents name the same host.
+    PIDs are compared only within one host: between servers of one feed whose documents name the same host.
     """
     parents = {
         entry.key: parent.key
@@ -52,7 +53,7 @@ def vassal_state(vassal: Vassal) -> str:
 
 
 def _hangs_below_a_root(key: Key, parents: Mapping[Key, Key]) -> bool:
-    """Whether a server has a parent; those that wrong pids make each other's parents have none."""
+    """Whether a server has a parent. Servers that wrong PIDs make each other's parents count as roots."""
     seen = {key}
     while key in parents:
         key = parents[key]

@@ -65,7 +65,7 @@ def test_events_of_a_server_are_a_page() -> None:
     assert not any("The server is down." in line for line in drawn)
     assert any("Worker 3 ended." in line for line in drawn)
     assert "No event matches the filter." in lines(model, replace(page, row_filter="nothing"))
-    assert "Nothing has happened so far." in lines(screen_model(msgspec.structs.replace(hot(), events=())), page)
+    assert "No events so far." in lines(screen_model(msgspec.structs.replace(hot(), events=())), page)
 
 
 def trend(points: int) -> Trend:
@@ -84,7 +84,7 @@ def trend(points: int) -> Trend:
 def test_charts_of_load_headroom_wait_and_busy_threads() -> None:
     """A rising line rises, one beyond the scale is full, unknown is said, and the axis has local times."""
     drawn = [line.plain for line in plot_lines(trend(8), 60, 21)]
-    assert drawn[0].startswith("load, requests a second   now 8.0, min 1.0, max 8.0")
+    assert drawn[0].startswith("load, requests per second   now 8.0, min 1.0, max 8.0")
     top, bottom = (line.partition("│")[2] for line in (drawn[1], drawn[4]))
     assert top.rstrip("█▇▆▅▄▃▂▁").isspace()
     assert top[-1] == "█"
@@ -107,4 +107,4 @@ def test_charts_fit(width: int, height: int) -> None:
 
 def test_no_history_yet() -> None:
     """It says so."""
-    assert [line.plain for line in plot_lines(Trend(), 80, 20)] == ["There is no history to draw yet."]
+    assert [line.plain for line in plot_lines(Trend(), 80, 20)] == ["No history to draw yet."]

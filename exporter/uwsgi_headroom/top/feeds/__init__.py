@@ -1,1 +1,1 @@
-"""Where the documents that `top` shows come from."""
+"""The sources of the documents that `top` shows."""

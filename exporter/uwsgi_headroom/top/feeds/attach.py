@@ -1,4 +1,4 @@
-"""What an argument of `top` means: a page of an exporter, or the address of a stats server."""
+"""Attaches `top` to its arguments, each a page of an exporter or the address of a stats server."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _ASCII = "".join(map(chr, range(0x21, 0x7F)))
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """The feeds, and the server to show first: the place of its feed, and its name. None: the list."""
+    """The feeds, and the server to show first: index of its feed, and its name. None: show the list."""
 
     feeds: Sequence[Feed]
     server: tuple[int, str] | None = None
 
 
 def attach(arguments: Sequence[str], discovered: Callable[[], tuple[ServerConfig, ...]]) -> Attached:
-    """A feed for each exporter, and one for all stats servers together.
+    """Make a feed for each exporter, and one feed for all stats servers.
 
-    Without arguments: the exporter of this machine, which has an hour of history and reads uWSGI already, or else the
-    servers that are `discovered`. The address of a server's page selects that server. Raises ConfigError, and
-    HeadroomError where there is nothing to show.
+    Without arguments, attach to the exporter on this machine, which has an hour of history and already reads uWSGI, or
+    else to the servers that `discovered` returns. The URL of a server's page selects that server. Raises ConfigError,
+    and HeadroomError if there is nothing to show.
     """
     if not arguments:
         local = parse_address(f"http://{defaults.LISTEN_ADDRESS}")
@@ -51,7 +51,7 @@ def attach(arguments: Sequence[str], discovered: Callable[[], tuple[ServerConfig
     for server, page, answer in zip(servers, pages, answers, strict=True):
         if answer == "nobody" and isinstance(server.address, Http):
             raise HeadroomError(f"{server.address}: nothing listens here, neither an exporter nor a stats server")
-        # A stats server is asked for its address alone: http://... that is silent is more likely an exporter.
+        # A stats server is usually given as host:port, so a silent http:// address is more likely an exporter.
         if page and (answer == "exporter" or (answer == "silent" and isinstance(server.address, Http))):
             url, name = page
             exporters.setdefault(url, RemoteFeed(url))
@@ -63,12 +63,12 @@ def attach(arguments: Sequence[str], discovered: Callable[[], tuple[ServerConfig
 
 
 def _quote(argument: str) -> str:
-    """An address as HTTP carries it: some browsers copy addresses with the letters that people read."""
+    """Percent-encode a URL: some browsers copy URLs in decoded form."""
     return quote(argument.strip(), safe=_ASCII) if argument.strip().startswith(("http://", "https://")) else argument
 
 
 def _as_page(server: ServerConfig) -> ExporterPage | None:
-    """The exporter that an address may be of."""
+    """The page that an address means if it is an exporter's; None if it cannot be."""
     match server.address:
         case Http() as url:
             return parse_page(url)
@@ -78,7 +78,7 @@ def _as_page(server: ServerConfig) -> ExporterPage | None:
 
 
 async def _probe(urls: Sequence[Http | None]) -> list[Answer | None]:
-    """Ask all of them at once, and each but once, who answers there."""
+    """Find out who answers at each URL, at the same time and only once per URL."""
     known = dict.fromkeys(url for url in urls if url)
     answers = dict(zip(known, await asyncio.gather(*map(find_who_answers, known)), strict=True))
     return [answers[url] if url else None for url in urls]

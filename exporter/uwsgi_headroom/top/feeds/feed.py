@@ -1,4 +1,4 @@
-"""Where documents come from: a running exporter, or servers that are watched from here."""
+"""The interface of feeds, which bring documents from a running exporter or from servers that `top` itself watches."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from uwsgi_headroom.errors import HeadroomError
 
 
 class FeedError(HeadroomError):
-    """A feed brought nothing this time; a sentence says why."""
+    """A feed returned nothing this time; the message says why."""
 
 
 class Concurrency(Struct, frozen=True):
-    """Of a history, what is drawn."""
+    """The drawn part of `history.Concurrency`."""
 
     observed: list[float | None] = []
 
 
 class Headroom(Struct, frozen=True):
-    """Of a history, what is drawn."""
+    """The drawn part of `history.Headrooms`."""
 
     factor: list[float | None] = []
 
 
 class Capacity(Struct, frozen=True):
-    """Of a history, what is drawn."""
+    """The drawn part of `history.Capacity`."""
 
     available: list[float | None] = []
 
 
 class Trend(Struct, frozen=True):
-    """The part of `history.History` that is drawn: a value for each slice of `step` seconds. time: the end of each
-    slice, in epoch seconds."""
+    """The drawn part of `history.History`: a value for each slice of `step` seconds. time: the end of each slice, in
+    epoch seconds."""
 
     step: float = 1.0
     concurrency: Concurrency = Concurrency()
@@ -48,47 +48,47 @@ class Trend(Struct, frozen=True):
 
 
 NO_TREND = Trend()
-"""Before there is one."""
+"""The trend before the first one arrives."""
 
 
 class Feed(Protocol):
-    """`where` says what it is attached to. Every method may raise FeedError."""
+    """`where` says what the feed is attached to. Every method may raise FeedError."""
 
     where: str
 
     async def servers(self, window: float | None) -> Servers:
-        """The list, with figures of this window (seconds; None: the feed's own choice)."""
+        """Return the list of servers, with figures of this window (seconds; None: the feed's default)."""
 
     async def server(self, name: str, window: float | None) -> Server:
-        """The document of one server."""
+        """Return the document of one server."""
 
     async def trend(self, name: str, seconds: float, points: int) -> Trend:
-        """Its last `seconds`, in at most so many points."""
+        """Return the last `seconds` of a server's history in at most `points` slices."""
 
     async def run(self) -> None:
-        """Whatever has to go on meanwhile, until cancelled."""
+        """Run the feed's background work until cancelled."""
 
     async def pause(self) -> None:
-        """End reads of servers that are under way, and begin none until `resume_all`."""
+        """End the reads under way, and start none until `resume`."""
 
     def resume(self) -> None:
-        """Read again."""
+        """Read again after `pause`."""
 
     async def close(self) -> None:
-        """End reads of servers that are under way, for good."""
+        """End the reads under way, permanently."""
 
 
 async def pause_all(feeds: Iterable[Feed]) -> None:
-    """Pause them all."""
+    """Pause all feeds."""
     await asyncio.gather(*(feed.pause() for feed in feeds))
 
 
 def resume_all(feeds: Iterable[Feed]) -> None:
-    """Resume them all."""
+    """Resume all feeds."""
     for feed in feeds:
         feed.resume()
 
 
 async def close_all(feeds: Iterable[Feed]) -> None:
-    """Close them all."""
+    """Close all feeds."""
     await asyncio.gather(*(feed.close() for feed in feeds))

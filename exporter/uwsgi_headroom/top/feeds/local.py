@@ -1,4 +1,4 @@
-"""Documents of servers that are watched from here, as an exporter would."""
+"""A feed that watches servers in this process, as an exporter does."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ WINDOWS = (60.0, 300.0, 900.0)
 
 
 class LocalFeed:
-    """A fleet in this process."""
+    """Documents of a fleet in this process."""
 
     def __init__(self, servers: Sequence[ServerConfig]) -> None:
         self._fleet = Fleet(servers, Settings(windows=WINDOWS))
-        self.where = "read from here"
+        self.where = "read directly"
 
     async def servers(self, window: float | None) -> Servers:
-        """The list."""
+        """Return the list of servers."""
         documents = await build.build_servers(self._fleet.watches(), self._fleet.clock, window or WINDOWS[0], WINDOWS)
         return build.build_server_list(documents, self._fleet.clock)
 
     async def server(self, name: str, window: float | None) -> Server:
-        """The document of one server."""
+        """Return the document of one server."""
         for watch in self._fleet.watches():
             if watch.name == name:
                 return build.build_server(watch, self._fleet.clock, window or WINDOWS[0], WINDOWS)
-        raise FeedError(f"there is no server {name!r} any more")
+        raise FeedError(f"server {name!r} no longer exists")
 
     async def trend(self, name: str, seconds: float, points: int) -> Trend:
-        """Its history."""
+        """Return the history of one server."""
         for watch in self._fleet.watches():
             if watch.name == name:
                 whole = await build_history(watch, self._fleet.clock, seconds, points)
@@ -44,17 +44,17 @@ class LocalFeed:
         return NO_TREND
 
     async def run(self) -> None:
-        """Sample."""
+        """Sample all servers until cancelled."""
         await self._fleet.run()
 
     async def pause(self) -> None:
-        """End the reads under way, and begin no other until `resume`."""
+        """End the reads under way, and start none until `resume`."""
         await self._fleet.pause()
 
     def resume(self) -> None:
-        """Sample again."""
+        """Sample again after `pause`."""
         self._fleet.resume()
 
     async def close(self) -> None:
-        """End the reads under way."""
+        """End the reads under way, permanently."""
         await self._fleet.close()

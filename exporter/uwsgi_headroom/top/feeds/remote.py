@@ -1,4 +1,4 @@
-"""Documents from a running exporter's API."""
+"""A feed that reads the API of a running exporter."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ T = TypeVar("T")
 
 
 class RemoteFeed:
-    """The exporter at a URL."""
+    """Documents of the exporter at a URL."""
 
     def __init__(self, url: Http) -> None:
         self.where = str(url)
         self._url = url
 
     async def servers(self, window: float | None) -> Servers:
-        """The list."""
+        """Return the list of servers."""
         return await self._get(build.SERVERS_PATH + _window(window), Servers)
 
     async def server(self, name: str, window: float | None) -> Server:
-        """The document of one server."""
+        """Return the document of one server."""
         return await self._get(build.server_path(name) + _window(window), Server)
 
     async def trend(self, name: str, seconds: float, points: int) -> Trend:
-        """The newest part of its history."""
+        """Return the newest part of a server's history."""
         return await self._get(f"{build.server_path(name)}/history?seconds={seconds:g}&points={points}", Trend)
 
     async def run(self) -> None:
-        """Nothing: the exporter watches."""
+        """Do nothing until cancelled: the exporter watches."""
         await asyncio.Event().wait()
 
     async def pause(self) -> None:
-        """Nothing: no server is read from here."""
+        """Do nothing: this feed reads no uWSGI server."""
 
     def resume(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     async def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     async def _get(self, path: str, kind: type[T]) -> T:
         try:

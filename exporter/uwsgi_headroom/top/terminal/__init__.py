@@ -1,1 +1,1 @@
-"""The terminal itself: its keys, its screen, its escape sequences."""
+"""The terminal: keys, screen and escape sequences."""

@@ -1,4 +1,4 @@
-"""What a terminal sends when keys are pressed."""
+"""Decodes the keys that a terminal sends."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _SEQUENCES = {
     "[D": "f4",
     "[E": "f5",
 }
-"""By what stands between ESC [ (or ESC O) and the end. The function keys of xterm, of rxvt and of Linux' console."""
+"""Keys by the text after ESC [ or ESC O, with the function keys of xterm, rxvt and the Linux console."""
 
 _CONTROLS = {"\r": "enter", "\n": "enter", "\t": "tab", "\x7f": "backspace", "\b": "backspace"}
 _PART = re.compile(r"\x1b[\[O]([0-9;]*)(\[?[A-Za-z~])|(\x1b(?:[\[O][0-9;]*\[?)?)$|(.)", re.DOTALL)
 
 
 def split_keys(text: str) -> tuple[list[str], str]:
-    """The keys that were pressed, and the beginning of a sequence whose end has not come yet (an ESC, perhaps)."""
+    """Split input into keys, and the beginning of a sequence whose end has not arrived, such as a lone ESC."""
     pressed: list[str] = []
     for numbers, letter, unfinished, character in _PART.findall(text):
         if unfinished:

@@ -1,4 +1,4 @@
-"""From lines to what a terminal is sent."""
+"""Turns lines of styled text into the characters for a terminal."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rich.text import Span, Text
 from uwsgi_headroom.terminal_text import escape_text
 
 _ASCII = str.maketrans("▏▎▍▌▋▊▉█▁▂▃▄▅▆▇…≤─│├└↑↓←→", "   #####__..--=~<-||`^v<>")
-"""For a terminal that knows ASCII alone, a character for a character."""
+"""ASCII replacements, one for each character, for terminals without Unicode."""
 
 
 class Painter:
-    """colour: whether there is any; styles: whether bold and reverse; unicode: whether the terminal is UTF-8."""
+    """colour: use colours; styles: use bold and reverse; unicode: the terminal takes UTF-8."""
 
     def __init__(self, *, colour: bool, styles: bool, unicode: bool) -> None:
         self._unicode = unicode
@@ -32,7 +32,7 @@ class Painter:
         )
 
     def paint(self, line: Text, width: int) -> str:
-        """The line with its styles, at most so wide, and not a control character in it but theirs."""
+        """Write a line, at most `width` columns, with no control characters except those of its styles."""
         harmless = _escape(line) if self._unicode else _to_ascii(_escape(line))
         harmless.truncate(width)
         with self._console.capture() as captured:
@@ -41,7 +41,7 @@ class Painter:
 
 
 def _escape(line: Text) -> Text:
-    """A copy of a line with the names of others escaped, its styles on the same words."""
+    """A copy of a line with its text escaped and its styles on the same words."""
     if escape_text(line.plain) == line.plain:
         return line.copy()
     ends = [0, *accumulate(len(escape_text(character)) for character in line.plain)]

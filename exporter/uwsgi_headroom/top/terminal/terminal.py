@@ -1,7 +1,7 @@
-"""The terminal: its screen, its keys, and that it is left as it was found.
+"""Draws on the terminal, reads its keys, and restores its previous state.
 
-It may take nothing for minutes (a slow line, Ctrl-S), so a thread of its own writes, and whoever draws never waits: a
-screen that is not out yet is not drawn over. Only lines that have changed are written.
+A terminal may accept no output for minutes (a slow line, Ctrl-S), so a thread writes and drawing never waits: a new
+screen is drawn only after the last one has been written. Only changed lines are written.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from uwsgi_headroom.background_writer import BackgroundWriter
 from uwsgi_headroom.top.terminal import keys
 
-_ENTER = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J"  # the other screen (where there is one), no cursor, cleared
+_ENTER = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J"  # alternate screen (if there is one), no cursor, cleared
 _LEAVE = "\x1b[0m\x1b[H\x1b[2J\x1b[?25h\x1b[?1049l"
 _LAST_WORDS_SECONDS = 1.0
 _REST_OF_A_KEY_SECONDS = 0.1
@@ -26,15 +26,15 @@ _REST_OF_A_KEY_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """addressable: lines can be written where one wants, else there is no screen to draw on."""
+    """addressable: the cursor can be moved; without that, there is no screen to draw on."""
 
     addressable: bool
     colour: bool
 
 
 def detect_capabilities(environment: Mapping[str, str], descriptor: int) -> Capabilities:
-    """What a terminal can do, as terminfo has it. One that terminfo does not know (a newer one, over ssh) is taken to
-    be like all of them."""
+    """Look up a terminal's capabilities in terminfo. A terminal that terminfo does not know (a newer one, over ssh)
+    counts as fully capable."""
     kind = environment.get("TERM", "")
     colour_wanted = not environment.get("NO_COLOR")
     if kind in ("", "dumb", "unknown"):
@@ -47,8 +47,7 @@ def detect_capabilities(environment: Mapping[str, str], descriptor: int) -> Capa
 
 
 class Terminal:
-    """Between `enter` and `leave` the screen is ours: at other times nothing is drawn and no key is taken. `on_hangup`
-    is called when there is no terminal any more."""
+    """Draws and takes keys only between `enter` and `leave`. Calls `on_hangup` when the terminal is gone."""
 
     def __init__(self, source: int, target: int, on_hangup: Callable[[], None]) -> None:
         self._source, self._target, self._on_hangup = source, target, on_hangup
@@ -62,7 +61,7 @@ class Terminal:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and lines; 80 and 24 where it does not say."""
+        """Columns and lines; 80 and 24 if the terminal does not report its size."""
         with contextlib.suppress(OSError):
             columns, lines = os.get_terminal_size(self._target)
             if columns > 0 and lines > 0:
@@ -70,7 +69,7 @@ class Terminal:
         return 80, 24
 
     def enter(self) -> None:
-        """Take it. Ctrl-C and Ctrl-Z still are signals; Ctrl-S is a key as any other."""
+        """Take over the terminal. Ctrl-C and Ctrl-Z remain signals; Ctrl-S becomes an ordinary key."""
         if os.isatty(self._source):
             self._before = termios.tcgetattr(self._source)
             tty.setcbreak(self._source, termios.TCSANOW)
@@ -83,18 +82,18 @@ class Terminal:
         self._watch_keys()
 
     def leave(self) -> None:
-        """Give it back as it was."""
+        """Restore the terminal's previous state."""
         self._entered = False
         self._loop.remove_reader(self._source)
         self._write(_LEAVE)
         self._writer.finish(_LAST_WORDS_SECONDS)
         if self._before is not None:
-            with contextlib.suppress(termios.error):  # it is gone
+            with contextlib.suppress(termios.error):  # the terminal is gone
                 termios.tcsetattr(self._source, termios.TCSANOW, self._before)
             self._before = None
 
     def clear(self) -> None:
-        """Draw everything anew: its size has changed."""
+        """Clear the screen after a change of size, so that every line is drawn again."""
         if not self._entered:
             return
         self._shown = []
@@ -102,11 +101,11 @@ class Terminal:
 
     @property
     def busy(self) -> bool:
-        """Whether what was shown before is not out yet."""
+        """Whether earlier output is still to be written."""
         return self._writer.busy
 
     def show(self, lines: Sequence[str]) -> None:
-        """Show these painted lines."""
+        """Show painted lines."""
         if not self._entered:
             return
         changed = [
@@ -119,7 +118,7 @@ class Terminal:
             self._write("".join(changed))
 
     def listen(self, pressed: Callable[[str], None]) -> None:
-        """Call `pressed` with every key, from now on."""
+        """Call `pressed` with every key from now on."""
         self._pressed = pressed
         self._watch_keys()
 
@@ -131,7 +130,7 @@ class Terminal:
         self._writer.put(text.encode("utf-8", "replace"))
 
     def _hang_up(self) -> None:
-        """Say in the event loop that the terminal is gone; this is called in the writer's thread."""
+        """Report to the event loop that the terminal is gone. Called in the writer's thread."""
         with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
             self._loop.call_soon_threadsafe(self._on_hangup)
 

@@ -1,1 +1,1 @@
-"""Documents to lines of text: pure functions."""
+"""Pure functions from documents to lines of text."""

@@ -1,4 +1,4 @@
-"""The body of the screen: one page for each view."""
+"""Builds the body of the screen: one page for each view."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from uwsgi_headroom.top.view.server_table import detail_lines, server_table
 from uwsgi_headroom.top.view.tree_table import tree_table
 from uwsgi_headroom.top.view.worker_table import worker_table
 
-_ROOMY = 15  # lines of a body that has room for the verdict of the selected server
+_ROOMY = 15  # least lines of a body with room for the verdict of the selected server
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """width: columns; lines: about how many there are for the body; now: epoch seconds; detailed: whether the verdict
-    of the server that is selected in a list stands below the list."""
+    """width: columns; lines: about how many the body has; now: epoch seconds; detailed: whether the selected server's
+    verdict is shown below a list."""
 
     width: int
     lines: int
@@ -35,7 +35,7 @@ class View:
 
 
 def build_body(model: ScreenModel, navigation: Navigation, view: View) -> tuple[Page, int]:
-    """The body of the screen, and the first of its sideways columns in view."""
+    """Build the body; returns also the first scrolled column in view."""
     if navigation.view in _PAGES:
         return _PAGES[navigation.view](model, navigation, view), 0
     server = model.server
@@ -59,7 +59,7 @@ def build_body(model: ScreenModel, navigation: Navigation, view: View) -> tuple[
 
 
 def list_keys(model: ScreenModel, navigation: Navigation) -> list[Key]:
-    """The servers in the order that they are in view."""
+    """The servers in the order shown."""
     if navigation.home == "tree":
         return [branch.entry.key for branch in _branches(model, navigation) if branch.entry]
     return [entry.key for entry in _entries(model, navigation)]

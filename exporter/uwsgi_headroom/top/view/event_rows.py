@@ -1,4 +1,4 @@
-"""What happened to a server, the newest first."""
+"""Builds the page of a server's events, newest first."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _STYLES: Mapping[str, str] = {
 
 
 def event_page(events: Sequence[Event], text: str, width: int, now: float) -> Page:
-    """The page of the events that match a filter, with local times."""
+    """Build the page of the events that match a filter, with local times."""
     zone = time.strftime("%Z", time.localtime(now))[:5]
     title = Text(f"{f'TIME {zone:7} AGO  EVENT':{width}}"[:width], "reverse")
     shown = [event for event in events if text.casefold() in f"{event.kind} {event.title}".casefold()]
     rows = [row for event in shown for row in _rows(event, width, now)]
-    return Page(title, rows or [Text("No event matches the filter." if text else "Nothing has happened so far.")])
+    return Page(title, rows or [Text("No event matches the filter." if text else "No events so far.")])
 
 
 def _clock(moment: float) -> str:

@@ -1,4 +1,4 @@
-"""Figures in as few columns as a table has."""
+"""Writes figures in few columns, for tables."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ UNKNOWN = "-"
 
 
 def percent(part: float | None) -> str:
-    """0.43 is `43%`."""
+    """Write a share: 0.43 is `43%`."""
     return UNKNOWN if part is None else f"{100 * part:.0f}%"
 
 
 def age(seconds: float | None) -> str:
-    """12 is `12s`, 90 is `90s`, 600 is `10m`."""
+    """Write an age: 12 is `12s`, 90 is `90s`, 600 is `10m`."""
     if seconds is None:
         return UNKNOWN
     for limit, divisor, unit in ((100, 1, "s"), (6000, 60, "m"), (360_000, 3600, "h")):
@@ -27,7 +27,7 @@ def age(seconds: float | None) -> str:
 
 
 def size(count: float | None) -> str:
-    """Bytes: 52,000,000 is `52M`."""
+    """Write bytes: 52,000,000 is `52M`."""
     if count is None:
         return UNKNOWN
     for limit, divisor, unit in ((1e4, 1, ""), (1e6, 1e3, "k"), (1e9, 1e6, "M"), (1e12, 1e9, "G")):
@@ -38,24 +38,24 @@ def size(count: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """12,345 is `12345`; seven digits and more are millions: `12.3M`."""
+    """Write a count: 12,345 is `12345`; a million and more is in millions: `12.3M`."""
     if value is None:
         return UNKNOWN
     return f"{value:.0f}" if value < 1e6 else f"{value / 1e6:.1f}M" if value < 1e9 else f"{value / 1e9:.1f}G"
 
 
 def rate(value: float | None) -> str:
-    """Of requests a second."""
+    """Write requests per second."""
     return UNKNOWN if value is None else f"{value:.1f}" if value < 1000 else f"{value:.0f}"
 
 
 def seconds_of(value: float | None) -> str:
-    """A response time: 0.0672 is `67 ms`."""
+    """Write a response time: 0.0672 is `67 ms`."""
     return UNKNOWN if value is None else duration(value)
 
 
 def in_service(observed: float | None, available: int | None) -> str:
-    """Mean requests in service, of the threads that take them: `4.8 of 32`."""
+    """Write mean requests in service and available threads: `4.8 of 32`."""
     if observed is None:
         return UNKNOWN
     mean = f"{observed:.1f}" if observed < 100 else f"{observed:.0f}"
@@ -63,8 +63,8 @@ def in_service(observed: float | None, available: int | None) -> str:
 
 
 def cut_middle(text: str, columns: int) -> str:
-    """Text of at most so many terminal columns; where it is longer, an ellipsis replaces its middle, for names differ
-    at their ends."""
+    """Shorten a text to at most `columns` terminal columns. An ellipsis replaces the middle, because names differ at
+    their ends."""
     if cell_len(text) <= columns:
         return text
     if columns <= 1:
@@ -74,12 +74,12 @@ def cut_middle(text: str, columns: int) -> str:
 
 
 def fit_middle(text: str, columns: int) -> str:
-    """The same, filled up with spaces."""
+    """Shorten a text as `cut_middle` does, or pad it with spaces."""
     return set_cell_size(cut_middle(text, columns), columns)
 
 
 def cpu_ranges(cpus: Sequence[int]) -> str:
-    """[0, 1, 2, 5] is `0-2,5`, as the kernel writes it."""
+    """Write CPUs as the kernel does: [0, 1, 2, 5] is `0-2,5`."""
     spans: list[list[int]] = []
     for cpu in sorted(cpus):
         if spans and cpu == spans[-1][-1] + 1:

@@ -1,4 +1,4 @@
-"""The last line: what is typed into a filter, a notice, or the most useful keys; and the window of the figures."""
+"""Builds the last line: the filter being typed, a notice, or the most useful keys and the window of the figures."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _SERVER_KEYS = (
 
 
 def foot_line(model: ScreenModel, navigation: Navigation, width: int) -> Text:
-    """The line; hints are left out from the right where there is no room for them."""
+    """Build the line. Hints that do not fit are left out from the right."""
     if navigation.typing:
         return (
             Text("filter: ", "bold")
             .append(navigation.filter)
             .append("_", "blink")
-            .append("   enter keeps it, esc clears it", "dim")
+            .append("   enter keeps the filter, esc clears the filter", "dim")
         )
     if model.notice:
         return Text(model.notice, "reverse")
@@ -58,7 +58,7 @@ def _hints(navigation: Navigation) -> tuple[str, ...]:
 
 
 def _scope(model: ScreenModel, navigation: Navigation) -> str:
-    """The window that the figures cover, and how often they are read."""
+    """The window of the figures, and the interval between two polls."""
     often = f"every {navigation.interval:g} s"
     window = model.server.window if model.server and navigation.view not in LISTS else None
     if window is None or navigation.view in ("help", "plots"):

@@ -1,4 +1,4 @@
-"""The head of a server's page: its verdict, what to change, its headroom and its first limit, its load."""
+"""Builds the head of a server's page: verdict, advice, headroom, first limit and load."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ _LIMITS: dict[Limit, str] = {
     "cpu": "CPU",
 }
 _SHORT: dict[Limit, str] = {**_LIMITS, "hottest_interpreter": "hot interpreter", "interpreters": "interpreters"}
-_MOST_HEADROOM = 10.0  # the height of its spark: beyond, more is no news
-_SPARK_OF, _LEAST_SPARK = 5, 5  # columns of width for one of a spark; at least so many
+_MOST_HEADROOM = 10.0  # upper end of its sparkline: more makes no difference
+_SPARK_OF, _LEAST_SPARK = 5, 5  # columns of the screen per column of a sparkline; least columns of a sparkline
 
 
 def status_word(server: Server | Summary) -> str:
-    """`CRITICAL`, `warning`, `ok`; of a server that is not up, its state: in monochrome, capitals are the alarm."""
+    """`CRITICAL`, `warning` or `ok`, or the state of a server that is not up. Capitals are the alarm without colour."""
     if server.state != "up":
         return server.state.upper()
     return server.status.upper() if server.status == "critical" else server.status
 
 
 def status_style(server: Server | Summary) -> str:
-    """The style of that word."""
+    """The style of `status_word`."""
     return "bold reverse red" if server.state == "down" else _STATUS_STYLES[server.status]
 
 
 def trouble_of(server: Server | Summary) -> str:
-    """Why a server is down; empty where it is not."""
+    """Why a server is down; empty if it is not down."""
     return server.error.message if server.state == "down" and server.error else ""
 
 
 def verdict_block(server: Server, troubles: Sequence[str], width: int, lines: int) -> list[Text]:
-    """Exactly so many lines, so that nothing below moves when a sentence changes: what keeps top from being up to
-    date, the verdict, and what to change."""
+    """Build exactly `lines` lines, so that a changed sentence moves nothing below: reasons why the figures are not
+    current, the verdict, and the advice."""
     stale = [Text(cut_lines(wrap(f"STALE  {trouble}", width), 1)[0], "bold red") for trouble in troubles]
     block = stale[: max(1, lines - 1)]
     advice = _advice(server, width, max(0, lines - len(block) - 1))
@@ -67,14 +67,14 @@ def verdict_block(server: Server, troubles: Sequence[str], width: int, lines: in
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A line; the larger its `rank`, the sooner it is left out."""
+    """A line of the head. Lines with a larger `rank` are left out first."""
 
     rank: int
     line: Text
 
 
 def head_parts(server: Server, trend: Trend, width: int) -> list[Part]:
-    """What stands below the verdict."""
+    """Build the lines below the verdict."""
     return [
         *(Part(0, line) for line in _headroom(server, trend, width)),
         *(Part(7, line) for line in _limits(server)),
@@ -87,7 +87,7 @@ def head_parts(server: Server, trend: Trend, width: int) -> list[Part]:
 
 
 def _advice(server: Server, width: int, lines: int) -> list[Text]:
-    """What to do about the worst finding; nothing where nothing is wrong."""
+    """The advice of the worst finding; empty if the server is ok."""
     judged = server.state == "up" and server.status in ("warning", "critical")
     if lines <= 0 or not judged or not server.findings or not server.findings[0].change:
         return []
@@ -96,7 +96,7 @@ def _advice(server: Server, width: int, lines: int) -> list[Text]:
 
 
 def cut_lines(lines: list[str], most: int) -> list[str]:
-    """The first of these; an ellipsis stands for what is left out."""
+    """The first `most` lines; an ellipsis replaces the rest."""
     return lines if len(lines) <= most else [*lines[: most - 1], lines[most - 1][:-2].rstrip(" ,.") + " …"]
 
 
@@ -174,7 +174,7 @@ def _requests(server: Server) -> Iterator[Text]:
 
 
 def _queues(server: Server) -> Iterator[Text]:
-    """The longest first, then those that are not known."""
+    """The longest queues first, then those that are not known."""
     for socket in sorted(server.sockets, key=lambda socket: -1 if socket.queue is None else socket.queue, reverse=True):
         line = _label("queue        ")
         if socket.queue is None:
@@ -194,8 +194,8 @@ def _label(text: str) -> Text:
 
 
 def _with_spark(line: Text, values: Sequence[float | None], of: float | None, step: float, width: int) -> Text:
-    """The line with a spark of the values at its right end, where there is room for one."""
-    room = min(width - line.cell_len - 6, width // _SPARK_OF)  # a gap of two, and the time it is over
+    """Append a sparkline of the values at the right end of a line, if there is room."""
+    room = min(width - line.cell_len - 6, width // _SPARK_OF)  # a gap of two columns, and four for the time span
     if room < _LEAST_SPARK or not any(value is not None for value in values):
         return line
     drawn = sparkline(downsample(values, room), of)

@@ -1,4 +1,4 @@
-"""What the keys do, and what the columns mean."""
+"""Builds the help: the keys, and the columns of the tables."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _ENTRY = _LABEL + 24  # columns of one entry
 
 _GLOSSARY = (
     ("HEADROOM", "factor by which load can grow until the first limit"),
-    ("SHARE", "of the window's requests; LIFE: of those since the last full reload"),
-    ("BUSY", "threads serving a request now; OLDEST: how long the oldest one is served"),
+    ("SHARE", "of the window's requests; LIFE: of the requests since the last full reload"),
+    ("BUSY", "threads serving a request now; OLDEST: age of the oldest request"),
     ("CPU%", "of one CPU; near 100% a worker's threads wait for its interpreter"),
-    ("LAST", "CPU it last ran on; AFFINITY: CPUs it may run on"),
-    ("RESP", "mean time in service over the window; GROWTH: of memory in it"),
+    ("LAST", "CPU the worker last ran on; AFFINITY: CPUs it may run on"),
+    ("RESP", "mean time in service over the window; GROWTH: of memory over the window"),
     ("EXC, HARA", "exceptions and harakiris since the last full reload"),
 )
 
 
 def help_lines(width: int) -> list[Text]:
-    """Keys in as many columns as fit, then sorting, then the columns of the tables."""
+    """Build the lines: keys in as many columns as fit, then sorting, then the columns of the tables."""
     across = max(1, width // _ENTRY)
     down = -(-len(BINDINGS) // across)
     lines = []

@@ -1,4 +1,4 @@
-"""Which server a page is about: host, application, configuration, master."""
+"""Builds the line that identifies a server: master, host, application, configuration."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from uwsgi_headroom.terminal_text import escape_text
 from uwsgi_headroom.top.view.figures import age, cut_middle
 
 _LABEL = "instance     "
-_LEAST_PATH = 12  # columns of an application's or a file's name, below which it is left out
+_LEAST_PATH = 12  # least columns for the name of an application or a file, else the name is left out
 
 
 def identity_lines(server: Server, width: int) -> Iterator[Text]:
-    """One line: master's pid, uptime and host, then application and configuration file as far as there is room."""
+    """Build one line: master's PID, uptime and host, then application and configuration file if they fit."""
     identity = server.identity
     if identity is None:
         return

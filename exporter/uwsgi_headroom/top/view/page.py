@@ -1,4 +1,4 @@
-"""A page of rows, and the part of it that fits the screen."""
+"""Cuts a page of rows to the part that fits the screen."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.text import Text
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """title and totals stay in view; rows scroll. selected: the row that has to be in view; detail: lines below all."""
+    """title and totals stay in view; rows scroll. selected: a row that must be in view; detail: lines at the bottom."""
 
     title: Text | None
     rows: Sequence[Text]
@@ -20,14 +20,14 @@ class Page:
 
     @property
     def height(self) -> int:
-        """Lines that the whole page takes."""
+        """Lines of the whole page."""
         return len(self.rows) + (self.title is not None) + (self.totals is not None) + len(self.detail)
 
 
 def fit_page(page: Page, first: int, lines: int) -> tuple[list[Text], int]:
-    """The page in at most so many lines, from row `first` as far as there are rows; and the first row in view.
+    """Return at most `lines` lines of a page, from row `first` if there are enough rows, and the first row in view.
 
-    Where rows do not fit, a line says how many there are above and below.
+    If rows do not fit, a line says how many are above and below.
     """
     room = lines - (page.title is not None)
     detail = list(page.detail) if room - len(page.detail) >= len(page.detail) + 2 else []

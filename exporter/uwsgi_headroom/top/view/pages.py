@@ -1,4 +1,4 @@
-"""The other pages of a server: its threads, its findings; vassals and backends of those that are no server."""
+"""Builds the other pages: threads and findings of a server, vassals of an emperor, backends of a router."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from uwsgi_headroom.top.view.figures import age, number, size
 from uwsgi_headroom.top.view.worker_columns import busy_bar
 from uwsgi_headroom.top.view.worker_table import sort_workers
 
-_THREADS_AT, _THREAD = 17, 15  # columns: where the threads begin, how much each takes
+_THREADS_AT, _THREAD = 17, 15  # first column of the threads, columns of each thread
 _SEVERITIES = {"critical": "bold red", "warning": "bold yellow", "info": "bold"}
 
 
 def thread_lines(server: Server, sort: str, reverse: bool, width: int) -> Iterator[Text]:
-    """For every worker, its threads: the requests each has completed, and for how long it has been at one now."""
-    yield _title("  W  BUSY        THREAD: REQUESTS COMPLETED, FOR HOW LONG AT ONE NOW", width)
+    """Every worker's threads: the requests that each has completed, and the age of its current request."""
+    yield _title("  W  BUSY        THREAD: REQUESTS COMPLETED, AGE OF CURRENT REQUEST", width)
     for worker in sort_workers(server.workers, sort, reverse):
         line = Text(f"{worker.worker_id:>3}  ").append_text(busy_bar(worker, 6))
         line.append(" " * (_THREADS_AT - line.cell_len))
@@ -51,7 +51,7 @@ def _thread(place: int, worker: Worker) -> Text:
 
 
 def finding_lines(server: Server, width: int, now: float) -> Iterator[Text]:
-    """Every finding with its evidence and what to do; then what is not known, and why."""
+    """Every finding with its evidence and advice, then unknown values with the reasons."""
     for place, finding in enumerate(server.findings, 1):
         head = [Text(line) for line in wrap(f"{place}. {finding.severity.upper()}: {finding.title}", width, rest="   ")]
         head[0].stylize(_SEVERITIES[finding.severity], 0, len(f"{place}. {finding.severity}"))
@@ -64,7 +64,7 @@ def finding_lines(server: Server, width: int, now: float) -> Iterator[Text]:
         if finding.change:
             yield from (Text(line, "bold") for line in wrap(finding.change, width, "   -> ", "      "))
         if finding.runbook:
-            yield Text(f"   More: {finding.runbook} of the exporter", "dim")
+            yield Text(f"   Runbook: {finding.runbook} on the exporter", "dim")
         yield Text()
     if not server.findings:
         yield Text("Nothing stands out.")
@@ -76,7 +76,7 @@ def finding_lines(server: Server, width: int, now: float) -> Iterator[Text]:
 
 
 def emperor_lines(emperor: Emperor, width: int) -> Iterator[Text]:
-    """Vassals, and those that are throttled."""
+    """Vassals, then throttled vassals."""
     yield _title("    PID  STATE           AGE  BEAT RESTARTS  VASSAL", width)
     for vassal in emperor.vassals:
         state = vassal_state(vassal)
@@ -90,7 +90,7 @@ def emperor_lines(emperor: Emperor, width: int) -> Iterator[Text]:
 
 
 def router_lines(router: Router, width: int) -> Iterator[Text]:
-    """Backends, by what they subscribed to."""
+    """Backends by the key to which they subscribed, then those of the configuration."""
     yield _title(" REQUESTS      TX      RX  LOAD WEIGHT FAILED  BACKEND", width)
     for key in router.subscriptions:
         yield Text(f"{number(key.hits):>9}  ").append(key.key, "bold")
@@ -110,11 +110,11 @@ def _host(server: Server) -> Iterator[Text]:
         others = "" if cpu.others is None else f", {cpu.others:.2f} by others"
         yield Text(f"CPUs in use: {cpu.own:.2f} by the workers{others}; {cpu.idle:.2f} idle.")
     if host and host.sharing_one_cpu:
-        yield Text(f"Workers pinned to one CPU with another: {host.sharing_one_cpu}.", "yellow")
+        yield Text(f"Workers pinned to a CPU that another is pinned to: {host.sharing_one_cpu}.", "yellow")
     if server.thunder_lock is not None:
         yield Text(f"thunder-lock is {'on' if server.thunder_lock else 'off'}.")
     often = f"Read every {sampling.interval:.2g} s, {sampling.samples} times so far"
-    yield Text(f"{often}, {100 * sampling.duty:.2g} % of the time.", "dim")
+    yield Text(f"{often}; reading takes {100 * sampling.duty:.2g} % of the time.", "dim")
 
 
 def _title(text: str, width: int) -> Text:

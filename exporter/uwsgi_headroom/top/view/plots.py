@@ -1,4 +1,4 @@
-"""Charts of a server's history, drawn with block characters."""
+"""Draws charts of a server's history with block characters."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from uwsgi_headroom.top.view.figures import rate
 
 _AXIS = 9  # columns of the labels on the left
 _BLOCKS = " ▁▂▃▄▅▆▇█"
-_MOST_HEADROOM = 10.0  # the top of its chart: more is no news
-_TALLEST = 8  # lines of one chart
+_MOST_HEADROOM = 10.0  # upper end of its chart: more makes no difference
+_TALLEST = 8  # most lines of one chart
 
 
 @dataclass(frozen=True, slots=True)
 class _Chart:
-    """values: one a slice of time; top: the value at the upper edge, None for the largest; text: how one is written."""
+    """values: one per slice of time; top: the value at the upper edge, None for the largest; text: writes a value."""
 
     name: str
     values: Sequence[float | None]
@@ -31,16 +31,16 @@ class _Chart:
 
 
 def plot_lines(trend: Trend, width: int, lines: int) -> list[Text]:
-    """Load, headroom, wait in the listen queue and busy threads over time, in about so many lines."""
+    """Draw load, headroom, wait in the listen queue and busy threads over time, in about `lines` lines."""
     available = [threads for threads in trend.threads.available if threads]
     charts = (
-        _Chart("load, requests a second", trend.throughput, None, rate, "cyan"),
-        _Chart("headroom (full: 10x and more)", trend.headroom.factor, _MOST_HEADROOM, factor, "green"),
+        _Chart("load, requests per second", trend.throughput, None, rate, "cyan"),
+        _Chart("headroom (full scale: 10x or more)", trend.headroom.factor, _MOST_HEADROOM, factor, "green"),
         _Chart("wait in the listen queue", trend.queue_wait, None, duration, "yellow"),
         _Chart("busy threads", trend.concurrency.observed, max(available, default=None), "{:.1f}".format, "blue"),
     )
     if not trend.time:
-        return [Text("There is no history to draw yet.")]
+        return [Text("No history to draw yet.")]
     tall = min(_TALLEST, max(1, (lines - 1) // len(charts) - 1))
     room = max(10, width - _AXIS - 1)
     rows = [row for chart in charts for row in _draw_chart(chart, room, tall)]
@@ -70,7 +70,7 @@ def _heading(name: str, figures: str) -> Text:
 
 
 def _cell(value: float | None, top: float, tall: int, bottom: int) -> str:
-    """The character of one column in the line that is `bottom` lines above the chart's lower edge."""
+    """The character of one column, `bottom` lines above the chart's lower edge."""
     if value is None:
         return " "
     eighths = round(min(1.0, max(0.0, value / top)) * tall * 8)
@@ -80,7 +80,7 @@ def _cell(value: float | None, top: float, tall: int, bottom: int) -> str:
 
 
 def _stretch(values: Sequence[float | None], room: int) -> list[float | None]:
-    """The values in at most `room` columns, each as wide as there is room for."""
+    """Spread the values over at most `room` columns, each value as wide as there is room for."""
     fitting = downsample(values, room)
     return [value for value in fitting for _ in range(max(1, room // len(fitting)))]
 

@@ -1,4 +1,4 @@
-"""The whole screen: lines for a terminal of any size."""
+"""Builds the whole screen: lines for a terminal of any size."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from uwsgi_headroom.top.view.page import fit_page
 
 _MOST_TROUBLES = 3
 _TALL, _ROOMY, _CRAMPED = 30, 20, 8  # lines of a terminal
-_UNBOUNDED = 10_000  # lines of paper
+_UNBOUNDED = 10_000  # lines of a pipe
 _BODY = 0.45
-"""The part of the screen that the head leaves to the body, if that has as many lines."""
+"""Share of the screen that the head leaves to the body, if the body has so many lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """first, column: the first row and the first sideways column that are in view."""
+    """first, column: the first row and the first scrolled column in view."""
 
     lines: list[Text]
     first: int = 0
@@ -34,7 +34,7 @@ class Screen:
 
 
 def draw(model: ScreenModel, navigation: Navigation, width: int, height: int, now: float) -> Screen:
-    """Exactly `height` lines, none wider than `width`. now: epoch seconds."""
+    """Build exactly `height` lines, none wider than `width`. now: epoch seconds."""
     view = View(width, height - 2 - _block_lines(height), now)
     above, first, column = _draw_above_foot(model, navigation, view, height)
     lines = above[: height - 1] + [Text()] * (height - 1 - len(above))
@@ -45,7 +45,7 @@ def draw(model: ScreenModel, navigation: Navigation, width: int, height: int, no
 
 
 def draw_plain(model: ScreenModel, navigation: Navigation, width: int, now: float) -> list[Text]:
-    """All there is, for a printer or a pipe: no bars of keys, nothing cut off below."""
+    """Build all lines, for a pipe: no line of keys, and no limit of height."""
     view = View(width, _UNBOUNDED, now, detailed=False)
     lines, _, _ = _draw_above_foot(model, navigation, view, _UNBOUNDED)
     while lines and not lines[-1].plain.strip():
@@ -56,7 +56,7 @@ def draw_plain(model: ScreenModel, navigation: Navigation, width: int, now: floa
 def _draw_above_foot(
     model: ScreenModel, navigation: Navigation, view: View, height: int
 ) -> tuple[list[Text], int, int]:
-    """The lines above the foot, and the first row and the first sideways column in view."""
+    """Build the lines above the foot; returns also the first row and the first scrolled column in view."""
     body, column = build_body(model, navigation, view)
     head = _head(model, navigation, view.width, height, body.height, view.now)
     in_view, first = fit_page(body, navigation.first, max(0, height - len(head) - 1))
@@ -66,12 +66,12 @@ def _draw_above_foot(
 
 
 def _block_lines(height: int) -> int:
-    """Lines for the verdict and the advice."""
+    """Number of lines for the verdict and the advice."""
     return 4 if height >= _TALL else 3 if height >= _ROOMY else 2 if height >= _CRAMPED else 1
 
 
 def _head(model: ScreenModel, navigation: Navigation, width: int, height: int, body: int, now: float) -> list[Text]:
-    """As many of its lines as leave the body its room, the most telling."""
+    """The most informative lines of the head, as many as leave the body its room."""
     title = _title(model, navigation, width, now)
     troubles, server = _troubles(model, navigation), model.server
     if navigation.view == "help":
@@ -90,7 +90,7 @@ def _head(model: ScreenModel, navigation: Navigation, width: int, height: int, b
 
 
 def _troubles(model: ScreenModel, navigation: Navigation) -> list[str]:
-    """Of the feed whose server is shown; in the lists, of all."""
+    """Troubles of the shown server's feed; in lists, of all feeds."""
     if navigation.view in LISTS or navigation.server is None:
         return list(model.troubles.values())
     return [trouble for place, trouble in model.troubles.items() if place == navigation.server[0]]
@@ -123,7 +123,7 @@ def _title(model: ScreenModel, navigation: Navigation, width: int, now: float) -
 
 
 def _state(server: Server, now: float) -> str:
-    """Up, or how old what is shown is."""
+    """The state of a server, and the age of its last reading if it is not up."""
     if server.age is None:
         return "not read yet" if server.state == "stale" else server.state
     if server.state == "up":

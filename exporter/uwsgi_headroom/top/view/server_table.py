@@ -1,4 +1,4 @@
-"""The list of servers: the columns of each, and a row of totals."""
+"""Builds the list of servers: a row for each, and a row of totals."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from uwsgi_headroom.top.view.headline import cut_lines, status_style, status_wor
 from uwsgi_headroom.top.view.page import Page
 
 _LEAST_NAME = 16
-_LEAST_VERDICT, _WIDE, _WIDE_VERDICT = 12, 100, 40  # columns of the verdict, and of a wide terminal
+_LEAST_VERDICT, _WIDE, _WIDE_VERDICT = 12, 100, 40  # columns: least verdict, wide terminal, verdict on that
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """The larger its `rank`, the sooner it is left out on a narrow terminal."""
+    """A column of the list. Columns with a larger `rank` are left out first on a narrow terminal."""
 
     title: str
     width: int
@@ -35,7 +35,7 @@ class _Column:
 def server_table(
     model: ScreenModel, entries: Sequence[ServerEntry], chosen: Key | None, width: int, now: float
 ) -> Page:
-    """The page of these entries, the chosen one marked. now: epoch seconds."""
+    """Build the page of these entries, with the chosen one marked. now: epoch seconds."""
     columns = _columns_that_fit(width)
     room = width - 2 - sum(1 + column.width for column in columns)  # for the name and the verdict
     longest = max([cell_len(escape_text(entry.summary.name)) for entry in entries], default=0)
@@ -56,7 +56,7 @@ def server_table(
 
 
 def detail_lines(entries: Sequence[ServerEntry], chosen: Key | None, width: int) -> list[Text]:
-    """The verdict of the chosen server in full, always in two lines, so that nothing moves."""
+    """The verdict of the chosen server, always in two lines, so that nothing moves."""
     entry = next((entry for entry in entries if entry.key == chosen), None)
     if entry is None:
         return [Text(), Text()]
@@ -70,7 +70,7 @@ def detail_lines(entries: Sequence[ServerEntry], chosen: Key | None, width: int)
 
 
 def count_servers(entries: Sequence[ServerEntry]) -> str:
-    """`3 servers: 1 down, 1 critical`; `3 servers, all ok`."""
+    """Return such as `3 servers: 1 down, 1 critical` or `3 servers, all ok`."""
     states = Counter(status_word(entry.summary).lower() for entry in entries)
     bad = [f"{states[word]} {word}" for word in ("down", "stale", "critical", "warning", "unknown") if states[word]]
     servers = counted(len(entries), "server")
@@ -117,7 +117,7 @@ def _verdict(model: ScreenModel, entry: ServerEntry, now: float) -> Text:
 
 
 def growth(summary: Summary) -> str:
-    """By how much load can grow; where CPU, which may run out before, is hidden, it is the most."""
+    """The factor by which load can grow; an upper bound (≤) if CPU, which may run out first, is not visible."""
     if summary.state == "down":
         return UNKNOWN
     if summary.headroom is None:
@@ -126,7 +126,7 @@ def growth(summary: Summary) -> str:
 
 
 def _totals(entries: Sequence[ServerEntry], columns: Sequence[_Column], name_width: int) -> Text:
-    """Of the servers that are up: figures of others are old."""
+    """Totals of the servers that are up, because figures of others are old."""
     summaries = [entry.summary for entry in entries if entry.summary.state == "up"]
     name = f"{len(summaries)} of {len(entries)} up"
     line = Text(f"  {name[:name_width]:{name_width}}", "bold")
@@ -148,7 +148,7 @@ def _total_rate(summaries: Sequence[Summary]) -> str:
 
 
 def _mean_response(summaries: Sequence[Summary]) -> str:
-    """The mean over all requests: each server counts by its throughput."""
+    """The mean over all requests: each server is weighted by its throughput."""
     known = [
         (summary.response_time, summary.throughput)
         for summary in summaries

@@ -1,4 +1,4 @@
-"""The tree of emperors and vassals as a table."""
+"""Builds the table of the tree of emperors and vassals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VASSAL_STYLES: Mapping[str, str] = {"cursed": "red", "throttled": "bold red", "
 
 
 def tree_table(model: ScreenModel, branches: Sequence[Branch], chosen: Key | None, width: int) -> Page:
-    """The page of the tree, the chosen server marked."""
+    """Build the page of the tree, with the chosen server marked."""
     room = max(12, width - 3 - len(_COLUMNS))
     title = Text(f"  {'EMPEROR, VASSALS, SERVERS':{room}.{room}} {_COLUMNS}"[:width].ljust(width), "reverse")
     rows = [_row(model, branches, place, chosen, room) for place in range(len(branches))]
@@ -50,7 +50,7 @@ def _row(model: ScreenModel, branches: Sequence[Branch], place: int, chosen: Key
 
 
 def _name(branch: Branch) -> str:
-    """A server's name, and behind it the name that its emperor has for it."""
+    """A server's name, followed by its name at the emperor."""
     name = escape_text(branch.name)
     return f"{name} ({escape_text(branch.vassal.name)})" if branch.entry and branch.vassal else name
 

@@ -1,4 +1,4 @@
-"""The columns of the table of workers, the most telling first."""
+"""The columns of the table of workers, the most informative first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from uwsgi_headroom.terminal_text import bar
 from uwsgi_headroom.top.view.figures import age, cpu_ranges, number, percent, rate, seconds_of, size
 
 STATE_STYLES = {"busy": "green", "cheap": "magenta", "signal": "yellow", "pause": "blue", "starting": "yellow"}
-"""As uwsgitop has them."""
+"""The colours that uwsgitop uses."""
 
 _SHORT = {"never_spawned": "never", "starting": "start", "signal": "sig"}
 _HOT, _WARM = 0.9, 0.7  # CPUs of one interpreter
@@ -25,7 +25,7 @@ Value = Callable[[Worker], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`value`: what to sort by; `cell`: what to show; `total`: what the row of totals shows; `name`: of the sort."""
+    """value: the sort key; cell: a worker's text; total: the text in the row of totals; name: of the sort order."""
 
     title: str
     width: int
@@ -36,7 +36,7 @@ class Column:
 
 
 def busy_bar(worker: Worker, cells: int) -> Text:
-    """How many of its threads are busy."""
+    """Draw how many of a worker's threads are busy."""
     if worker.busy_threads is None or not worker.threads:
         return Text("-")
     full = worker.busy_threads >= worker.threads
@@ -45,7 +45,7 @@ def busy_bar(worker: Worker, cells: int) -> Text:
 
 
 def sum_known(workers: Iterable[Worker], value: Value) -> float | None:
-    """The sum over the workers for which the value is known; None where it is known for none."""
+    """The sum over the workers with a known value; None if there are none."""
     known = [each for each in map(value, workers) if each is not None]
     return sum(known) if known else None
 
@@ -93,7 +93,7 @@ def _clock(worker: Worker, _: Server) -> Text:
 
 
 def _restarts(worker: Worker) -> float | None:
-    """uWSGI counts the first spawn too."""
+    """Restarts of a worker: uWSGI's respawns also count the first spawn."""
     return None if worker.respawns is None else max(0, worker.respawns - 1)
 
 
@@ -111,7 +111,7 @@ def _oldest_of_all(server: Server) -> str:
 def _figure(
     title: str, width: int, value: Value, text: Callable[[float | None], str], name: str = "", *, adds_up: bool = False
 ) -> Column:
-    """A column that shows the figure it is sorted by, as `text` writes it. adds_up: its total is the sum."""
+    """Make a column that shows its sort key as `text` writes it. adds_up: its total is the sum."""
 
     def total(server: Server) -> str:
         known = sum_known(server.workers, value) if adds_up else None
@@ -132,7 +132,7 @@ FIXED = (
     _figure("PID", 7, lambda worker: worker.pid, lambda pid: f"{pid:.0f}" if pid else "-"),
     Column("STATE", 5, lambda worker: None, _state),
 )
-"""These stay where others scroll sideways."""
+"""Columns that stay in place while the others scroll sideways."""
 
 SCROLLED = (
     Column("SHARE     ", 10, lambda worker: worker.share, _share, name="share"),

@@ -1,4 +1,4 @@
-"""The table of workers: as many columns as fit, the others a key away, and a row of totals."""
+"""Builds the table of workers: as many columns as fit (others scroll into view), and a row of totals."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.top.view.page import Page
 from uwsgi_headroom.top.view.worker_columns import COLUMNS, FIXED, SCROLLED, Column
 
-_NARROW = 60  # terminal columns below which the worker's number alone stays in place
-_MORE = 5  # terminal columns of the mark that says how many columns are out of view
+_NARROW = 60  # terminal columns below which only the worker's number stays in place
+_MORE = 5  # terminal columns of the mark that counts the columns out of view
 
 
 def worker_table(
     server: Server, sort: str, reverse: bool, width: int, first_column: int = 0, text: str = ""
 ) -> tuple[Page, int]:
-    """The page of the workers that match a filter, and the first of the sideways columns in view."""
+    """Build the page of the workers that match a filter; returns also the first scrolled column in view."""
     fixed, scrolled = (FIXED, SCROLLED) if width >= _NARROW else (FIXED[:1], (*FIXED[1:], *SCROLLED))
     first = min(first_column, _last_first_column(fixed, scrolled, width))
     fitting = _count_fitting(fixed, scrolled, first, width)
@@ -31,7 +31,7 @@ def worker_table(
 
 
 def sort_workers(workers: Sequence[Worker], sort: str, reverse: bool) -> list[Worker]:
-    """The largest first (of the worker's number: the smallest); what is not known last."""
+    """Sort workers: largest first (by number: smallest first), unknown values last."""
     value = next(column.value for column in COLUMNS if column.name == sort)
     descending = (sort != "number") != reverse
     known = [worker for worker in workers if value(worker) is not None]
@@ -40,7 +40,7 @@ def sort_workers(workers: Sequence[Worker], sort: str, reverse: bool) -> list[Wo
 
 
 def _count_fitting(fixed: Sequence[Column], scrolled: Sequence[Column], first: int, width: int) -> int:
-    """How many of the columns from `first` on fit beside the fixed ones; the mark needs room where some do not."""
+    """How many columns from `first` on fit beside the fixed ones. If not all fit, the mark needs room too."""
     room = width + 1 - sum(column.width + 1 for column in fixed) - (first > 0)
     rest = scrolled[first:]
     if sum(column.width + 1 for column in rest) <= room:
@@ -51,7 +51,7 @@ def _count_fitting(fixed: Sequence[Column], scrolled: Sequence[Column], first: i
 
 
 def _last_first_column(fixed: Sequence[Column], scrolled: Sequence[Column], width: int) -> int:
-    """The first column in view where the table is scrolled to its right end."""
+    """The first column in view when the table is scrolled to its right end."""
     for first in range(len(scrolled)):
         if _count_fitting(fixed, scrolled, first, width) == len(scrolled) - first:
             return first
