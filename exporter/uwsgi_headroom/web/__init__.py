@@ -1,1 +1,1 @@
-"""The HTTP face."""
+"""The HTTP server: metrics, page, API and runbooks."""

@@ -1,4 +1,4 @@
-"""The routes of the JSON API. They read documents off the watches: uWSGI is not asked again for them."""
+"""The routes of the JSON API. They build documents from the watches and never read uWSGI."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _POINTS = 240
 
 
 def routes(fleet: Fleet, streams: EventStreams) -> list[Route]:
-    """Everything under /api/v1/."""
+    """Make all routes under /api/v1/."""
     register_text_convertor()
     histories = HistoryCache(fleet.clock)
     answers: dict[str, Callable[[Request, Watch], Awaitable[Response]]] = {
@@ -62,7 +62,7 @@ def routes(fleet: Fleet, streams: EventStreams) -> list[Route]:
         return _json(request, openapi.FILE.read_bytes())
 
     async def nothing(_request: Request) -> Response:
-        raise RefusedError(404, "there is no such path; /api/v1/openapi.json says what there is")
+        raise RefusedError(404, "no such path; /api/v1/openapi.json lists all paths")
 
     endpoints = {
         "/api/v1/servers": all_of_them,
@@ -77,7 +77,7 @@ def routes(fleet: Fleet, streams: EventStreams) -> list[Route]:
 def _refuse_with_document(
     endpoint: Callable[[Request], Awaitable[Response]],
 ) -> Callable[[Request], Awaitable[Response]]:
-    """The endpoint, with a document for what it refuses."""
+    """Wrap an endpoint, so that a refusal is answered with a document."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -125,7 +125,7 @@ def _stream(
     streams: EventStreams, request: Request, key: object, make: Callable[[], Awaitable[bytes | None]]
 ) -> Response:
     if streams.is_full():
-        sentence = "there are as many streams open as there may be; close a page, or come back later"
+        sentence = "too many streams are open; close a page, or retry later"
         answer = _json(request, msgspec.json.encode(schema.Problem(error=sentence)), 503)
         answer.headers["Retry-After"] = str(RETRY_SECONDS)
         return answer
@@ -146,13 +146,13 @@ def _describe(fleet: Fleet, watch: Watch, window: float) -> schema.Server:
 
 
 def _find_watch(fleet: Fleet, rest: str, parts: Iterable[str]) -> tuple[Watch, str]:
-    """Which server, and what of it. A name may hold slashes, and so look like a path of its own."""
+    """Find the server of a path, and the part of it that is requested. A name may contain slashes."""
     watches = {watch.name: watch for watch in fleet.watches()}
     for what in parts:
         name = rest.removesuffix(what)
         if rest.endswith(what) and name in watches:
             return watches[name], what
-    raise RefusedError(404, f"there is no server {rest!r}; {build.SERVERS_PATH} lists those there are")
+    raise RefusedError(404, f"no server {rest!r}; {build.SERVERS_PATH} lists all servers")
 
 
 def _window(fleet: Fleet, request: Request) -> float:

@@ -1,5 +1,4 @@
-"""What the exporter serves: /metrics, a page for people, the API, two probes. Everything reads, nothing changes
-anything."""
+"""The ASGI application: /metrics, a page for people, the API, runbooks and two probes. Every route only reads."""
 
 from __future__ import annotations
 
@@ -15,11 +14,11 @@ from uwsgi_headroom.web.event_stream import EventStreams
 from uwsgi_headroom.web.host_check import HostCheck, HostPolicy
 
 _REDIRECTS = {"/metrics/": "/metrics", "/runbooks": "/runbooks/", "/servers": "/"}
-"""Relative to the host. Starlette's own redirects of slashes name whatever host the request named."""
+"""Relative to the host. Starlette's own redirects of slashes would repeat the Host header of the request."""
 
 
 def create_application(fleet: Fleet, streams: EventStreams | None = None, hosts: HostPolicy | None = None) -> Starlette:
-    """The ASGI application over a fleet, for the names that `hosts` allows. Close `streams` to end it."""
+    """Make the ASGI application of a fleet, for the host names that `hosts` allows. Close `streams` before shutdown."""
 
     async def alive(_request: Request) -> Response:
         return PlainTextResponse("uwsgi-headroom is up\n")

@@ -1,4 +1,4 @@
-"""The files of the page: read and compressed once, and kept by browsers for as long as they are the same."""
+"""Serves the static files of the page. They are read and compressed once, and browsers keep them until they change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PERMANENTLY = "public, max-age=31536000, immutable"
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file, as it is and compressed."""
+    """A file, plain and compressed."""
 
     plain: bytes
     compressed: bytes
@@ -31,7 +31,7 @@ class Asset:
 
 @cache
 def load_assets() -> dict[str, Asset]:
-    """Every file that is served, by its path below the folder."""
+    """Read every served file, by its path below the folder."""
     paths = [path for path in sorted(FOLDER.rglob("*")) if path.suffix in _TYPES]
     return {path.relative_to(FOLDER).as_posix(): _asset(path) for path in paths}
 
@@ -43,7 +43,7 @@ def _asset(path: Path) -> Asset:
 
 @cache
 def version() -> str:
-    """Changes when any of them does. It stands in the path, so modules import each other by relative names."""
+    """A version that changes when any file does. It is part of the path, so that relative imports use it too."""
     digest = hashlib.sha256()
     for name, asset in load_assets().items():
         digest.update(b"%b\0%d\0%b" % (name.encode(), len(asset.plain), asset.plain))
@@ -51,20 +51,20 @@ def version() -> str:
 
 
 def url(name: str) -> str:
-    """Where a file is served."""
+    """The path of a file on the exporter."""
     return f"/static/{version()}/{name}"
 
 
 def script_names() -> list[str]:
-    """The page's own scripts: a browser that is told of all of them need not find one import after the other."""
+    """The page's own scripts. The HTML lists all of them, so that a browser need not follow import after import."""
     return [name for name in load_assets() if name.endswith(".js") and "/" not in name]
 
 
 async def serve_asset(request: Request) -> Response:
-    """One of them. A path with another version, from a page of another exporter, gets the file there is now."""
+    """Serve a file. A path with another version, from a page of another exporter, gets the current file."""
     asset = load_assets().get(request.path_params["name"])
     if asset is None:
-        return PlainTextResponse("there is no such file\n", 404)
+        return PlainTextResponse("no such file\n", 404)
     same = request.path_params["version"] == version()
     headers = {
         "Cache-Control": _PERMANENTLY if same else "no-cache",

@@ -1,6 +1,6 @@
-"""uvicorn's protocol with the bounds of `bounds`: on requests, on their time, and on answers that nobody takes.
+"""uvicorn's protocol with the limits in `bounds`: on requests, on their duration, and on responses nobody receives.
 
-uvicorn itself has none of them: its only timer is cancelled by the first byte of a request.
+uvicorn itself has none of these limits: the first byte of a request cancels its only timer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from uwsgi_headroom.web.request_meter import RequestMeter, body_length
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """One connection. It is idle, or has a request in progress; `slots` has the others."""
+    """One connection, idle or with a request in progress. slots: all connections."""
 
     def __init__(self, *arguments: Any, slots: ConnectionSlots, **more: Any) -> None:
         super().__init__(*arguments, **more)
@@ -63,12 +63,12 @@ class LimitedProtocol(HttpToolsProtocol):
         if length < 0 or length > bounds.BODY_BYTES:
             self._refuse(411 if length < 0 else 413)
             return
-        if authority := httptools.parse_url(self.url).host:  # which goes before the header (RFC 9112, 3.2.2)
+        if authority := httptools.parse_url(self.url).host:  # overrides the Host header (RFC 9112, 3.2.2)
             self.headers[:] = [*(header for header in self.headers if header[0] != b"host"), (b"host", authority)]
         super().on_headers_complete()
         self._slots.mark_busy(self)
         self._meter.start_body(length)
-        if self.parser.should_upgrade():  # the parser takes no other request then
+        if self.parser.should_upgrade():  # the parser then takes no further request
             self._takes_data = self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
@@ -91,7 +91,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def shutdown(self) -> None:
         super().shutdown()
-        if self.flow.write_paused:  # its end would wait behind what is not taken
+        if self.flow.write_paused:  # closing would wait for data that the client does not accept
             self.abort()
 
     def is_sending(self) -> bool:
@@ -104,7 +104,7 @@ class LimitedProtocol(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _refuse(self, status: int) -> None:
-        """Answer with a status, read nothing more, and close. An answer in progress cannot be followed by another."""
+        """Respond with a status, stop reading, and close. If a response is in progress, close at once instead."""
         self._takes_data = False
         self._cancel_request_timer()
         if self._is_answering():
@@ -126,7 +126,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def _end_late_request(self) -> None:
         if self._meter.is_in_head:
             self._refuse(408)
-        else:  # nothing was sent, or a body of a request that may have its answer already
+        else:  # the client sent nothing, or the body of a request that may already have its response
             self.abort()
 
     def _cancel_request_timer(self) -> None:

@@ -1,7 +1,7 @@
-"""How many descriptors the process may open, and how many of them the HTTP face gets.
+"""Shares out the descriptors that the process may open between the HTTP server and the rest.
 
-A connection that is one too many is accepted before it can be closed, and a closed one keeps its descriptor for another
-turn of the event loop. So about four times the backlog can be open beyond the connections that are kept.
+An excess connection must be accepted before it can be closed, and a closed one keeps its descriptor for another turn of
+the event loop. So about four times the backlog can be open in addition to the connections that are kept.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """How many connections are kept open, how many wait to be accepted, and how many may be event streams."""
+    """Numbers of connections kept open, of connections that wait to be accepted, and of event streams."""
 
     connections: int
     backlog: int
@@ -30,7 +30,7 @@ class Capacity:
 
 
 def raise_soft_limit() -> int:
-    """Raise the soft limit of open descriptors towards the hard limit; return the limit that now holds."""
+    """Raise the soft limit of open descriptors towards the hard limit; return the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = bounds.MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, bounds.MOST_DESCRIPTORS)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -40,8 +40,9 @@ def raise_soft_limit() -> int:
 
 
 def share_out(limit: int, servers: int, listeners: int) -> Capacity:
-    """The HTTP face's share of `limit` descriptors: half of what servers, listeners and the process itself leave, a
-    third for connections about to be accepted or closed. The rest is for servers that globs find later."""
+    """Compute the HTTP server's share of `limit` descriptors. Of those that servers, listeners and the process itself
+    leave, half are for connections, and a third for connections about to be accepted or closed. The rest is for servers
+    that globs find later."""
     needed = bounds.OWN_DESCRIPTORS + bounds.DESCRIPTORS_PER_SERVER * servers + listeners
     spare = limit - needed
     connections = max(_LEAST_CONNECTIONS, min(bounds.MOST_CONNECTIONS, spare // 2))

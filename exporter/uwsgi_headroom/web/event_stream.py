@@ -1,7 +1,7 @@
-"""Documents pushed once a second to whoever listens (Server-Sent Events), made once however many they are.
+"""Pushes documents once a second to listeners (Server-Sent Events). Each document is made once for all listeners.
 
-Nothing is made while nobody listens. Who reads too slowly misses documents: there is only ever the newest one, and no
-more of it than the connection's own buffer (see `connection_limits`, which ends those that do not read at all).
+No document is made without listeners. A listener that reads too slowly misses documents: only the newest one is kept,
+and at most a connection's buffer of data waits for it (`connection_limits` ends connections that do not read at all).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from uwsgi_headroom.web import bounds
 
 EVERY_SECONDS = 1.0
 RETRY_SECONDS = 2
-"""How long a browser waits before it connects again."""
+"""How long a browser waits before it reconnects."""
 
 MakeDocument = Callable[[], Awaitable[bytes | None]]
-"""What makes a document; None when there will be no other."""
+"""Makes a document; None ends the stream."""
 
 _log = logging.getLogger(__name__)
 
 
 class EventStreams:
-    """The streams that are open, by what they tell."""
+    """The open streams, by key."""
 
     def __init__(self, most: int = bounds.MOST_STREAMS) -> None:
         self.open = 0
@@ -36,22 +36,22 @@ class EventStreams:
         self._channels: dict[Hashable, _Channel] = {}
 
     def is_full(self) -> bool:
-        """Whether there may be no more of them."""
+        """Whether no further stream is allowed."""
         return self.open >= self._most
 
     def response(self, key: Hashable, make: MakeDocument) -> StreamingResponse:
-        """A stream of what `make` makes; whoever has the same key gets the same."""
+        """Make a stream of the documents that `make` returns. Streams with the same key share the documents."""
         return _Response(self, key, make)
 
     def close(self) -> None:
-        """End all streams, and each later one as soon as it begins: the exporter stops."""
+        """End all streams, and each later one as soon as it begins, because the exporter is stopping."""
         self._closed = True
         for channel in self._channels.values():
             channel.end()
 
     @contextlib.contextmanager
     def subscribe(self, key: Hashable, make: MakeDocument) -> Iterator[AsyncIterator[bytes]]:
-        """What is told under this key, from the newest on, until the block ends."""
+        """Receive the events of a key, from the newest on, until the block ends."""
         channel = self._channels.get(key)
         if channel is None or channel.ended:
             channel = self._channels[key] = _Channel(make)
@@ -71,7 +71,7 @@ class EventStreams:
 
 
 class _Channel:
-    """One document after the other, for several listeners."""
+    """Makes one document after another for several listeners."""
 
     def __init__(self, make: MakeDocument) -> None:
         self.listeners = 0
@@ -95,14 +95,14 @@ class _Channel:
         self._next.set()
 
     async def _run(self) -> None:
-        """Make documents until there is no other. However this ends, a cancelled read of `make` too, listeners end."""
+        """Make documents until `make` returns None. Listeners end however this ends, even if `make` is cancelled."""
         try:
             while (document := await self._make()) is not None:
                 self._newest = b"data: %b\n\n" % document
                 previous, self._next = self._next, asyncio.Event()
                 previous.set()
                 await asyncio.sleep(EVERY_SECONDS)
-        except Exception:  # noqa: BLE001 - our own mistake about one server ends its streams, and nothing else
+        except Exception:  # noqa: BLE001 - an internal error about one server must end only its own streams
             _log.error("internal error", exc_info=True)
         finally:
             self.ended = True
@@ -110,7 +110,7 @@ class _Channel:
 
 
 class _Response(StreamingResponse):
-    """Listens for exactly as long as it is being sent."""
+    """A response that listens exactly as long as it is being sent."""
 
     def __init__(self, streams: EventStreams, key: Hashable, make: MakeDocument) -> None:
         super().__init__((), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})

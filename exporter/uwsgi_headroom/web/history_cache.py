@@ -1,4 +1,4 @@
-"""Histories that were made lately: they cost more than any other answer, and several pages ask for the same."""
+"""Caches recent history documents: they are the most expensive responses, and several pages request the same ones."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _KEPT = 8
 
 @dataclass(frozen=True, slots=True)
 class HistoryBody:
-    """A document, as it is and compressed."""
+    """A document, plain and compressed."""
 
     plain: bytes
     compressed: bytes
 
 
 class HistoryCache:
-    """Makes one at a time, and once until there is a new slice for it, however many ask.
+    """Makes one history at a time, and makes each only once until it has a new slice, for any number of requests.
 
-    A cancelled request leaves the others theirs. What could not be made is not kept: the next request tries again.
+    Cancelling a request does not affect others. A failure is not cached: the next request tries again.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -35,7 +35,7 @@ class HistoryCache:
         self._cached: dict[object, tuple[object, asyncio.Task[HistoryBody]]] = {}
 
     async def get(self, watch: Watch, seconds: float, points: int, until: float | None) -> HistoryBody:
-        """The history of a server; arguments as for `build_history`."""
+        """Return the history of a server. Arguments are those of `build_history`."""
         key = watch, seconds, points, until
         newest = watch.history.newest_slice(slice_seconds(seconds, points))
         made = self._cached.pop(key, None)

@@ -1,7 +1,7 @@
-"""Refuses requests whose Host header is a foreign name: pages of that name must not read this exporter (DNS rebinding).
+"""Refuses requests whose Host header is a foreign name, to protect the exporter against DNS rebinding.
 
-A web page can have its own name resolve to 127.0.0.1, and its scripts then read everything there as their own site. The
-Host header still has that name. Metrics and probes are never checked: scrapers reach them by any name.
+A website can have its own name resolve to 127.0.0.1, so that its scripts can read everything there as their own site.
+The Host header still contains that name. Metrics and probes are not checked, since scrapers use any name.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 _UNCHECKED = frozenset({"/metrics", "/probe", "/-/healthy", "/-/ready"})
 
 _REFUSAL = (
-    "421: this exporter does not answer for the host name in this address, which could be a foreign site's (DNS "
+    "421: this exporter does not accept the host name in this address, because the name could be a foreign site's (DNS "
     "rebinding).\nIf the name is yours, start the exporter with --web.allowed-hosts NAME, or use an IP address.\n"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class HostPolicy:
-    """Which names are answered for, beside IP addresses and localhost, and on which listeners others are refused.
+    """The host names that are allowed besides IP addresses and localhost, and the listeners that refuse other names.
 
-    names: in lower case. listeners: host and port of those that are checked; None: all.
+    names: in lower case. listeners: host and port of each listener that is checked; None: all listeners.
     """
 
     names: frozenset[str] = frozenset()
@@ -38,14 +38,14 @@ class HostPolicy:
         return not host.strip() or name in self.names or _is_local(name) or _is_ip_address(name)
 
     def checks(self, listener: object) -> bool:
-        """Whether requests that arrived at this local address, as ASGI's `server` has it, are checked."""
+        """Whether requests to this local address, in the form of ASGI's `server`, are checked."""
         return self.listeners is None or (isinstance(listener, (tuple, list)) and tuple(listener) in self.listeners)
 
 
 def make_policy(allowed: Iterable[str], sockets: Iterable[socket.socket]) -> HostPolicy:
-    """The policy of an exporter that listens on these sockets: loopback is checked, and all if names are `allowed`.
+    """Make the policy of an exporter with these sockets: it checks loopback, or all of them if `allowed` has names.
 
-    Resolves nothing: a resolver may hang.
+    Resolves no names, because a resolver may hang.
     """
     own = socket.gethostname().lower()
     names = frozenset({own, own.partition(".")[0], *(_without_port(name) for name in allowed)})
@@ -55,7 +55,7 @@ def make_policy(allowed: Iterable[str], sockets: Iterable[socket.socket]) -> Hos
 
 
 class HostCheck:
-    """ASGI middleware that answers 421 where the policy does not allow the Host header. A missing one is allowed."""
+    """ASGI middleware that responds 421 if the policy does not allow the Host header. A missing header is allowed."""
 
     def __init__(self, app: ASGIApp, policy: HostPolicy) -> None:
         self._app, self._policy = app, policy

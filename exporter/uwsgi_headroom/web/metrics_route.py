@@ -1,7 +1,7 @@
-"""`/metrics`: what was last read of every server. Nothing is read for it.
+"""Serves `/metrics` from the last readings, without reading any server.
 
-All who ask while an answer is being made share the next one, which is begun after they asked: a crowd of scrapers, of a
-fleet with tens of thousands of series, costs two renderings and not one each.
+Requests that arrive while a response is being rendered share the next one, which starts after they arrived. Many
+simultaneous scrapers of a fleet with tens of thousands of series thus cost two renderings, not one each.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from uwsgi_headroom.watch.observation import ExporterHealth, Observation
 from uwsgi_headroom.web.negotiation import accepts_gzip, accepts_openmetrics, compress
 
 _SLICE_SECONDS = 0.01
-"""For how long families are made without a turn for the event loop: reads in flight have a deadline."""
+"""Longest rendering, in seconds, without a turn for the event loop, because reads in flight have a deadline."""
 
 _LARGE_BYTES = 2 * 2**20
-"""From this size on compressing an answer takes too long for the event loop: 4 ms a megabyte."""
+"""From this size on, compression takes too long for the event loop: 4 ms per megabyte."""
 
 
 def route(fleet: Fleet) -> Route:
-    """The route over a fleet."""
+    """Make the route."""
     in_turn = asyncio.Lock()
     shared = {openmetrics: _SharedAnswer(fleet, in_turn, openmetrics=openmetrics) for openmetrics in (False, True)}
 
@@ -50,7 +50,7 @@ class _Answer:
     _compressed: asyncio.Future[bytes] | None = None
 
     async def compress(self) -> bytes:
-        """With gzip, once for all who ask. A large one in a thread: zlib lets the event loop run meanwhile."""
+        """Compress with gzip, once for all requests; a large response in a thread, as zlib releases Python's lock."""
         if self._compressed is None:
             if len(self.plain) >= _LARGE_BYTES:
                 self._compressed = asyncio.ensure_future(asyncio.to_thread(compress, self.plain))
@@ -61,36 +61,36 @@ class _Answer:
 
 
 class _SharedAnswer:
-    """The answers of one format, made one after the other, and in turn with those of the other format."""
+    """Renders the responses of one format one after another, in turn with those of the other format."""
 
     def __init__(self, fleet: Fleet, in_turn: asyncio.Lock, *, openmetrics: bool) -> None:
         self._fleet, self._in_turn, self._openmetrics = fleet, in_turn, openmetrics
         self._next: asyncio.Task[_Answer] | None = None
 
     async def wait(self) -> _Answer:
-        """An answer that is begun from now on. One who goes away leaves it to the others."""
+        """Wait for a response whose rendering starts after this call. Cancelling does not affect other requests."""
         if self._next is None:
             self._next = asyncio.ensure_future(self._make())
         return await asyncio.shield(self._next)
 
     async def _make(self) -> _Answer:
         async with self._in_turn:
-            self._next = None  # this one begins: who comes from now on is for the one after
+            self._next = None  # later requests wait for the next response
             observations = await self._fleet.observe()
             return _Answer(await _render_all(self._fleet, observations, openmetrics=self._openmetrics))
 
 
 async def _render_all(fleet: Fleet, observations: Sequence[Observation], *, openmetrics: bool) -> bytes:
-    """All families as text. A fault of ours about one server is that server's failure."""
+    """Render all families. If an internal error concerns one server, that server counts as failed."""
     try:
         return await _render(observations, fleet.health, openmetrics=openmetrics)
-    except Exception:  # noqa: BLE001 - whose fault it is, is seen by rendering each alone
+    except Exception:  # noqa: BLE001 - rendering each server alone shows which one causes the error
         rendered: list[Observation] = []
         for observation in observations:
             try:
                 await _render([observation], fleet.health, openmetrics=openmetrics)
                 rendered.append(observation)
-            except Exception as error:  # noqa: BLE001 - as said
+            except Exception as error:  # noqa: BLE001 - an internal error about one server must not affect others
                 rendered.append(fleet.fail(observation.name, error))
         return await _render(rendered, fleet.health, openmetrics=openmetrics)
 

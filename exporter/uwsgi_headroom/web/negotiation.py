@@ -1,4 +1,4 @@
-"""What a client accepts, and answers that are compressed if it accepts gzip."""
+"""Parses the formats and encodings that a client accepts, and compresses responses accordingly."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 GZIP_LEVEL = 1
-"""Level 6 makes an answer a fifth smaller and costs three times the CPU: the wrong trade beside a busy server."""
+"""Level 6 makes a response a fifth smaller but costs three times the CPU: too much beside a busy server."""
 
 
 def accepts_openmetrics(header: str) -> bool:
-    """Whether a client names the one version there is here. (The library's `choose_encoder` raises on some headers.)"""
+    """Whether a client accepts OpenMetrics 1.0.0. (The library's `choose_encoder` raises on some headers.)"""
     return any(
         name == "application/openmetrics-text"
         and parameters.get("version", "1.0.0") == "1.0.0"
@@ -23,7 +23,7 @@ def accepts_openmetrics(header: str) -> bool:
 
 
 def accepts_gzip(header: str) -> bool:
-    """From its Accept-Encoding."""
+    """Whether a client accepts gzip, by its Accept-Encoding header."""
     codings = dict(_parse_header(header))
     parameters = codings.get("gzip", codings.get("*"))
     return parameters is not None and not _is_refused(parameters)
@@ -39,10 +39,10 @@ def compressible_response(
     compressed: bytes | None = None,
     least_bytes: int = 0,
 ) -> Response:
-    """The body, compressed if the client accepts that and it has `least_bytes`.
+    """Make a response, compressed if the client accepts gzip and the body has at least `least_bytes`.
 
-    headers: as they are, with `Vary: Accept-Encoding` and, without a media type, `Content-Type`. compressed: the body
-    as it was compressed before, if it was.
+    headers: must contain `Vary: Accept-Encoding` and, without a media type, `Content-Type`. compressed: the compressed
+    body, if it exists already.
     """
     if len(body) >= least_bytes and accepts_gzip(request.headers.get("accept-encoding", "")):
         body = compressed or compress(body)
@@ -51,12 +51,12 @@ def compressible_response(
 
 
 def compress(body: bytes) -> bytes:
-    """As gzip; equal bodies make equal bytes."""
+    """Compress with gzip; equal bodies give equal bytes."""
     return gzip.compress(body, GZIP_LEVEL, mtime=0)
 
 
 def _parse_header(header: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """What stands in an Accept header or one of its kind: names with their parameters."""
+    """Parse an Accept or Accept-Encoding header to names with their parameters."""
     for entry in header.lower().split(","):
         name, *parameters = (part.strip() for part in entry.split(";"))
         pairs = (parameter.partition("=") for parameter in parameters)

@@ -1,6 +1,6 @@
-"""The HTML of the page: what a browser starts from. `static/` does the rest; without scripts there is a short summary.
+"""Writes the HTML from which the page starts. The scripts in `static/` do the rest; without them there is a summary.
 
-`/` lists the servers, or shows the only one; `/servers/<name>` is the page of one.
+`/` lists the servers, or shows the only one; `/servers/<name>` is the page of a server.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _STYLES = (_UPLOT_STYLE, "page.css")
 
 
 def path(name: str) -> str:
-    """Where the page of a server is; a name may be a path itself."""
+    """The path of a server's page. The name may itself be a path."""
     return f"/servers/{quote(name, safe='')}"
 
 
 def render_page(servers: Sequence[Server], count: int, *, alone: bool) -> str:
-    """The page of these servers; `alone`: of the one server that it is, of `count` there are."""
+    """Write the page of these servers. count: of all servers; alone: show the first server instead of a list."""
     shown = servers[0] if alone else None
     title = f"{escape(shown.name)} · uwsgi-headroom" if shown else "uwsgi-headroom"
     data_attributes = f' data-path="{escape(shown.path)}" data-page="{escape(path(shown.name))}"' if shown else ""
@@ -40,20 +40,20 @@ def render_page(servers: Sequence[Server], count: int, *, alone: bool) -> str:
     return (
         _head(title, [assets.url(name) for name in assets.script_names()])
         + f'<body data-servers="{count}" data-version="{__version__}"{data_attributes}>'
-        # Something true to paint before any script has run.
+        # Shown until the scripts run.
         + f'<section class="first"><p>{escape(first[0])}</p><p class="verdict">{escape(first[1])}</p></section>'
         + f"<noscript><main>{_summary(servers)}</main></noscript></body></html>\n"
     )
 
 
 def render_document(title: str, body: str, styles: Sequence[str] = ()) -> str:
-    """A page without scripts. title, body: HTML. styles: addresses of more style sheets."""
+    """Write a page without scripts. title, body: HTML. styles: URLs of additional style sheets."""
     return f"{_head(title, [], styles)}<body>{body}</body></html>\n"
 
 
 def render_missing(name: str) -> str:
-    """There is no such server."""
-    sentence = f'There is no server <b>{escape(name)}</b> now. <a href="/">Those there are</a>.'
+    """Write the page for a name that no server has."""
+    sentence = f'There is no server <b>{escape(name)}</b> now. <a href="/">All servers</a>'
     return render_document("uwsgi-headroom", f"<main><h1>uwsgi-headroom</h1><p>{sentence}</p></main>")
 
 
@@ -72,7 +72,7 @@ def _head(title: str, scripts: Sequence[str], more_styles: Sequence[str] = ()) -
 
 
 def _summary(servers: Sequence[Server]) -> str:
-    """For browsers that run no scripts: which servers, how they are, and what is not known and why."""
+    """Write the summary for browsers without scripts: servers, verdicts, and unknown values with the reasons."""
     rows = "".join(_row(server) for server in servers)
     table = f"<table><thead><tr><th>Server<th>State<th>Verdict<th>Not known</tr></thead><tbody>{rows}</tbody></table>"
     empty = "<p>No server yet: the globs of the configuration match no socket.</p>"

@@ -1,4 +1,4 @@
-"""The routes of the page and of its files. Like the API, they read documents off the watches."""
+"""The routes of the page and of its files. Like the API, they build documents from the watches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from uwsgi_headroom.web.text_convertor import register_text_convertor
 
 
 def routes(fleet: Fleet) -> list[Route]:
-    """`/`, a page for each server, and the files they are made of."""
+    """Make the routes: `/`, a page for each server, and static files."""
     register_text_convertor()
 
     async def index(_request: Request) -> Response:
@@ -34,7 +34,7 @@ def routes(fleet: Fleet) -> list[Route]:
     return [
         Route("/", index),
         Route("/servers/{name:anything}", one),
-        Route("/favicon.ico", icon),  # what a browser asks for beside a text page
+        Route("/favicon.ico", icon),  # browsers request this with a text page
         Route(assets.PATH, assets.serve_asset),
     ]
 
@@ -46,5 +46,5 @@ async def _describe(fleet: Fleet, watches: list[Watch]) -> list[schema.Server]:
 
 
 def _html(text: str, status: int = 200) -> Response:
-    # A socket's name may hold bytes that are no UTF-8.
+    # A socket's name may contain bytes that are not UTF-8.
     return HTMLResponse(text.encode("utf-8", "replace"), status, page_html.HEADERS)

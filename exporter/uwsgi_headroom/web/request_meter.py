@@ -1,7 +1,7 @@
-"""Counts the bytes of a request before anything parses or keeps them. No I/O here.
+"""Counts the bytes of a request before they are parsed or kept; does no I/O.
 
-A request is split into pieces that each end where its head, a line of its head, or its body ends, so that the parser
-never sees bytes that were not counted.
+A request is split into pieces that end at the end of a line, of the head or of the body, so that the parser never sees
+uncounted bytes.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ from uwsgi_headroom.web import bounds
 
 
 class RequestMeter:
-    """Counts one request after the other of a connection."""
+    """Counts the requests of a connection, one after another."""
 
     def __init__(self) -> None:
         self.start_request()
 
     def start_request(self) -> None:
-        """The next byte is the first of a request."""
+        """Begin a request with the next byte."""
         self._bytes = 0
         self._line_bytes = 0
         self._lines = 0
         self._body_left = 0
 
     def start_body(self, length: int) -> None:
-        """The next byte is the first of a body of `length` bytes."""
+        """Begin a body of `length` bytes with the next byte."""
         self._body_left = length
 
     @property
     def is_in_head(self) -> bool:
-        """Whether part of a head has arrived, and not all of it."""
+        """Whether a head has arrived in part."""
         return self._bytes > 0 and not self._body_left
 
     def end_of_piece(self, data: bytes, start: int) -> int:
-        """Where the piece of `data` that begins at `start` ends."""
+        """The end of the piece of `data` that begins at `start`."""
         if self._body_left:
             return min(len(data), start + self._body_left)
         return data.find(b"\n", start) + 1 or len(data)
 
     def count(self, data: bytes, start: int, end: int) -> int:
-        """Count a piece; the HTTP status to refuse the request with, or 0."""
+        """Count a piece. Returns 0, or the HTTP status with which to refuse the request."""
         self._bytes += end - start
         if self._body_left:
             self._body_left -= end - start
@@ -57,7 +57,7 @@ class RequestMeter:
 
 
 def body_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
-    """The length of a request's body by its headers, which the parser has checked; -1 if it has no length."""
+    """The length of a request's body from its headers, which the parser has checked; -1 if they give none."""
     length = 0
     for name, value in headers:
         if name == b"transfer-encoding":

@@ -1,4 +1,4 @@
-"""The HTML of the runbooks: a page each, and the list of them. They need no script, and look like the page."""
+"""Writes the HTML of the runbooks: a page for each, and their list. Needs no scripts, and has the page's style."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from uwsgi_headroom.web.runbook_placeholders import MEANINGS, fill_code, used_pl
 from uwsgi_headroom.web.runbook_values import Target
 
 _MOST_WORKERS = 64
-"""Workers to choose from: a longer list hides the runbook."""
+"""Most workers to choose from: a longer list would hide the runbook."""
 
 
 def render_list(runbooks: Mapping[str, Runbook], target: Target | None) -> str:
-    """All runbooks by name, with what is wrong where one applies."""
+    """Write the list of runbooks, by name, each with its summary."""
     style = _style(target)
     items = "".join(
         f'<li><a href="{escape(_address(name, target))}">{escape(name)}</a>'
@@ -27,7 +27,7 @@ def render_list(runbooks: Mapping[str, Runbook], target: Target | None) -> str:
 
 
 def render_runbook(runbook: Runbook, target: Target | None, missing: str = "") -> str:
-    """A runbook, for a server if there is one. missing: the name of a server that was asked for and is not there."""
+    """Write a runbook, for a server if given. missing: the name of a requested server that does not exist."""
     style = _style(target)
     needed = used_placeholders(runbook.body)
     return _page(
@@ -48,7 +48,7 @@ def _style(target: Target | None) -> Style:
 
 
 def _address(name: str, target: Target | None, worker: int | None = None) -> str:
-    """Of a runbook, or of the list if the name is empty, for the same server and worker."""
+    """The URL of a runbook, or of the list if the name is empty, for the same server and worker."""
     if target is None:
         return f"/runbooks/{name}"
     chosen = target.chosen if worker is None else worker
@@ -64,7 +64,7 @@ def _navigation(target: Target | None, title: str = "") -> str:
 
 
 def _describe(target: Target, needed: set[str], title: str) -> str:
-    """Which server the commands are for, what of them is not known, and the workers to choose from."""
+    """Write the server of the commands, the placeholders without a value, and the workers to choose from."""
     unknown = sorted(needed - target.values.keys() - ({"WORKER_PID"} if target.workers else set()))
     missing = "".join(f"<li><mark>{name}</mark>: {_meaning(name)}; not known here." for name in unknown)
     return (
@@ -89,12 +89,12 @@ def _choice(target: Target, title: str) -> str:
 
 
 def _placeholders(needed: set[str], missing: str) -> str:
-    """What the reader has to fill in, and why."""
+    """Write the placeholders that the reader must fill in, and why."""
     why = f"There is no server <b>{escape(missing)}</b> now. " if missing else ""
     rows = "".join(f"<li><mark>{name}</mark>: {_meaning(name)}." for name in MEANINGS if name in needed)
     return (
         f'<section class="target"><p>{why}Run commands on the server\'s host, as root, and replace:</p><ul>{rows}</ul>'
-        "<p>Open the runbook from a finding on the page of a server, and they are filled in.</p></section>"
+        "<p>To have them filled in, open the runbook from a finding on a server's page.</p></section>"
     )
 
 

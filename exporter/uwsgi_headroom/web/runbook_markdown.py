@@ -1,4 +1,4 @@
-"""Renders the Markdown of the runbooks: the few constructs that they use, and nothing else.
+"""Renders the Markdown of the runbooks: only the few constructs that they use.
 
 Headings, paragraphs, bulleted and numbered lists, tables, fenced code (`sh` or `promql`), inline code, and links to
 other runbooks. Everything else raises UnknownMarkdownError, so that a test finds it before a reader does. Text is
@@ -17,16 +17,16 @@ _FENCE = re.compile(r"```(sh|promql)")
 _ITEM = {"ul": re.compile(r"\* +"), "ol": re.compile(r"[1-9][0-9]?\. +")}
 _INLINE = re.compile(r"`([^`]+)`|\[([^]\[`]+)\]\((Uwsgi\w+)\.md\)")
 _NOT_TEXT = re.compile(r"[*`\[\]<>\\]|__|\b_|_\b|https?://")
-"""What would be markup elsewhere, and is none here."""
+"""Markup of other Markdown dialects, which is refused."""
 
 
 class UnknownMarkdownError(ValueError):
-    """A runbook holds Markdown that this renderer does not know."""
+    """A runbook contains Markdown that this renderer does not know."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runbook:
-    """A runbook in its parts. summary: what is wrong and what users feel. needs: what its placeholders stand for."""
+    """The parts of a runbook. summary: what is wrong, and the effect on users; needs: what its placeholders mean."""
 
     title: str
     summary: str
@@ -36,15 +36,15 @@ class Runbook:
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How code and links become HTML. code: of a snippet and its language, "" for inline code, as safe HTML; address:
-    of the page of another runbook, not escaped yet."""
+    """Functions that write code and links. code: turns a snippet and its language ("" for inline code) into safe HTML;
+    address: turns the name of a runbook into its URL, unescaped."""
 
     code: Callable[[str, str], str]
     address: Callable[[str], str]
 
 
 def split_runbook(text: str) -> Runbook:
-    """Cut a runbook into its title, its two opening paragraphs, and the rest. Raises UnknownMarkdownError."""
+    """Split a runbook into its title, its two opening paragraphs, and the rest. Raises UnknownMarkdownError."""
     title, summary, needs, body = text.split("\n\n", 3)
     if not title.startswith("# ") or not needs.startswith("In commands"):
         raise UnknownMarkdownError(f"not a runbook: {title!r}")
@@ -52,7 +52,7 @@ def split_runbook(text: str) -> Runbook:
 
 
 def render_blocks(text: str, style: Style) -> str:
-    """The HTML of a part of a runbook. Raises UnknownMarkdownError."""
+    """Render a part of a runbook to HTML. Raises UnknownMarkdownError."""
     lines = text.splitlines()
     html = []
     while lines:
@@ -61,7 +61,7 @@ def render_blocks(text: str, style: Style) -> str:
 
 
 def render_inline(text: str, style: Style) -> str:
-    """The HTML of text without blocks. Raises UnknownMarkdownError."""
+    """Render text without blocks to HTML. Raises UnknownMarkdownError."""
     html, end = [], 0
     for match in _INLINE.finditer(text):
         html.append(_plain(text[end : match.start()]))
@@ -79,7 +79,7 @@ def _plain(text: str) -> str:
 
 
 def _take_block(lines: list[str], style: Style) -> str:
-    """Take the first block off the lines."""
+    """Remove the first block from the lines, and render it."""
     first = lines[0]
     if not first.strip():
         del lines[0]
@@ -130,7 +130,7 @@ def _is_indented(width: int, line: str) -> bool:
 
 
 def _take_list(lines: list[str], tag: str, mark: re.Pattern[str], style: Style) -> str:
-    """Items, each with the blocks that are indented below it; an item's text is one paragraph."""
+    """Take a list: items with the blocks indented below them. An item's text is one paragraph."""
     items = []
     while lines and (found := mark.match(lines[0])):
         width = found.end()

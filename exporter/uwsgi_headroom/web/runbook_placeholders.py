@@ -1,8 +1,8 @@
-"""Placeholders in the commands of runbooks, and their values for one server.
+"""Fills in placeholders in the commands of runbooks with the values of one server.
 
-A value comes from uWSGI, from a path or from the request, so it may be hostile: in shell it is quoted as one word, in
-PromQL it is escaped as a part of a string, and in HTML it is escaped once more. A value that cannot be typed (a line
-break, an invisible or reversing character) fills nothing in.
+A value comes from uWSGI, from a path or from the request, so it may be hostile. In shell commands, values are quoted as
+one word; in PromQL, they are escaped as part of a string; in HTML, they are escaped once more. Values that cannot be
+typed (with a line break, an invisible or a right-to-left character) are not filled in.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ MEANINGS = {
     "WORKER_PIDS": "the PIDs of all workers",
     "UNIT": "uWSGI's systemd unit; `ps -o unit= -p PID` prints it for a PID of uWSGI",
 }
-"""What a runbook says of each in its paragraph `In commands`."""
+"""The meaning of each placeholder, as in the runbooks' paragraph `In commands`."""
 
 PLACEHOLDER = re.compile(rf"(?<![\w$])(?:{'|'.join(sorted(MEANINGS, key=len, reverse=True))})(?!\w)")
 
 Values = Mapping[str, str]
-"""By placeholder. WORKER_PIDS is several words of digits; all others are one word."""
+"""Values by placeholder. WORKER_PIDS is several words of digits; every other value is one word."""
 
 
 def is_typeable(value: str) -> bool:
-    """Whether a person can copy a value into a terminal, and sees what it does there."""
+    """Whether a person who copies a value into a terminal sees its effect."""
     return value != "" and value.isprintable() and not any(map(_is_right_to_left, value))
 
 
@@ -41,7 +41,7 @@ def _is_right_to_left(character: str) -> bool:
 
 
 def fill_code(code: str, language: str, values: Values) -> str:
-    """The HTML of a command or a query with its placeholders filled in, and those without a value marked."""
+    """Write the HTML of a command or a query, with placeholders filled in, or marked if they have no value."""
     html, end = [], 0
     for match in PLACEHOLDER.finditer(code):
         html += [escape(code[end : match.start()]), _fill(match, language, values)]

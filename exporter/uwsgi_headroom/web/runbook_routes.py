@@ -1,8 +1,8 @@
-"""The runbooks at `/runbooks/`: alerts and findings link to the exporter that their figures come from.
+"""Serves the runbooks at `/runbooks/`. Alerts and findings link to the exporter that provides their figures.
 
-`/runbooks/NAME` is a page for people, filled in for a server with `?server=NAME&worker=ID`; `/runbooks/NAME.md` is the
-Markdown as it is written. In the repository the files are in `alerts/runbooks`, beside the rules; the package has a
-symbolic link to that folder, which setuptools follows, so that wheels and source distributions hold the files.
+`/runbooks/NAME` is a page for people, filled in for a server with `?server=NAME&worker=ID`; `/runbooks/NAME.md` is its
+Markdown source. In the repository the files are in `alerts/runbooks`, beside the rules; the package has a symbolic link
+to that folder, which setuptools follows, so that wheels and source distributions contain the files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TEXT_HEADERS = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Op
 
 
 def read_runbooks() -> Mapping[str, str]:
-    """The Markdown of every runbook by its name, in the order of the names."""
+    """Read the Markdown of every runbook, by name, sorted by name."""
     files = resources.files("uwsgi_headroom").joinpath("runbooks").iterdir()
     texts = {file.name[:-3]: file.read_text("utf-8") for file in files if file.name.endswith(".md")}
     return dict(sorted(texts.items()))
@@ -32,12 +32,12 @@ def read_runbooks() -> Mapping[str, str]:
 
 @cache
 def load_runbooks() -> Mapping[str, Runbook]:
-    """Every runbook in its parts, by name. A request's name is looked up here, so that no path leads elsewhere."""
+    """Load every runbook, by name. Requests look names up here and never build a path from a name."""
     return {name: split_runbook(text) for name, text in read_runbooks().items()}
 
 
 def routes(fleet: Fleet) -> list[Route]:
-    """The list, the pages and the texts."""
+    """Make the routes of the list, the pages and the Markdown sources."""
 
     async def show_list(request: Request) -> Response:
         return _html(runbook_html.render_list(load_runbooks(), _find_target(fleet, request)))
@@ -73,5 +73,5 @@ def _find_target(fleet: Fleet, request: Request) -> Target | None:
 
 
 def _html(text: str) -> Response:
-    # A name in the address may hold bytes that are no UTF-8.
+    # A name in the URL may contain bytes that are not UTF-8.
     return HTMLResponse(text.encode("utf-8", "replace"), headers=page_html.HEADERS)

@@ -1,4 +1,4 @@
-"""What is known of a server that a runbook is read for: values for the placeholders, and the workers to choose from."""
+"""Collects the values of a runbook's placeholders for one server, and the workers to choose from."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The server that a runbook is read for. values: of the placeholders; workers: those with a process; chosen: the id
-    of the worker that commands name, None if none is."""
+    """The server for which a runbook is filled in. values: of the placeholders; workers: those with a process; chosen:
+    the id of the worker in the commands, None if none is chosen."""
 
     name: str
     values: Values
@@ -30,13 +30,13 @@ class Target:
 
 
 def find_exporter_address(request: Request) -> str | None:
-    """The exporter's address as the reader reached it; None where the Host header is no plain host."""
+    """The exporter's URL as the reader requested it; None if the Host header is not a plain host."""
     host = request.headers.get("host", "")
     return f"{request.url.scheme}://{host}" if _HOST.fullmatch(host) else None
 
 
 def describe_target(watch: Watch, exporter: str | None, chosen: str) -> Target:
-    """What is known of a server now. chosen: the id of a worker as the request has it, or anything else for none."""
+    """Collect the values of a server. chosen: the id of a worker as in the request, or any other text for none."""
     reading = watch.reading
     address = str(watch.address)
     values = {"SERVER": watch.name, "STATS": "" if "?" in address else address}  # a query is not shown in full
@@ -50,7 +50,7 @@ def describe_target(watch: Watch, exporter: str | None, chosen: str) -> Target:
         values["WORKER_PID"] = str(named[0].pid)
     if reading and isinstance(reading.snapshot, Snapshot | EmperorSnapshot) and reading.snapshot.pid > 0:
         values["MASTER_PID"] = str(reading.snapshot.pid)
-        # Only where the processes are proven to be those of this host, the PID is one of ours.
+        # The PID is valid here only if the processes are proven to be of this host.
         values["UNIT"] = (reading.host.processes and find_systemd_unit(reading.snapshot.pid)) or ""
     return Target(
         name=watch.name,

@@ -1,4 +1,4 @@
-"""Path parameters that hold any text: names of servers may have slashes and newlines in them."""
+"""A path parameter for any text, because names of servers may contain slashes and newlines."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ class _TextConvertor(Convertor[str]):
 
 
 def register_text_convertor() -> None:
-    """Let routes use `{name:anything}`."""
+    """Register the convertor, for routes such as `/{name:anything}`."""
     register_url_convertor("anything", _TextConvertor())
