@@ -1,4 +1,4 @@
-"""What the command line understands, and what it says where it does not."""
+"""The commands and options that the command line accepts, and its messages for mistakes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def refused(*arguments: str) -> UsageError:
     ],
 )
 def test_a_mistake_is_named_with_what_was_meant(arguments: tuple[str, ...], message: str) -> None:
-    """No name of the code is in a message, and what was probably meant is."""
+    """Messages contain no names of the code, but the option that was probably meant."""
     error = refused(*arguments)
     assert message in str(error)
     assert "invalid _" not in str(error)
@@ -49,7 +49,7 @@ def test_a_mistake_is_named_with_what_was_meant(arguments: tuple[str, ...], mess
     ],
 )
 def test_the_usage_is_that_of_the_command(arguments: tuple[str, ...], usage: str) -> None:
-    """A mistyped option of a command is answered with how that command is called."""
+    """A mistyped option of a command is answered with the usage of that command."""
     assert refused(*arguments).usage.startswith(usage)
 
 
@@ -76,7 +76,7 @@ def test_a_maximum(text: str, expected: Threshold) -> None:
 
 
 def test_without_a_command_it_serves() -> None:
-    """Options alone are those of serve, and the name of a command counts as the first word only."""
+    """Options alone belong to serve, and only the first word can be the name of a command."""
     options = make_command_line().parse(["--stats", "check"])
     assert (options.command, options.stats) == ("serve", ["check"])
     assert make_command_line().parse([]).command == "serve"

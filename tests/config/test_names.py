@@ -1,4 +1,4 @@
-"""Names of servers that nobody chose depend on their addresses and on the configuration, and on nothing else."""
+"""Default names of servers depend only on their addresses and on the configuration."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from uwsgi_headroom.source import Address, Http, Tcp, Unix
     ],
 )
 def test_what_the_patterns_leave_open(patterns: list[str], path: str, name: str) -> None:
-    """The directory and the ending that all have are left out."""
+    """The directory and the ending that all patterns share are left out."""
     assert GlobNames(patterns, []).name(path) == name
 
 
@@ -43,7 +43,7 @@ def test_what_the_patterns_leave_open(patterns: list[str], path: str, name: str)
     ],
 )
 def test_a_name_that_the_configuration_gives_to_another(given: list[str], name: str) -> None:
-    """Where a configured server has the short name, the path is the name."""
+    """If a configured server has the short name, the path is the name."""
     assert GlobNames(["/run/*.stats"], given).name("/run/shop.stats") == name
 
 
@@ -53,7 +53,7 @@ _PATHS = st.lists(st.lists(_PARTS, min_size=1, max_size=3).map(lambda parts: "/"
 
 @given(_PATHS, st.lists(st.sampled_from(["/*", "/a*", "/*.b", "/a/*", "/*/b", "/*/*.b", "/*/*/*"]), min_size=1))
 def test_no_two_paths_have_one_name(paths: list[str], patterns: list[str]) -> None:
-    """Whatever the patterns match has a name of its own, in text that a label can hold."""
+    """Every match of the patterns has a unique name that is valid in a label."""
     names = GlobNames(patterns, [])
     matched = {path for path in paths if any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)}
     written = {names.name(path).encode() for path in matched}
@@ -71,11 +71,11 @@ def test_no_two_paths_have_one_name(paths: list[str], patterns: list[str]) -> No
     ],
 )
 def test_a_server_that_was_found_without_a_pattern(address: Address, name: str) -> None:
-    """It is named after its address, whatever else was found."""
+    """The server is named after its address, whichever others were found."""
     assert address_name(address) == name
 
 
 def test_names_that_are_written_alike() -> None:
-    """Two paths that are one text, because a byte that is no UTF-8 is spelled out, are two servers."""
+    """Two paths with the same text, because a byte that is not UTF-8 is escaped, are two servers."""
     alike = [Unix("/run/caf\udce9.stats"), Unix("/run/caf\\udce9.stats")]
     assert len({address_name(address) for address in alike}) == 2

@@ -1,4 +1,4 @@
-"""Which of several settings goes first, and where a mistake is said to be."""
+"""The precedence of settings, and the origin that a message names."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def refusal(*arguments: str, **environment: str) -> str:
 
 
 def test_nothing_said() -> None:
-    """Without flags, variables and file: no server, loopback, and what is worth knowing in logfmt."""
+    """Without flags, variables and file: no server, loopback, and logs of level info in logfmt."""
     assert resolved() == Config()
 
 
 def test_flags_go_before_variables_and_those_before_the_file(tmp_path: Path) -> None:
-    """A flag goes before its variable, a variable before the file, and the file before the default."""
+    """A flag overrides its variable, the variable the file, and the file the default."""
     path = tmp_path / "headroom.yml"
     path.write_text("log: {level: error, format: json}\nweb: {listen_address: ':1'}\n")
     given = resolved("--config", str(path), "--log.level", "debug", LOG_LEVEL="warning", WEB_LISTEN_ADDRESS=":2")
@@ -41,7 +41,7 @@ def test_flags_go_before_variables_and_those_before_the_file(tmp_path: Path) -> 
 
 
 def test_servers_of_the_file_and_of_flags_add_up(tmp_path: Path) -> None:
-    """`--stats` adds to the servers of the file; its variable stands in for the flag, so the flag replaces it."""
+    """`--stats` adds to the servers of the file; the flag replaces its variable."""
     path = tmp_path / "headroom.yml"
     path.write_text("servers: [a=/a]\n")
     given = resolved("--config", str(path), "--stats", "b=/b", "--stats", "/run/*.stats", STATS="c=/c")
@@ -67,7 +67,7 @@ def test_servers_of_the_file_and_of_flags_add_up(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_names_its_flag(arguments: tuple[str, ...], where: str, advice: str) -> None:
-    """A wrong flag is named, with what would be right."""
+    """A message about a wrong flag names the flag and the allowed values."""
     message = refusal(*arguments)
     assert message.startswith(f"{where}: ")
     assert advice in message
@@ -77,12 +77,12 @@ def test_a_mistake_names_its_flag(arguments: tuple[str, ...], where: str, advice
     ("name", "value"), [("STATS", "shop"), ("WEB_LISTEN_ADDRESS", "x"), ("LOG_LEVEL", "x"), ("LOG_FORMAT", "x")]
 )
 def test_a_mistake_names_its_variable(name: str, value: str) -> None:
-    """A wrong environment variable is named as such."""
+    """A message about a wrong environment variable names the variable."""
     assert refusal(**{name: value}).startswith(f"UWSGI_HEADROOM_{name}: ")
 
 
 def test_two_servers_of_one_name(tmp_path: Path) -> None:
-    """Two servers of one name are refused with both places, and how to name them."""
+    """Two servers with the same name are refused, with both origins and how to name them."""
     message = refusal("--stats", "/a/stats", "--stats", "/b/stats")
     assert "'stats'" in message
     assert "NAME=unix:///b/stats" in message
@@ -94,7 +94,7 @@ def test_two_servers_of_one_name(tmp_path: Path) -> None:
 
 
 def test_the_file_and_a_flag_of_one_name(tmp_path: Path) -> None:
-    """A server of the file and one of a flag that have one name are refused too."""
+    """A server of the file and one of a flag with the same name are refused too."""
     path = tmp_path / "headroom.yml"
     path.write_text("servers: [a=/a]\n")
     message = refusal("--config", str(path), "--stats", "a=/b")
@@ -103,12 +103,12 @@ def test_the_file_and_a_flag_of_one_name(tmp_path: Path) -> None:
 
 
 def test_several_globs_have_no_name_to_share() -> None:
-    """Globs are not named, so several are no duplicates."""
+    """Globs have no names, so several of them are no duplicates."""
     assert len(resolved("--stats", "/a/*.stats", "--stats", "/b/*.stats").servers) == 2
 
 
 def test_two_names_of_one_address(tmp_path: Path) -> None:
-    """One stats server under two names would be read twice: refused with both places, however it is written."""
+    """One stats server under two names would be read twice: refused with both origins, in any notation."""
     message = refusal("--stats", "a=/run/shop.stats", "--stats", "b=unix:///run/shop.stats")
     assert "unix:///run/shop.stats" in message
     assert "'a'" in message
@@ -120,5 +120,5 @@ def test_two_names_of_one_address(tmp_path: Path) -> None:
 
 
 def test_two_names_of_one_file() -> None:
-    """A file may be replayed under several names: no master is held up by it."""
+    """A file may be replayed under several names, because it has no master."""
     assert len(resolved("--stats", "a=file:///a.json", "--stats", "b=file:///a.json").servers) == 2

@@ -1,4 +1,4 @@
-"""How often servers are read: from a flag, the environment or the file, within bounds."""
+"""The rate of samples: from a flag, the environment or the file, within bounds."""
 
 import argparse
 from pathlib import Path
@@ -24,7 +24,7 @@ def written(tmp_path: Path) -> Path:
 
 
 def test_default() -> None:
-    """Whoever says nothing gets the default rate, with a file or without."""
+    """Without a setting the default rate applies, with a file or without."""
     assert resolve().settings == SETTINGS
 
 
@@ -34,7 +34,7 @@ def test_file(written):
 
 
 def test_order(written):
-    """A flag goes before the environment, which goes before the file."""
+    """A flag overrides the environment, which overrides the file."""
     variable = {"UWSGI_HEADROOM_SAMPLES_PER_SECOND": "10"}
     assert resolve("--config", str(written)).settings.samples_per_second == 2
     assert resolve("--config", str(written), environment=variable).settings.samples_per_second == 10
@@ -44,32 +44,32 @@ def test_order(written):
 
 @pytest.mark.parametrize("rate", ["0.25", "20"])
 def test_bounds_are_allowed(rate):
-    """The bounds themselves are allowed."""
+    """The bounds themselves are valid."""
     assert resolve("--samples-per-second", rate).settings.samples_per_second == float(rate)
 
 
 @pytest.mark.parametrize("rate", ["0", "0.24", "20.1", "-5", "nan", "inf", "often"])
 def test_refused(rate):
-    """What is out of bounds is refused in words that name the flag and the bounds."""
+    """A rate out of bounds is refused with a message that names the flag and the bounds."""
     with pytest.raises(ConfigError, match=r"--samples-per-second: '.*' is not a number from 0.25 to 20"):
         resolve(f"--samples-per-second={rate}")
 
 
 def test_environment_is_named() -> None:
-    """A wrong environment variable is named as such."""
+    """A message about a wrong environment variable names the variable."""
     with pytest.raises(ConfigError, match="UWSGI_HEADROOM_SAMPLES_PER_SECOND: '99'"):
         resolve(environment={"UWSGI_HEADROOM_SAMPLES_PER_SECOND": "99"})
 
 
 def test_file_is_held_to_the_bounds(written):
-    """The file's number is refused with its line."""
+    """A number out of bounds in the file is refused with its line."""
     written.write_text("sampling:\n  samples_per_second: 21\n")
     with pytest.raises(ConfigError, match=r":2: expected a number from 0.25 to 20"):
         yaml_file.load_file(written)
 
 
 def test_other_flags_are_named_as_written() -> None:
-    """Messages name a flag as the command line has it, the dotted ones too."""
+    """Messages name a flag as on the command line, including dotted flags."""
     with pytest.raises(ConfigError, match=r"--web\.listen-address: "):
         resolve("--web.listen-address", "nowhere")
     with pytest.raises(ConfigError, match=r"--log\.level: "):

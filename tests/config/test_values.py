@@ -1,4 +1,4 @@
-"""Values of settings: what each text means."""
+"""Parsing of settings from text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from uwsgi_headroom.source import File, Tcp, Unix
     ],
 )
 def test_a_server_and_its_name(text: str, name: str, address: object) -> None:
-    """A server is named before an equals sign, or after its socket's file or its host and port."""
+    """A server's name comes before an equals sign, or from its socket's file or its host and port."""
     server = parse_server_argument(text, "--stats")
     assert (server.name, server.address) == (name, address)
 
@@ -50,7 +50,7 @@ def test_a_server_and_its_name(text: str, name: str, address: object) -> None:
 def test_a_relative_path_that_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, name: str, address: object, pattern: str
 ) -> None:
-    """It needs no `./`, and a glob none either; what is an address stays one, whatever files there are."""
+    """A relative path needs no `./`, nor does a glob; an address stays an address, whatever files exist."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run").mkdir()
     for path in ("shop.stats", "run/shop.stats", "run/a:1", "shop:1"):
@@ -61,7 +61,7 @@ def test_a_relative_path_that_is_there(
 
 @pytest.mark.parametrize("text", ["shop", "run/none.stats", "*", "tpc://a*"])
 def test_what_is_neither_an_address_nor_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """It is refused with the forms that there are."""
+    """The message lists the valid forms."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="use unix:///path"):
         parse_server_argument(text, "--stats")
@@ -81,5 +81,5 @@ def test_what_is_neither_an_address_nor_there(tmp_path: Path, monkeypatch: pytes
     ],
 )
 def test_addresses_to_listen_on(text: str, address: tuple[str, int]) -> None:
-    """Each form of an address to listen on is understood."""
+    """Each form of a listen address is accepted."""
     assert parse_listen_address(text) == address

@@ -1,4 +1,4 @@
-"""A misspelt environment variable is refused; a name that orchestration sets is not."""
+"""A misspelt environment variable is refused; a variable that an orchestrator sets is not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from uwsgi_headroom.config import flags, precedence, variables
 from uwsgi_headroom.errors import ConfigError
 
-# What Kubernetes sets in each pod for services called uwsgi-headroom, -stats and -log-level.
+# The variables that Kubernetes sets in each pod for services called uwsgi-headroom, -stats and -log-level.
 SERVICES = [
     "SERVICE_HOST",
     "SERVICE_PORT",
@@ -40,7 +40,7 @@ SERVICES = [
     ],
 )
 def test_a_misspelt_name_is_refused_with_the_right_one(name: str, meant: str) -> None:
-    """The message has the name that is there, and the one that was probably meant."""
+    """The message has the unknown name, and the one that was probably meant."""
     with pytest.raises(ConfigError) as caught:
         precedence.resolve_config(_nothing_given(), {f"UWSGI_HEADROOM_{name}": "x"})
     assert str(caught.value) == (
@@ -50,14 +50,14 @@ def test_a_misspelt_name_is_refused_with_the_right_one(name: str, meant: str) ->
 
 @pytest.mark.parametrize("name", [*SERVICES, "VERSION", "IMAGE", "CONFIG_DIR"])
 def test_names_of_orchestration_stop_nothing(name: str) -> None:
-    """They change no setting, and are listed, for the log."""
+    """Such variables change no setting, and are listed for the log."""
     environment = {f"UWSGI_HEADROOM_{name}": "tcp://10.0.0.1:9238"}
     assert precedence.resolve_config(_nothing_given(), environment) == precedence.resolve_config(_nothing_given(), {})
     assert variables.unknown(environment) == [f"UWSGI_HEADROOM_{name}"]
 
 
 def test_every_flag_is_a_known_variable() -> None:
-    """The list of names is that of the flags, and none of them is unknown."""
+    """The known variables are those of the flags, and none of them counts as unknown."""
     assert set(variables.SETTINGS) == set(vars(_nothing_given()))
     assert variables.unknown({f"UWSGI_HEADROOM_{name.upper()}": "" for name in variables.SETTINGS}) == []
     assert variables.unknown({"UWSGI": "/usr/bin/uwsgi", "HOME": "/"}) == []

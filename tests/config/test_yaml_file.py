@@ -1,4 +1,4 @@
-"""The configuration file: what it may say, and what it is told when it says something else."""
+"""The configuration file: its keys, and the messages for mistakes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def refusal(path: Path, text: str | bytes) -> str:
 
 
 def test_everything_there_is(path: Path) -> None:
-    """Every key there is, understood."""
+    """Every key is read."""
     read = loaded(
         path,
         """
@@ -75,7 +75,7 @@ log:
     "text", ["", "\n\n", "# nothing\n", "---\n", "null\n", "{}\n", "servers:\nweb:\nlog:\n", "\ufeff"]
 )
 def test_a_file_that_says_nothing(path: Path, text: str) -> None:
-    """A file that sets nothing leaves the defaults: one address, on loopback."""
+    """An empty configuration leaves the defaults: one address, on loopback."""
     read = loaded(path, text)
     assert read == Config()
     assert read.listen == (("127.0.0.1", 9238),)
@@ -120,7 +120,7 @@ def test_a_file_that_says_nothing(path: Path, text: str) -> None:
     ],
 )
 def test_a_mistake_is_told_with_its_line(path: Path, text: str, line: int, advice: str) -> None:
-    """A mistake is named with the file, the line and what would be right."""
+    """A mistake is reported with the file, the line and the expected value."""
     message = refusal(path, text)
     assert message.startswith(f"{path}:{line}: ")
     assert advice in message
@@ -141,18 +141,18 @@ def test_a_mistake_is_told_with_its_line(path: Path, text: str, line: int, advic
     ],
 )
 def test_what_is_no_yaml_is_told_with_its_line(path: Path, text: str, line: int) -> None:
-    """A file that is not YAML is told so, with the line where it goes wrong."""
+    """A file that is not YAML is reported as such, with the line of the error."""
     assert refusal(path, text).startswith(f"{path}:{line}: not valid YAML: ")
 
 
 @pytest.mark.parametrize("body", [b"\xff\xfe\x00", b"servers: \xff\n", b"a\0b", b"\x1b[31m", b"[" * 5000, b"- " * 5000])
 def test_bytes_that_are_no_text(path: Path, body: bytes) -> None:
-    """What no editor wrote is refused like any other mistake."""
+    """Binary files are refused like any other mistake."""
     assert refusal(path, body).startswith(str(path))
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    """A missing file, and a folder, are told by name."""
+    """A missing file, and a directory, are reported by name."""
     for path, why in ((tmp_path / "no.yml", "No such file"), (tmp_path, "Is a directory")):
         with pytest.raises(ConfigError) as caught:
             yaml_file.load_file(path)
@@ -160,7 +160,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_values_are_texts_as_they_stand(path: Path) -> None:
-    """A name that YAML would take for something else is the name that was written."""
+    """A name that YAML would convert to another type stays as written."""
     read = loaded(
         path, "servers:\n  - {name: 007, stats: /a}\n  - {name: yes, stats: /b}\n  - {name: 1e3, stats: /c}\n"
     )
@@ -168,7 +168,7 @@ def test_values_are_texts_as_they_stand(path: Path) -> None:
 
 
 def test_a_path_may_hold_what_a_flag_may_not(path: Path) -> None:
-    """A name in a file may be any text, spaces and other scripts included."""
+    """A name in a file may be any text, including spaces and other scripts."""
     read = loaded(path, "servers:\n  - name: 店 shop\n    stats: /run/my shop.stats\n")
     assert (read.servers[0].name, read.servers[0].address) == ("店 shop", Unix("/run/my shop.stats"))
 
@@ -190,13 +190,13 @@ _YAML = st.recursive(
 @given(_YAML | st.text(max_size=60))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_anything(path: Path, text: str) -> None:
-    """Whatever a file holds, it is understood or refused with ConfigError."""
+    """Any file is either read or refused with ConfigError."""
     with contextlib.suppress(ConfigError):
         loaded(path, text.encode("utf-8", "surrogatepass"))
 
 
 def test_nothing_is_run(path: Path) -> None:
-    """A tag that would build an object builds none: values are the texts that stand there."""
+    """A tag that would build an object builds none: values are plain text."""
     read = loaded(path, f"servers: !!python/object/apply:os.mkdir ['{path}.made']\n")
     assert [str(server.address) for server in read.servers] == [f"unix://{path}.made"]
     assert not os.path.exists(f"{path}.made")

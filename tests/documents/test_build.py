@@ -1,4 +1,4 @@
-"""What the document of a server says, in good times and bad."""
+"""The document of a server, with and without figures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REFUSED = SourceError("refused", "nobody listens at /run/shop.stats")
 
 
 def loaded(server: Server, seconds: int = 70) -> ScriptedWatch:
-    """A server whose first worker gets 4 of 5 requests, at 0.4 of its interpreter."""
+    """A server whose first worker gets 4 of 5 requests and uses 0.4 of its interpreter."""
 
     def second(_: int) -> None:
         server.serve(1, 20, each=0.1, cpu=0.02)
@@ -41,7 +41,7 @@ def loaded(server: Server, seconds: int = 70) -> ScriptedWatch:
 
 
 def test_a_server_under_load() -> None:
-    """Every figure is that of the window, every level that of the last reading."""
+    """Every figure covers the window, every level is that of the last reading."""
     document = loaded(Server()).document()
     assert (document.state, document.status, document.error) == ("up", "ok", None)
     assert (document.kind, document.version) == ("server", "2.0.31")
@@ -69,7 +69,7 @@ def test_a_server_under_load() -> None:
 
 
 def test_memory() -> None:
-    """What a worker takes, what is available, and how many more fit; of each worker, what was seen of it alone."""
+    """The document has a worker's size, available memory, how many more workers fit, and each one's unique memory."""
     server = Server()
     reading = server.read(1.0)
     unknown = ScriptedWatch().read(reading).document()
@@ -93,7 +93,7 @@ def test_memory() -> None:
 
 
 def test_setup() -> None:
-    """Options stand under uWSGI's names, each with where it was set; those not known to be set are left out."""
+    """Options have uWSGI's names and the place where each is set; options not known to be set are left out."""
     options = Options(harakiri=30, async_cores=10, source={"harakiri": "app.ini", "async_cores": "command line"})
     built = build_setup(Setup(options, 4096, "async", {"web": (1, 2)}, mapped=False))
     assert built.options == {
@@ -106,7 +106,7 @@ def test_setup() -> None:
 
 
 def test_the_window_asked_for_and_what_there_was_of_it() -> None:
-    """Figures say what they are over; the windows to choose from say how much there has been of each."""
+    """The document says which window its figures cover, and how much history each window to choose from has."""
     document = loaded(Server()).document(300.0)
     assert document.window is not None
     assert (document.window.asked, document.window.seconds) == (300, 70)
@@ -115,7 +115,7 @@ def test_the_window_asked_for_and_what_there_was_of_it() -> None:
 
 
 def test_occupancy_is_a_share_of_the_time_at_each_level() -> None:
-    """A quarter of the window with every thread busy, the rest with one of eight."""
+    """Every thread is busy for a quarter of the window, one of eight for the rest."""
     server = Server(2, 4)
     watch = ScriptedWatch().seconds(
         server, 61, lambda second: server.busy(4, 4) if second % 4 == 0 else server.busy(1, 0)
@@ -129,7 +129,7 @@ def test_occupancy_is_a_share_of_the_time_at_each_level() -> None:
 
 
 def test_before_there_are_figures() -> None:
-    """After one reading there are levels and no figures, and it is said why."""
+    """After one reading the document has levels but no figures, and says why."""
     document = ScriptedWatch().read(Server().read(5.0)).document()
     assert (document.state, document.status) == ("up", "unknown")
     assert "No figures yet" in document.verdict
@@ -142,7 +142,7 @@ def test_before_there_are_figures() -> None:
 
 
 def test_before_the_first_reading() -> None:
-    """It is no failure yet."""
+    """A server that was not read yet is not a failure."""
     document = ScriptedWatch().document()
     assert (document.state, document.status) == ("stale", "unknown")
     assert (document.kind, document.age, document.error) == (None, None, None)
@@ -150,7 +150,7 @@ def test_before_the_first_reading() -> None:
 
 
 def test_down_from_the_start() -> None:
-    """Nothing is known but the reason."""
+    """Nothing is known except the reason."""
     document = ScriptedWatch().read(REFUSED, 1.0).document()
     assert (document.state, document.status, document.kind, document.read_at) == ("down", "unknown", None, None)
     assert document.error == schema.Error(reason="refused", message="nobody listens at /run/shop.stats")
@@ -159,7 +159,7 @@ def test_down_from_the_start() -> None:
 
 
 def test_a_server_that_went_down_keeps_its_last_figures() -> None:
-    """With their age, and a verdict that is about now."""
+    """Figures stay, with their age, and the verdict is about the present."""
     watch = loaded(Server())
     before = watch.document()
     document = watch.read(REFUSED, watch.now + 40).document()
@@ -171,7 +171,7 @@ def test_a_server_that_went_down_keeps_its_last_figures() -> None:
 
 
 def test_a_reading_that_grows_old_is_stale() -> None:
-    """After five seconds, or three intervals of slow sampling, it is said."""
+    """A server is stale after five seconds, or after three intervals of slow sampling."""
     watch = loaded(Server())
     watch.now += 4.9
     assert watch.document().state == "up"
@@ -188,7 +188,7 @@ def test_a_reading_that_grows_old_is_stale() -> None:
 
 
 def test_no_cores_and_no_host_facts() -> None:
-    """What is not known is null and not 0, with the reason."""
+    """An unknown value is null and not 0, with the reason."""
     server = Server(cores=False, host=False, queue=None)
     document = ScriptedWatch().seconds(server, 5, lambda _: server.serve(1, 10)).document()
     assert document.threads == schema.Threads(configured=None, available=None, busy=None, stuck=None)
@@ -210,7 +210,7 @@ def test_no_cores_and_no_host_facts() -> None:
 
 
 def test_a_queue_that_fills() -> None:
-    """Its length now and over the window; with one socket, the wait there is the server's."""
+    """The document has the queue's length now and over the window; with one socket, its wait is the server's."""
     server = Server(queue=7)
     document = ScriptedWatch().seconds(server, 10, lambda _: server.serve(1, 14)).document()
     (socket,) = document.sockets
@@ -220,7 +220,7 @@ def test_a_queue_that_fills() -> None:
 
 
 def test_requests_in_service_have_ages() -> None:
-    """The oldest first; those of a worker that was killed are gone with it."""
+    """Requests are listed oldest first; requests of a killed worker are gone with it."""
     server = Server()
     server.busy(2, 1, 0, 0)
     server[1].request_starts = (EPOCH + 90, EPOCH + 50)
@@ -235,7 +235,7 @@ def test_requests_in_service_have_ages() -> None:
 
 
 def test_workers_that_were_never_spawned_or_left() -> None:
-    """They have no process and no age, count as capacity, and are not compared."""
+    """Such workers have no process and no age, count as capacity, and are not compared."""
     server = Server(spawned=2)
     watch = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 5))
     server.cheap(2)
@@ -248,7 +248,7 @@ def test_workers_that_were_never_spawned_or_left() -> None:
 
 
 def test_an_emperor_and_a_router() -> None:
-    """Each has its own part, and none of a server's."""
+    """Each has a section of its own, and none of a server's."""
     document = replayed("emperor").document()
     assert (document.kind, document.router) == ("emperor", None)
     assert (document.threads, document.workers, document.host) == (None, (), None)
@@ -267,7 +267,7 @@ def test_an_emperor_and_a_router() -> None:
 
 @pytest.mark.parametrize("other", [emperor, router])
 def test_an_address_that_changes_its_kind(other) -> None:
-    """An emperor or a router where a server was: its figures are not shown for it."""
+    """If an emperor or a router replaces a server, the server's figures are not shown."""
     document = loaded(Server()).read(other(200.0)).document()
     assert (document.flow, document.workers, document.threads) == (None, (), None)
     assert document.status == "ok"
@@ -275,7 +275,7 @@ def test_an_address_that_changes_its_kind(other) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_captured_document(name: str) -> None:
-    """Each is encoded, and decoded as what it was: nothing in it is of another type than it says."""
+    """Every document encodes and decodes to the same value, so every field has its declared type."""
     document = replayed(name).document()
     assert document.state == "up"
     assert document.kind == kind(name)
@@ -283,7 +283,7 @@ def test_every_captured_document(name: str) -> None:
 
 
 def test_names_that_are_paths_or_worse() -> None:
-    """A path in the API is for any name; what no JSON string can hold is spelled out."""
+    """A path in the API works for any name; bytes that no JSON string can contain are escaped."""
     assert build.server_path("/run/a b/ü?.stats") == "/api/v1/servers/%2Frun%2Fa%20b%2F%C3%BC%3F.stats"
     watch = ScriptedWatch('a/"b"', Unix("/run/caf\udce9")).read(
         ReadError("not_found", "no such file: /run/caf\udce9"), 1.0
@@ -293,7 +293,7 @@ def test_names_that_are_paths_or_worse() -> None:
 
 
 def test_the_list_begins_with_what_needs_attention() -> None:
-    """What cannot be read, then the least headroom; what does nothing comes last, in the order of names."""
+    """Servers that cannot be read come first, then the least headroom; idle ones come last, by name."""
     busy, busier = Server(), Server()
 
     def load(server: Server, requests: int) -> ScriptedWatch:
@@ -313,7 +313,7 @@ def test_the_list_begins_with_what_needs_attention() -> None:
 
 
 def test_a_fault_of_ours_about_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server whose document cannot be made has one that says so; the list has it beside the others."""
+    """If building a server's document fails, its document says so, and the list has it beside the others."""
     broken, well = loaded(Server()), loaded(Server())
     words = "hunter2"
 
@@ -346,7 +346,7 @@ def identified(reading: Reading, *mountpoints: str, options: Options | None = No
 
 
 def test_which_server_it_is() -> None:
-    """The master's pid is uWSGI's word, the rest what the kernel and the options show."""
+    """The master's PID comes from uWSGI, the rest from the kernel and the options."""
     options = Options(application="shop:app", configuration_file="/etc/shop.ini")
     reading = Server().read(1.0)
     assert identified(reading, "/other", options=options) == schema.Identity(
@@ -366,12 +366,12 @@ def test_which_server_it_is() -> None:
     [(("/shop",), "/shop"), (("", "/"), None), (("/a", "/b"), None), ((), None)],
 )
 def test_an_application_that_no_option_names(mountpoints: tuple[str, ...], application: str | None) -> None:
-    """It is called by where it is mounted, if that is one place and not `/`."""
+    """The application is named after its mountpoint, if there is only one and not `/`."""
     assert identified(Server().read(1.0), *mountpoints).application == application
 
 
 def test_a_server_elsewhere_has_a_pid_alone() -> None:
-    """Of another host nothing is visible; before the first reading nothing at all."""
+    """Nothing is visible of a server on another host, and nothing at all before the first reading."""
     identity = ScriptedWatch().read(Server(host=False).read(1.0)).document().identity
     assert identity
     assert {name for name, value in structs.asdict(identity).items() if value is not None} == {"pid"}
@@ -379,7 +379,7 @@ def test_a_server_elsewhere_has_a_pid_alone() -> None:
 
 
 def test_the_list_says_who_waits_and_whose_vassal_it_is() -> None:
-    """A wait that users notice, and the pids that tell an emperor's vassals from other processes."""
+    """The list shows waits that users notice, and the PIDs that identify an emperor's vassals."""
     server = Server(2, 4, queue=6)
     watch = ScriptedWatch().seconds(server, 70, lambda _: server.serve(1, 3, each=0.5))
     reading = watch.watch.reading

@@ -1,4 +1,4 @@
-"""The columns of a server's last hour, whatever happened in it."""
+"""The columns of a server's last hour, after all kinds of events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from uwsgi_headroom.errors import ReadError
 
 
 def columns(value: object) -> Iterator[list[object]]:
-    """Every column of a history: what is as long as its time."""
+    """Every column of a history, which is as long as its time."""
     if isinstance(value, list) and not (value and isinstance(value[0], (dict, list))):
         yield value
     elif isinstance(value, list):
@@ -39,7 +39,7 @@ def steady(seconds: int, server: Server | None = None) -> ScriptedWatch:
 
 
 def test_every_column_is_as_long_as_the_time() -> None:
-    """And holds what each slice of it was like."""
+    """Every column has a value for each slice."""
     history = steady(120).history(120, 12)
     assert history.step == 10
     assert len(history.time) == 11
@@ -55,7 +55,7 @@ def test_every_column_is_as_long_as_the_time() -> None:
 
 
 def test_no_history_yet() -> None:
-    """No columns, or empty ones."""
+    """Without history, columns are missing or empty."""
     for watch in (
         ScriptedWatch(),
         ScriptedWatch().read(ReadError("refused", "nobody")),
@@ -67,7 +67,7 @@ def test_no_history_yet() -> None:
 
 
 def test_asked_again_it_has_the_same_slices_and_new_ones() -> None:
-    """So that a page may append what is new."""
+    """A later request returns the same slices and new ones, so that a page can append them."""
     server = Server(2, 4)
     watch = steady(63, server)
     before = watch.history(60, 20)
@@ -82,7 +82,7 @@ def test_asked_again_it_has_the_same_slices_and_new_ones() -> None:
 
 
 def test_an_outage_is_a_gap() -> None:
-    """Null from the last reading before it to the first one after, and its length counts for nothing."""
+    """Columns are null from the last reading before an outage to the first one after; no figure covers that time."""
     server = Server(2, 4)
     watch = steady(20, server)
     for _ in range(30):
@@ -102,7 +102,7 @@ def test_an_outage_is_a_gap() -> None:
 
 
 def test_a_full_reload_in_the_middle() -> None:
-    """It is counted, and no column falls below 0 or jumps for it."""
+    """The reload is counted, and no column drops below 0 or jumps."""
     server = Server(2, 4)
     watch = steady(30, server)
     server.reload(watch.now)
@@ -112,7 +112,7 @@ def test_a_full_reload_in_the_middle() -> None:
 
 
 def test_a_reload_into_other_threads() -> None:
-    """The capacity before and after are what they were."""
+    """Capacity before and after the reload stays as it was."""
     server = Server(2, 4)
     watch = steady(30, server)
     server.threads = 2
@@ -122,7 +122,7 @@ def test_a_reload_into_other_threads() -> None:
 
 
 def test_a_reload_into_other_workers_begins_anew() -> None:
-    """What two different sets of workers did is not put into one column."""
+    """Figures of two different sets of workers are never in one column."""
     server = Server(2, 4)
     watch = steady(30, server)
     server.reload(watch.now, processes=3)
@@ -132,7 +132,7 @@ def test_a_reload_into_other_workers_begins_anew() -> None:
 
 
 def test_cheaper_adds_a_worker() -> None:
-    """Available capacity grows, configured does not; the new worker's share begins where it does."""
+    """Available capacity grows, configured capacity does not; the new worker's share starts when it starts."""
     server = Server(2, 4, spawned=1)
     watch = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 3))
     server.respawn(2, watch.now)
@@ -145,7 +145,7 @@ def test_cheaper_adds_a_worker() -> None:
 
 
 def test_what_is_not_known_is_null() -> None:
-    """No cores, no host, no queue: columns of null, the others as ever."""
+    """Without cores, host facts and queue, their columns are null, and all others are complete."""
     server = Server(2, 4, cores=False, host=False, queue=None)
     history = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 3)).history(20, 20)
     unknown = history.concurrency.observed + history.threads.configured + history.workers[0].interpreter_load
@@ -160,7 +160,7 @@ def test_what_is_not_known_is_null() -> None:
 
 
 def test_queues() -> None:
-    """The mean length of each, and the wait there of a single one."""
+    """Each queue has its mean length, and a single queue also its wait."""
     server = Server(2, 4, queue=6)
     history = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 3)).history(20, 20)
     assert set(history.sockets[0].mean_queue) == {6}
@@ -168,7 +168,7 @@ def test_queues() -> None:
 
 
 def test_queues_outlive_the_server() -> None:
-    """A last reading that could not measure the queue, or a new beginning, takes nothing from what was measured."""
+    """If the last reading cannot measure the queue, or a server starts anew, earlier measurements stay."""
     server = Server(2, 4, queue=6)
     watch = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 3))
     before = watch.history(20, 20)
@@ -188,7 +188,7 @@ def test_queues_outlive_the_server() -> None:
 
 
 def test_until() -> None:
-    """A stretch of the past, for whoever has paused."""
+    """`until` returns a stretch of the past, for a paused page."""
     watch = steady(100)
     history = watch.history(20, 20, until=EPOCH + 50)
     assert (history.since, history.until) == (EPOCH + 30, EPOCH + 50)
@@ -199,7 +199,7 @@ def test_until() -> None:
 
 @pytest.mark.parametrize(("seconds", "points"), [(3600, 600), (3600, 1), (2, 600), (300, 7), (3599.5, 599)])
 def test_never_more_points_than_asked_for(seconds: float, points: int) -> None:
-    """Slices are of whole seconds, and cover what was asked for."""
+    """Slices have whole seconds and cover the requested range."""
     step = slice_seconds(seconds, points)
     assert step == int(step) >= 1
     assert step * points >= seconds
@@ -207,7 +207,7 @@ def test_never_more_points_than_asked_for(seconds: float, points: int) -> None:
 
 
 def test_others_have_their_turn_while_a_large_one_is_made() -> None:
-    """A loop that reads servers is not held up by an hour of 64x16, and may add to it meanwhile."""
+    """Building an hour of 64x16 does not delay a loop that reads servers, even if that loop adds to the history."""
     server = Server(64, 16)
     watch = steady_large(server)
 
@@ -236,7 +236,7 @@ def steady_large(server: Server) -> ScriptedWatch:
 
 
 def test_a_reload_while_it_is_made() -> None:
-    """The history that was asked for is finished over what there was."""
+    """A requested history is completed from the data at its start."""
     server = Server(64, 4)
     watch = steady_large(server)
 

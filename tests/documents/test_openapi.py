@@ -1,4 +1,4 @@
-"""The description of the API, held against the code and against what is sent."""
+"""The API description is compared with the code and with sent documents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from uwsgi_headroom.errors import ReadError
 
 
 def validate(document: object, name: str) -> None:
-    """Raise ValidationError where a document is not what the committed description says of `name`."""
+    """Raise ValidationError if a document does not match the schema `name` of the committed description."""
     description = json.loads(openapi.FILE.read_bytes())
     schema = {"$ref": f"#/components/schemas/{name}", "components": description["components"]}
     jsonschema.Draft202012Validator(schema).validate(document)
@@ -29,7 +29,7 @@ def sent(document: object) -> Any:
 
 
 def test_every_schema_is_a_schema() -> None:
-    """By JSON Schema's own rules, and every reference in the file leads somewhere."""
+    """Every schema is valid JSON Schema, and every reference in the file resolves."""
     description = json.loads(openapi.FILE.read_bytes())
     schemas = description["components"]["schemas"]
     for schema in schemas.values():
@@ -42,7 +42,7 @@ def test_every_schema_is_a_schema() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_captured_documents_are_what_it_says(name: str) -> None:
-    """The document of every server there is."""
+    """Every captured document matches the description."""
     document = replayed(name).document()
     validate(sent(document), "Server")
     validate(sent(build.build_server_list([document], replayed(name).clock)), "Servers")
@@ -50,7 +50,7 @@ def test_captured_documents_are_what_it_says(name: str) -> None:
 
 
 def test_documents_with_figures_and_without_are_what_it_says() -> None:
-    """Under load, idle, without cores and host facts, down from the start, down later."""
+    """Documents under load, idle, without cores and host facts, down from the start, and down later match."""
     for server in (Server(), Server(cores=False, host=False, queue=None), Server(spawned=1)):
         watch = ScriptedWatch().seconds(server, 20, lambda _, server=server: server.serve(1, 50, cpu=0.01))
         validate(sent(watch.document()), "Server")
@@ -64,7 +64,7 @@ def test_documents_with_figures_and_without_are_what_it_says() -> None:
 
 
 def test_a_wrong_document_is_found_out() -> None:
-    """A key that is missing, null where it may not be, or of another type."""
+    """A missing key, a wrong null or a wrong type is detected."""
     document = sent(ScriptedWatch().seconds(Server(), 5).document())
     for wrong in (
         {**document, "state": "fine"},

@@ -1,4 +1,4 @@
-"""What is written is what Prometheus' own library writes for the same families, byte for byte."""
+"""The output equals that of Prometheus' own library for the same families, byte for byte."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VALUES = [
 
 
 class _Collected:
-    """A registry of families that are there already."""
+    """A registry of existing families."""
 
     def __init__(self, collected: Iterable[Metric]) -> None:
         self._collected = list(collected)
@@ -60,14 +60,14 @@ def test_everything_ever_captured(openmetrics: bool) -> None:
 
 @both
 def test_nasty_label_values(openmetrics: bool) -> None:
-    """Quotes, backslashes, line ends and every other character in a label's value are written as the library does."""
+    """Label values with quotes, backslashes, line ends and every other character are written as the library does."""
     collected = [gauge("g", "h", [(LabelSet(a=value, b="x"), 1.0) for value in NASTY])]
     assert render_families(collected, openmetrics=openmetrics) == by_the_library(collected, openmetrics)
 
 
 @both
 def test_nasty_documentation(openmetrics: bool) -> None:
-    """So is a help text."""
+    """Help texts are written as the library does."""
     collected = [gauge(f"g{place}", help_text, [(LabelSet(), 1.0)]) for place, help_text in enumerate(NASTY)]
     collected += [counter("c_total", 'a "b" \\ \n', [(LabelSet(), 1.0)])]
     assert render_families(collected, openmetrics=openmetrics) == by_the_library(collected, openmetrics)
@@ -83,7 +83,7 @@ def test_values(openmetrics: bool) -> None:
 @both
 @given(st.lists(st.floats() | st.integers(-(2**63), 2**64) | st.booleans(), max_size=20), st.text(), st.text())
 def test_anything(openmetrics: bool, values: list[float], label: str, help_text: str) -> None:
-    """Whatever the values and texts, the two are equal."""
+    """The output is equal for any values and texts."""
     samples = [(LabelSet(n=str(place), label=label), value) for place, value in enumerate(values)]
     collected = [gauge("g", help_text, samples), counter("c_total", help_text, samples)]
     assert render_families(collected, openmetrics=openmetrics) == by_the_library(collected, openmetrics)
@@ -91,13 +91,13 @@ def test_anything(openmetrics: bool, values: list[float], label: str, help_text:
 
 @pytest.mark.parametrize("openmetrics", [False, True])
 def test_a_name_that_is_no_utf8(openmetrics: bool) -> None:
-    """A name with bytes that are no UTF-8 is written with question marks: the formats have no other bytes."""
+    """Bytes in a name that are not UTF-8 are written as question marks, because the formats are UTF-8."""
     body = render_families([gauge("g", "h", [(LabelSet(a="caf\udce9"), 1.0)])], openmetrics=openmetrics)
     assert b'g{a="caf?"} 1.0\n' in body
 
 
 def test_both_formats_parse() -> None:
-    """The library's parsers read both formats, and both say the same."""
+    """The library's parsers read both formats with the same result."""
     collected = list(families(EVERYTHING))
     text = list(parse_text(render_families(collected).decode()))
     openmetrics = list(parse_openmetrics(render_families(collected, openmetrics=True).decode()))
@@ -115,7 +115,7 @@ def test_both_formats_parse() -> None:
 
 @pytest.mark.parametrize("openmetrics", [False, True])
 def test_each_family_is_one_block(openmetrics: bool) -> None:
-    """Each family stands once, its help and type before its samples, however many servers there are."""
+    """Each family appears once, help and type before its samples, for any number of servers."""
     lines = render_families(families(EVERYTHING), openmetrics=openmetrics).decode().split("\n")
     assert lines.pop() == ""
     if openmetrics:

@@ -1,4 +1,4 @@
-"""What the families of a scrape say, what they leave out, and how many series they are."""
+"""The families of a scrape: their values, what they leave out, and their number of series."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_no_golden_is_left_behind() -> None:
 
 
 def test_no_series_twice() -> None:
-    """With every captured document as a server of its own, no series is there twice."""
+    """With every captured document as a server of its own, no series appears twice."""
     everything = [*[up(name) for name in NAMES], down("down"), down("down too"), proven("prefork_4x1_served", "proven")]
     counts = Counter(
         (s.name, tuple(sorted(s.labels.items()))) for family in families(everything) for s in family.samples
@@ -87,7 +87,7 @@ def test_a_server_that_is_down_has_no_figures() -> None:
 
 
 def test_one_server_down_leaves_the_others_alone() -> None:
-    """What is said of a server does not depend on the others."""
+    """The series of a server do not depend on other servers."""
     alone = series(up("minified"))
     assert series(down("a"), up("minified"), down("b")) == alone | {
         'uwsgi_up{server="a"}': 0.0,
@@ -105,7 +105,7 @@ def test_read_errors_are_counters_from_the_start() -> None:
 
 
 def test_what_is_unknown_is_absent() -> None:
-    """Of a worker of which uWSGI wrote nothing, only that it is there and takes nothing is said."""
+    """For a worker without data, only its existence and that it takes no requests are exported."""
     values = series(up("bare", b'{"version":"2.0.31","pid":7,"workers":[{}]}'))
     worker = {name for name in values if "worker_id" in name}
     assert worker == {'uwsgi_worker_accepting{server="bare",worker_id="1"}'}
@@ -114,7 +114,7 @@ def test_what_is_unknown_is_absent() -> None:
 
 
 def test_options_that_are_known() -> None:
-    """Limits that uWSGI was given are there where they are known to be set, and absent elsewhere."""
+    """Options are exported if they are known to be set, and absent otherwise."""
     setup = Setup(Options(harakiri=0, source={"harakiri": "app.ini"}), None, None, None, None)
     values = series(up("minified", host=HostFacts(setup=setup)))
     assert values['uwsgi_harakiri_seconds{server="minified"}'] == 0
@@ -123,14 +123,14 @@ def test_options_that_are_known() -> None:
 
 
 def test_no_cores_has_no_threads() -> None:
-    """With stats-no-cores no metric of threads is there, and the requests are."""
+    """With stats-no-cores, metrics of threads are absent and those of requests are not."""
     values = series(up("no_cores"))
     assert not [name for name in values if "threads" in name or "static" in name]
     assert values['uwsgi_worker_requests_total{server="no_cores",worker_id="1"}'] == 5
 
 
 def test_a_queue_that_cannot_be_measured_is_absent() -> None:
-    """A UNIX socket's queue is absent where the kernel was not asked, and said to be unmeasurable."""
+    """A UNIX socket's queue is absent if the kernel was not asked, and marked as not measurable."""
     values = series(up("minified"))
     assert not [name for name in values if name.startswith("uwsgi_socket_queue_length")]
     assert values['uwsgi_socket_queue_measurable{server="minified",socket="/run/uwsgi/app"}'] == 0
@@ -138,7 +138,7 @@ def test_a_queue_that_cannot_be_measured_is_absent() -> None:
 
 
 def test_uwsgis_own_queue_stands_in_for_tcp() -> None:
-    """Where the kernel was not asked, a TCP socket's queue is uWSGI's own figure."""
+    """If the kernel was not asked, a TCP socket's queue is uWSGI's own figure."""
     values = series(up("queue_filled"))
     assert values['uwsgi_socket_queue_length{server="queue_filled",socket="127.0.0.1:58737"}'] == 4
     assert values['uwsgi_socket_max_queue_length{server="queue_filled",socket="127.0.0.1:58737"}'] == 5
@@ -146,7 +146,7 @@ def test_uwsgis_own_queue_stands_in_for_tcp() -> None:
 
 
 def test_the_kernels_word_on_a_queue_goes_first() -> None:
-    """Where the kernel was asked, its figure is the one."""
+    """If the kernel was asked, its figure counts."""
     values = series(proven("queue_filled"))
     assert values['uwsgi_socket_queue_length{server="queue_filled",socket="127.0.0.1:58737"}'] == 3
     assert values['uwsgi_socket_queue_length{server="queue_filled",socket="/run/uwsgi/app"}'] == 3
@@ -165,7 +165,7 @@ def test_capacity() -> None:
 
 
 def test_the_age_of_the_oldest_request() -> None:
-    """The oldest request's age is the time since it began, never below 0, absent where none is in service."""
+    """The oldest request's age is the time since its start, never below 0, and absent without requests in service."""
     values = series(up("threads_4x8_busy"))
     name = 'uwsgi_worker_oldest_request_age_seconds{server="threads_4x8_busy",worker_id="1"}'
     assert values[name] == 1795250100.25 - 1795249581
@@ -175,14 +175,14 @@ def test_the_age_of_the_oldest_request() -> None:
 
 
 def test_a_lord_is_one() -> None:
-    """uWSGI says since when a node is the lord; the metric says whether."""
+    """uWSGI reports since when a node is the lord; the metric reports whether it is."""
     assert series(up("legion_lord"))['uwsgi_legion_lord{legion="demo",server="legion_lord"}'] == 1
     other = document("legion_lord").replace(b'"i_am_the_lord":1795250932', b'"i_am_the_lord":0')
     assert series(up("legion_lord", other))['uwsgi_legion_lord{legion="demo",server="legion_lord"}'] == 0
 
 
 def test_spoolers_of_one_folder_are_one_series() -> None:
-    """With `spooler-processes` uWSGI lists a folder once for each process: they are summed up."""
+    """With `spooler-processes`, uWSGI lists a directory once for each process: the entries are summed."""
     each = {"dir": "/srv/mail", "pid": 9, "tasks": 2, "respawns": 1, "running": 1}
     body = json.dumps({"version": "2.0.31", "workers": [], "spoolers": [each, {**each, "tasks": 5}]}).encode()
     values = series(up("two", body))
@@ -192,20 +192,20 @@ def test_spoolers_of_one_folder_are_one_series() -> None:
 
 
 def test_a_static_node_given_twice_is_one_series() -> None:
-    """A router whose `to` names a backend twice lists it twice: the hits are summed up."""
+    """A router whose `to` names a backend twice lists it twice: the hits are summed."""
     node = {"name": "/run/app", "hits": 2}
     body = json.dumps({"version": "2.0.31", "active_sessions": 0, "static_nodes": [node, node]}).encode()
     assert series(up("r", body))['uwsgi_router_static_node_hits_total{node="/run/app",server="r"}'] == 4
 
 
 def test_a_lock_of_two_spoolers_is_held_if_either_is() -> None:
-    """Locks of one name, as spoolers of one folder have them, are held when one of them is."""
+    """Locks of one name, such as those of spoolers of one directory, are held if one of them is."""
     body = b'{"version":"2","workers":[],"locks":[{"spooler on /s":9},{"spooler on /s":0}]}'
     assert series(up("s", body))['uwsgi_lock_held{lock="spooler on /s",server="s"}'] == 1
 
 
 def test_a_custom_metric_is_none_of_uwsgis_own() -> None:
-    """Custom metrics are there by kind; what the subsystem repeats of workers and sockets is not."""
+    """Custom metrics are exported by kind; the subsystem's own metrics of workers and sockets are not."""
     values = {name: value for name, value in series(up("metrics")).items() if name.startswith("uwsgi_custom")}
     assert values == {
         'uwsgi_custom_total{name="orders.placed",server="metrics"}': 3,
@@ -218,7 +218,7 @@ def test_a_custom_metric_is_none_of_uwsgis_own() -> None:
 
 
 def test_applications_appear_from_two_on() -> None:
-    """A single application's requests are its worker's; of several each has its own."""
+    """A single application's requests are those of its worker; with several, each application has its own."""
     assert not [name for name in series(up("minified")) if "worker_app" in name]
     values = series(up("apps_two_mountpoints"))
     name = 'uwsgi_worker_app_exceptions_total{app_id="2",mountpoint="/api",server="apps_two_mountpoints",worker_id="2"}'
@@ -226,7 +226,7 @@ def test_applications_appear_from_two_on() -> None:
 
 
 def test_no_command_of_a_cron_is_shown() -> None:
-    """A cron is known by its place and schedule: its command may hold a secret."""
+    """A cron is identified by position and schedule, because its command may contain a secret."""
     text = render_families(of_uwsgi([up("crons")])).decode()
     assert "sleep" not in text
     assert 'uwsgi_cron_running{cron="1",schedule="* * * * *",server="crons"} 1.0' in text
@@ -234,7 +234,7 @@ def test_no_command_of_a_cron_is_shown() -> None:
 
 
 def test_workers_sharing_one_cpu() -> None:
-    """Workers share a CPU when each is pinned to it alone; a mask of several CPUs is no pin, nor is the master's."""
+    """Workers share a CPU if each is pinned to it alone; a mask of several CPUs, or the master's, is not a pin."""
 
     def sharing(*masks: tuple[int, ...], master: tuple[int, ...] | None = (0, 1)) -> int:
         workers = [WorkerProcess(1, None, None, None, None, None, None, mask or None, None, None) for mask in masks]
@@ -259,13 +259,13 @@ def test_series_of_a_worker(name: str) -> None:
 
 
 def test_labels_hold_no_pid_and_no_request() -> None:
-    """No label is of a process or of a request: they would make new series for ever."""
+    """No label identifies a process or a request, because such labels would create new series permanently."""
     names = {label for family in families([proven("threads_4x8_busy")]) for s in family.samples for label in s.labels}
     assert not names & {"pid", "uri", "path", "status", "method", "core", "thread", "core_id"}
 
 
 def test_names_and_types_agree() -> None:
-    """Counters end in `_total` and nothing else does; every family is documented in sentences."""
+    """Counters end in `_total` and no other family does; every family is documented in sentences."""
     everything = [*[up(name) for name in NAMES], proven("prefork_4x1_served")]
     for family in of_uwsgi(everything):
         for sample in family.samples:

@@ -1,4 +1,4 @@
-"""No two samples have equal labels, and labels are kept for as long as scrapes ask for them."""
+"""No two samples have equal labels, and label sets are cached only as long as scrapes use them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = st.lists(st.sampled_from(["", "a", "a#2", "b", "\ud800", "?", "\\", "a\n
 
 @given(NAMES)
 def test_names_are_told_apart(names: list[str]) -> None:
-    """Every part gets a name of its own, and the first one keeps its."""
+    """Every part gets a unique name, and the first one keeps its name."""
     named = name_apart(names, str)
     assert [part for _, part in named] == names
     assert len({name for name, _ in named}) == len(names)
@@ -25,14 +25,14 @@ def test_names_are_told_apart(names: list[str]) -> None:
 
 
 def test_names_in_use_are_stepped_over() -> None:
-    """A number that another part has in its name already is not given."""
+    """A suffix that another part already has in its name is skipped."""
     assert [name for name, _ in name_apart(["a", "a#2", "a", "a"], str)] == ["a", "a#2", "a#3", "a#4"]
 
 
 @given(NAMES, NAMES)
 @settings(max_examples=100, deadline=None)
 def test_no_document_gives_a_series_twice(names: list[str], others: list[str]) -> None:
-    """Caches, applications, legions and all else that uWSGI may list under one name have a series each."""
+    """Caches, applications, legions and other parts that uWSGI may list under one name have a series each."""
     apps = [{"id": 0, "mountpoint": name, "requests": 1, "exceptions": 1, "startup_time": 1} for name in names]
     server = {
         "workers": [{"apps": apps, "pid": 1}, {"apps": apps}],
@@ -66,7 +66,7 @@ def scrape(cache_names: list[str]) -> None:
 
 
 def test_labels_of_scrapes_are_kept() -> None:
-    """The same scrape again makes no label set anew."""
+    """The same scrape again makes no new label set."""
     for _ in range(2):
         scrape(["kept"])
     made = label_set.cache_info().misses
@@ -76,7 +76,7 @@ def test_labels_of_scrapes_are_kept() -> None:
 
 @pytest.mark.parametrize("length", [10, 250])
 def test_labels_that_change_with_every_scrape_are_forgotten(length: int) -> None:
-    """However many names come and go, no more label sets are kept than two scrapes ask for."""
+    """For any number of changing names, the cache never exceeds the label sets of two scrapes."""
     sizes = []
     for number in range(30):
         scrape([f"{number} {place}".ljust(length, "x") for place in range(100)])
@@ -86,7 +86,7 @@ def test_labels_that_change_with_every_scrape_are_forgotten(length: int) -> None
 
 
 def test_labels_of_a_server_that_is_gone_are_forgotten() -> None:
-    """The scrapes after it is gone ask for less, and what they do not ask for goes."""
+    """Label sets that later scrapes no longer use are forgotten."""
     for _ in range(2):
         scrape([f"gone {place}" for place in range(1000)])
     assert label_set.cache_info().currsize >= 1000
@@ -96,7 +96,7 @@ def test_labels_of_a_server_that_is_gone_are_forgotten() -> None:
 
 
 def test_nothing_asked_nothing_kept() -> None:
-    """Between two calls without a scrape in between, all is forgotten."""
+    """If no scrape happens between two calls, all label sets are forgotten."""
     label_set(a="b")
     forget_label_sets()
     forget_label_sets()

@@ -1,4 +1,4 @@
-"""Series made of totals."""
+"""Series from totals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def series_of(watch: Watch, outcome) -> dict[str, float]:
 
 
 def test_a_busy_second() -> None:
-    """Two workers of two threads for a second and a half, a third of it with all of them busy."""
+    """Two workers of two threads for a second and a half; all threads are busy for a third of that."""
     server = Server(processes=2, threads=2, queue=3)
     server.busy(2, 2)
     readings = [server.read(10.0), server.read(10.5)]
@@ -34,7 +34,7 @@ def test_a_busy_second() -> None:
 
 
 def test_histogram_adds_up() -> None:
-    """Buckets are cumulative, the last is all samples, and all but it plus the sum are as Prometheus wants them."""
+    """Buckets are cumulative, the last has all samples, and the histogram is valid for Prometheus."""
     server = Server(processes=1, threads=10)
     readings = []
     for at, busy in enumerate([0, 1, 2, 5, 9, 10, 10]):
@@ -49,7 +49,7 @@ def test_histogram_adds_up() -> None:
 
 
 def test_without_cores_nothing_is_said_of_threads() -> None:
-    """No busy-thread seconds, no occupancy, no full time: absent, and not 0."""
+    """Busy-thread seconds, occupancy and full time are absent, and not 0."""
     server = Server(cores=False, queue=None)
     readings = [server.read(float(at)) for at in range(5)]
     values = series_of(watch_of(*readings), readings[-1])
@@ -62,7 +62,7 @@ def test_without_cores_nothing_is_said_of_threads() -> None:
 
 
 def test_server_that_is_down() -> None:
-    """Its gap and its samples go on; what is of its workers is absent until it is back."""
+    """Gaps and samples continue; series of workers are absent until the server is back."""
     server = Server()
     watch = watch_of(server.read(10.0), server.read(10.5))
     down = ReadError("refused", "connection refused")
@@ -75,13 +75,13 @@ def test_server_that_is_down() -> None:
 
 
 def test_emperor() -> None:
-    """It has no integrals."""
+    """An emperor has no integrals."""
     watch = watch_of(emperor(1.0), emperor(2.0))
     assert set(series_of(watch, emperor(2.0)).values()) == {0}
 
 
 def test_workers_that_a_reload_took_away() -> None:
-    """No series of slots that are no longer there."""
+    """Slots that no longer exist have no series."""
     server = Server(processes=4)
     before = [server.read(10.0), server.read(10.5)]
     server.reload(11.0, processes=2)
@@ -92,7 +92,7 @@ def test_workers_that_a_reload_took_away() -> None:
 
 
 def test_labels_are_escaped() -> None:
-    """A socket may be named anything."""
+    """A socket may have any name."""
     server = Server(socket='a"b\\c\nd')
     reading = server.read(1.0)
     assert 'uwsgi_socket_queue_seconds_total{socket="a\\"b\\\\c\\nd"}' in series_of(watch_of(reading), reading)

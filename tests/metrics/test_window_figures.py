@@ -1,4 +1,4 @@
-"""The windowed gauges: what they say, when they are absent, and that PromQL over the same scrapes says the same."""
+"""The gauges over windows: their values, when they are absent, and that PromQL computes the same from scrapes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def example() -> list[Reading]:
 
 
 def test_one_hot_worker_of_four() -> None:
-    """All of its numbers, for both windows; those of single workers for the longer one only."""
+    """All figures are exported for both windows; those of single workers only for the longer one."""
     readings = example()
     values = series_of(watch_of(*readings), readings[-1])
     assert values['uwsgi_window_seconds{window="1m"}'] == 60
@@ -67,7 +67,7 @@ LIMITS = ("hottest_interpreter", "interpreters", "threads", "cpu")
 
 
 def test_idle_server() -> None:
-    """Nothing served: a throughput and a concurrency of 0, and neither shares, ratios, times nor headroom."""
+    """Without requests, throughput and concurrency are 0; shares, ratios, times and headroom are absent."""
     server = Server()
     readings = [server.read(float(second)) for second in range(5)]
     values = series_of(watch_of(*readings), readings[-1])
@@ -80,7 +80,7 @@ def test_idle_server() -> None:
 
 
 def test_first_second() -> None:
-    """Before the second row there is no window, and no series of one."""
+    """Before the second row there are no window and no series of a window."""
     server = Server()
     first, second = server.read(10.0), server.read(10.5)
     assert series_of(watch_of(first), first) == {}
@@ -88,19 +88,19 @@ def test_first_second() -> None:
 
 
 def test_emperor_has_no_windows() -> None:
-    """Whatever the history."""
+    """An emperor has none, whatever its history."""
     readings = [emperor(float(second)) for second in range(5)]
     assert series_of(watch_of(*readings), readings[-1]) == {}
 
 
 def test_without_cores_and_kernel() -> None:
-    """What stats-no-cores and another host hide is absent: observed concurrency, loads, headroom, cost, ratio."""
+    """Figures that stats-no-cores and another host hide are absent: observed concurrency, loads, headroom, cost."""
     server, readings = Server(cores=False, host=False, queue=None), []
     for second in range(10):
         readings.append(server.read(float(second)))
         server.serve(1, 100)
     values = series_of(watch_of(*readings), readings[-1])
-    # Threads are hidden, but Little's law is not; only how many there are to compare with is.
+    # Little's law needs no threads, and the hot ratio only the number of workers.
     assert values['uwsgi_concurrency{method="littles_law",window="1m"}'] == pytest.approx(10)
     assert values['uwsgi_hot_worker_ratio{window="1m"}'] == 4
     gone = ("observed", "interpreter_load", "headroom", "cost", "queue_wait")
@@ -111,12 +111,12 @@ def test_without_cores_and_kernel() -> None:
     ("seconds", "text"), [(60, "1m"), (300, "5m"), (3600, "1h"), (90, "90s"), (5400, "90m"), (1, "1s"), (2.5, "2.5s")]
 )
 def test_duration(seconds: float, text: str) -> None:
-    """The label is a duration that PromQL reads."""
+    """The label is a duration in PromQL's syntax."""
     assert prometheus_duration(seconds) == text
 
 
 class Load:
-    """Requests of one worker for an hour: arrivals, and what was held and done by any instant."""
+    """Requests of one worker for an hour: arrivals, and the requests held and done at any instant."""
 
     def __init__(self, arrivals: list[float], held: list[float], cpu: float) -> None:
         pairs = sorted((at + seconds, seconds) for at, seconds in zip(arrivals, held, strict=True))
@@ -145,7 +145,7 @@ def steady_load(rate: float, held: float) -> Load:
 
 
 class Prometheus:
-    """What PromQL needs of an hour scraped every 15 s: exact differences of the first and last sample of a range."""
+    """The PromQL functions used here, over an hour scraped every 15 s: exact differences within a range."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
@@ -172,7 +172,7 @@ class Prometheus:
 
 
 def promql(prometheus: Prometheus, seconds: float) -> dict[str, float]:
-    """The expressions of a recording rule, by the name of the gauge that should equal them."""
+    """The expressions of a recording rule, by the name of the gauge that should equal each."""
     now, of = prometheus.scrapes[-1], f'window="{prometheus_duration(seconds)}"'
     requests = prometheus.rates("uwsgi_worker_requests_total", seconds)
     running = prometheus.rates("uwsgi_worker_running_time_seconds_total", seconds)
@@ -206,15 +206,15 @@ def promql(prometheus: Prometheus, seconds: float) -> dict[str, float]:
 
 @pytest.mark.parametrize("kind", ["steady", "random"])
 def test_gauges_are_what_promql_computes(kind: str) -> None:
-    """Over an hour scraped every 15 s, with a reading every half second, jittered, and one at each scrape.
+    """The gauges equal PromQL over an hour scraped every 15 s, with a jittered reading every half second and at scrapes.
 
-    They differ by construction in where they begin: a window at a row up to 0.7 s from PromQL's range, so that of a
-    minute's requests at random one in a hundred is in the one and not in the other. And where Prometheus extrapolates a
-    rate to the ends of its range, which this does not; and where a reload or an outage is in the range, which PromQL
-    cannot tell apart from idleness and the totals count as a gap.
+    Three differences are by construction and excluded or tolerated. A window begins at a row up to 0.7 s from PromQL's
+    range, so that of a minute's random requests one in a hundred is in only one of them. Prometheus extrapolates a rate
+    to the ends of its range, and this test does not. PromQL cannot distinguish a reload or an outage from idleness, and
+    the totals count both as a gap.
     """
     rng = random.Random(6)
-    # More threads than requests come to be in service: running time is bounded by threads.
+    # More threads than there ever are requests in service, because threads bound the running time.
     server, watch, prometheus = Server(cpus=8.0, threads=64), watch_of(), Prometheus()
     rows = [(0.19 * 27.8, 0.378), (0.43 * 27.8, 0.669), (0.19 * 27.8, 0.378), (0.19 * 27.8, 0.378)]
     loads = [random_load(rng, rate, held) if kind == "random" else steady_load(rate, held) for rate, held in rows]

@@ -1,4 +1,4 @@
-"""Whatever is cancelled, and wherever it just waits: the next read, scrape and close work."""
+"""After any cancellation at any await, the next read, scrape and close work."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def works(reader: Reader) -> None:
 
 
 def test_a_read_in_flight(addresses: list[str]) -> None:
-    """A read that is cancelled is begun again for whoever waits for it."""
+    """If a read is cancelled, it starts again for callers that wait."""
 
     async def scenario(place: int) -> bool:
         reader = make_reader(addresses[0])
@@ -60,7 +60,7 @@ def test_a_read_in_flight(addresses: list[str]) -> None:
 
 @pytest.mark.parametrize("end", [Reader.pause, Reader.close])
 def test_a_pause_at_any_moment(addresses: list[str], end: Callable[[Reader], Awaitable[None]]) -> None:
-    """A pause, or the end, at any turn of the event loop after a read was begun leaves a reader that reads again."""
+    """After a pause or close at any turn of the event loop, the reader works again."""
 
     async def scenario(place: int) -> bool:
         reader = make_reader(addresses[0])
@@ -80,7 +80,7 @@ def test_a_pause_at_any_moment(addresses: list[str], end: Callable[[Reader], Awa
 
 @pytest.mark.parametrize("function", [Reader.read, Reader.pause, Reader.close])
 def test_whoever_waits_for_a_reader(addresses: list[str], function: Callable[[Reader], Awaitable[object]]) -> None:
-    """Whoever waits for a read, a pause or the end may be cancelled."""
+    """Callers that wait for a read, a pause or a close may be cancelled."""
 
     async def scenario(place: int) -> bool:
         reader = make_reader(addresses[0])
@@ -101,7 +101,7 @@ def test_whoever_waits_for_a_reader(addresses: list[str], function: Callable[[Re
 
 
 async def fleet_works(fleet: Fleet, names: list[str]) -> None:
-    """Every server of the fleet is sampled and observed, and the fleet closes."""
+    """The fleet samples and observes every server, and closes."""
     fleet.resume()
     before = {watch: watch.integrals.totals.samples for watch in fleet.watches()}
     sampling = asyncio.create_task(fleet.run())
@@ -119,7 +119,7 @@ def make_fleet(addresses: list[str]) -> Fleet:
 
 @pytest.mark.parametrize("function", [Fleet.run, supervise, Reader._read])
 def test_the_sampling_of_a_fleet(addresses: list[str], function: Callable[..., object]) -> None:
-    """The sampling of all servers, of one, or one of its reads is cancelled: all are sampled again, or still."""
+    """If the sampling of all servers, of one server, or one read is cancelled, all servers are still sampled."""
 
     async def scenario(place: int) -> bool:
         fleet = make_fleet(addresses)
@@ -137,7 +137,7 @@ def test_the_sampling_of_a_fleet(addresses: list[str], function: Callable[..., o
 
 @pytest.mark.parametrize("function", [Fleet.observe, Fleet.pause])
 def test_whoever_waits_for_a_fleet(addresses: list[str], function: Callable[[Fleet], Awaitable[object]]) -> None:
-    """A scrape, or a pause, that is cancelled leaves a fleet that works."""
+    """If a scrape or a pause is cancelled, the fleet still works."""
 
     async def scenario(place: int) -> bool:
         fleet = make_fleet(addresses)

@@ -1,4 +1,4 @@
-"""What discovery says of what it found; that it finds it is in the end-to-end tests."""
+"""The results of discovery for prepared processes; the end-to-end tests run it for real."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from uwsgi_headroom.watch.found_master import FoundMaster
 
 
 def test_a_descriptor_that_closes_meanwhile_loses_no_other(tmp_path: Path) -> None:
-    """Of a process that opens and closes descriptors all the time, the epoll is still found."""
+    """The epoll of a process that constantly opens and closes descriptors is still found."""
     (tmp_path / "4").symlink_to(tmp_path / "closed meanwhile")
     (tmp_path / "5").write_text("tfd:        7 events:       19 data: 7  pos:0 ino:1f2 sdev:9\n")
     assert discover._epoll_inodes(tmp_path) == {0x1F2}
@@ -34,7 +34,7 @@ def test_a_descriptor_that_closes_meanwhile_loses_no_other(tmp_path: Path) -> No
 
 @pytest.mark.integration
 def test_a_listener_that_is_no_uwsgi_is_not_touched() -> None:
-    """What listens but is no uWSGI master is never asked."""
+    """Discovery never connects to a listener that is not a uWSGI master's."""
     connections: list[object] = []
     with bad_servers.serving("tcp", lambda connection, _: connections.append(connection)):
         asyncio.run(discover.find_masters())
@@ -46,7 +46,7 @@ def test_a_listener_that_is_no_uwsgi_is_not_touched() -> None:
 @as_root
 @pytest.mark.integration
 def test_another_users_uwsgi_is_told_of() -> None:
-    """A master whose sockets this user may not look at is named, with what to do."""
+    """A master whose sockets this user may not inspect is reported, with advice."""
     with uwsgi() as server:
         masters = as_nobody(lambda: {master.pid: master for master in asyncio.run(discover.find_masters())})
     assert "run as that user or as root" in masters[server.pid].trouble
@@ -54,7 +54,7 @@ def test_another_users_uwsgi_is_told_of() -> None:
 
 
 def found(monkeypatch: pytest.MonkeyPatch, *masters: FoundMaster) -> list[Address | None]:
-    """The addresses of the servers where these masters are found."""
+    """The addresses of the servers that discovery finds with these masters."""
 
     async def find_masters() -> list[FoundMaster]:
         return list(masters)
@@ -64,7 +64,7 @@ def found(monkeypatch: pytest.MonkeyPatch, *masters: FoundMaster) -> list[Addres
 
 
 def test_a_master_that_does_not_answer_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may be hung, and nobody must take the others for all there are; what this user may not read is left out."""
+    """It may hang, and must not be hidden by the others; a master that this user may not read is left out."""
     answers = FoundMaster(1, "root", address=Unix("/a"), what="uWSGI")
     silent = FoundMaster(2, "root", address=Unix("/b"), trouble="no answer", silent=True)
     refused = FoundMaster(3, "root", address=Unix("/c"), trouble="permission denied")
@@ -75,7 +75,7 @@ def test_a_master_that_does_not_answer_is_watched(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_is_silent_beside_a_masters_stats_is_an_application(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In cheap mode a master waits for requests itself."""
+    """In cheap mode a master itself waits for requests."""
     answers = FoundMaster(1, "root", address=Unix("/a"), what="uWSGI")
     silent = FoundMaster(1, "root", address=Unix("/b"), trouble="no answer", silent=True)
     assert found(monkeypatch, answers, silent) == [Unix("/a")]
@@ -83,7 +83,7 @@ def test_what_is_silent_beside_a_masters_stats_is_an_application(monkeypatch: py
 
 @pytest.mark.integration
 def test_a_vassal_is_one_with_its_file_and_directory() -> None:
-    """An emperor's vassal is named with its emperor, its configuration file and the directory that it runs in."""
+    """An emperor's vassal is reported with its emperor, its configuration file and its working directory."""
     ini = "[uwsgi]\nmaster = true\nstats = {directory}/shop.stats\nneed-app = false\nsocket = {directory}/shop.sock\n"
     options = ("--emperor", "{directory}/vassals", "--emperor-stats-server", "{directory}/stats")
     with bare(*options, files={"vassals/empty": ""}) as emperor:
@@ -115,7 +115,7 @@ def test_workers_are_no_masters() -> None:
 
 @pytest.mark.integration
 def test_without_a_master_there_are_no_stats() -> None:
-    """A uWSGI that runs as one process is named, with the option that it lacks."""
+    """A uWSGI that runs as a single process is reported, with the option that it lacks."""
     command = [uwsgi_binary(), "--http-socket", f"127.0.0.1:{free_port()}", "--wsgi-file", str(APP), "--need-app"]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as process:
         try:
@@ -135,7 +135,7 @@ def test_without_a_master_there_are_no_stats() -> None:
     ("name", "taken"), [("uwsgi", True), ("uwsgi_python3", True), ("uwsgi-headroom", False), ("uwsgi_exporter", False)]
 )
 def test_names_of_uwsgi(name: str, taken: bool) -> None:
-    """uWSGI is known by its names; what merely begins so, this exporter for one, is not taken for it."""
+    """uWSGI is recognized by its program names; similar names, such as this exporter's, are not."""
     code = f"import ctypes, time; ctypes.CDLL(None).prctl(15, b'{name}', 0, 0, 0); print(flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         try:
@@ -148,7 +148,7 @@ def test_names_of_uwsgi(name: str, taken: bool) -> None:
 
 @pytest.mark.integration
 def test_a_process_that_only_has_the_name() -> None:
-    """A process called uwsgi that is none, with a child called so too, is passed over without harm."""
+    """A process that is only called uwsgi, with a child of that name, is skipped without harm."""
     code = (
         "import ctypes, os, time; ctypes.CDLL(None).prctl(15, b'uwsgi', 0, 0, 0); os.fork(); "
         "print(os.getpid(), flush=True); time.sleep(60)"

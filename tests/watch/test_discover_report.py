@@ -1,4 +1,4 @@
-"""What discovery says of what it found."""
+"""The report of discovery."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ SHOP = FoundMaster(
 
 
 def test_nothing_found() -> None:
-    """Where no uWSGI runs it says how to name one that runs elsewhere."""
+    """Without any uWSGI, the report says how to give the address of one elsewhere."""
     assert "uwsgi-headroom --stats tcp://HOST:PORT" in render_report([])[0]
 
 
 def test_each_finding_says_what_to_do() -> None:
-    """What can be read comes with its command, what cannot with the reason, and what has no stats with the option."""
+    """Readable masters come with the command, unreadable ones with the reason, others with the missing option."""
     masters = [
         SHOP,
         FoundMaster(11, "www-data", address=Unix("/run/api.stats"), trouble="permission denied: run as uWSGI's user"),
@@ -57,7 +57,7 @@ def test_each_finding_says_what_to_do() -> None:
 
 
 def test_a_reason_is_given_once() -> None:
-    """A user who may see nothing reads one line for each other user, and not two for each master."""
+    """A user without permissions reads one line for each other user, not two for each master."""
     masters = [FoundMaster(pid, user, trouble="not allowed") for user in ("a", "b") for pid in range(1, 13)]
     assert render_report(masters) == [
         "Cannot be read: not allowed",
@@ -67,7 +67,7 @@ def test_a_reason_is_given_once() -> None:
 
 
 def test_one_command_serves_all() -> None:
-    """It is one command of a shell, which the command line understands, with a name for each."""
+    """It is one shell command that the command line accepts, with a name for each server."""
     masters = [SHOP, FoundMaster(20, "root", address=Unix("/run/it's here/stats"), directory="/srv/wiki")]
     lines = render_report(masters)
     command = " ".join(line.removesuffix("\\") for line in lines[lines.index("To watch them all:") + 1 :])
@@ -78,7 +78,7 @@ def test_one_command_serves_all() -> None:
 
 
 def test_names_differ() -> None:
-    """A name is what says most of the application, and is never given twice."""
+    """A name identifies the application best, and is unique."""
 
     def master(address: Unix | Tcp, configuration: str = "", directory: str = "") -> FoundMaster:
         return FoundMaster(1, "root", address=address, configuration=configuration, directory=directory)
@@ -98,7 +98,7 @@ def test_names_differ() -> None:
 def test_names_of_others_do_nothing_to_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Users, versions, files and sockets are named by others: no escape sequence and no line of theirs is printed."""
+    """No escape sequence or line break in names of users, versions, files or sockets is printed."""
     evil = "\x1b]0;pwned\x07\nTo watch it:\u202e\x9b2J"
 
     async def find_masters() -> list[FoundMaster]:

@@ -1,4 +1,4 @@
-"""A fleet has a reader for each server it was told of, and for each socket its globs find as time goes by."""
+"""A fleet has a reader for each configured server, and for each socket that its globs match over time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from uwsgi_headroom.watch.observation import Observation
 
 @contextlib.contextmanager
 def listening(path: Path) -> Iterator[None]:
-    """A socket at this path, gone when the block ends."""
+    """A socket at this path that is removed when the block ends."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -34,13 +34,13 @@ def listening(path: Path) -> Iterator[None]:
 
 
 def names(fleet: Fleet) -> list[str]:
-    """The servers there are once the globs are looked up."""
+    """The names of the servers after the globs are expanded."""
     fleet.refresh()
     return [watch.name for watch in fleet.watches()]
 
 
 async def sampled(fleet: Fleet) -> list[Observation]:
-    """What is observed after one read of every server."""
+    """The observations after one read of every server."""
     await asyncio.gather(*(watch.reader.read() for watch in fleet.watches()))
     return await fleet.observe()
 
@@ -51,20 +51,20 @@ def globbing(pattern: str, *more: str, hands: MovableClock | None = None) -> Fle
 
 
 def test_named_servers_in_their_order() -> None:
-    """Servers come in the order of the configuration, the same reader each time."""
+    """Servers come in the order of the configuration, with the same reader each time."""
     fleet = globbing("b=/run/b", "a=tcp://localhost:1")
     assert names(fleet) == ["b", "a"]
     assert fleet.watches()[0] is fleet.watches()[0]
 
 
 def test_servers_share_one_reading_of_the_machine() -> None:
-    """CPU time of the machine is read for all servers together, and not by each of them."""
+    """The machine's CPU time is read once for all servers."""
     machines = {id(watch.reader._host._cpu._machine) for watch in globbing("b=/run/b", "a=tcp://localhost:1").watches()}
     assert len(machines) == 1
 
 
 def test_sockets_found_are_named_after_their_files(tmp_path: Path) -> None:
-    """Every socket that matches is a server named after its file; what is no socket is none."""
+    """Every matching socket is a server named after its file; other files are not servers."""
     (tmp_path / "file.stats").write_text("")
     (tmp_path / "folder.stats").mkdir()
     (tmp_path / "dangling.stats").symlink_to("nowhere")
@@ -73,7 +73,7 @@ def test_sockets_found_are_named_after_their_files(tmp_path: Path) -> None:
 
 
 def test_a_refresh_finds_new_sockets(tmp_path: Path) -> None:
-    """A new socket is a server after the next refresh, not before, and the readers there are stay."""
+    """A new socket becomes a server at the next refresh, and existing readers stay."""
     fleet = globbing(f"{tmp_path}/*.stats")
     assert names(fleet) == []
     with listening(tmp_path / "shop.stats"):
@@ -86,7 +86,7 @@ def test_a_refresh_finds_new_sockets(tmp_path: Path) -> None:
 
 
 def test_sampling_finds_new_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the fleet samples, a new socket becomes a server by itself."""
+    """While the fleet samples, a new socket becomes a server without further calls."""
     monkeypatch.setattr(module, "GLOB_SECONDS", 0.01)
     fleet = globbing(f"{tmp_path}/*.stats")
 
@@ -97,7 +97,7 @@ def test_sampling_finds_new_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     async def look() -> list[str]:
         sampling = asyncio.create_task(fleet.run())
-        await asyncio.sleep(0)  # it has looked once
+        await asyncio.sleep(0)  # the first refresh is done
         assert fleet.watches() == []
         try:
             with listening(tmp_path / "shop.stats"):
@@ -110,7 +110,7 @@ def test_sampling_finds_new_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_paused_fleet_finds_no_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A socket that appears in a pause would be read; it is found when the pause is over."""
+    """A socket that appears during a pause is found after the pause, because it would be read at once."""
     monkeypatch.setattr(module, "GLOB_SECONDS", 0.001)
     fleet = globbing(f"{tmp_path}/*.stats")
 
@@ -132,7 +132,7 @@ def test_a_paused_fleet_finds_no_socket(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("call", ["pause", "resume", "close"])
 def test_pausing_looks_nothing_up(tmp_path: Path, call: str) -> None:
-    """To pause, resume or close a fleet reads no folder."""
+    """Pausing, resuming or closing a fleet reads no directory."""
     fleet = globbing(f"{tmp_path}/*.stats")
 
     async def look() -> None:
@@ -147,7 +147,7 @@ def test_pausing_looks_nothing_up(tmp_path: Path, call: str) -> None:
 
 
 def test_a_socket_that_is_gone_is_down_and_then_forgotten(tmp_path: Path) -> None:
-    """A server whose socket is gone is reported for long enough to be noticed, and not for ever."""
+    """A server whose socket is gone is reported long enough to be noticed, but not permanently."""
     hands = MovableClock()
     fleet = globbing(f"{tmp_path}/*.stats", hands=hands)
     with listening(tmp_path / "shop.stats"):
@@ -183,7 +183,7 @@ def test_a_socket_that_returns_is_the_server_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", ["a", "b"])
 def test_two_sockets_of_one_file_name(tmp_path: Path, first: str) -> None:
-    """Each is named after its folder and its file, whichever is there first, after a restart, and when one is gone."""
+    """Each is named after its directory and file, whichever starts first, restarts or is gone."""
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
     second = "ab".replace(first, "")
@@ -203,13 +203,13 @@ def test_two_sockets_of_one_file_name(tmp_path: Path, first: str) -> None:
 
 
 def test_a_name_that_the_configuration_gave_is_taken(tmp_path: Path) -> None:
-    """A socket found is not given the name of a server that was told of."""
+    """A socket does not get the name of a configured server."""
     with listening(tmp_path / "shop.stats"):
         assert names(globbing(f"{tmp_path}/*.stats", "shop=tcp://localhost:1")) == ["shop", f"{tmp_path}/shop.stats"]
 
 
 def test_a_path_that_the_configuration_gave_as_a_name_is_taken(tmp_path: Path) -> None:
-    """Even a server whose configured name is the path of a socket found keeps that name to itself."""
+    """A configured name is kept even if it is the path of another socket."""
     path = f"{tmp_path}/shop.stats"
     with listening(Path(path)):
         named = [make_server("tcp://localhost:1", name=path), make_server("tcp://localhost:2", name="shop")]
@@ -218,20 +218,20 @@ def test_a_path_that_the_configuration_gave_as_a_name_is_taken(tmp_path: Path) -
 
 
 def test_a_socket_that_was_told_of_is_not_found_again(tmp_path: Path) -> None:
-    """A socket with a name of its own is one server, though a glob finds it as well: it is read once."""
+    """A configured socket that a glob also matches is one server, and read only once."""
     with listening(tmp_path / "shop.stats"), listening(tmp_path / "api.stats"):
         fleet = globbing(f"{tmp_path}/*.stats", f"store={tmp_path}/shop.stats")
         assert names(fleet) == ["store", "api"]
 
 
 def test_two_globs_that_find_one_socket(tmp_path: Path) -> None:
-    """A socket that two globs find is one server."""
+    """A socket that two globs match is one server."""
     with listening(tmp_path / "shop.stats"):
         assert names(globbing(f"{tmp_path}/*.stats", f"{tmp_path}/shop*")) == ["shop.stats"]
 
 
 def test_names_that_are_no_utf8_are_told_apart(tmp_path: Path) -> None:
-    """Two names that are written alike in a metric do not become one server."""
+    """Two names that look the same in a metric do not become one server."""
     paths = [Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf" + end + b".stats")) for end in (b"\xe9", b"\xe8")]
     with listening(paths[0]), listening(paths[1]):
         written = [name.encode("utf-8", "replace") for name in names(globbing(f"{tmp_path}/*.stats"))]
@@ -239,7 +239,7 @@ def test_names_that_are_no_utf8_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_one_that_is_silent_costs_the_others_nothing() -> None:
-    """Every server is read on its own timer; a scrape does not wait for those that were read before."""
+    """Every server is read on its own timer; a scrape does not wait for servers that were read before."""
     with contextlib.ExitStack() as stack:
         silent = [stack.enter_context(bad_servers.accepts_and_never_writes("unix")) for _ in range(5)]
         well = stack.enter_context(bad_servers.answers("unix", document("minified")))
@@ -250,7 +250,7 @@ def test_one_that_is_silent_costs_the_others_nothing() -> None:
 
 
 def test_observing_reads_nothing() -> None:
-    """However many ask, the server has the clients that its sampling makes, and no other."""
+    """For any number of scrapes, the server has only the connections of its sampling."""
     clients = 0
 
     def behave(connection: socket.socket, _ended: object) -> None:
@@ -271,7 +271,7 @@ def test_observing_reads_nothing() -> None:
 
 
 def test_a_server_that_was_never_read() -> None:
-    """A scrape waits for it, and no longer than a while: then it is down, and the others are there."""
+    """A scrape waits for such a server for a limited time, then reports it as down and the others as usual."""
 
     async def look(silent: str, well: str) -> None:
         fleet = Fleet([make_server(silent, name="silent"), make_server(well, name="well")])
@@ -290,7 +290,7 @@ def test_a_server_that_was_never_read() -> None:
 
 
 def test_sampling_that_fails_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fault in the sampling of one server is counted, and that server is sampled again; the others are all along."""
+    """A failure in the sampling of one server is counted and sampling restarts; other servers are not affected."""
     monkeypatch.setattr(supervise, "RESTART_SECONDS", (0.001, 0.002))
 
     async def look(address: str) -> None:
@@ -330,7 +330,7 @@ def test_closing_ends_every_read() -> None:
 
 
 def test_no_server_at_all() -> None:
-    """A fleet of none has nothing to tell."""
+    """An empty fleet has no observations."""
     fleet = Fleet([])
     assert asyncio.run(fleet.observe()) == []
     asyncio.run(fleet.close())

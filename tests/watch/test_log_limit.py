@@ -1,4 +1,4 @@
-"""A server whose state changes with every read writes a few lines a minute into the log, and no more."""
+"""A server whose state changes with every read logs only a few lines a minute."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from uwsgi_headroom.watch.reader import Reader
 
 
 def read_in_turn(path: Path, bodies: list[str], reads: int, seconds: float) -> None:
-    """Read a file whose contents change in turn, so many times and so many seconds apart."""
+    """Read a file whose contents alternate, so many times and so many seconds apart."""
     hands = MovableClock()
     reader = Reader("shop", File(str(path)), clock=hands.clock)
 
@@ -38,14 +38,14 @@ def read_in_turn(path: Path, bodies: list[str], reads: int, seconds: float) -> N
     ],
 )
 def test_what_changes_with_every_read(bodies: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Two states in turn, five times a second for a minute, are a handful of lines."""
+    """Two alternating states, five times a second for a minute, log a handful of lines."""
     caplog.set_level(logging.INFO)
     read_in_turn(tmp_path / "stats.json", bodies, reads=299, seconds=0.2)
     assert 1 <= len(caplog.records) <= LINES
 
 
 def test_what_was_left_out_is_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The next line says how many were left out before it."""
+    """The next line reports how many were left out before it."""
     caplog.set_level(logging.INFO)
     read_in_turn(tmp_path / "stats.json", ["x", "{}"], reads=20, seconds=5.0)
     left_out = [record.fields.get("left_out") for record in caplog.records]  # type: ignore[attr-defined]
@@ -55,14 +55,14 @@ def test_what_was_left_out_is_counted(tmp_path: Path, caplog: pytest.LogCaptureF
 
 
 def test_slow_changes_are_all_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A change every half minute is news each time."""
+    """A change every half minute is always logged."""
     caplog.set_level(logging.INFO)
     read_in_turn(tmp_path / "stats.json", ["x", "{}"], reads=40, seconds=30.0)
     assert len(caplog.records) == 40
 
 
 def test_limit_is_over_any_minute() -> None:
-    """A line is allowed again when the fifth before it is a minute old."""
+    """A line is allowed again once the fifth line before it is a minute old."""
     limit = LogLimit()
     assert [limit.allows(at) for at in range(LINES + 1)] == [True] * LINES + [False]
     assert not limit.allows(SECONDS - 0.1)

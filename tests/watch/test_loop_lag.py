@@ -1,4 +1,4 @@
-"""How late the event loop was: the largest of the last seconds, and no older."""
+"""The lag of the event loop: the largest of the last seconds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uwsgi_headroom.watch.loop_lag import REMEMBERED_SECONDS, LoopLag
 
 
 def test_the_largest_counts() -> None:
-    """Of several lags the largest is told; nothing that is late is 0."""
+    """Of several lags the largest is reported; without any lag, 0."""
     lag = LoopLag(MovableClock().clock.monotonic)
     assert lag.largest == 0
     for seconds in (0.01, 0.5, 0.02):
@@ -33,7 +33,7 @@ def test_it_is_forgotten() -> None:
 
 
 def test_a_loop_that_is_blocked() -> None:
-    """A sleep that ends too late is a lag of what it was too long."""
+    """A sleep that ends too late has a lag of the difference."""
 
     async def run() -> float:
         lag = LoopLag(time.monotonic)

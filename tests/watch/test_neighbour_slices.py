@@ -1,4 +1,4 @@
-"""What an hour of a watched server says about its neighbours."""
+"""An hour of samples shows whether a server's neighbours follow its load."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from uwsgi_headroom.watch.neighbour_slices import NeighbourSlices
 
 
 def watched(minutes: int, cost: float) -> ScriptedWatch:
-    """A server with another load each minute, beside a proxy that uses so many CPU seconds for a request and a job."""
+    """A server whose load changes each minute, beside a proxy with so many CPU seconds per request, and a job."""
     rng = random.Random(5)
     server, watch = Server(processes=1, idle=0.5, others=0.5), ScriptedWatch()
 
@@ -26,7 +26,7 @@ def watched(minutes: int, cost: float) -> ScriptedWatch:
 
 
 def test_proxy_is_found_after_some_minutes() -> None:
-    """Nothing is said before there are enough slices; then the document and the headroom say that others follow."""
+    """There is no judgement before enough slices; then document and headroom show that others follow."""
     assert watched(LEAST_SLICES, cost=0.02).watch.neighbours.others_follow is None
     watch = watched(LEAST_SLICES + 2, cost=0.02)
     assert watch.watch.neighbours.others_follow is True
@@ -43,12 +43,12 @@ def test_proxy_is_found_after_some_minutes() -> None:
 
 
 def test_job_that_runs_anyway_does_not_follow() -> None:
-    """With the same load, a neighbour that takes half a CPU all the time."""
+    """The load is the same, and a neighbour uses half a CPU all the time."""
     assert watched(LEAST_SLICES + 2, cost=0.0).watch.neighbours.others_follow is False
 
 
 def test_slices_are_taken_once() -> None:
-    """Each slice of the history counts once, however often it is asked for; an hour of them is kept."""
+    """Each slice of the history counts once, for any number of calls; an hour of slices is kept."""
     watch = watched(LEAST_SLICES + 2, cost=0.0).watch
     again = NeighbourSlices()
     again.update(watch.history)

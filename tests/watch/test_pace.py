@@ -1,4 +1,4 @@
-"""When a server is read: the pauses as a function of what reading brought, and the loop that keeps them."""
+"""When a server is read: pauses as a function of outcomes, and the loop that keeps them."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ DOWN = ReadError("refused", "connection refused")
 
 
 def read(seconds: float, at: float = 0.0) -> Reading:
-    """A reading whose transfer took so long."""
+    """A reading whose transfer took this long."""
     return Server(processes=1).read(at, read_seconds=seconds)
 
 
 def middle() -> float:
-    """Chance that decides nothing."""
+    """A chance that has no effect."""
     return 0.5
 
 
 class TestJitter:
     def test_within_a_fifth(self) -> None:
-        """The interval from one sample to the next is a fifth shorter to a fifth longer, the read included."""
+        """The interval between samples is up to a fifth shorter or longer, including the read."""
         for chance, interval in ((0.0, 0.16), (0.5, 0.2), (1.0, 0.24)):
             pause = Pace(5, lambda chance=chance: chance).pause(read(0.001))
             assert pause + 0.001 == pytest.approx(interval)
@@ -45,13 +45,13 @@ class TestJitter:
         assert max(intervals) <= 0.2 * (1 + JITTER)
 
     def test_is_not_the_same_for_every_server(self) -> None:
-        """Without a given chance, two servers do not stay in step."""
+        """By default, two servers do not stay in step."""
         first, second = Pace(), Pace()
         assert [first.pause(read(0.0)) for _ in range(5)] != [second.pause(read(0.0)) for _ in range(5)]
 
     @pytest.mark.parametrize("rate", [0.5, 1, 5, 10])
     def test_rate_is_a_setting(self, rate: float) -> None:
-        """So many samples a second."""
+        """The rate is so many samples a second."""
         assert Pace(rate, middle).pause(read(0.0)) == pytest.approx(1 / rate)
 
 
@@ -66,7 +66,7 @@ class TestBudget:
         assert pace.pause(read(0.015)) == pytest.approx(1.485)
 
     def test_quick_reads_keep_the_wanted_interval(self) -> None:
-        """Reads within the budget change nothing, and the duty says how little they take."""
+        """Reads within the budget change nothing, and the duty reports how little time they take."""
         pace = Pace(5, middle)
         for _ in range(20):
             pace.pause(read(0.0005))
@@ -74,7 +74,7 @@ class TestBudget:
         assert pace.duty == pytest.approx(0.0025)
 
     def test_waiting_for_the_master_does_not_stretch_it(self) -> None:
-        """A master that does not answer for a second, for half a minute, does not slow the sampling down."""
+        """A master that does not answer for a second, for half a minute, does not slow down sampling."""
         pace = Pace(5, middle)
         for at in range(30):
             pause = pace.pause(Server(processes=1).read(float(at), read_seconds=1.2, transfer_seconds=0.001))
@@ -93,7 +93,7 @@ class TestBudget:
 
     @pytest.mark.parametrize("slow", [0.03, 1.0])
     def test_recovers_within_half_a_minute_of_quick_reads(self, slow: float) -> None:
-        """Whatever was slow, and for however long, is forgotten after 30 s of quick reads, even with long pauses."""
+        """However slow reads were, and for how long, 30 s of quick reads restore the pace, even with long pauses."""
         pace, now = Pace(5, lambda: 1.0), 0.0
         while now < 300.0:
             now += pace.pause(read(slow, now)) + slow
@@ -104,7 +104,7 @@ class TestBudget:
         assert now - quick <= 30
 
     def test_no_interval_is_longer_than_four_seconds(self) -> None:
-        """A server that takes long is looked at all the same; the duty says what that costs."""
+        """A server that is slow to read is still read; the duty reports the cost."""
         pace = Pace(5, middle)
         for _ in range(20):
             pace.pause(read(0.4))
@@ -113,7 +113,7 @@ class TestBudget:
         assert pace.exceeds_budget
 
     def test_a_server_is_left_alone_after_a_slow_read(self) -> None:
-        """The next read does not follow at once, and not later than it would anyway."""
+        """The next read does not follow at once, and no later than usual."""
         pace = Pace(5, middle)
         assert pace.pause(read(0.15)) == pytest.approx(0.15)
         assert pace.pause(Server(processes=1).read(0.0, read_seconds=3.0, transfer_seconds=0.0)) >= 0.2
@@ -121,17 +121,17 @@ class TestBudget:
 
 class TestFailures:
     def test_back_off(self) -> None:
-        """A server that cannot be read is tried after 1, 2, 4 and then every 5 seconds."""
+        """Attempts at a server that cannot be read follow after 1, 2, 4 and then every 5 seconds."""
         pace = Pace(5, middle)
         assert [pace.pause(DOWN) for _ in range(7)] == [1, 2, 4, 5, 5, 5, 5]
 
     def test_for_years(self) -> None:
-        """However long it stays away."""
+        """The pause never exceeds its limit, however long the server stays away."""
         pace = Pace(5, middle)
         assert {pace.pause(DOWN) for _ in range(5000)} == {1, 2, 4, 5}
 
     def test_recovery(self) -> None:
-        """One good read brings back the wanted interval, and the next failure begins with a second."""
+        """One good read restores the configured interval, and the next failure starts with a second."""
         pace = Pace(5, middle)
         for _ in range(6):
             pace.pause(DOWN)
@@ -139,7 +139,7 @@ class TestFailures:
         assert pace.pause(DOWN) == 1
 
     def test_failures_are_not_reads(self) -> None:
-        """A timeout says nothing about how long a read takes."""
+        """A timeout does not count as the duration of a read."""
         pace = Pace(5, middle)
         for _ in range(20):
             pace.pause(DOWN)
@@ -149,14 +149,14 @@ class TestFailures:
 class TestLongestStep:
     @pytest.mark.parametrize(("seconds", "step"), [(0.001, 1.0), (0.015, 4.5), (0.02, 5.0), (0.1, 5.0)])
     def test_three_intervals_from_one_second_to_five(self, seconds: float, step: float) -> None:
-        """What is further apart than that is a gap."""
+        """Samples further apart than this count as a gap."""
         pace = Pace(5, middle)
         for _ in range(20):
             pace.pause(read(seconds))
         assert pace.longest_step == pytest.approx(step)
 
     def test_covers_the_longest_pause(self) -> None:
-        """No pause that the pace itself makes becomes a gap, at any rate and read time."""
+        """No pause of the pace itself becomes a gap, at any rate and read time."""
         for rate in (0.25, 1, 5, 10):
             for seconds in (0.0, 0.004, 0.02, 0.1):
                 pace = Pace(rate, lambda: 1.0)
@@ -165,7 +165,7 @@ class TestLongestStep:
 
 
 class Script:
-    """A reader whose outcomes are given, and which ends the sampling after them."""
+    """A reader with given outcomes, which ends the sampling after them."""
 
     name = "shop"
 
@@ -179,7 +179,7 @@ class Script:
 
 
 class Hasty(Pace):
-    """A pace that remembers the outcomes it was given, and waits for nothing."""
+    """A pace that records the outcomes it receives, without pausing."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -191,7 +191,7 @@ class Hasty(Pace):
 
 
 def test_loop_goes_on_after_failures() -> None:
-    """Every outcome decides over the pause that follows it, and no failure ends the loop."""
+    """Every outcome determines the next pause, and no failure ends the loop."""
     outcomes = (read(0.001), DOWN, DOWN, read(0.002))
     pace = Hasty()
     with pytest.raises(asyncio.CancelledError):
@@ -200,7 +200,7 @@ def test_loop_goes_on_after_failures() -> None:
 
 
 def test_loop_ends_when_cancelled_in_a_pause() -> None:
-    """Nobody waits for a pause to end."""
+    """A cancelled loop ends at once, without waiting for the pause."""
 
     async def run() -> None:
         task = asyncio.create_task(sample(Script(read(0.001)), Pace(0.25), LoopLag(time.monotonic)))
@@ -213,7 +213,7 @@ def test_loop_ends_when_cancelled_in_a_pause() -> None:
 
 
 def test_a_budget_that_cannot_be_kept_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Where even an interval of four seconds costs too much, one line says so."""
+    """If even an interval of four seconds exceeds the budget, one line is logged."""
     caplog.set_level(logging.INFO)
 
     class Slow(Pace):

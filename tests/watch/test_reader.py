@@ -1,4 +1,4 @@
-"""A reader asks its server once for however many ask it, and says once what changed."""
+"""A reader reads its server once for any number of callers, and logs each change once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DOCUMENT = document("minified")
 
 @dataclass
 class Counted:
-    """A server that counts its clients, and answers each when `may_answer` is set."""
+    """A server that counts its clients, and answers each one while `may_answer` is set."""
 
     address: str = ""
     clients: int = 0
@@ -40,7 +40,7 @@ class Counted:
 
 @contextlib.contextmanager
 def counted(answering: bool = True) -> Iterator[Counted]:
-    """A counting server until the block ends; it waits before it answers if not `answering`."""
+    """A counting server until the block ends; without `answering`, it does not answer yet."""
     server = Counted()
     if answering:
         server.may_answer.set()
@@ -64,7 +64,7 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_twenty_readers_are_one_connection() -> None:
-    """Twenty who ask at once get one reading, and the server has one client."""
+    """Twenty simultaneous callers get one reading through one connection."""
     with counted(answering=False) as server:
 
         async def look() -> None:
@@ -83,7 +83,7 @@ def test_twenty_readers_are_one_connection() -> None:
 
 
 def test_a_reading_says_when_it_was_taken() -> None:
-    """A reading has both clocks' time of the moment its document was whole, and the document's size."""
+    """A reading has the time of both clocks at which its document was complete, and the document's size."""
     hands = MovableClock()
     with counted() as server:
         outcome = asyncio.run(Reader("shop", Unix(server.address), clock=hands.clock).read())
@@ -93,7 +93,7 @@ def test_a_reading_says_when_it_was_taken() -> None:
 
 
 def test_the_same_document_is_decoded_once() -> None:
-    """Two readings of a server at rest share what was decoded; a document that differs by a byte is decoded anew."""
+    """Two readings of an idle server share the decoded document; a document that differs by a byte is decoded again."""
     with counted() as server:
 
         async def look() -> None:
@@ -112,7 +112,7 @@ def test_the_same_document_is_decoded_once() -> None:
 
 
 def test_a_large_document_is_not_kept() -> None:
-    """The bytes of a document beyond 2 MiB are not kept to compare the next with."""
+    """A document beyond 2 MiB is not kept to compare the next one with."""
     with counted() as server:
         server.answer = DOCUMENT + b" " * (2 * 2**20)
 
@@ -129,7 +129,7 @@ def test_a_large_document_is_not_kept() -> None:
 
 @pytest.mark.parametrize(("size_cap", "reason"), [(2**19, "too_large"), (2**21, "not_json")])
 def test_a_failed_read_holds_nothing(size_cap: int, reason: str) -> None:
-    """What a failed read received is freed with it, not when Python next looks for garbage."""
+    """The bytes that a failed read received are freed with it, not at Python's next garbage collection."""
     with counted() as server:
         server.answer = b"?" * 2**20
 
@@ -151,7 +151,7 @@ def test_a_failed_read_holds_nothing(size_cap: int, reason: str) -> None:
 
 
 def test_a_read_that_times_out_holds_nothing() -> None:
-    """Nor does a read that received a part before its deadline keep it."""
+    """A read that received a part before its deadline does not keep that part either."""
 
     def behave(connection: socket.socket, ended: threading.Event) -> None:
         connection.sendall(b"{" + b" " * 2**20)
@@ -194,7 +194,7 @@ def test_a_server_that_is_back() -> None:
 
 
 def test_a_waiter_that_is_gone_does_not_end_the_read() -> None:
-    """A scraper that hangs up leaves the read to the others."""
+    """If one caller is cancelled, the read continues for the others."""
     with counted(answering=False) as server:
 
         async def look() -> None:
@@ -210,7 +210,7 @@ def test_a_waiter_that_is_gone_does_not_end_the_read() -> None:
 
 
 def test_the_readers_own_timeout_is_a_failure() -> None:
-    """A server that never answers fails at the reader's deadline, counted once for all who waited."""
+    """A server that never answers fails at the reader's deadline, counted once for all callers."""
     with counted(answering=False) as server:
 
         async def look() -> None:
@@ -226,7 +226,7 @@ def test_the_readers_own_timeout_is_a_failure() -> None:
 
 
 def test_the_size_cap_is_the_readers() -> None:
-    """A document past the reader's own cap is refused."""
+    """A document above the reader's own cap is refused."""
     with counted() as server:
         outcome = asyncio.run(Reader("shop", Unix(server.address), size_cap=100).read())
     assert isinstance(outcome, ReadError)
@@ -234,7 +234,7 @@ def test_the_size_cap_is_the_readers() -> None:
 
 
 def test_a_change_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """A line for the first reading, for the failure, for another failure, and for being back; none in between."""
+    """The first reading, a failure, another failure and the recovery are logged; nothing in between."""
     caplog.set_level(logging.INFO)
     hands = MovableClock()
     with counted() as server:
@@ -255,7 +255,7 @@ def test_a_change_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_why_there_are_no_process_facts_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """That a server's processes cannot be proven is said when it is first read, and not with every reading."""
+    """That a server's processes cannot be proven is logged at the first reading only."""
     caplog.set_level(logging.INFO)
     hands = MovableClock()
     with counted() as server:
@@ -273,7 +273,7 @@ def test_why_there_are_no_process_facts_is_logged_once(caplog: pytest.LogCapture
 
 
 def test_nothing_of_a_document_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """The line about a document that cannot be read holds no word of it."""
+    """The log line about an unreadable document contains no part of the document."""
     caplog.set_level(logging.DEBUG)
     with counted() as server:
         server.answer = b'{"workers":[{"cores":[{"vars":["HTTP_COOKIE=hunter2"],"requests":"hunter2"}]}]}'
@@ -317,7 +317,7 @@ def test_a_fault_of_our_own_is_contained(caplog: pytest.LogCaptureFixture, place
 
 
 def test_closing_closes_the_connection() -> None:
-    """Closing ends the read in flight: the server sees its client leave, and who waited for it is told why."""
+    """Closing ends the read in flight: the server sees its client leave, and callers receive the reason."""
     with counted(answering=False) as server:
 
         async def look() -> None:
@@ -334,7 +334,7 @@ def test_closing_closes_the_connection() -> None:
 
 
 def test_closing_what_does_nothing() -> None:
-    """A reader that never read, or has finished, closes at once, and again; after that it reads nothing."""
+    """A reader that never read, or has finished, closes at once, more than once, and then reads nothing."""
 
     async def look() -> None:
         reader = Reader("shop", parse_address("/nowhere"))
@@ -350,7 +350,7 @@ def test_closing_what_does_nothing() -> None:
 
 
 def test_a_pause_lets_go_of_the_server() -> None:
-    """The read in flight is ended, its connection closed; who waits goes on waiting, and has a reading after it."""
+    """A pause ends the read in flight and its connection; callers keep waiting, and get a reading after it."""
     with counted(answering=False) as silent:
 
         async def look() -> None:

@@ -1,4 +1,4 @@
-"""Background work that ends is logged, counted and begun again."""
+"""A background task that ends is logged, counted and restarted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("fault", [ZeroDivisionError("broken"), None])
 def test_work_that_ends_begins_again(fault: Exception | None, caplog: pytest.LogCaptureFixture) -> None:
-    """Whether it failed or just returned."""
+    """A task restarts whether it failed or returned."""
     caplog.set_level(logging.INFO)
     restarts: Counter[str] = Counter()
     begun = 0

@@ -1,4 +1,4 @@
-"""What becomes of outcomes: totals, history and figures of one server."""
+"""Outcomes become totals, history and figures of one server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def watch_of(*outcomes: Reading | tuple[float, ReadError]) -> Watch:
 
 
 def test_windows_begin_with_the_second_row() -> None:
-    """No figures after the first reading, and those of every window after the second one a second later."""
+    """There are no figures after the first reading, and those of every window after the second one, a second later."""
     server = Server()
     first, second = server.read(10.0), server.read(11.0)
     assert watch_of(first).figures(first, (60, 300)) == []
@@ -47,19 +47,19 @@ def test_failure_is_a_gap() -> None:
 @pytest.mark.parametrize("other", [emperor, router])
 class TestOtherDocuments:
     def test_have_no_figures(self, other) -> None:
-        """An emperor or a router has none, however long it is watched."""
+        """An emperor or a router has no figures, however long it is watched."""
         watch = watch_of(*(other(float(at)) for at in range(10)))
         assert watch.figures(other(10.0), (60,)) == []
         assert watch.integrals.totals.samples == 0
 
     def test_in_the_place_of_a_server(self, other) -> None:
-        """An address that was a server's and is an emperor's now has no figures, though it has a history."""
+        """An address that changes from a server to an emperor has no figures, even with a history."""
         server = Server()
         watch = watch_of(*(server.read(float(at)) for at in range(5)), other(5.0), other(6.0))
         assert watch.figures(other(6.0), (60,)) == []
 
     def test_before_a_server(self, other) -> None:
-        """A server that takes the address begins its time there."""
+        """A server that takes over the address starts with its first reading."""
         server = Server()
         watch = watch_of(other(0.0), other(5.0), server.read(10.0), server.read(11.0))
         (figures,) = watch.figures(server.read(11.0), (60,))
@@ -67,7 +67,7 @@ class TestOtherDocuments:
 
 
 def test_long_step_is_by_the_pace() -> None:
-    """Where the budget has stretched the interval, samples that far apart are no gap; beyond five seconds they are."""
+    """If the budget has stretched the interval, samples that far apart are no gap; beyond five seconds they are."""
     server = Server()
     watch = watch_of(server.read(0.0))
     for _ in range(20):
@@ -79,7 +79,7 @@ def test_long_step_is_by_the_pace() -> None:
 
 
 def test_reader_feeds_it() -> None:
-    """What is read goes into the totals once; a failure does too."""
+    """Each reading goes into the totals once, and so does each failure."""
 
     async def run() -> None:
         hands = MovableClock()
@@ -100,7 +100,7 @@ def test_reader_feeds_it() -> None:
 
 
 class TestState:
-    """Whether a server is up: what the metric `uwsgi_up`, the page, the API and top say."""
+    """The state of a server, as in the metric `uwsgi_up`, the page, the API and top."""
 
     def watch(self) -> tuple[Watch, MovableClock]:
         hands = MovableClock()
@@ -111,13 +111,13 @@ class TestState:
         watch.reader.outcome = outcome
 
     def test_before_the_first_read(self) -> None:
-        """Nothing is known: it is not up, and there is no reason."""
+        """A server that was never read is not up, without a reason."""
         watch, _ = self.watch()
         assert (watch.state, watch.error) == ("stale", None)
 
     @pytest.mark.parametrize("reason", ["timeout", "truncated", "empty", "not_json", "internal"])
     def test_a_failure_now_and_then_is_normal(self, reason: Reason) -> None:
-        """uWSGI's master is silent for 1 to 3 s in normal life: for 5 s after a read that succeeded a server is up."""
+        """uWSGI's master is normally silent for 1 to 3 s at times: a server is up for 5 s after a successful read."""
         watch, hands = self.watch()
         self.outcome(watch, Server().read(1000.0), 1000.0)
         self.outcome(watch, ReadError(reason, "what happened"), 1001.0)
@@ -130,7 +130,7 @@ class TestState:
 
     @pytest.mark.parametrize("reason", ["refused", "not_found"])
     def test_gone_is_down_at_once(self, reason: Reason) -> None:
-        """Where nothing listens any more there is no doubt."""
+        """If nothing listens there, the server is down at once."""
         watch, _ = self.watch()
         self.outcome(watch, Server().read(1000.0), 1000.0)
         self.outcome(watch, ReadError(reason, "gone"), 1000.2)
@@ -140,7 +140,7 @@ class TestState:
         assert watch.state == "up"
 
     def test_a_slow_pace_is_no_failure(self) -> None:
-        """Where samples are 4 s apart, three of them may be missing."""
+        """If samples are 4 s apart, three of them may be missing."""
         watch, hands = self.watch()
         reading = Server().read(1000.0, read_seconds=1.0)
         self.outcome(watch, reading, 1000.0)
@@ -152,7 +152,7 @@ class TestState:
         assert watch.state == "stale"
 
     def test_a_fault_of_ours_is_that_servers_failure(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Figures that cannot be computed make this server's observation a failure, and no more."""
+        """Figures that cannot be computed make only this server's observation a failure."""
         watch, _ = self.watch()
         self.outcome(watch, Server().read(1000.0), 1000.0)
 
