@@ -20,7 +20,7 @@ SECONDS = 30.0
 
 
 def busy_server(name: str = "shop") -> Server:
-    """A server that is fine: 50 requests in ten seconds, whose headroom and times are known."""
+    """A server that is ok: 50 requests in ten seconds, with known headroom and times."""
     simulated = SimulatedServer()
     now = 1000.0
     clock = Clock(monotonic=lambda: now, epoch=lambda: 1.7e9 + now)
@@ -44,7 +44,7 @@ def busy_server(name: str = "shop") -> Server:
 
 
 def emperor(folder: Path) -> Server:
-    """An emperor, as captured."""
+    """An emperor, from a captured document."""
     path = folder / "emperor.json"
     path.write_bytes(document("emperor"))
     watch = Watch("emperor", File(str(path)))

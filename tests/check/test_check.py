@@ -1,4 +1,4 @@
-"""`uwsgi-headroom check` against real uWSGI: verdicts, exit status, both formats, and what it cannot judge."""
+"""`uwsgi-headroom check` against real uWSGI: verdicts, exit status, formats, and targets that cannot be judged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.integration
 
 @contextlib.contextmanager
 def clients(*ports: int, path: str) -> Iterator[None]:
-    """A closed loop of one client for each port named, until the block ends."""
+    """A closed loop of one client for each given port, until the block ends."""
     stop = threading.Event()
 
     def ask(port: int) -> None:
@@ -53,9 +53,9 @@ def clients(*ports: int, path: str) -> Iterator[None]:
 
 
 def test_a_worker_behind_a_mapped_socket_that_is_saturated_is_costly() -> None:
-    """Seven clients on one worker's socket and two on the other's: it says which worker, what it costs, what helps.
+    """With seven clients on one worker's socket and two on the other's, check reports the worker, the cost and advice.
 
-    How far the interpreter is loaded is for the machine to say; the verdict has to follow from it.
+    The load of the interpreter depends on the machine; the verdict must follow from it.
     """
     hot, calm = free_port(), free_port()
     options = ["--processes", "2", "--threads", "8", "--map-socket", "2:1", "--map-socket", "3:2"]
@@ -77,7 +77,7 @@ def test_a_worker_behind_a_mapped_socket_that_is_saturated_is_costly() -> None:
 
 @contextlib.contextmanager
 def burners(count: int) -> Iterator[None]:
-    """So many processes that use all the CPU they get, until the block ends."""
+    """This many processes that use all CPU they get, until the block ends."""
     with contextlib.ExitStack() as stack:
         for _ in range(count):
             process = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
@@ -86,9 +86,9 @@ def burners(count: int) -> Iterator[None]:
 
 
 def test_neighbours_that_fill_the_machine_leave_no_headroom() -> None:
-    """Beside as many burners as there are CPUs, the CPUs are the limit, and it says who uses them.
+    """Beside as many burners as CPUs, the CPUs are the limit, and check reports who uses them.
 
-    How much is idle before is for the machine to say: headroom then has to follow from it.
+    How much CPU is idle before depends on the machine; headroom must follow from it.
     """
     cpus = len(os.sched_getaffinity(0))
     with uwsgi("--processes", "2") as server, clients(server.http, path="/?cpu_ms=2&io_ms=50"):
@@ -128,7 +128,7 @@ def test_shares_that_differ_at_a_low_load_are_harmless() -> None:
 
 
 def test_every_thread_busy_is_critical() -> None:
-    """More clients than threads: saturation, and the wait in the listen queue that no log has."""
+    """More clients than threads saturate the server, and the verdict reports the wait in the listen queue."""
     with uwsgi("--processes", "2", "--threads", "2") as server, clients(*[server.http] * 12, path="/?io_ms=200"):
         ran = run("check", server.stats, "--seconds", "5")
     assert ran.returncode == 2, ran.stdout
@@ -138,7 +138,7 @@ def test_every_thread_busy_is_critical() -> None:
 
 
 def test_an_idle_server_is_fine_and_says_what_it_cannot_tell() -> None:
-    """Nothing is concluded from nothing: how many more requests it takes is said."""
+    """Without requests nothing is concluded; the message says how many requests are needed."""
     with uwsgi("--processes", "2") as server:
         ran = run("check", server.stats, "--seconds", "2")
     assert ran.returncode == 0, ran.stdout
@@ -147,7 +147,7 @@ def test_an_idle_server_is_fine_and_says_what_it_cannot_tell() -> None:
 
 
 def test_interrupted_it_judges_what_it_has_seen() -> None:
-    """Ctrl-C asks for the verdict now."""
+    """Ctrl-C prints the verdict at once."""
     with (
         uwsgi("--processes", "2") as server,
         clients(server.http, path="/?io_ms=5"),
@@ -160,7 +160,7 @@ def test_interrupted_it_judges_what_it_has_seen() -> None:
 
 
 def test_interrupted_before_it_has_read_anything() -> None:
-    """Ctrl-C in the first read: there is nothing to judge, which is one line."""
+    """After Ctrl-C in the first read there is nothing to judge, which is reported in one line."""
     asked = threading.Event()
 
     def behave(connection: socket.socket, ended: threading.Event) -> None:
@@ -185,14 +185,14 @@ def test_interrupted_before_it_has_read_anything() -> None:
 
 @pytest.mark.parametrize("seconds", ["1", "-5", "nan", "soon", "99999"])
 def test_lengths_that_make_no_sense(seconds: str) -> None:
-    """Refused with what would be right."""
+    """A wrong length is refused with the allowed range."""
     ran = run("check", "/nowhere", "--seconds", seconds)
     assert ran.returncode == 3
     assert "--seconds" in ran.stderr
 
 
 def test_what_cannot_be_read_is_unknown(tmp_path: Path) -> None:
-    """Status 3, with the address and the reason: nothing there, and no uWSGI."""
+    """The status is 3, with the address and the reason: nothing listens, or not uWSGI."""
     other = tmp_path / "other"
     other.write_text("{}")
     for address, verdict, word in (
@@ -206,7 +206,7 @@ def test_what_cannot_be_read_is_unknown(tmp_path: Path) -> None:
 
 
 def test_an_emperor_is_judged(tmp_path: Path) -> None:
-    """As the page and `top` do: a vassal that it throttles is a warning."""
+    """The verdict is that of the page and of `top`: a throttled vassal is a warning."""
     path = tmp_path / "emperor"
     path.write_bytes(document("emperor"))
     ran = run("check", f"file://{path}")
@@ -215,7 +215,7 @@ def test_an_emperor_is_judged(tmp_path: Path) -> None:
 
 
 def test_a_server_that_goes_away_meanwhile_is_unknown() -> None:
-    """The end of the watch counts: what cannot be read then is not judged."""
+    """The end of the watch counts: a server that cannot be read then is not judged."""
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(uwsgi("--processes", "1"))
         process = subprocess.Popen(
@@ -234,7 +234,7 @@ def test_a_server_that_goes_away_meanwhile_is_unknown() -> None:
 
 
 def test_an_application_is_no_stats_server() -> None:
-    """The port of the application itself is named as what it is, however it is read."""
+    """The message identifies an application's own port, however it is read."""
     with uwsgi("--processes", "1") as server:
         for address in (f"127.0.0.1:{server.http}", f"http://127.0.0.1:{server.http}/"):
             ran = run("check", address, "--format", "nagios")
@@ -244,7 +244,7 @@ def test_an_application_is_no_stats_server() -> None:
 
 
 def test_a_relative_path_is_a_path() -> None:
-    """A socket here needs no `./`, and a glob none either."""
+    """The path of an existing socket needs no `./`, nor does a glob."""
     with uwsgi("--processes", "1") as server:
         ran = subprocess.run(
             [*COMMAND, "check", "stats", f"../{server.directory.name}/st*ts", "--seconds", "2", "--format", "json"],
@@ -258,7 +258,7 @@ def test_a_relative_path_is_a_path() -> None:
 
 
 def test_several_servers_of_every_kind() -> None:
-    """Globs, exporters and single servers are judged together: a line for each, and the worst status."""
+    """Globs, exporters and single servers are judged together, with a line for each and the worst status."""
     with uwsgi("--processes", "1") as one, uwsgi("--processes", "2") as other, exporter("--stats", other.stats) as web:
         wait_until(lambda: '"flow":{' in web.get("/api/v1/servers/stats")[1], what="figures")
         ran = run(
@@ -271,7 +271,7 @@ def test_several_servers_of_every_kind() -> None:
 
 
 def test_all_servers_of_this_machine() -> None:
-    """`--all` finds them, as the exporter does without any address."""
+    """`--all` finds all servers, as the exporter does without any address."""
     with uwsgi("--processes", "1") as server:
         ran = run("check", "--all", "--seconds", "2", "--format", "json")
     found = {listed["address"]: listed["status"] for listed in json.loads(ran.stdout)["servers"]}
@@ -279,7 +279,7 @@ def test_all_servers_of_this_machine() -> None:
 
 
 def test_an_exporter_answers_from_its_memory() -> None:
-    """The URL of its page, and that of one server there, is judged at once over a window of its history."""
+    """The URL of an exporter, or of one of its servers, is judged at once over a window of its history."""
     with uwsgi("--processes", "1") as server, exporter("--stats", f"my.shop={server.stats}") as web:
         wait_until(lambda: json.loads(web.get("/api/v1/servers/my.shop")[1])["window"], what="figures")
         for path in ("/servers/my.shop", "/api/v1/servers/my.shop", "/servers/my.shop?window=300"):
@@ -295,7 +295,7 @@ def test_an_exporter_answers_from_its_memory() -> None:
 
 
 def test_a_threshold_decides() -> None:
-    """The option that decided is in the verdict."""
+    """The verdict names the option that decided."""
     with uwsgi("--processes", "2") as server, clients(server.http, path="/?io_ms=50"):
         ran = run("check", server.stats, "--seconds", "3", "--max-response-time", "10ms:20ms", "--format", "nagios")
     assert ran.returncode == 2

@@ -1,4 +1,4 @@
-"""What a check makes of a server that changes meanwhile, and of Ctrl-C at any moment."""
+"""Checks of a server that changes meanwhile, and Ctrl-C at any moment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from uwsgi_headroom.watch.watch import Watch
 
 
 def test_a_server_that_becomes_an_emperor_is_judged_as_one(tmp_path: Path) -> None:
-    """Another kind of stats server at the same address is what counts at the end."""
+    """If another kind of stats server takes over the address, the last reading counts."""
     path = tmp_path / "stats.json"
     path.write_bytes(document("minified"))
     hands = MovableClock()
@@ -40,7 +40,7 @@ def test_a_server_that_becomes_an_emperor_is_judged_as_one(tmp_path: Path) -> No
 
 
 def test_an_emperor_is_judged_by_one_reading(tmp_path: Path) -> None:
-    """There is nothing to watch it for."""
+    """There is nothing to watch an emperor for."""
     path = tmp_path / "stats.json"
     path.write_bytes(document("emperor"))
     waited: list[float] = []
@@ -49,7 +49,7 @@ def test_an_emperor_is_judged_by_one_reading(tmp_path: Path) -> None:
 
 
 class _Scripted(Watch):
-    """A watch whose reader reads a simulated server; `reads` counts them, and read number `hanging` never ends."""
+    """A watch whose reader reads a simulated server. `reads` counts reads; read number `hanging` never ends."""
 
     def __init__(self, hanging: int = 0, server: Server | None = None) -> None:
         self.clock = Clock(monotonic=lambda: self.now)
@@ -86,11 +86,11 @@ class _Scripted(Watch):
 
 
 async def _interrupted(watch: _Scripted, presses: int) -> Document:
-    """A check that is cancelled in its watch, and then so many times less one in its last read."""
+    """The document of a check that is cancelled `presses` times: while watching, then in its last read."""
     task = asyncio.create_task(
         judge(watch, watch.clock, 60, lambda _left: asyncio.get_running_loop().call_later(0.01, task.cancel))
     )
-    if presses > 1:  # the first comes in the watch
+    if presses > 1:  # the first arrives while watching
         await watch.hangs.wait()
         task.cancel()
     return await task
@@ -106,7 +106,7 @@ def test_interrupted_in_its_last_read_it_judges_what_is_known() -> None:
 
 
 def test_interrupted_in_its_last_read_of_a_server_that_is_down() -> None:
-    """Where the last thing known is that it cannot be read, that is the answer."""
+    """If the last outcome is that the server cannot be read, that is the verdict."""
     watch = _Scripted(hanging=2)
 
     async def down() -> None:
@@ -120,7 +120,7 @@ def test_interrupted_in_its_last_read_of_a_server_that_is_down() -> None:
 
 
 def test_interrupted_before_the_first_reading_it_has_nothing_to_judge() -> None:
-    """Which is what its document says."""
+    """The document says that there was no reading."""
     watch = _Scripted(hanging=1)
 
     async def interrupted() -> Document:
@@ -136,7 +136,7 @@ def test_interrupted_before_the_first_reading_it_has_nothing_to_judge() -> None:
 
 
 def test_sampling_that_ends_is_said() -> None:
-    """A check whose sampling fails at once does not wait for its time to be over, and judges nothing."""
+    """A check whose sampling fails ends at once, without a judgement."""
     watch = _Scripted()
     watch.sampling = KeyError("workers")
     judged = asyncio.run(judge(watch, watch.clock, 3600))
@@ -150,7 +150,7 @@ HOSTILE = "2.0\x1b]0;pwned\x07\nOK  forged \u202e\u200b\x9b"
 
 
 def test_names_of_others_do_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    """A version or a socket's name with escape sequences and line breaks in it prints no line of its own."""
+    """A version or a socket's name with escape sequences and line breaks cannot print a line of its own."""
     server = Server(socket=f"{HOSTILE}.sock", queue=None)
     watch = _Scripted(server=server)
     read = server.read

@@ -1,4 +1,4 @@
-"""Verdicts on several servers as text, JSON and a plugin's line."""
+"""Verdicts on several servers as text, as JSON and as a plugin's line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def critical(name: str = "hot") -> Server:
 
 
 def test_a_line_for_each_and_all_about_those_that_are_not_fine() -> None:
-    """Details of a server that is fine are left out; one that cannot be read has none."""
+    """Details of ok servers are left out; unreadable servers have none."""
     text = "\n".join(list_report.render_lines([critical(), unreadable(), busy_server()]))
     assert text.startswith("CRITICAL  3 servers: 1 critical, 1 unknown, 1 ok\n\nCRITICAL  hot")
     assert "UNKNOWN   gone      -  It cannot be read" in text
@@ -36,7 +36,7 @@ def test_a_line_for_each_and_all_about_those_that_are_not_fine() -> None:
 
 
 def test_a_long_name_has_a_line_of_its_own() -> None:
-    """It is not cut: names differ at their ends."""
+    """A long name is not cut, because names differ at their ends."""
     name = "/srv/application-with-a-long-name/run/uwsgi.stats"
     lines = list(list_report.render_lines([critical(name), busy_server()]))
     assert lines[2] == f"CRITICAL  {name}"
@@ -46,7 +46,7 @@ def test_a_long_name_has_a_line_of_its_own() -> None:
 
 
 def test_an_emperor_names_the_vassals_that_it_throttles(tmp_path: Path) -> None:
-    """Which of them failed is what somebody has to look at."""
+    """The names of throttled vassals are what a person needs."""
     server = emperor(tmp_path)
     assert server.status == "warning"
     assert server.emperor
@@ -70,7 +70,7 @@ def test_the_worst(statuses: list[str], worst: str) -> None:
 
 
 def test_json_of_several_is_one_document() -> None:
-    """With the worst status, and the document of each."""
+    """The document has the worst status, and the document of each server."""
     whole = json.loads(json_report.render_json([critical(), unreadable()], single=False))
     assert (whole["status"], whole["verdict"]) == ("critical", "2 servers: 1 critical, 1 unknown")
     assert [server["name"] for server in whole["servers"]] == ["hot", "gone"]
@@ -78,7 +78,7 @@ def test_json_of_several_is_one_document() -> None:
 
 
 def test_a_plugins_line() -> None:
-    """Status, text and figures with units, thresholds and bounds, as the guidelines have them."""
+    """The line has status, text, and figures with units, thresholds and bounds, as the guidelines require."""
     limits = Thresholds(Threshold(2.0, 1.2), Threshold(0.1, 2.0), Threshold(None, 5.0))
     line = render_report([busy_server()], limits)
     text, _, performance = line.partition(" | ")
@@ -91,7 +91,7 @@ def test_a_plugins_line() -> None:
 
 
 def test_a_plugins_line_of_several() -> None:
-    """Verdicts of those that are not fine; labels begin with names; what cannot be read has no figures."""
+    """The line has the verdicts of servers that are not ok; labels begin with names; unreadable servers have none."""
     line = render_report([critical(), unreadable(), busy_server()], NO_THRESHOLDS)
     text, _, performance = line.partition(" | ")
     assert text == (
@@ -103,7 +103,7 @@ def test_a_plugins_line_of_several() -> None:
 
 
 def test_a_plugins_line_of_an_emperor(tmp_path: Path) -> None:
-    """Its vassals are its figures."""
+    """The line has the numbers of vassals."""
     server = emperor(tmp_path)
     assert server.emperor
     assert f"vassals={len(server.emperor.vassals)};;;0 " in render_report([server], NO_THRESHOLDS)
@@ -120,7 +120,7 @@ def test_names_cannot_forge_a_plugins_line() -> None:
 
 
 def test_an_unknown_figure_and_a_long_text() -> None:
-    """A figure that is not known keeps its place; a text is cut so that the figures are not."""
+    """An unknown figure keeps its position; a long text is cut so that the figures are not."""
     figures = [Performance("headroom", None), Performance("wait", float("nan"), "s")]
     line = render_line("ok", "x" * 5000, figures)
     assert line.endswith("... | headroom=U;;;0 wait=U;;;0")

@@ -1,4 +1,4 @@
-"""What the user's own thresholds make of a verdict."""
+"""The effect of the user's own thresholds on a verdict."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def with_headroom(server: Server, **figures: object) -> Server:
 
 
 def test_without_thresholds_nothing_changes() -> None:
-    """The document is the one that the exporter would give."""
+    """The document equals the exporter's."""
     server = busy_server()
     assert apply_thresholds(server, NO_THRESHOLDS) == server
 
@@ -37,7 +37,7 @@ def test_without_thresholds_nothing_changes() -> None:
     ],
 )
 def test_headroom_below_its_minimum(limits: Threshold, status: str) -> None:
-    """The status is that of the limit that it is below, and the verdict says which option decided."""
+    """The status is that of the limit that headroom is below, and the verdict names the option."""
     server = apply_thresholds(with_headroom(busy_server(), factor=1.1), Thresholds(min_headroom=limits))
     assert server.status == status
     decided = server.verdict.startswith("Headroom is 1.1x: --min-headroom wants ")
@@ -45,7 +45,7 @@ def test_headroom_below_its_minimum(limits: Threshold, status: str) -> None:
 
 
 def test_a_wait_above_its_maximum() -> None:
-    """It is a finding like others, in its place among them."""
+    """An exceeded threshold is a finding, sorted by severity with the others."""
     server = with_flow(busy_server(), queue_wait=0.25)
     judged = apply_thresholds(server, Thresholds(max_queue_wait=Threshold(0.1, 2.0)))
     assert (judged.status, judged.verdict) == (
@@ -56,7 +56,7 @@ def test_a_wait_above_its_maximum() -> None:
 
 
 def test_requests_that_take_too_long() -> None:
-    """The mean response time has a threshold as well."""
+    """The mean response time has a threshold too."""
     server = with_flow(busy_server(), response_time=3.0)
     judged = apply_thresholds(server, Thresholds(max_response_time=Threshold(0.1, 2.0)))
     assert (judged.status, judged.verdict) == (
@@ -66,14 +66,14 @@ def test_requests_that_take_too_long() -> None:
 
 
 def test_a_threshold_never_makes_a_verdict_better() -> None:
-    """What is critical anyway stays so, with its own sentence."""
+    """A critical server stays critical, with its own verdict."""
     server = msgspec.structs.replace(busy_server(), status="critical", verdict="The listen queue is full.")
     judged = apply_thresholds(with_flow(server, queue_wait=0.25), Thresholds(max_queue_wait=Threshold(0.1)))
     assert (judged.status, judged.verdict) == ("critical", "The listen queue is full.")
 
 
 def test_a_figure_that_is_not_known_is_not_within_its_limits() -> None:
-    """A verdict that would be ok is unknown then: nobody can say that the threshold holds."""
+    """A verdict that would be ok becomes unknown if the figure of a threshold is unknown."""
     server = with_flow(busy_server(), queue_wait=None)
     judged = apply_thresholds(server, Thresholds(max_queue_wait=Threshold(0.1)))
     assert (judged.status, judged.verdict) == (
@@ -83,7 +83,7 @@ def test_a_figure_that_is_not_known_is_not_within_its_limits() -> None:
 
 
 def test_an_idle_server_is_within_every_limit() -> None:
-    """Without requests none waits, and far limits are headroom enough."""
+    """Without requests none waits, and far limits are enough headroom."""
     idle = with_flow(with_headroom(busy_server(), factor=None, far=("threads",)), requests=0, queue_wait=None)
     idle = with_flow(idle, response_time=None)
     limits = Thresholds(Threshold(2.0), Threshold(0.1), Threshold(0.1))

@@ -1,4 +1,4 @@
-"""Completion scripts in real shells: a tab completes commands, options, values and paths."""
+"""Completion scripts in real shells: Tab completes commands, options, values and paths."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EACH_SHELL = [
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the scripts of all shells in it."""
+    """A directory with the scripts of all shells."""
     for shell in SHELLS:
         (tmp_path / f"script.{shell}").write_text(render_script(make_command_line(), shell))
     return tmp_path
@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.integration
 @pytest.mark.parametrize("shell", EACH_SHELL)
 def test_a_tab_completes(shell: str, folder: Path) -> None:
-    """Each part of a command line is completed from its beginning, by a tab pressed in an interactive shell."""
+    """Tab in an interactive shell completes each part of a command line from its beginning."""
     (folder / "shop.stats").touch()
     with completing_shell(shell, folder / f"script.{shell}") as terminal:
         for begin, whole in (
@@ -48,24 +48,24 @@ def test_a_tab_completes(shell: str, folder: Path) -> None:
 @pytest.mark.integration
 @pytest.mark.parametrize("shell", EACH_SHELL)
 def test_what_there_is_to_choose_from(shell: str, folder: Path) -> None:
-    """Where a beginning is ambiguous, all that it may become is listed: commands, and options without a command."""
+    """For an ambiguous beginning, all candidates are listed: commands, and options without a command."""
     with completing_shell(shell, folder / f"script.{shell}") as terminal:
         terminal.press("uwsgi-headroom \t\t")
         terminal.wait(lambda text: all(name in text for name in make_command_line().commands))
-        terminal.press("\x15uwsgi-headroom --w\t\t")  # Ctrl-U: what was typed is gone
+        terminal.press("\x15uwsgi-headroom --w\t\t")  # Ctrl-U discards the line
         terminal.wait(lambda text: "--web.listen-address" in text and "--web.allowed-hosts" in text)
 
 
 @pytest.mark.parametrize("shell", EACH_SHELL)
 def test_a_script_is_one_of_its_shell(shell: str, folder: Path) -> None:
-    """The shell itself finds no mistake in it."""
+    """The shell's own syntax check accepts the script."""
     ran = subprocess.run([shell, "-n", folder / f"script.{shell}"], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_values_of_settings_are_offered(shell: str) -> None:
-    """Those too that the settings check, and not the parser."""
+    """Values that the settings check, not the parser, are offered too."""
     script = render_script(make_command_line(), shell)
     for values in ("debug info warning error", "logfmt json", "text json nagios"):
         assert values in script
@@ -73,7 +73,7 @@ def test_values_of_settings_are_offered(shell: str) -> None:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_every_command_and_option_is_in_it(shell: str) -> None:
-    """What is added to the command line is completed too."""
+    """Every command and option of the command line is in the script."""
     line = make_command_line()
     script = render_script(line, shell)
     for name, parser in line.commands.items():

@@ -81,8 +81,7 @@ def no_events(name: str) -> dict[str, float]:
 
 
 def test_a_server_that_is_down_has_no_figures() -> None:
-    """Of a server that could not be read there is `uwsgi_up` 0 and the count of its events, and no figure, least of all
-    a 0."""
+    """A server that cannot be read has `uwsgi_up` 0 and counts of events, but no other figure, not even a 0."""
     assert series(down("shop")) == {'uwsgi_up{server="shop"}': 0.0, **no_events("shop")}
 
 
@@ -250,8 +249,7 @@ def test_workers_sharing_one_cpu() -> None:
 
 @pytest.mark.parametrize("name", ["threads_4x8_busy", "prefork_8x1_busy", "ugreen", "memory_report", "minified"])
 def test_series_of_a_worker(name: str) -> None:
-    """A worker costs at most 25 series and a server 80 beside, with everything the kernel knows, however many threads
-    there are."""
+    """A worker has at most 25 series and a server 80 more, with all the kernel's figures, for any number of threads."""
     values = series(proven(name))
     each = Counter(match[1] for key in values if (match := re.search(r'worker_id="(\d+)"', key)))
     assert max(each.values()) <= 25
@@ -275,8 +273,8 @@ def test_names_and_types_agree() -> None:
 
 
 def test_no_document_breaks_a_scrape() -> None:
-    """Whatever stands in the place of any value of a document, its server is refused, or its figures can be written:
-    a scrape that fails is the end of every server's figures."""
+    """With any value replaced, a document is refused or its figures can be written: a failed scrape would lose the
+    figures of every server."""
     for body in with_a_wrong_value():
         with contextlib.suppress(StatsError):
             render_families(of_uwsgi([up("wrong", body)]))

@@ -206,7 +206,7 @@ def promql(prometheus: Prometheus, seconds: float) -> dict[str, float]:
 
 @pytest.mark.parametrize("kind", ["steady", "random"])
 def test_gauges_are_what_promql_computes(kind: str) -> None:
-    """The gauges equal PromQL over an hour scraped every 15 s, with a jittered reading every half second and at scrapes.
+    """The gauges equal PromQL over an hour scraped every 15 s, with jittered readings every half second.
 
     Three differences are by construction and excluded or tolerated. A window begins at a row up to 0.7 s from PromQL's
     range, so that of a minute's random requests one in a hundred is in only one of them. Prometheus extrapolates a rate

@@ -1,4 +1,4 @@
-"""The loop of a screen: wherever it is cancelled, the terminal is as it was."""
+"""The loop of a screen: the terminal is restored after any cancellation."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from uwsgi_headroom.top.terminal.terminal import Capabilities, Terminal
 
 @contextlib.contextmanager
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, bytearray]]:
-    """A terminal that standard input and output are, until the block ends; yields where its keys are typed, and what
-    it has shown. Keys are not echoed, so this is what was written and nothing else.
+    """Make a terminal standard input and output until the block ends; yields a descriptor to type keys into, and the
+    output so far. Keys are not echoed, so the output is only what was written.
 
-    A thread reads it: the loop under test writes its last words while it lets nothing else run, and a terminal that
+    A thread reads the terminal: the loop under test writes its last output while nothing else runs, and a terminal that
     nobody reads is full after a few screens.
     """
     keyboard, screen = pty.openpty()
@@ -61,7 +61,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, bytearray]]
 
 
 def test_cancelled_anywhere_the_terminal_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its modes and its screen are restored, whichever await is cancelled; the last run ends by the key q."""
+    """Modes and screen are restored, whichever await is cancelled; the last run ends by the key q."""
     runs = 0
     with terminal(monkeypatch) as (keyboard, written):
         modes = termios.tcgetattr(keyboard)
@@ -74,11 +74,11 @@ def test_cancelled_anywhere_the_terminal_is_as_it_was(monkeypatch: pytest.Monkey
             nonlocal runs
             runs += 1
             assert termios.tcgetattr(keyboard) == modes
-            if runs > 1:  # the first was cancelled before its first step
+            if runs > 1:  # the first run was cancelled before its first step
                 await asyncio.wait_for(_until(lambda: written.endswith(LEFT)), 20)
                 assert b"\x1b[?1049h" in written
             written.clear()
-            termios.tcflush(keyboard, termios.TCOFLUSH)  # the key, where nobody has read it
+            termios.tcflush(keyboard, termios.TCOFLUSH)  # the key, if nobody has read it
             others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
             await asyncio.wait_for(asyncio.gather(*others, return_exceptions=True), 5)
 
@@ -92,7 +92,7 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 
 def test_after_it_left_nothing_is_drawn_and_no_key_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A redraw that was due later, or a key for the shell, comes too late; back on the screen, keys count again."""
+    """After `leave`, neither a pending redraw nor a key has an effect; after `enter`, keys work again."""
     pressed: list[str] = []
 
     async def leave_and_come_back(keyboard: int, written: bytearray) -> None:

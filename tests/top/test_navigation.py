@@ -1,4 +1,4 @@
-"""What each key does to the state of the screen."""
+"""The effect of each key on the state of the screen."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def after(keys: str | list[str], navigation: Navigation | None = None) -> Naviga
 
 @pytest.mark.parametrize("key", [key for binding in BINDINGS for key in binding.keys])
 def test_every_key_of_the_help_does_something(key: str) -> None:
-    """In the middle of the list or of a server's rows, somewhere between the ends of every choice."""
+    """Every key works in the middle of the list and of a server's rows, between the ends of every choice."""
     states = [
         replace(LIST, server=SERVERS[1], interval=2.0, fleet_filter="x"),
         Navigation(
@@ -39,7 +39,7 @@ def test_every_key_of_the_help_does_something(key: str) -> None:
 
 
 def test_sort_keys_are_those_of_the_help() -> None:
-    """Each is a column, or an order of servers, and no other key takes its place."""
+    """Each sort key is a column or an order of servers, and has no other meaning."""
     assert set(SORTS.values()) <= {column.name for column in COLUMNS}
     for key, name in SORTS.items():
         assert after([key]).sort == name
@@ -50,7 +50,7 @@ def test_sort_keys_are_those_of_the_help() -> None:
 
 
 def test_r_turns_the_order_round_and_another_sort_turns_it_back() -> None:
-    """Of workers and of servers, each on its own."""
+    """The orders of workers and of servers are independent."""
     assert after("R").reverse
     assert not after("Rm").reverse
     assert after("R", LIST).fleet_reverse
@@ -75,12 +75,12 @@ def test_r_turns_the_order_round_and_another_sort_turns_it_back() -> None:
     ],
 )
 def test_pages(keys: str, view: str) -> None:
-    """A page's key opens it, and closes it."""
+    """A page's key opens and closes it."""
     assert after(keys).view == view
 
 
 def test_escape_goes_back_one_step() -> None:
-    """From help to the page, from a page to the workers, from there to the list or the tree it was opened from."""
+    """Escape goes from help to the page, from a page to the workers, from there to the list or the tree."""
     assert after(["p", "?", "escape"]).view == "plots"
     assert after(["p", "escape"]).view == "workers"
     assert after(["p", "escape", "escape"]).view == "servers"
@@ -89,7 +89,7 @@ def test_escape_goes_back_one_step() -> None:
 
 
 def test_servers_next_to_each_other() -> None:
-    """Tab goes round and back; two servers of one name in two exporters are two."""
+    """Tab wraps around; two servers with the same name in two exporters are different."""
     assert after(["tab"]).server == (0, "b")
     assert after(["tab", "tab", "tab"]).server == (0, "a")
     assert after(["backtab"]).server == (1, "a")
@@ -101,14 +101,14 @@ def test_servers_next_to_each_other() -> None:
 
 
 def test_arrows_move_the_columns_of_workers_and_nothing_else() -> None:
-    """To the right and back to the first column; the list has no columns to move."""
+    """The columns move right and back to the first one; the list has no columns to move."""
     assert after(["right", "right"]).column == 2
     assert after(["right", "left", "left"]).column == 0
     assert after(["right"], LIST).column == 0
 
 
 def test_a_filter_is_typed_kept_and_cleared() -> None:
-    """Keys are text while it is typed; Enter keeps it, Esc clears it, then and later; pages have their own."""
+    """While a filter is typed, keys are text; Enter keeps it, Esc clears it, then and later; pages have their own."""
     typed = after(["/", *"qWeb ", "backspace", "up"], LIST)
     assert (typed.fleet_filter, typed.typing) == ("qWeb", True)
     kept = after(["enter"], typed)
@@ -122,7 +122,7 @@ def test_a_filter_is_typed_kept_and_cleared() -> None:
 
 
 def test_windows_and_intervals_stop_at_their_ends() -> None:
-    """[ and ] among the windows there are, - and + among the intervals, f there and back."""
+    """[ and ] choose among the existing windows, - and + among the intervals; f toggles."""
     assert after("]").window == 300.0
     assert after("]]]").window == 300.0
     assert after("]][[[").window == 60.0
@@ -135,19 +135,19 @@ def test_windows_and_intervals_stop_at_their_ends() -> None:
 
 
 def test_in_plots_the_brackets_change_the_time_that_they_cover() -> None:
-    """And leave the window of the figures alone."""
+    """The brackets leave the window of the figures unchanged."""
     state = after("p]]")
     assert (state.span, state.window) == (900.0, None)
     assert after("[[", state).span == 60.0
 
 
 def test_nothing_to_choose_from() -> None:
-    """With no server at all, no key fails."""
+    """Without any server, no key fails."""
     for key in ("enter", "tab", "up", "down", "t", "[", "v", "escape", "right", "\N{SNOWMAN}"):
         assert isinstance(handle_key(key, Navigation(), [], ()), Navigation)
 
 
 def test_commands() -> None:
-    """q and d are carried out by the loop."""
+    """The loop carries out q and d."""
     assert handle_key("q", Navigation(), SERVERS, WINDOWS) == "quit"
     assert handle_key("d", Navigation(), SERVERS, WINDOWS) == "dump"

@@ -1,4 +1,4 @@
-"""One snapshot, and the exit status that scripts go by."""
+"""One snapshot, and its exit status for scripts."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ NOWHERE = "unix:///nowhere/stats"
     [(["up"], 0), (["up", "up"], 0), (["down"], 3), (["up", "down"], 3), (["stale"], 3), ([], 3)],
 )
 def test_the_status_is_3_if_a_server_could_not_be_read(states: list[State], status: int) -> None:
-    """As of `check`: one that is down, or has not answered for a while, is enough; and so is none at all."""
+    """As for `check`, one server that is down or stale is enough, and so is an empty list."""
     assert exit_status(states) == status
 
 
 @pytest.mark.parametrize("how", ["--once", "--json"])
 def test_a_server_that_is_down(capsys: pytest.CaptureFixture[str], how: str) -> None:
-    """The snapshot says why it could not be read, and the status says it to scripts."""
+    """The snapshot says why the server could not be read, and the status is 3."""
     status, out, _ = ended(capsys, "top", how, "--seconds", "2", NOWHERE)
     assert status == 3
     assert "down" in out
@@ -37,14 +37,14 @@ def test_a_server_that_is_down(capsys: pytest.CaptureFixture[str], how: str) -> 
 
 @pytest.mark.parametrize("how", ["--once", "--json"])
 def test_one_of_two_is_down(capsys: pytest.CaptureFixture[str], how: str) -> None:
-    """The other is shown, and the status is still 3."""
+    """The other server is shown, and the status is still 3."""
     status, out, _ = ended(capsys, "top", how, "--seconds", "2", f"file://{FIXTURE}", NOWHERE)
     assert status == 3
     assert FIXTURE.stem in out
 
 
 def test_servers_that_were_read(capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 0."""
+    """The status is 0."""
     status, out, _ = ended(capsys, "top", "--json", "--seconds", "2", f"file://{FIXTURE}")
     assert (status, json.loads(out)["state"]) == (0, "up")
 
@@ -59,7 +59,7 @@ def test_an_exporters_server_that_is_down(capsys: pytest.CaptureFixture[str]) ->
 def test_without_rich_it_names_the_command_that_installs_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Into the environment that runs it, by the name and the bound of setup.cfg; the package itself is on no index."""
+    """The command installs into the running environment what setup.cfg requires; no index has the package."""
     import uwsgi_headroom.top as package  # noqa: PLC0415
 
     for name in [name for name in sys.modules if name.split(".")[0] == "rich"]:

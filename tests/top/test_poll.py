@@ -1,4 +1,4 @@
-"""Feeds are asked at once: one that hangs delays no other, and what it last said stays."""
+"""Feeds are polled independently: one that hangs delays no other, and its last answer stays."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from uwsgi_headroom.top.poll import Poller
 
 
 class FakeFeed:
-    """A feed of one server. While `hangs` it answers nothing; with a `problem` it fails. `asked` counts requests."""
+    """A feed of one server. While `hangs`, it does not answer; with a `problem`, it fails. `asked` counts requests."""
 
     def __init__(self, name: str, *, hangs: bool = False, problem: str = "") -> None:
         self.where = f"http://{name}:9238"
@@ -75,7 +75,7 @@ class _Clock:
 
 
 async def _turns(poller: Poller) -> None:
-    """Let every request that can be answered be answered, and take the answers."""
+    """Let every possible answer arrive, and take the answers."""
     for _ in range(10):
         await asyncio.sleep(0)
     poller.take_answers()
@@ -89,7 +89,7 @@ LIST = Navigation()
 
 
 def test_a_feed_that_hangs_delays_no_other() -> None:
-    """The others are listed as soon as they have answered, are asked again meanwhile, and it is asked but once."""
+    """Other feeds are listed and polled again meanwhile, and the feed that hangs is asked only once."""
 
     async def look() -> None:
         clock, hanging = _Clock(), FakeFeed("hangs", hangs=True)
@@ -114,7 +114,7 @@ def test_a_feed_that_hangs_delays_no_other() -> None:
 
 
 def test_servers_of_a_feed_that_hangs_stay_with_their_age() -> None:
-    """What it listed before is listed still, marked with its age; its trouble is not shown on another feed's page."""
+    """Its servers stay listed with their age; its trouble is not shown on another feed's page."""
 
     async def look() -> None:
         clock, feeds = _Clock(), [FakeFeed("hangs"), FakeFeed("well")]
@@ -144,7 +144,7 @@ def test_servers_of_a_feed_that_hangs_stay_with_their_age() -> None:
 
 
 def test_every_feed_has_a_trouble_of_its_own() -> None:
-    """Two that fail are two lines, each with its address and its reason."""
+    """Two failed feeds are two lines, each with its address and its reason."""
 
     async def look() -> None:
         poller = Poller([FakeFeed("a", problem="refused"), FakeFeed("b"), FakeFeed("c", problem="timeout")])
@@ -158,7 +158,7 @@ def test_every_feed_has_a_trouble_of_its_own() -> None:
 
 
 def test_another_page_does_not_wait_for_one_that_hangs() -> None:
-    """A key that turns to another server ends the request for the page that does not come."""
+    """A key that selects another server cancels the request for the page that does not arrive."""
 
     async def look() -> None:
         feeds = [FakeFeed("a"), FakeFeed("b")]
@@ -176,7 +176,7 @@ def test_another_page_does_not_wait_for_one_that_hangs() -> None:
 
 
 def test_a_fault_is_raised() -> None:
-    """What is no FeedError is a mistake of top itself, and is not hidden."""
+    """Errors other than FeedError are bugs of top, and are not hidden."""
 
     async def look() -> None:
         feed = FakeFeed("a")
@@ -188,7 +188,7 @@ def test_a_fault_is_raised() -> None:
 
 
 def test_cancelled_anywhere_the_next_poll_works() -> None:
-    """Of fakes, an exporter and servers read from here: no request stays behind, and the next one answers."""
+    """With fakes, an exporter and local servers, no request stays behind, and the next poll is answered."""
 
     async def look(feeds: list[Feed], count: int) -> int:
         poller = Poller(feeds)

@@ -1,4 +1,4 @@
-"""`uwsgi-headroom top` in a terminal, over real uWSGI: what its screen says, what its keys do, how it leaves."""
+"""`uwsgi-headroom top` in a terminal, over real uWSGI: its screen, its keys, and its end."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ _STYLES = re.compile(rb"\x1b\[([0-9;]*)m")
 
 
 def rows(screen: str) -> list[list[str]]:
-    """The table of workers: its title and lines, in words."""
+    """The table of workers: its title and lines, as words."""
     lines = screen.splitlines()
     start = next((place for place, line in enumerate(lines) if line.strip().startswith("W ")), None)
     return [] if start is None else [line.split() for line in lines[start:-1] if line.strip() and not _is_below(line)]
 
 
 def _is_below(line: str) -> bool:
-    """Whether a line is that of the totals, or says that more rows are out of view."""
+    """Whether a line has the totals, or counts rows out of view."""
     return line.split(maxsplit=1)[0] in ("all", "↓", "↑")
 
 
 def column(screen: str, title: str) -> list[str]:
-    """The right end of a column, worker by worker."""
+    """The right end of a column, for each worker."""
     lines = screen.splitlines()
     start = next(place for place, line in enumerate(lines) if line.strip().startswith("W "))
     end = f"{lines[start]} ".index(f" {title} ") + len(title) + 1
@@ -65,7 +65,7 @@ def state(pid: int) -> str:
 
 
 def test_the_figures_are_those_of_the_stats() -> None:
-    """Requests, pids and busy threads of each worker, straight from the stats address."""
+    """Requests, PIDs and busy threads of each worker are those of the stats address."""
     with uwsgi("--processes", "3", "--threads", "2") as server:
         ask(server, "/", times=60)
         with in_service(server), driven(server.stats, columns=200) as top:
@@ -81,7 +81,7 @@ def test_the_figures_are_those_of_the_stats() -> None:
 
 
 def test_from_an_exporter_it_shows_what_its_api_says() -> None:
-    """The verdict, word for word, and the figures; uWSGI itself is not asked."""
+    """The verdict, word for word, and the figures are the exporter's; top does not read uWSGI."""
     with uwsgi("--processes", "2") as server, exporter("--stats", f"shop={server.stats}") as running:
         ask(server, "/?io_ms=10", times=200)
         with driven(f"127.0.0.1:{running.port}", columns=160) as top:
@@ -89,7 +89,7 @@ def test_from_an_exporter_it_shows_what_its_api_says() -> None:
             def ask_api() -> dict[str, Any]:
                 return dict(json.loads(running.get("/api/v1/servers/shop")[1]))
 
-            # The window moves on from one answer to the next.
+            # The window moves between two answers.
             screen = top.wait(lambda text: "headroom" in text and ask_api()["verdict"] in text)
             document = ask_api()
             assert " shop   up   uWSGI" in screen
@@ -98,7 +98,7 @@ def test_from_an_exporter_it_shows_what_its_api_says() -> None:
 
 
 def test_several_servers_are_listed_the_worst_first_and_looked_into() -> None:
-    """Down before up; enter looks into the chosen one, tab at the next, escape goes back."""
+    """Down comes before up; enter opens the selected server, tab the next one, escape goes back."""
     with uwsgi("--processes", "2") as server, driven(server.stats, "gone=/nowhere/stats") as top:
         screen = top.wait(lambda text: "2 servers: 1 down" in text)
         assert screen.index("> gone") < screen.index("  stats ")
@@ -112,7 +112,7 @@ def test_several_servers_are_listed_the_worst_first_and_looked_into() -> None:
 
 
 def test_an_emperors_vassals(tmp_path: Path) -> None:
-    """What an emperor runs, straight from its stats."""
+    """The emperor's vassals are shown from its stats."""
     with (
         real_uwsgi.bare(
             "--emperor",
@@ -128,7 +128,7 @@ def test_an_emperors_vassals(tmp_path: Path) -> None:
 
 
 def test_keys_sort_and_turn_pages(tmp_path: Path) -> None:
-    """By requests and by number, threads, advice, help, another window, pause; and the document in a file."""
+    """Sorting by requests and by number, threads, advice, help, another window, pause, and a document in a file."""
     with uwsgi("--processes", "3", "--threads", "2") as server:
         ask(server, "/", times=50, at_once=1)
         with driven(server.stats, columns=170, directory=str(tmp_path)) as top:
@@ -166,7 +166,7 @@ def test_keys_sort_and_turn_pages(tmp_path: Path) -> None:
 
 
 def test_the_size_of_the_terminal_changes() -> None:
-    """It draws anew for the new size."""
+    """The screen is drawn again for the new size."""
     with uwsgi("--processes", "2") as server, driven(server.stats) as top:
         top.wait(rows)
         assert len(rows(top.text())[0]) < 16
@@ -177,7 +177,7 @@ def test_the_size_of_the_terminal_changes() -> None:
 
 
 def test_without_colour_or_utf8() -> None:
-    """NO_COLOR and a vt100 are sent no colour; where the locale is not UTF-8, nothing but ASCII."""
+    """NO_COLOR and a vt100 get no colour; without UTF-8 in the locale, the output is ASCII."""
     ascii_only = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "POSIX", "LANG": "C"}
     with uwsgi("--processes", "2") as server, in_service(server):
         for environment in ({"NO_COLOR": "1"}, {"TERM": "vt100"}, ascii_only):
@@ -195,7 +195,7 @@ def test_without_colour_or_utf8() -> None:
 
 
 def test_a_server_that_ends_and_comes_back() -> None:
-    """Down, with the reason and the age of what is shown; up again by itself."""
+    """The screen shows down, the reason and the age of the figures, then up again."""
     with uwsgi("--processes", "1") as server, driven(server.stats) as top:
         top.wait(lambda text: " up " in text and rows(text))
         aside = Path(server.stats).with_name("aside")
@@ -207,7 +207,7 @@ def test_a_server_that_ends_and_comes_back() -> None:
 
 
 def test_an_exporter_that_is_gone() -> None:
-    """What was last seen stays, said to be stale and since when."""
+    """The last figures stay, marked as stale, with their age."""
     with (
         uwsgi("--processes", "2") as server,
         exporter("--stats", server.stats) as running,
@@ -223,7 +223,7 @@ def test_an_exporter_that_is_gone() -> None:
 
 
 def test_an_exporter_that_hangs_holds_up_nothing(tmp_path: Path) -> None:
-    """Stopped, it is marked stale while the other one's servers go on and keys answer; then it goes on."""
+    """A stopped exporter is marked stale while the other one's servers and keys work; then it continues."""
     with (
         uwsgi("--processes", "1") as server,
         exporter("--stats", f"first={server.stats}") as hanging,
@@ -246,7 +246,7 @@ def test_an_exporter_that_hangs_holds_up_nothing(tmp_path: Path) -> None:
 
 
 def test_the_address_of_a_servers_page_opens_that_server() -> None:
-    """As copied from the browser, of one among several; Esc leads to the list of them."""
+    """The URL, as copied from the browser, opens one of several servers; Esc leads to their list."""
     with (
         uwsgi("--processes", "1") as server,
         exporter("--stats", f"a={server.stats}", "--stats", "b=/nowhere/stats") as running,
@@ -258,7 +258,7 @@ def test_the_address_of_a_servers_page_opens_that_server() -> None:
 
 
 def test_a_snapshot_of_one_server_of_an_exporter() -> None:
-    """`--once` and `--json` show the server whose page was given, and exit by that one alone."""
+    """`--once` and `--json` show the server of the given page, and the status is that of this server alone."""
     with uwsgi("--processes", "1") as server, exporter("--stats", f"a={server.stats}", "--stats", "b=/x") as running:
         running.metrics()
         page = f"http://127.0.0.1:{running.port}/servers/"
@@ -272,7 +272,7 @@ def test_a_snapshot_of_one_server_of_an_exporter() -> None:
 
 @pytest.mark.parametrize("how", ["q", "\x03", signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_it_leaves_the_terminal_as_it_was(how: str | signal.Signals) -> None:
-    """By key, by Ctrl-C, by signal: status 0, modes and screen restored."""
+    """By key, Ctrl-C or signal: the status is 0, and modes and screen are restored."""
     with uwsgi("--processes", "1") as server, driven(server.stats) as top:
         top.wait(lambda text: KEYS in text)
         assert not top.is_as_it_was()
@@ -285,7 +285,7 @@ def test_it_leaves_the_terminal_as_it_was(how: str | signal.Signals) -> None:
 
 
 def program(directory: Path, body: str) -> tuple[str, str]:
-    """The command of a program that runs top over `feed`, with a body that may change what it does."""
+    """The command of a program that runs top over `feed`; `body` may change its behaviour."""
     path = directory / "program.py"
     path.write_text(
         "import asyncio, os\n"
@@ -304,7 +304,7 @@ def program(directory: Path, body: str) -> tuple[str, str]:
 
 
 def ends_with_a_traceback(top: Driven) -> None:
-    """It ends with status 1; the traceback comes after the screen is given back, where it can be read."""
+    """The status is 1, and the traceback follows after the terminal is restored."""
     assert top.ended() == 1
     assert "a fault of our own" in top.text()
     before, _, after = top.written.partition(LEFT)
@@ -313,13 +313,13 @@ def ends_with_a_traceback(top: Driven) -> None:
 
 
 def test_an_error_of_its_own_is_told_on_a_terminal_as_it_was(tmp_path: Path) -> None:
-    """A fault while it looks at servers ends it with a traceback."""
+    """An error while polling ends top with a traceback."""
     with driven(command=program(tmp_path, "LocalFeed.servers = broken")) as top:
         ends_with_a_traceback(top)
 
 
 def test_a_fault_in_a_key_ends_it(tmp_path: Path) -> None:
-    """An exception that no task awaits, of a key, ends it with a traceback."""
+    """An exception in a key handler, which no task awaits, ends top with a traceback."""
     with driven(command=program(tmp_path, "loop.handle_key = broken")) as top:
         top.wait(lambda text: KEYS in text)
         top.press("s")
@@ -327,7 +327,7 @@ def test_a_fault_in_a_key_ends_it(tmp_path: Path) -> None:
 
 
 def test_a_fault_in_a_signal_ends_it(tmp_path: Path) -> None:
-    """An exception that no task awaits, of a signal, ends it with a traceback."""
+    """An exception in a signal handler, which no task awaits, ends top with a traceback."""
     with driven(command=program(tmp_path, "Terminal.clear = broken")) as top:
         top.wait(lambda text: KEYS in text)
         top.resize(100, 30)
@@ -335,7 +335,7 @@ def test_a_fault_in_a_signal_ends_it(tmp_path: Path) -> None:
 
 
 def test_a_stray_message_of_asyncio_ends_nothing(tmp_path: Path) -> None:
-    """A message without an exception leaves it running, and the screen as it is."""
+    """A message without an exception ends nothing and leaves the screen unchanged."""
     body = (
         "class Feed(LocalFeed):\n"
         "    async def run(self):\n"
@@ -354,7 +354,7 @@ def test_a_stray_message_of_asyncio_ends_nothing(tmp_path: Path) -> None:
 
 
 def test_a_terminal_that_goes_away_ends_it() -> None:
-    """As when the connection breaks: nothing is left running."""
+    """After a broken connection, no process keeps running."""
     with uwsgi("--processes", "1") as server, driven(server.stats) as top:
         top.wait(lambda text: KEYS in text)
         top.close()
@@ -363,7 +363,7 @@ def test_a_terminal_that_goes_away_ends_it() -> None:
 
 
 def test_suspended_it_gives_the_terminal_back_and_fg_brings_it_again() -> None:
-    """In a shell: Ctrl-Z stops it with no connection to uWSGI open; fg draws everything anew."""
+    """In a shell, Ctrl-Z stops top with no connection to uWSGI open; fg draws the whole screen again."""
     with uwsgi("--processes", "2") as server, driven(command=("bash", "--norc", "--noprofile", "-i")) as shell:
         shell.press(" ".join([*COMMAND, "top", server.stats]) + "\n")
         shell.wait(lambda text: KEYS in text and rows(text))
@@ -372,7 +372,7 @@ def test_suspended_it_gives_the_terminal_back_and_fg_brings_it_again() -> None:
         (pid,) = _children(shell.process.pid)
         assert state(pid) == "T"
         assert LEFT in shell.written
-        workers(server)  # the master answers others
+        workers(server)  # the master answers other clients
         shell.press("echo $((6*7))\n")
         shell.wait(lambda text: "\n42\n" in text)
         shell.press("fg\n")
@@ -384,7 +384,7 @@ def test_suspended_it_gives_the_terminal_back_and_fg_brings_it_again() -> None:
 
 
 def test_without_a_shell_to_wake_it_ctrl_z_does_nothing() -> None:
-    """As under `ssh -t`: it is not stopped for ever."""
+    """As under `ssh -t`: top is not stopped permanently."""
     with uwsgi("--processes", "1") as server, driven(server.stats) as top:
         top.wait(lambda text: KEYS in text)
         top.press("\x1a")
@@ -402,7 +402,7 @@ def _children(pid: int) -> list[int]:
 
 
 def test_into_a_pipe_it_prints_one_snapshot() -> None:
-    """Plain text, status 0, after the seconds it needs for figures; with --json the API's document."""
+    """Plain text with status 0, after the seconds needed for figures; with --json, the API's document."""
     with uwsgi("--processes", "2") as server:
         ask(server, "/", times=20)
         ran = run("top", server.stats)
@@ -414,7 +414,7 @@ def test_into_a_pipe_it_prints_one_snapshot() -> None:
 
 
 def test_whoever_reads_it_may_have_enough() -> None:
-    """As `| head`: no traceback."""
+    """As with `| head`: no traceback."""
     with uwsgi("--processes", "1") as server:
         for how in ("--json", "--once"):
             process = subprocess.Popen(
@@ -430,7 +430,7 @@ def test_whoever_reads_it_may_have_enough() -> None:
 
 
 def test_on_a_dumb_terminal_it_prints_one_snapshot() -> None:
-    """Where lines cannot be addressed, there is no screen to draw on."""
+    """If the cursor cannot be moved, there is no screen to draw on."""
     with uwsgi("--processes", "1") as server, driven(server.stats, TERM="dumb") as top:
         assert top.ended() == 0
         assert "nearly idle" in top.text()
@@ -438,7 +438,7 @@ def test_on_a_dumb_terminal_it_prints_one_snapshot() -> None:
 
 
 def test_nothing_listens_there() -> None:
-    """An http address that nobody answers at may have been either: it says so, status 1."""
+    """An http:// address at which nothing listens may have been either: the message says so, with status 1."""
     port = real_uwsgi.free_port()
     ran = run("top", f"http://127.0.0.1:{port}")
     assert ran.returncode == 1
@@ -446,7 +446,7 @@ def test_nothing_listens_there() -> None:
 
 
 def test_an_http_stats_server_is_not_taken_for_an_exporter() -> None:
-    """uWSGI with stats-http answers every path with its stats; a raw one is told by what it sends."""
+    """uWSGI with stats-http answers every path with its stats; a raw stats server is recognized by its answer."""
     port, raw = real_uwsgi.free_port(), real_uwsgi.free_port()
     with uwsgi("--processes", "2", "--stats-http", "--stats", f"127.0.0.1:{port}", stats=False) as server:
         wait_until(lambda: accepts(("127.0.0.1", port)))
@@ -464,7 +464,7 @@ def test_an_http_stats_server_is_not_taken_for_an_exporter() -> None:
 
 @dataclass
 class Stats:
-    """A stats server that counts its readers. While it `holds`, it says nothing to them; `left`: one has hung up."""
+    """A stats server that counts its readers. While it `holds`, it sends nothing; `left`: one reader has hung up."""
 
     address: str = ""
     readers: int = 0
@@ -495,7 +495,7 @@ def stats() -> Iterator[Stats]:
 
 
 def test_a_terminal_that_takes_nothing_keeps_nothing_waiting(stats: Stats) -> None:
-    """Halted as by Ctrl-S, with a screen that is not out: uWSGI is read on, and a signal ends it all the same."""
+    """While the terminal takes no output, as after Ctrl-S, uWSGI is still read and a signal still ends top."""
     with driven(stats.address, "--interval", "0.25") as top:
         top.wait(rows)
         terminal = os.open(top.path, os.O_RDWR | os.O_NOCTTY)
@@ -510,7 +510,7 @@ def test_a_terminal_that_takes_nothing_keeps_nothing_waiting(stats: Stats) -> No
 
 @pytest.mark.parametrize("command", ["check", "top", "serve"])
 def test_stopped_by_ctrl_z_it_has_let_go_of_uwsgi(stats: Stats, command: str) -> None:
-    """A read under way is ended before the process stops, whose master would wait for it; woken up, it reads again."""
+    """A read under way ends before the process stops, because the master would wait; continued, top reads again."""
     arguments = {"check": ["check", stats.address], "top": ["top", stats.address, "--once", "--seconds", "30"]}
     serve = ["serve", "--stats", stats.address, "--web.listen-address", f"127.0.0.1:{real_uwsgi.free_port()}"]
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Which server is selected, as servers come and go."""
+"""The selected server, as servers come and go."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ A, B, C = (0, "a"), (0, "b"), (1, "c")
 
 
 def test_until_one_is_chosen_it_is_the_first_of_the_list() -> None:
-    """Whatever comes first then: the worst, as a rule."""
+    """The selection stays on the first server, usually the worst."""
     listed = select_server(Navigation(), [A, B], [A, B])
     assert (listed.server, listed.view) == (A, "servers")
     assert select_server(listed, [A, B], [B, A]).server == B
@@ -18,7 +18,7 @@ def test_until_one_is_chosen_it_is_the_first_of_the_list() -> None:
 
 
 def test_a_lone_server_is_opened_once() -> None:
-    """And not again after Esc, nor where a filter leaves one of many."""
+    """A single server is not opened again after Esc, nor if a filter leaves one of many."""
     opened = select_server(Navigation(), [A], [A])
     assert (opened.server, opened.view) == (A, "workers")
     back = Navigation(server=A, chosen=True)
@@ -30,7 +30,7 @@ def test_a_lone_server_is_opened_once() -> None:
 
 
 def test_a_filter_moves_the_selection_of_the_list_and_not_of_a_page() -> None:
-    """In the list it is what is in view; a page stays although its server is filtered out."""
+    """In the list, a visible server is selected; a page stays even if its server is filtered out."""
     assert select_server(Navigation(server=A, chosen=True), [A, B], [B]).server == B
     assert select_server(Navigation(server=A, chosen=True), [A, B], []).server is None
     page = Navigation(view="plots", server=A, chosen=True)
@@ -38,13 +38,13 @@ def test_a_filter_moves_the_selection_of_the_list_and_not_of_a_page() -> None:
 
 
 def test_a_server_that_is_gone_leads_back_to_the_list() -> None:
-    """Or to the tree, where it was opened from that."""
+    """A page leads back to the list or the tree from which it was opened."""
     gone = select_server(Navigation(view="workers", server=A, chosen=True, home="tree"), [B], [B])
     assert (gone.view, gone.server) == ("tree", B)
 
 
 def test_a_server_whose_feed_has_not_answered_stays() -> None:
-    """Another feed's servers do not take its place."""
+    """Another feed's servers do not replace it."""
     waiting = Navigation(view="workers", server=C, chosen=True)
     assert select_server(waiting, [], []) == waiting
     assert select_server(waiting, [A], [A]) == waiting

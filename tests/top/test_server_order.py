@@ -27,14 +27,14 @@ def names(entries: list[ServerEntry]) -> list[str]:
 
 
 def test_names_are_in_natural_order(summary: Summary) -> None:
-    """Numbers by their value, letters in any case, digits of other scripts as they are."""
+    """Numbers sort by value, letters regardless of case, digits of other scripts as text."""
     entries = [entry(summary, name) for name in ("shop10", "Shop2", "shop1", "10", "9", "a", "x\u00b2")]
     assert names(arrange_entries(entries, sort="name")) == ["9", "10", "a", "shop1", "Shop2", "shop10", "x\u00b2"]
     assert natural_key("a010b") < natural_key("a11b")
 
 
 def test_the_worst_come_first(summary: Summary) -> None:
-    """Down, stale, then by status, then by headroom, then by name."""
+    """Servers sort by state (down, stale), then status, headroom and name."""
     entries = [
         entry(summary, "ok9", status="ok", headroom=9.0),
         entry(summary, "ok2", status="ok", headroom=2.0),
@@ -51,7 +51,7 @@ def test_the_worst_come_first(summary: Summary) -> None:
 
 
 def test_figures_are_sorted_down_and_unknown_ones_come_last(summary: Summary) -> None:
-    """In both directions."""
+    """Unknown figures come last in both directions."""
     entries = [entry(summary, str(rate), throughput=rate) for rate in (1.0, None, 3.0)]
     assert names(arrange_entries(entries, sort="throughput")) == ["3.0", "1.0", "None"]
     assert names(arrange_entries(entries, sort="throughput", reverse=True)) == ["1.0", "3.0", "None"]
@@ -59,6 +59,6 @@ def test_figures_are_sorted_down_and_unknown_ones_come_last(summary: Summary) ->
 
 @pytest.mark.parametrize(("text", "found"), [("WEB", ["web1"]), ("down", ["web1"]), ("critical", ["db"]), ("zz", [])])
 def test_a_filter_matches_names_states_and_statuses(summary: Summary, text: str, found: list[str]) -> None:
-    """In any case."""
+    """The filter ignores case."""
     entries = [entry(summary, "web1", state="down", status="unknown"), entry(summary, "db")]
     assert names(arrange_entries(entries, text)) == found

@@ -1,4 +1,4 @@
-"""The tree of emperors and vassals: who runs whom, by pids."""
+"""The tree of emperors and vassals, built from PIDs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def fleet() -> ScreenModel:
 
 
 def test_servers_hang_below_their_emperor(fleet: ScreenModel) -> None:
-    """In the natural order of its vassals; one without stats and a throttled one are named; others stand alone."""
+    """Vassals are in natural order; those without stats and throttled ones are named; other servers stand alone."""
     assert shape(fleet) == [
         (0, "emperor", ""),
         (1, "mute.ini", "accepting"),
@@ -74,7 +74,7 @@ def test_servers_hang_below_their_emperor(fleet: ScreenModel) -> None:
 
 
 def test_the_tree_is_drawn(fleet: ScreenModel) -> None:
-    """With both names of a vassal, its pid, and the servers selectable."""
+    """A vassal has both names and its PID, and servers can be selected."""
     drawn = lines(fleet, Navigation(view="tree", home="tree", server=(0, "ten"), chosen=True))
     rows = [line.split() for line in drawn[2:8]]
     assert rows[1][:4] == ["├─", "mute.ini", "no", "stats"]
@@ -84,7 +84,7 @@ def test_the_tree_is_drawn(fleet: ScreenModel) -> None:
 
 
 def test_a_pid_of_another_host_or_of_another_emperor_is_no_vassal() -> None:
-    """Pids are numbers of one machine, and are used again."""
+    """PIDs are valid on one machine, and are reused."""
     of_all = emperor("emperor", vassal("a.ini", 5))
     for identity in (Identity(pid=5, host="b"), Identity(pid=5, host="a", emperor_pid=99), Identity(), None):
         found = shape(model((of_all, Identity(pid=1, host="a")), (server("shop"), identity)))
@@ -92,7 +92,7 @@ def test_a_pid_of_another_host_or_of_another_emperor_is_no_vassal() -> None:
 
 
 def test_an_emperor_of_emperors() -> None:
-    """Each below the one that runs it."""
+    """Each emperor is below the one that runs it."""
     found = shape(
         model(
             (emperor("top", vassal("sub.ini", 2)), Identity(pid=1)),
@@ -104,7 +104,7 @@ def test_an_emperor_of_emperors() -> None:
 
 
 def test_wrong_pids_lose_no_server() -> None:
-    """Two emperors that claim each other, and two stats addresses of one master: every server is there once."""
+    """With two emperors that claim each other, or two addresses of one master, every server appears once."""
     circle = model(
         (emperor("a", vassal("b.ini", 2)), Identity(pid=1)), (emperor("b", vassal("a.ini", 1)), Identity(pid=2))
     )
@@ -119,6 +119,6 @@ def test_wrong_pids_lose_no_server() -> None:
 
 
 def test_before_the_documents_are_there_every_server_is_listed() -> None:
-    """None of them below another."""
+    """No server is below another."""
     listed = screen_model(server("b"), server("a"))
     assert {name for _, name, _ in shape(listed)} == {"a", "b"}

@@ -285,8 +285,8 @@ def test_nothing_of_a_document_is_logged(caplog: pytest.LogCaptureFixture) -> No
 
 @pytest.mark.parametrize("place", ["the clock", "what takes outcomes"])
 def test_a_fault_of_our_own_is_contained(caplog: pytest.LogCaptureFixture, place: str) -> None:
-    """A mistake of the exporter's own about one server is that server's failure, logged once, with its trace, and
-    without its words."""
+    """An internal error about one server is that server's failure, logged once, with its traceback but without its
+    message."""
 
     words = "hunter2"
 

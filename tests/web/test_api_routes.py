@@ -1,4 +1,4 @@
-"""The JSON API over HTTP: paths, parameters, what is refused and how."""
+"""The JSON API over HTTP: paths, parameters and refusals."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    """An exporter of a server, an emperor and one that is not there."""
+    """The port of an exporter of a server, an emperor and a server that is down."""
     with serving(replayed("threads_4x8_busy"), replayed("emperor"), "gone=/nowhere/stats") as listening:
         yield listening
 
 
 def test_the_list(port: int) -> None:
-    """Every server, the one that cannot be read first, each with the path of its document."""
+    """Every server is listed, unreadable ones first, each with the path of its document."""
     status, headers, body = get(port, "/api/v1/servers")
     document = json.loads(body)
     validate(document, "Servers")
@@ -61,7 +61,7 @@ def test_the_list(port: int) -> None:
 )
 @pytest.mark.parametrize("name", ["threads_4x8_busy", "emperor", "gone"])
 def test_documents_of_a_server(port: int, name: str, path: str, schema: str) -> None:
-    """Each is what its description says, whatever the server is."""
+    """Each document matches its description, for any kind of server."""
     status, _, body = get(port, f"/api/v1/servers/{name}{path}")
     assert status == 200
     validate(json.loads(body), schema)
@@ -96,7 +96,7 @@ def test_documents_of_a_server(port: int, name: str, path: str, schema: str) -> 
     ],
 )
 def test_what_is_refused(port: int, path: str, status: int, words: str) -> None:
-    """A document that says what would be right."""
+    """A refusal is a document that says what is allowed."""
     code, headers, body = get(port, f"/api/v1/{path}")
     document = json.loads(body)
     validate(document, "Problem")
@@ -106,28 +106,28 @@ def test_what_is_refused(port: int, path: str, status: int, words: str) -> None:
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 def test_nothing_can_be_changed(port: int, method: str) -> None:
-    """Reading is all there is, and no other site's page may do that."""
+    """Only reading is possible, and no other site's page may read."""
     status, headers, _ = get(port, "/api/v1/servers", method=method, headers={"Origin": "http://elsewhere.example"})
     assert status == 405
     assert not [name for name in headers if name.lower().startswith("access-control")]
 
 
 def test_head_of_everything(port: int) -> None:
-    """The headers alone, of a stream too, which does not stay open for it."""
+    """HEAD returns only headers, even for a stream, which then does not stay open."""
     for path in ("servers", "servers/emperor", "servers/emperor/history", "servers/emperor/events", "events"):
         status, _, body = get(port, f"/api/v1/{path}", method="HEAD")
         assert (status, body) == (200, b"")
 
 
 def test_the_description_is_served(port: int) -> None:
-    """As it is in the package."""
+    """The description is served as in the package."""
     status, headers, body = get(port, "/api/v1/openapi.json")
     assert (status, headers["Content-Type"]) == (200, "application/json")
     assert body == openapi.FILE.read_bytes()
 
 
 def test_large_documents_are_compressed_for_who_takes_it(port: int) -> None:
-    """And small ones are not worth it."""
+    """Large documents are compressed; small ones are not worth the cost."""
     _, headers, packed = get(port, "/api/v1/openapi.json", headers={"Accept-Encoding": "gzip, deflate, br"})
     assert (headers["Content-Encoding"], headers["Vary"]) == ("gzip", "Accept-Encoding")
     assert gzip.decompress(packed) == openapi.FILE.read_bytes()
@@ -141,7 +141,7 @@ NAMES += ["x\n# HELP evil y\n"]
 
 @pytest.mark.parametrize("name", NAMES)
 def test_any_name(tmp_path: Path, name: str) -> None:
-    """A name may be a path, and hold whatever a path may; a slash in it may stand as it is. It has a page."""
+    """A name may be a path with any characters, and its slashes may be written as slashes. Each server has a page."""
     shutil.copy(FIXTURES / "minified.json", tmp_path / "stats")
     address = make_server(f"file://{tmp_path}/stats").address
     with serving(ServerConfig(name, address)) as port:
@@ -154,7 +154,7 @@ def test_any_name(tmp_path: Path, name: str) -> None:
 
 
 def test_a_path_that_no_string_can_hold() -> None:
-    """A socket whose name is no UTF-8 has its document."""
+    """A socket whose name is not UTF-8 has a document."""
     with serving(make_server("/nowhere/\udcff")) as port:
         (listed,) = json.loads(get(port, "/api/v1/servers")[2])["servers"]
         status, _, body = get(port, listed["path"])
@@ -163,7 +163,7 @@ def test_a_path_that_no_string_can_hold() -> None:
 
 
 def test_nothing_of_a_request_is_in_any_document(port: int) -> None:
-    """Request variables stay in uWSGI's document, whoever sent them."""
+    """Request variables stay in uWSGI's document."""
     with serving(replayed("hostile_everything")) as hostile:
         for part in ("", "/findings", "/history"):
             body = get(hostile, f"/api/v1/servers/hostile_everything{part}")[2].decode()

@@ -1,4 +1,4 @@
-"""What the exporter answers over HTTP, whatever its servers do."""
+"""The exporter's HTTP responses, for servers in any state."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 def replayed(name: str) -> str:
-    """A captured document as a server of its name."""
+    """A captured document as a server with the document's name."""
     return f"{name}=file://{FIXTURES / name}.json"
 
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    """An exporter of one replayed server."""
+    """The port of an exporter of one replayed server."""
     with serving(replayed("minified")) as listening:
         yield listening
 
 
-# As Prometheus 2.x and 3.x send it, and as others do.
+# Headers of Prometheus 2.x and 3.x, and of others.
 PROMETHEUS = (
     "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,"
     "text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
@@ -71,7 +71,7 @@ PROMETHEUS_3 = (
     ],
 )
 def test_the_format_is_negotiated(port: int, accept: str | None, kind: str) -> None:
-    """The answer is OpenMetrics for who asks for it, and the text format for everybody else."""
+    """Clients that accept OpenMetrics get it, and all others get the text format."""
     status, headers, body = get(port, headers={"Accept": accept} if accept else {})
     assert (status, headers["Content-Type"]) == (200, kind)
     families = list((parse_openmetrics if kind == OPENMETRICS else parse_text)(body.decode()))
@@ -98,7 +98,7 @@ def test_the_format_is_negotiated(port: int, accept: str | None, kind: str) -> N
     ],
 )
 def test_gzip_is_negotiated(port: int, accepted: str, compressed: bool) -> None:
-    """The answer is compressed for who takes gzip, and for nobody who refuses it."""
+    """Clients that accept gzip get a compressed response, and those that refuse it do not."""
     _, headers, body = get(port, headers={"Accept-Encoding": accepted})
     assert headers["Content-Encoding"] == ("gzip" if compressed else None)
     assert "Accept-Encoding" in headers["Vary"]
@@ -107,7 +107,7 @@ def test_gzip_is_negotiated(port: int, accepted: str, compressed: bool) -> None:
 
 
 def test_every_captured_document_at_once() -> None:
-    """A scrape of every kind of server there is parses, and each is up."""
+    """A scrape of every kind of server parses, and each server is up."""
     with serving(*map(replayed, NAMES)) as port:
         body = get(port)[2].decode()
     up = next(family for family in parse_text(body) if family.name == "uwsgi_up").samples
@@ -115,7 +115,7 @@ def test_every_captured_document_at_once() -> None:
 
 
 def test_a_server_that_never_answers() -> None:
-    """It is down, for a reason that the page gives, and the others have all their figures."""
+    """The server is down, with the reason on the page, and the others have all their figures."""
     with (
         bad_servers.accepts_and_never_writes("unix") as silent,
         bad_servers.answers("unix", document("minified")) as well,
@@ -134,7 +134,7 @@ def test_a_server_that_never_answers() -> None:
 
 
 def test_no_server_at_all() -> None:
-    """Without servers the exporter's own metrics are there, and the page says so."""
+    """Without servers, the exporter's own metrics are exported, and the page says that there are none."""
     with serving() as port:
         assert b"uwsgi_exporter_build_info" in get(port)[2]
         assert b"No server yet" in get(port, "/")[2]
@@ -142,7 +142,7 @@ def test_no_server_at_all() -> None:
 
 @pytest.mark.parametrize("path", ["/-/healthy", "/-/ready"])
 def test_probes(path: str) -> None:
-    """The probes answer for the exporter, and ask no server."""
+    """The probes report on the exporter, and read no server."""
     with bad_servers.accepts_and_never_writes("unix") as silent, serving(silent) as port:
         assert get(port, path)[0] == 200
 
@@ -161,7 +161,7 @@ def test_probes(path: str) -> None:
     ],
 )
 def test_other_requests(port: int, method: str, path: str, status: int) -> None:
-    """There is nothing else, and nothing can be changed."""
+    """Other paths do not exist, and no method changes anything."""
     code, headers, body = get(port, path, method=method)
     assert code == status
     if method == "HEAD":
@@ -170,7 +170,7 @@ def test_other_requests(port: int, method: str, path: str, status: int) -> None:
 
 
 def test_the_page_names_servers_and_reasons() -> None:
-    """The page tells which servers are there, in what state, and what is not known and why."""
+    """The page without scripts lists servers, states, and unknown values with the reasons."""
     with serving(replayed("no_cores"), "gone=/nowhere/stats", replayed("emperor"), replayed("router_http")) as port:
         status, headers, body = get(port, "/")
     page = body.decode()
@@ -183,7 +183,7 @@ def test_the_page_names_servers_and_reasons() -> None:
 
 
 def test_the_page_escapes_what_is_not_its_own() -> None:
-    """Names, addresses and messages are text on the page, whatever is in them; scripts are the page's own."""
+    """Names, addresses and messages are escaped on the page, whatever they contain; all scripts are the page's own."""
     script = "<script>alert(1)</script>"
     evil = document("minified").replace(b"/run/uwsgi/app", script.encode()).replace(b"2.0.31", b"<img src=x>")
     with bad_servers.answers("unix", evil) as address:
@@ -202,7 +202,7 @@ def test_the_page_escapes_what_is_not_its_own() -> None:
 
 
 def test_a_name_that_is_no_utf8(tmp_path: Path) -> None:
-    """A socket whose name is no UTF-8 has its metrics and its row on the page."""
+    """A socket whose name is not UTF-8 has metrics and a row on the page."""
     path = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.json")
     Path(path).write_bytes(document("minified"))
     with serving(make_server(f"file://{path}"), make_server("/nowhere/\udcff")) as port:
@@ -212,7 +212,7 @@ def test_a_name_that_is_no_utf8(tmp_path: Path) -> None:
 
 
 def test_promtool_accepts_the_answer() -> None:
-    """Prometheus' own linter finds nothing wrong in what is served."""
+    """Prometheus' own linter accepts the metrics."""
     with serving(replayed("threads_4x8_busy"), replayed("metrics"), "gone=/nowhere/stats") as port:
         body = get(port)[2]
     ran = subprocess.run([find("promtool"), "check", "metrics"], input=body, capture_output=True, check=False)

@@ -1,4 +1,4 @@
-"""The files of the page: compressed, kept by browsers while they are the same, and nothing else from the disk."""
+"""The files of the page: compressed, cached by browsers, and the only files served from the disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SOMEWHERE_ELSE = re.compile(rb"(?:https?:)?//[a-z0-9.-]+\.[a-z]+/", re.IGNORECAS
 
 
 def test_every_file_as_it_is_and_compressed() -> None:
-    """A file is compressed for who takes gzip, is the same for who does not, and is kept for ever under its version."""
+    """Clients that accept gzip get a file compressed, others plain; browsers cache it permanently under its version."""
     with serving() as port:
         for name, asset in assets.load_assets().items():
             status, headers, plain = get(port, assets.url(name))
@@ -28,7 +28,7 @@ def test_every_file_as_it_is_and_compressed() -> None:
 
 
 def test_a_file_that_the_browser_has() -> None:
-    """It is not sent again."""
+    """A file that the browser already has is not sent again."""
     with serving() as port:
         tag = get(port, assets.url("main.js"))[1]["ETag"]
         status, _, body = get(port, assets.url("main.js"), headers={"If-None-Match": tag})
@@ -36,7 +36,7 @@ def test_a_file_that_the_browser_has() -> None:
 
 
 def test_another_version() -> None:
-    """A page of another exporter gets today's file, and asks again next time."""
+    """A page of another exporter gets the current file, and must ask again next time."""
     with serving() as port:
         status, headers, body = get(port, "/static/0000/main.js")
     assert (status, headers["Cache-Control"], body) == (200, "no-cache", assets.load_assets()["main.js"].plain)
@@ -46,13 +46,13 @@ def test_another_version() -> None:
     "name", ["nothing.js", "../page.py", "..%2fpage.py", "%2e%2e/page.py", "/etc/passwd", "vendor/uplot/LICENSE", ""]
 )
 def test_nothing_else_is_served(name: str) -> None:
-    """Only the page's own files are, whatever the path says."""
+    """Only the page's own files are served, for any path."""
     with serving() as port:
         assert get(port, f"/static/{assets.version()}/{name}")[0] == 404
 
 
 def test_the_page_is_small_and_asks_nobody_else() -> None:
-    """All files together are below the budget, and none but the licence's comment names another host."""
+    """All files together stay within the budget, and only the licence's comment names another host."""
     files = assets.load_assets()
     assert sum(len(asset.compressed) for asset in files.values()) < LARGEST_PAGE
     for name, asset in files.items():
@@ -61,7 +61,7 @@ def test_the_page_is_small_and_asks_nobody_else() -> None:
 
 
 def test_the_library_comes_with_its_licence() -> None:
-    """What others wrote is marked as theirs."""
+    """Third-party files are marked as such."""
     folder = assets.FOLDER / "vendor" / "uplot"
     assert "MIT" in (folder / "LICENSE").read_text()
     assert "1.6" in (folder / "README.md").read_text()

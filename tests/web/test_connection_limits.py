@@ -1,4 +1,4 @@
-"""What the HTTP face does with clients that do not take what they asked for."""
+"""The HTTP server with clients that do not accept the response they requested."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.support.limited_server import limited_server
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.web import bounds
 
-SIZE = 8_000_000  # more than all buffers on the way
+SIZE = 8_000_000  # larger than all buffers on the way
 
 
 @contextlib.contextmanager
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[uvicorn.Server, socket.socket]]:
-    """A server of one large answer, and a client that has asked for it; a stall is half a second."""
+    """A server with one large response, a client that has requested it, and a stall limit of half a second."""
     monkeypatch.setattr(bounds, "STALLED_SECONDS", 0.5)
 
     async def answer(_request: Request) -> Response:
@@ -40,7 +40,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[uvicorn.Server, soc
 
 
 def test_who_takes_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waited for him is let go."""
+    """The data that waits for such a client is freed."""
     with asked(monkeypatch) as (server, client):
         wait_until(lambda: not server.server_state.connections, what="the end of the connection")
         received = 0
@@ -51,7 +51,7 @@ def test_who_takes_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_who_is_slow_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow network is no stall, however long the whole takes."""
+    """A slow network does not count as a stall, however long the response takes."""
     with asked(monkeypatch) as (_, client):
         received, began = 0, time.monotonic()
         while part := client.recv(65536):
@@ -62,7 +62,7 @@ def test_who_is_slow_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_end_does_not_wait_for_who_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Told to stop, the server closes him at once."""
+    """At shutdown the server closes such a connection at once."""
     with asked(monkeypatch) as (server, _):
         monkeypatch.setattr(bounds, "STALLED_SECONDS", 600.0)
         (protocol,) = server.server_state.connections

@@ -1,4 +1,4 @@
-"""Which connection goes when there is no room for another."""
+"""The connection that is closed when there is no room for another."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from uwsgi_headroom.web.connection_slots import ConnectionSlots
 
 
 class Client:
-    """A connection that counts how often it was closed."""
+    """A connection that counts how often it is closed."""
 
     def __init__(self, *, sending: bool = False) -> None:
         self.closed = 0
@@ -26,7 +26,7 @@ def admitted(slots: ConnectionSlots, count: int) -> list[Client]:
 
 
 def test_there_is_room() -> None:
-    """As many as there may be stay open; one more closes exactly one."""
+    """Connections up to the limit stay open; one more closes exactly one."""
     slots = ConnectionSlots(3)
     clients = admitted(slots, 3)
     assert [client.closed for client in clients] == [0, 0, 0]
@@ -35,7 +35,7 @@ def test_there_is_room() -> None:
 
 
 def test_the_oldest_idle_one_goes() -> None:
-    """One that has a request in progress stays, and is the youngest when it has its answer."""
+    """A connection with a request in progress stays, and becomes the youngest with its response."""
     slots = ConnectionSlots(3)
     clients = admitted(slots, 3)
     slots.mark_busy(clients[0])
@@ -46,7 +46,7 @@ def test_the_oldest_idle_one_goes() -> None:
 
 
 def test_none_is_idle() -> None:
-    """The new one is refused, and admitted when one is idle again."""
+    """The new connection is refused, and admitted once another is idle again."""
     slots = ConnectionSlots(2)
     clients = admitted(slots, 2)
     for client in clients:
@@ -59,7 +59,7 @@ def test_none_is_idle() -> None:
 
 
 def test_an_answer_on_its_way_is_not_cut() -> None:
-    """A connection whose answer waits to be sent stays open."""
+    """A connection whose response waits to be sent stays open."""
     slots = ConnectionSlots(1)
     client = Client(sending=True)
     assert slots.admit(client)
@@ -68,7 +68,7 @@ def test_an_answer_on_its_way_is_not_cut() -> None:
 
 
 def test_a_closed_one_leaves_room() -> None:
-    """Busy or idle; a second end, or a late event of a closed one, changes nothing."""
+    """Closing frees the slot of a busy or idle connection; later events of a closed connection change nothing."""
     slots = ConnectionSlots(2)
     clients = admitted(slots, 2)
     slots.mark_busy(clients[0])

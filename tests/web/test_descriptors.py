@@ -1,4 +1,4 @@
-"""How many of the descriptors the HTTP face gets."""
+"""The HTTP server's share of the descriptors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from uwsgi_headroom.web import bounds, descriptors
 @pytest.mark.parametrize("limit", [64, 100, 256, 1024, 4096])
 @pytest.mark.parametrize("servers", [1, 8])
 def test_the_sum_fits(limit: int, servers: int) -> None:
-    """Connections, four times the backlog, and what else needs descriptors are no more than there are."""
+    """Connections, four times the backlog, and all other needs fit into the limit."""
     capacity = descriptors.share_out(limit, servers, 1)
     needed = bounds.OWN_DESCRIPTORS + bounds.DESCRIPTORS_PER_SERVER * servers + 1
     assert capacity.connections + 4 * capacity.backlog + needed <= limit
@@ -20,7 +20,7 @@ def test_the_sum_fits(limit: int, servers: int) -> None:
 
 
 def test_plenty() -> None:
-    """With the usual limit every bound is the constant, and nothing is logged."""
+    """With the usual limit, every bound is its constant, and nothing is logged."""
     capacity = descriptors.share_out(1024, 10, 2)
     assert (capacity.connections, capacity.backlog) == (bounds.MOST_CONNECTIONS, bounds.BACKLOG)
     assert capacity.streams == bounds.MOST_STREAMS
@@ -28,7 +28,7 @@ def test_plenty() -> None:
 
 @pytest.mark.parametrize(("limit", "warned"), [(64, True), (537, True), (539, False)])
 def test_few_are_worth_a_warning(caplog: pytest.LogCaptureFixture, limit: int, warned: bool) -> None:
-    """The log says so once, where there are fewer connections than usual."""
+    """If there are fewer connections than usual, the log says so once."""
     descriptors.share_out(limit, 1, 1)
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["few descriptors"] * warned
 
@@ -38,7 +38,7 @@ def test_few_are_worth_a_warning(caplog: pytest.LogCaptureFixture, limit: int, w
     [(256, 512, 512), (1024, 1 << 20, 4096), (1024, resource.RLIM_INFINITY, 4096), (8192, 1 << 20, 8192), (64, 64, 64)],
 )
 def test_the_soft_limit_is_raised(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, after: int) -> None:
-    """To the hard limit, or to a bound; it is never lowered."""
+    """The soft limit is raised to the hard limit or to a bound, and never lowered."""
     limits = [(soft, hard)]
     monkeypatch.setattr(resource, "getrlimit", lambda _what: limits[-1])
     monkeypatch.setattr(resource, "setrlimit", lambda _what, pair: limits.append(pair))

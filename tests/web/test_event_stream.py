@@ -1,4 +1,4 @@
-"""Server-Sent Events: what is told, to how many, and what becomes of who does not listen."""
+"""Server-Sent Events: their content, their number, and listeners that are slow or leave."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from uwsgi_headroom.web.event_stream import EventStreams
 
 @contextlib.contextmanager
 def listening(port: int, path: str) -> Iterator[http.client.HTTPResponse]:
-    """A stream that is open until the block ends."""
+    """A stream that stays open until the block ends."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     with contextlib.closing(connection):
         connection.request("GET", path)
@@ -36,7 +36,7 @@ def next_document(response: http.client.HTTPResponse) -> dict[str, object]:
 
 
 def test_a_server_and_the_list() -> None:
-    """The first document comes at once, another a second later, each what its description says."""
+    """The first document arrives at once, another a second later, and each matches its description."""
     with serving(replayed("threads_4x8_busy"), "gone=/nowhere/stats") as port:
         get(port, "/api/v1/servers")
         for path, schema in (("servers/threads_4x8_busy/events", "Server"), ("events", "Servers")):
@@ -50,7 +50,7 @@ def test_a_server_and_the_list() -> None:
 
 
 def test_so_many_and_no_more() -> None:
-    """One stream too many is told to come back; when one is closed, there is room."""
+    """A stream above the limit is refused with a retry time; after one is closed, there is room."""
     with serving(replayed("minified")) as port, contextlib.ExitStack() as stack:
         for _ in range(MOST_STREAMS - 1):
             next_document(stack.enter_context(listening(port, "/api/v1/servers/minified/events")))
@@ -69,7 +69,7 @@ def test_so_many_and_no_more() -> None:
 
 
 class Maker:
-    """Makes documents, and counts them; the last is followed by none."""
+    """Makes documents and counts them; the last is followed by None."""
 
     def __init__(self, last: int = 10**9) -> None:
         self.made = 0
@@ -82,7 +82,7 @@ class Maker:
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second is no time at all."""
+    """Documents follow each other without delay."""
     monkeypatch.setattr(module, "EVERY_SECONDS", 0)
 
 
@@ -94,7 +94,7 @@ async def next_data(events: AsyncIterator[bytes]) -> bytes:
 
 
 def test_made_once_for_all_who_listen() -> None:
-    """And not at all when nobody does."""
+    """A document is made once for all listeners, and not at all without any."""
 
     async def run() -> None:
         streams, make = EventStreams(), Maker()
@@ -114,7 +114,7 @@ def test_made_once_for_all_who_listen() -> None:
 
 @pytest.mark.usefixtures("at_once")
 def test_who_is_slow_gets_the_newest() -> None:
-    """What was not taken is replaced, not kept."""
+    """A document that was not sent yet is replaced by the newer one, not queued."""
 
     async def run() -> None:
         streams, make = EventStreams(), Maker()
@@ -129,7 +129,7 @@ def test_who_is_slow_gets_the_newest() -> None:
 
 @pytest.mark.usefixtures("at_once")
 def test_a_stream_ends_with_its_server() -> None:
-    """Where there will be no other document, whoever listens is told so, and whoever comes later begins anew."""
+    """After the last document, current listeners see the end, and later ones start a new stream."""
 
     async def run() -> None:
         streams = EventStreams()
@@ -143,7 +143,7 @@ def test_a_stream_ends_with_its_server() -> None:
 
 
 def test_a_fault_ends_the_stream_alone(caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged, and nobody waits for what will never come."""
+    """The error is logged, and no listener keeps waiting."""
 
     async def run() -> None:
         async def broken() -> bytes:
@@ -159,7 +159,7 @@ def test_a_fault_ends_the_stream_alone(caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_a_cancelled_source_ends_the_stream_alone() -> None:
-    """What makes documents may wait for something that is cancelled: its listeners end, and others go on."""
+    """If the source of documents is cancelled, its listeners end and others continue."""
 
     async def run() -> None:
         async def broken() -> bytes:
@@ -176,7 +176,7 @@ def test_a_cancelled_source_ends_the_stream_alone() -> None:
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("documents", [0, 1])
 def test_a_cancelled_listener_leaves_nothing(documents: int) -> None:
-    """Its task may be cancelled while it waits for the first document or for a later one: no task is left behind."""
+    """A listener cancelled while it waits for the first or a later document leaves no task behind."""
 
     async def run() -> None:
         asked = asyncio.Event()
@@ -210,7 +210,7 @@ def test_a_cancelled_listener_leaves_nothing(documents: int) -> None:
 
 
 def test_when_the_exporter_stops() -> None:
-    """Every stream ends at once, one that waits for its first document too."""
+    """Every stream ends at once, even one that waits for its first document."""
 
     async def run() -> None:
         async def never() -> bytes:

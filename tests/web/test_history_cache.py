@@ -1,4 +1,4 @@
-"""Histories are made once for all who ask, and what failed is made again."""
+"""Histories are built once for all requests, and failures are not cached."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ARGUMENTS = (60.0, 10, None)
 
 
 class Builder:
-    """Stands for `build_history`: counts calls; `held` holds them, `error` fails them."""
+    """Replaces `build_history`: counts calls; `held` holds them, `error` fails them."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -46,7 +46,7 @@ def _watch() -> Watch:
 
 
 def test_made_once(builder: Builder) -> None:
-    """Requests for the same get the same, at the same time or later."""
+    """Equal requests, simultaneous or later, get the same document."""
 
     async def run() -> None:
         cache, watch = HistoryCache(Clock()), _watch()
@@ -58,7 +58,7 @@ def test_made_once(builder: Builder) -> None:
 
 
 def test_a_cancelled_request_leaves_the_others_theirs(builder: Builder) -> None:
-    """Who waits beside it gets the document, and it is made once."""
+    """The other requests get the document, which is built once."""
 
     async def run() -> None:
         builder.held = asyncio.Event()
@@ -77,7 +77,7 @@ def test_a_cancelled_request_leaves_the_others_theirs(builder: Builder) -> None:
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, asyncio.CancelledError])
 def test_what_failed_is_not_kept(builder: Builder, error: Callable[[], BaseException]) -> None:
-    """The request sees the failure; the next one has the document made again."""
+    """The request sees the failure; the next one builds the document again."""
 
     async def run() -> None:
         cache, watch = HistoryCache(Clock()), _watch()

@@ -1,4 +1,4 @@
-"""The page's history in a real browser, when the exporter does not answer for once."""
+"""The page's history in a real browser, when one request to the exporter fails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def chromium() -> Iterator[Browser]:
 
 
 def test_a_range_whose_fetch_failed_is_loaded_whole_later(chromium: Browser) -> None:
-    """The first answer for a range that a person chooses is an error: the next one asked for is all of that range."""
+    """If the first fetch of a new range fails, the next fetch covers the whole range."""
     asked: list[dict[str, list[str]]] = []
 
     def answer(route: Route) -> None:

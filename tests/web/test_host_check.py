@@ -1,4 +1,4 @@
-"""Names that the page and the API answer for: a foreign site's name is refused (DNS rebinding)."""
+"""Host names that the page and the API accept: a foreign site's name is refused (DNS rebinding)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNCHECKED = ("/metrics", "/-/healthy", "/-/ready")
     [
         ("127.0.0.1:9238", True),
         ("localhost", True),
-        ("localhost:8080", True),  # a tunnel of ssh
+        ("localhost:8080", True),  # an ssh tunnel
         ("LOCALHOST.", True),
         ("a.localhost:1", True),
         ("[::1]:9238", True),
@@ -43,12 +43,12 @@ UNCHECKED = ("/metrics", "/-/healthy", "/-/ready")
     ],
 )
 def test_names(host: str, allowed: bool) -> None:
-    """Addresses, localhost, own and allowed names are answered for, on any port; all others are refused."""
+    """Addresses, localhost, own and allowed names are accepted on any port; all others are refused."""
     assert LOOPBACK.allows(host) == allowed
 
 
 def test_listeners() -> None:
-    """Loopback is checked; other listeners are if names are allowed, and then every listener is."""
+    """Loopback is checked; if names are allowed, every listener is."""
     with socket.create_server(("127.0.0.1", 0)) as loopback, socket.create_server(("0.0.0.0", 0)) as public:
         own, other = loopback.getsockname(), ("127.0.0.1", public.getsockname()[1])
         policy = make_policy([], [loopback, public])
@@ -61,7 +61,7 @@ def test_listeners() -> None:
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    """An exporter without servers on a listener that is checked."""
+    """The port of an exporter without servers on a checked listener."""
     with limited_server(create_application(Fleet([]), hosts=LOOPBACK)) as server:
         yield server.servers[0].sockets[0].getsockname()[1]
 
@@ -77,14 +77,14 @@ def answer(port: int, path: str, *headers: str) -> bytes:
 
 @pytest.mark.parametrize("path", CHECKED)
 def test_what_is_checked(port: int, path: str) -> None:
-    """Everything that people read is for known names alone."""
+    """All pages and documents for people are checked."""
     assert answer(port, path, "Host: evil.example.com").startswith(b"HTTP/1.1 421 ")
     assert not answer(port, path, "Host: localhost").startswith(b"HTTP/1.1 421 ")
 
 
 @pytest.mark.parametrize("path", UNCHECKED)
 def test_what_is_not_checked(port: int, path: str) -> None:
-    """Scrapers and probes come by any name."""
+    """Metrics and probes are not checked, because scrapers use any name."""
     assert answer(port, path, "Host: evil.example.com").startswith(b"HTTP/1.1 200 ")
 
 
@@ -100,7 +100,7 @@ def test_what_is_not_checked(port: int, path: str) -> None:
     ],
 )
 def test_forms_of_a_request(port: int, target: str, headers: tuple[str, ...], status: bytes) -> None:
-    """A request without a host is answered; of several every one has to be known; a target's goes before the header."""
+    """A request without a host is accepted; every one of several must be known; the target overrides the header."""
     assert answer(port, target, *headers).startswith(b"HTTP/1.1 " + status)
 
 
@@ -108,6 +108,6 @@ def test_forms_of_a_request(port: int, target: str, headers: tuple[str, ...], st
     ("path", "location"), [("/runbooks", b"/runbooks/"), ("/servers", b"/"), ("/metrics/", b"/metrics")]
 )
 def test_redirects_name_no_host(port: int, path: str, location: bytes) -> None:
-    """A redirect leads to the same host, whatever the request called it."""
+    """A redirect is relative to the host, whatever name the request used."""
     assert b"location: " + location + b"\r\n" in answer(port, path, "Host: localhost:1")
     assert b"location" not in answer(port, "/api/v1/servers/", "Host: localhost:1")

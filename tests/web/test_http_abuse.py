@@ -1,4 +1,4 @@
-"""The real exporter with clients that abuse it: scrapes are answered, sampling goes on, and memory stays bounded."""
+"""The real exporter with abusive clients: scrapes are answered, sampling continues, and memory stays bounded."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from uwsgi_headroom.web import bounds
 pytestmark = pytest.mark.integration
 
 GROWTH_BYTES = 24_000_000
-"""256 connections of a head, a piece as received (256 kB, a few at a time) and an answer each."""
+"""256 connections with a head, a received piece (256 kB, for a few at a time) and a response each."""
 
 SHORT = ("REQUEST_SECONDS=1", "STALLED_SECONDS=1", "LINGER_SECONDS=0.2")
 
 
 @dataclass(frozen=True)
 class Target:
-    """An exporter with the only client of a stats server."""
+    """An exporter that is the only client of a stats server."""
 
     exporter: Exporter
     server: CountedServer
 
     def sampling_beside(self, control: Target) -> float:
-        """Its samples as a part of the control's, for the time in which the machine let it run: abuse costs CPU, and
-        where others have taken the CPUs it waits for them, which an exporter that needs little does not."""
+        """Its samples as a share of the control's, for the time in which it could run. Abuse costs CPU: if others use
+        the CPUs, the abused exporter waits for them, and one that needs little CPU does not."""
         began, waited = time.monotonic(), run_queue_seconds(self.exporter.pid)
         samples = self.server.sampling_beside(control.server)
         waited = run_queue_seconds(self.exporter.pid) - waited
@@ -61,7 +61,7 @@ def target(*settings: str) -> Iterator[Target]:
 
 @pytest.fixture(scope="module")
 def control() -> Iterator[Target]:
-    """An exporter that nobody abuses."""
+    """An exporter without abuse."""
     with target() as made:
         yield made
 
@@ -94,7 +94,7 @@ ABUSES = {
 
 @pytest.fixture(scope="module", autouse=True)
 def _descriptors() -> Iterator[None]:
-    """Room for a thousand clients."""
+    """Descriptors for a thousand clients."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
     yield
@@ -103,7 +103,7 @@ def _descriptors() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", ABUSES)
 def test_abuse(abused: Target, control: Target, name: str) -> None:
-    """A client beside it is answered, sampling goes on at half its pace at least, and memory stays bounded."""
+    """Other clients are answered, sampling continues at half its pace or more, and memory stays bounded."""
     before = abused.rss
     with ABUSES[name](abused.exporter.port):
         assert abused.sampling_beside(control) >= 0.5
@@ -113,7 +113,7 @@ def test_abuse(abused: Target, control: Target, name: str) -> None:
 
 @pytest.mark.parametrize("descriptors", [64, 256])
 def test_few_descriptors(control: Target, descriptors: int) -> None:
-    """A thousand clients take no descriptor that sampling or the log need: nothing fails, and nothing fills the log."""
+    """A thousand clients leave descriptors for sampling and the log: nothing fails, and the log does not fill."""
     with target(f"DESCRIPTORS={descriptors}") as made:
         with many(HEAD, b"a")(made.exporter.port):
             assert made.sampling_beside(control) >= 0.5
@@ -124,5 +124,5 @@ def test_few_descriptors(control: Target, descriptors: int) -> None:
 
 
 def test_bounds_are_those_of_the_module() -> None:
-    """The growth that is allowed is what the bounds add up to, and more than their heads alone."""
+    """The allowed growth is the sum of the bounds, which is more than that of the heads alone."""
     assert bounds.MOST_CONNECTIONS * bounds.HEAD_BYTES < GROWTH_BYTES

@@ -1,4 +1,4 @@
-"""What a scrape answers where something is wrong with one server, or with us."""
+"""Scrapes when something is wrong with one server, or with the exporter."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def make_fleet() -> Fleet:
 
 
 async def scrape(route: Route, accept: str = "", encoding: str = "") -> str:
-    """The body of one answer."""
+    """The body of one response."""
     headers = [(b"accept", accept.encode()), (b"accept-encoding", encoding.encode())]
     request = Request({"type": "http", "method": "GET", "path": "/metrics", "headers": headers})
     response = await route.endpoint(request)
@@ -48,7 +48,7 @@ async def read_and_scrape(fleet: Fleet, times: int = 1) -> list[str]:
 def test_a_fault_about_one_server_is_that_servers_failure(
     broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its series are gone and it is down for a reason of ours, logged once; those of the others are as ever."""
+    """The server is down with the reason `internal`, logged once, without series; other servers are not affected."""
     (well,) = asyncio.run(read_and_scrape(make_fleet()))
     words = "hunter2"
 
@@ -61,7 +61,7 @@ def test_a_fault_about_one_server_is_that_servers_failure(
     bodies = asyncio.run(read_and_scrape(make_fleet(), times=3))
 
     def of_others(body: str) -> list[str]:
-        """Names of the series: values of times differ."""
+        """The names of the series, because the values of times differ."""
         lines = [line.rpartition(" ")[0] for line in body.splitlines() if not line.startswith("#")]
         return [line for line in lines if f'server="{broken}"' not in line]
 
@@ -74,7 +74,7 @@ def test_a_fault_about_one_server_is_that_servers_failure(
 
 
 def test_rendering_leaves_turns_to_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While an answer is made, reads in flight have their turns: every family is one at most."""
+    """Reads in flight get their turns between families while a response is rendered."""
     monkeypatch.setattr(metrics_route, "_SLICE_SECONDS", 0.0)
     rendered: list[int] = []
     turns = 0
@@ -101,7 +101,7 @@ def test_rendering_leaves_turns_to_reads(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 class _CountedFleet(Fleet):
-    """Says how often it was observed."""
+    """A fleet that counts how often it is observed."""
 
     observed = 0
 
@@ -117,7 +117,7 @@ def make_observation(name: str) -> Observation:
 
 
 def test_a_crowd_of_scrapers_shares_answers() -> None:
-    """A hundred that ask while one answer is made have the next one, begun after they asked, in either encoding."""
+    """A hundred requests during one rendering share the next one, which starts after them, in either encoding."""
 
     async def run() -> list[str]:
         fleet = _CountedFleet([])
@@ -136,7 +136,7 @@ def test_a_crowd_of_scrapers_shares_answers() -> None:
 
 @pytest.mark.parametrize("large", [False, True])
 def test_a_crowd_shares_the_compressed_answer(large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is compressed once for all who take gzip; a large one in a thread, so that reads go on meanwhile."""
+    """A response is compressed once for all gzip clients; a large one in a thread, so that reads continue."""
     threads: list[bool] = []
 
     def compress(body: bytes) -> bytes:
@@ -161,7 +161,7 @@ def test_a_crowd_shares_the_compressed_answer(large: bool, monkeypatch: pytest.M
 
 
 def test_one_who_goes_away_leaves_the_answer_to_the_others() -> None:
-    """A scraper that gives up, wherever it waits, takes nothing from those who share its answer."""
+    """A scraper that gives up, wherever it waits, does not affect others that share its response."""
 
     async def run() -> list[str]:
         fleet = _CountedFleet([])
@@ -178,7 +178,7 @@ def test_one_who_goes_away_leaves_the_answer_to_the_others() -> None:
 
 
 def test_a_fleet_that_was_never_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer says that nothing is known yet."""
+    """The response says that nothing is known yet."""
     fleet = make_fleet()
     monkeypatch.setattr(Fleet.wait_for_first, "__defaults__", (0.0,))
     body = asyncio.run(scrape(metrics_route.route(fleet)))

@@ -1,4 +1,4 @@
-"""The charts over time as people use them: the pointer, zoom, events, limits."""
+"""The charts over time in a real browser: pointer, zoom, events, limits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ POINTED = """[...document.querySelectorAll(".when")].every(
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """One browser for all; every tab has a profile of its own."""
+    """One browser for all tests; every tab has a profile of its own."""
     with browser() as running:
         yield running
 
@@ -41,14 +41,14 @@ def shop() -> Iterator[Exporter]:
 
 
 def opened(shown: Tab, path: str = "/?range=300") -> Tab:
-    """The page, with its charts drawn."""
+    """The page with its charts drawn."""
     shown.open(path)
     shown.until("document.querySelectorAll('.uplot').length === 5")
     return shown
 
 
 def chart(shown: Tab) -> dict[str, float]:
-    """Where the first chart is, in sight."""
+    """The position of the first chart, scrolled into view."""
     over = shown.page.locator(".u-over").first
     over.scroll_into_view_if_needed()
     box = over.bounding_box()
@@ -57,7 +57,7 @@ def chart(shown: Tab) -> dict[str, float]:
 
 
 def drag(shown: Tab, begin: float, end: float) -> None:
-    """Drag over the first chart, between these parts of its width."""
+    """Drag over the first chart, between these shares of its width."""
     box = chart(shown)
     mouse, y = shown.page.mouse, box["y"] + 50
     mouse.move(box["x"] + begin * box["width"], y)
@@ -67,7 +67,7 @@ def drag(shown: Tab, begin: float, end: float) -> None:
 
 
 def test_the_time_at_the_pointer(chromium: Browser, shop: Exporter) -> None:
-    """Stands in every chart, with its zone; elsewhere, that of the latest figures."""
+    """Every chart shows the time at the pointer with its zone, or else the time of the latest figures."""
     with tab(chromium, shop.port, width=1440, timezone_id="Asia/Kolkata") as shown:
         opened(shown)
         latest = "[...document.querySelectorAll('.when')].every((when) => when.textContent.startsWith('latest, '))"
@@ -83,7 +83,7 @@ def test_the_time_at_the_pointer(chromium: Browser, shop: Exporter) -> None:
 
 
 def test_dragging_zooms(chromium: Browser, shop: Exporter) -> None:
-    """All charts show the time that was marked, in finer slices; Escape and a double click bring the whole back."""
+    """All charts show the selected time in finer slices; Escape and a double click restore the whole range."""
     with tab(chromium, shop.port, width=1440) as shown:
         opened(shown)
         with shown.page.expect_request(lambda request: "until=" in request.url) as asked:
@@ -104,7 +104,7 @@ def test_dragging_zooms(chromium: Browser, shop: Exporter) -> None:
 
 
 def test_a_link_shows_the_same_stretch(chromium: Browser, shop: Exporter) -> None:
-    """The zoom of an address is loaded first."""
+    """The zoom in a URL is loaded at once."""
     with (
         tab(chromium, shop.port) as shown,
         shown.page.expect_request(lambda request: "history?seconds=60&points=60&until=1700000060" in request.url),
@@ -123,7 +123,7 @@ def test_a_finger_points(chromium: Browser, shop: Exporter) -> None:
 
 
 def test_two_fingers_zoom(chromium: Browser, shop: Exporter) -> None:
-    """To the time between them."""
+    """Two fingers zoom to the time between them."""
     with tab(chromium, shop.port, width=400, has_touch=True) as shown:
         opened(shown)
         shown.page.evaluate("""() => {
@@ -146,7 +146,7 @@ def test_two_fingers_zoom(chromium: Browser, shop: Exporter) -> None:
 
 
 def test_events_are_listed(chromium: Browser, shop: Exporter) -> None:
-    """With what happened, when, and of which worker; those of before the page was opened, too."""
+    """The list has each event, its time and worker, including events before the page was opened."""
     with tab(chromium, shop.port) as shown:
         opened(shown)
         shown.page.locator("[data-kind=worker_ended]").first.wait_for()
@@ -156,20 +156,20 @@ def test_events_are_listed(chromium: Browser, shop: Exporter) -> None:
 
 
 def test_events_are_marked(chromium: Browser, shop: Exporter) -> None:
-    """The pointer near a mark says what it is."""
+    """Near a mark, the legend names its event."""
     with tab(chromium, shop.port, width=1440) as shown:
         opened(shown)
         shown.page.locator("[data-kind=worker_ended]").first.wait_for()
         box = chart(shown)
         titles = set[str]()
-        for place in range(1, int(box["width"]), 4):  # a mark is named from eight pixels away
+        for place in range(1, int(box["width"]), 4):  # the legend names an event within eight pixels
             shown.page.mouse.move(box["x"] + box["width"] - place, box["y"] + 50)
             titles.add(shown.text(".when"))
         assert any("Worker 2" in title for title in titles), titles
 
 
 def test_limits_are_named(chromium: Browser, shop: Exporter) -> None:
-    """That of the listen queue, and the headroom of 1."""
+    """The listen queue's limit and headroom 1 are named."""
     with tab(chromium, shop.port) as shown:
         opened(shown)
         limits = shown.page.locator(".limit:visible").all_inner_texts()
@@ -178,7 +178,7 @@ def test_limits_are_named(chromium: Browser, shop: Exporter) -> None:
 
 
 def test_on_paper(chromium: Browser, shop: Exporter) -> None:
-    """It is light, without controls, and no table is cut off."""
+    """Printed, the page is light, has no controls, and cuts off no table."""
     with tab(chromium, shop.port, width=794, color_scheme="dark") as shown:
         opened(shown)
         shown.page.emulate_media(media="print")

@@ -1,4 +1,4 @@
-"""The page as people use it, in a real browser: what it shows is true, and it says so when it is not.
+"""The page in a real browser: its figures are correct, and it says so when they are not current.
 
 Pictures are left in the directory that $PICTURES names.
 """
@@ -49,14 +49,14 @@ PANELS = [
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """One browser for all; every tab has a profile of its own."""
+    """One browser for all tests; every tab has a profile of its own."""
     with browser() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def shop() -> Iterator[Exporter]:
-    """An exporter of a uWSGI whose first worker gets three times what the second does, and neither is short of CPU."""
+    """An exporter of a uWSGI whose first worker gets three times as much as the second, with CPU to spare."""
     with (
         alert_scenes.mapped(processes=2) as server,
         alert_scenes.loaded(server.hot, clients=9, io_ms=120, cpu_ms=2),
@@ -67,19 +67,19 @@ def shop() -> Iterator[Exporter]:
 
 
 def picture(of: Tab, name: str) -> None:
-    """Keep one, if somebody wants them."""
+    """Keep a picture, if a directory is given."""
     if directory := os.environ.get("PICTURES"):
         Path(directory).mkdir(parents=True, exist_ok=True)
         size = of.page.viewport_size
         assert size
         tall = of.page.evaluate("document.documentElement.scrollHeight")
-        of.page.set_viewport_size({"width": size["width"], "height": tall})  # what is out of sight is not painted
+        of.page.set_viewport_size({"width": size["width"], "height": tall})  # content out of sight is not painted
         of.page.screenshot(path=Path(directory) / f"{name}.png", full_page=True)
         of.page.set_viewport_size(size)
 
 
 def test_everything_is_there(chromium: Browser, shop: Exporter) -> None:
-    """The page of the only server is at /; every panel is on it, with a name; the browser finds nothing wrong."""
+    """The page of the only server is at /; every panel has a name; the browser reports no error."""
     with tab(chromium, shop.port, width=1440, height=900) as shown:
         shown.open("/")
         shown.until("document.querySelectorAll('.uplot').length === 5")
@@ -92,7 +92,7 @@ def test_everything_is_there(chromium: Browser, shop: Exporter) -> None:
 
 
 def test_the_policy_is_watched(chromium: Browser, shop: Exporter) -> None:
-    """A script that the page's policy forbids does not run, and these tests hear of it."""
+    """A script that the page's policy forbids does not run, and these tests notice it."""
     with tab(chromium, shop.port) as shown:
         shown.open("/")
         shown.page.evaluate("""() => {
@@ -106,7 +106,7 @@ def test_the_policy_is_watched(chromium: Browser, shop: Exporter) -> None:
 
 
 def test_figures_are_those_of_the_api(chromium: Browser, shop: Exporter) -> None:
-    """Every key figure, and every worker's share, is the document's, rounded to the digits that are shown."""
+    """Every key figure, and every worker's share, equals the document's, rounded to the digits shown."""
     with tab(chromium, shop.port) as shown:
         shown.open("/")
         shown.until("JSON.parse(heard)?.balance?.hot_ratio > 0")
@@ -139,7 +139,7 @@ def test_figures_are_those_of_the_api(chromium: Browser, shop: Exporter) -> None
 
 
 def reads(text: str, value: float) -> bool:
-    """Whether a figure with its unit is this value, to half of its last digit."""
+    """Whether a figure with its unit equals this value, to half of its last digit."""
     match = re.fullmatch(rf"([\d,]+)(\.\d+)? ?(ms|s|min|%|{TIMES}|/s)?", text)
     assert match, text
     whole, part, unit = match.groups(default="")
@@ -149,7 +149,7 @@ def reads(text: str, value: float) -> bool:
 
 
 def test_a_harmless_hot_worker_is_named_and_not_marked(chromium: Browser, shop: Exporter) -> None:
-    """The figure says which it is; the table marks only one that does harm."""
+    """The key figure names the hot worker; the table marks only one that does harm."""
     with tab(chromium, shop.port) as shown:
         shown.open("/")
         shown.until("document.querySelector('[data-figure=hot_ratio] + small').textContent.startsWith('worker 1')")
@@ -158,7 +158,7 @@ def test_a_harmless_hot_worker_is_named_and_not_marked(chromium: Browser, shop: 
 
 
 def test_the_exporter_stops_and_comes_back(chromium: Browser) -> None:
-    """The page turns stale by itself and says since when; with the exporter back it is the present again."""
+    """Without the exporter the page turns stale and says since when; with the exporter back it is current again."""
     with alert_scenes.mapped(processes=2) as server, alert_scenes.loaded(server.hot, clients=2, io_ms=60):
         port = real_uwsgi.free_port()
         with tab(chromium, port) as shown:
@@ -176,7 +176,7 @@ def test_the_exporter_stops_and_comes_back(chromium: Browser) -> None:
 
 
 def test_an_exporter_that_hangs(chromium: Browser) -> None:
-    """Its connections stay open and nothing comes: the page is stale all the same, and recovers."""
+    """Connections stay open without data: the page still turns stale, and recovers."""
     with exporter("--stats", replayed("threads_4x8_busy")) as running, tab(chromium, running.port) as shown:
         shown.open("/")
         running.process.send_signal(signal.SIGSTOP)
@@ -186,7 +186,7 @@ def test_an_exporter_that_hangs(chromium: Browser) -> None:
 
 
 def test_a_server_that_dies(chromium: Browser) -> None:
-    """Its last figures stay, grey, with their age and why it cannot be read; it recovers with the server."""
+    """The last figures stay, grey, with their age and the reason; the page recovers with the server."""
     with (
         alert_scenes.mortal("--processes", "2") as server,
         exporter("--stats", f"shop={server.stats}") as running,
@@ -206,7 +206,7 @@ def test_a_server_that_dies(chromium: Browser) -> None:
 
 
 def test_hostile_names(chromium: Browser) -> None:
-    """Whatever a server is called, and whatever it says of itself, is text; its page has an address that works."""
+    """A server's name and all its texts are escaped, and the URL of its page works."""
     hostile = make_server(f"file://{FIXTURES}/hostile_quotes_and_json.json", name=HOSTILE)
     with serving(hostile, replayed("minified"), sampling=True) as port, tab(chromium, port) as shown:
         shown.open("/")
@@ -222,7 +222,7 @@ def test_hostile_names(chromium: Browser) -> None:
 
 
 def test_several_servers(chromium: Browser) -> None:
-    """The index has them in the API's order, those that cannot be read first; each leads to its page."""
+    """The list has the servers in the API's order, unreadable ones first; each links to its page."""
     names = ["emperor", "router_http_subscriptions", "threads_4x8_busy"]
     with serving(*map(replayed, names), "gone=/nowhere/stats", sampling=True) as port, tab(chromium, port) as shown:
         shown.open("/")
@@ -245,7 +245,7 @@ def test_several_servers(chromium: Browser) -> None:
 
 
 def test_what_is_not_known(chromium: Browser) -> None:
-    """Without figures there is no verdict and no all-clear; what is missing has its reason, in its place."""
+    """Without figures there is neither a verdict nor an all-clear; each missing value has its reason."""
     with serving(replayed("no_cores")) as port, tab(chromium, port) as shown:
         shown.open("/")
         assert shown.text(".factor") == "?"
@@ -259,7 +259,7 @@ def test_what_is_not_known(chromium: Browser) -> None:
 
 
 def test_a_server_that_is_not_there(chromium: Browser) -> None:
-    """An old address says that the server is gone, and where the others are."""
+    """An old URL says that the server is gone, and links to the others."""
     with serving(replayed("minified"), sampling=True) as port, tab(chromium, port) as shown:
         answer = shown.page.goto(f"http://127.0.0.1:{port}/servers/old")
         assert answer
@@ -268,7 +268,7 @@ def test_a_server_that_is_not_there(chromium: Browser) -> None:
 
 
 def test_without_scripts(chromium: Browser) -> None:
-    """A browser without JavaScript is told how each server is."""
+    """Without JavaScript the page shows the verdict of each server."""
     with (
         serving(replayed("minified"), "gone=/nowhere/stats", sampling=True) as port,
         tab(chromium, port, java_script_enabled=False) as shown,
@@ -279,7 +279,7 @@ def test_without_scripts(chromium: Browser) -> None:
 
 
 def test_pause_and_resume(chromium: Browser, shop: Exporter) -> None:
-    """A page that is paused keeps what it shows and says of when; resumed, it goes on."""
+    """A paused page keeps its figures and shows their time; resumed, it continues."""
     with tab(chromium, shop.port) as shown:
         shown.open("/")
         shown.page.get_by_role("button", name="Pause").click()
@@ -294,7 +294,7 @@ def test_pause_and_resume(chromium: Browser, shop: Exporter) -> None:
 
 
 def test_ranges_and_windows(chromium: Browser, shop: Exporter) -> None:
-    """A range fetches its history, a window its figures; both stand in the address, and a copy of it opens the same."""
+    """A range fetches its history, a window its figures; both are in the URL, and a copied URL opens the same view."""
     with tab(chromium, shop.port) as shown:
         shown.open("/")
         with shown.page.expect_request(lambda request: "/history?seconds=900&" in request.url):
@@ -310,7 +310,7 @@ def test_ranges_and_windows(chromium: Browser, shop: Exporter) -> None:
 
 
 def test_the_snapshot(chromium: Browser, shop: Exporter) -> None:
-    """The text for the incident channel has the verdict, the headroom, the findings, the time and the address."""
+    """The text for the incident channel has the verdict, the headroom, the findings, the time and the URL."""
     with tab(chromium, shop.port, permissions=["clipboard-read", "clipboard-write"]) as shown:
         shown.open("/")
         shown.until("JSON.parse(heard).headroom !== null && JSON.parse(heard).findings.length")
@@ -328,7 +328,7 @@ def test_the_snapshot(chromium: Browser, shop: Exporter) -> None:
 
 
 def test_the_snapshot_over_plain_http(chromium: Browser, shop: Exporter) -> None:
-    """Where the browser gives pages no clipboard, the text is copied all the same."""
+    """If the browser denies access to the clipboard, the text is copied all the same."""
     with tab(chromium, shop.port, permissions=["clipboard-read"]) as shown:
         shown.page.add_init_script("Object.defineProperty(navigator.clipboard, 'writeText', { value: undefined })")
         shown.open("/")
@@ -339,7 +339,7 @@ def test_the_snapshot_over_plain_http(chromium: Browser, shop: Exporter) -> None
 
 
 def test_the_keyboard_is_enough(chromium: Browser, shop: Exporter) -> None:
-    """Tab reaches every control in the order of the page, each has a name and shows that it has the focus."""
+    """Tab reaches every control in the order of the page; each has a name and shows its focus."""
     with tab(chromium, shop.port) as shown:
         shown.open("/")
         keys, names = shown.page.keyboard, []
@@ -377,7 +377,7 @@ def test_the_keyboard_is_enough(chromium: Browser, shop: Exporter) -> None:
 @pytest.mark.parametrize("path", ["/", "/?range=3600"])
 @pytest.mark.parametrize("width", [320, 3840])
 def test_every_width(chromium: Browser, shop: Exporter, width: int, path: str) -> None:
-    """From a phone to 4K nothing is wider than the window."""
+    """From a phone to 4K, nothing is wider than the window."""
     with tab(chromium, shop.port, width=width, height=640, color_scheme="dark") as shown:
         shown.open(path)
         shown.until("document.querySelectorAll('.uplot').length === 5")
@@ -387,7 +387,7 @@ def test_every_width(chromium: Browser, shop: Exporter, width: int, path: str) -
 
 
 def test_sixty_four_workers(chromium: Browser) -> None:
-    """A large server has a row for each worker, and is no wider than the window."""
+    """A large server has a row for each worker, and the page is no wider than the window."""
     with (
         real_uwsgi.uwsgi("--processes", "64", "--threads", "16") as server,
         exporter("--stats", f"large={server.stats}") as running,

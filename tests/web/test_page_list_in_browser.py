@@ -1,4 +1,4 @@
-"""The list of servers: filter, order and address; the keyboard."""
+"""The list of servers in a real browser: filter, order, URL, keyboard."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """One browser for all; every tab has a profile of its own."""
+    """One browser for all tests; every tab has a profile of its own."""
     with browser() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    """The list of four servers, one of which is down."""
+    """The port of an exporter of four servers, one of which is down."""
     address = replayed("threads_4x8_busy").partition("=")[2]
     names = [f"{name}={address}" for name in ("shop-10", "shop-2", "cart")]
     with serving(*names, "gone=/nowhere/stats", sampling=True) as served:
@@ -39,7 +39,7 @@ def names(shown: Tab) -> list[str]:
 
 
 def test_the_filter(chromium: Browser, port: int) -> None:
-    """Every word of it has to stand in what is shown of a server; it stands in the address, and a link has it, too."""
+    """A server matches if its row contains every word of the filter; the filter is in the URL and in links."""
     with tab(chromium, port) as shown:
         shown.open("/")
         shown.page.keyboard.press("/")
@@ -59,7 +59,7 @@ def test_the_filter(chromium: Browser, port: int) -> None:
 
 
 def test_the_order(chromium: Browser, port: int) -> None:
-    """A heading sorts, numbers in names as numbers; the order stands in the address."""
+    """A heading sorts, with numbers in names as numbers; the order is in the URL."""
     with tab(chromium, port) as shown:
         shown.open("/")
         shown.page.get_by_role("button", name="Server", exact=True).click()
@@ -72,7 +72,7 @@ def test_the_order(chromium: Browser, port: int) -> None:
 
 
 def test_a_server_that_is_down(chromium: Browser, port: int) -> None:
-    """Is first, says so in words, and has no headroom."""
+    """A server that is down comes first, says so in words, and has no headroom."""
     with tab(chromium, port) as shown:
         shown.open("/")
         shown.page.wait_for_selector("tbody tr.down")
@@ -83,7 +83,7 @@ def test_a_server_that_is_down(chromium: Browser, port: int) -> None:
 
 
 def test_help(chromium: Browser, port: int) -> None:
-    """`?` lists the keys, Escape closes it; in the filter it is a letter."""
+    """`?` lists the keys, Escape closes the help; in the filter, `?` is a letter."""
     with tab(chromium, port) as shown:
         shown.open("/")
         shown.page.keyboard.press("?")
@@ -96,7 +96,7 @@ def test_help(chromium: Browser, port: int) -> None:
 
 
 def test_the_icon_of_text_pages(port: int) -> None:
-    """A browser that asks for /favicon.ico is led to the icon."""
+    """A request for /favicon.ico is redirected to the icon."""
     status, headers, _ = get(port, "/favicon.ico")
     assert (status, headers["Location"]) == (307, assets.url("icon.svg"))
     assert get(port, headers["Location"])[0] == 200
@@ -106,7 +106,7 @@ VASSAL = "[uwsgi]\nmaster = true\nstats = %d/vassal.stats\nsocket = %d/vassal.so
 
 
 def test_a_vassal_is_linked_to_its_page(chromium: Browser) -> None:
-    """Where its stats are read, too, and its master's parent is this emperor."""
+    """A vassal is linked if its stats are read and its master's parent is this emperor."""
     options = ["--emperor", "{directory}/vassals", "--emperor-stats", "{directory}/stats"]
     with real_uwsgi.bare(*options, files={"vassals/shop.ini": VASSAL}) as emperor:
         stats = str(emperor.directory / "vassals" / "vassal.stats")

@@ -1,4 +1,4 @@
-"""Parts of the page by themselves, in a real browser: what they show for a document that is hard to bring about."""
+"""Parts of the page by themselves in a real browser, for documents that are hard to provoke."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _IMPORT = """async ([name, script]) => {
 
 @pytest.fixture(scope="module")
 def page() -> Iterator[Tab]:
-    """The page of a replayed server, whose modules are at hand."""
+    """The page of a replayed server, whose modules can be imported."""
     with (
         serving(replayed("threads_4x8_busy"), sampling=True) as port,
         browser() as chromium,
@@ -34,12 +34,12 @@ def page() -> Iterator[Tab]:
 
 
 def part(page: Tab, module: str, script: str) -> object:
-    """What a function makes of a module of the page. `heard` is the newest document, as JSON."""
+    """The result of a function on a module of the page. `heard` is the newest document, as JSON."""
     return page.page.evaluate(_IMPORT, [module, script])
 
 
 def test_events_that_go_on_are_one(page: Tab) -> None:
-    """An event that happened again takes the place of what it was; an answer that comes late brings it not back."""
+    """A repeated event replaces its earlier entry, and a late response does not restore that."""
     assert part(
         page,
         "events.js",
@@ -55,7 +55,7 @@ def test_events_that_go_on_are_one(page: Tab) -> None:
 
 
 def test_events_of_more_than_an_hour_ago_are_left_out(page: Tab) -> None:
-    """A page that stays open for a day lists the last hour."""
+    """A page that stays open for a day lists only the last hour."""
     script = """({ Events }) => {
         const events = new Events("/nowhere"), now = Date.now() / 1000;
         const reload = (time, id) => ({ id, time, since: time, count: 1, kind: "reload", workers: [] });
@@ -75,7 +75,7 @@ def test_events_of_more_than_an_hour_ago_are_left_out(page: Tab) -> None:
     ],
 )
 def test_the_big_number_has_its_name(page: Tab, headroom: dict[str, object], shown: list[str]) -> None:
-    """Under it, with `at most` where CPU is not visible."""
+    """The headroom's name stands below it, with `at most` if CPU is not visible."""
     script = """({ Headline }) => {
         const headline = new Headline();
         headline.show({ ...JSON.parse(heard), state: "up", status: "ok", headroom: %s }, null);
@@ -94,7 +94,7 @@ def test_the_big_number_has_its_name(page: Tab, headroom: dict[str, object], sho
     ],
 )
 def test_the_headroom_steps_back(page: Tab, state: str, status: str, seen: list[object]) -> None:
-    """It is small where the verdict is another, and gone where the server is down."""
+    """The headroom is small if the verdict is about something else, and hidden if the server is down."""
     script = """({ Headline }) => {
         const headline = new Headline();
         headline.show({ ...JSON.parse(heard), state: "%s", status: "%s" }, null);
@@ -109,7 +109,7 @@ def test_the_headroom_steps_back(page: Tab, state: str, status: str, seen: list[
     [("none", "Throughput", None), ("noticed", "Queue wait", "warning"), ("severe", "Queue wait", "critical")],
 )
 def test_a_wait_that_hurts_comes_first(page: Tab, waiting: str, first: str, tone: str | None) -> None:
-    """And goes back to its place when it is over."""
+    """The queue wait moves back to its place when it is over."""
     script = """({ Keys }) => {
         const keys = new Keys(), server = JSON.parse(heard);
         const show = (waiting) => {
@@ -123,7 +123,7 @@ def test_a_wait_that_hurts_comes_first(page: Tab, waiting: str, first: str, tone
 
 
 def test_order(page: Tab) -> None:
-    """Numbers in names count as numbers; what is not known is last, whichever way."""
+    """Numbers in names sort as numbers; unknown values come last in both directions."""
     script = """({ Table }) => {
         const name = { head: "Name", left: true, value: (row) => row.name, text: (row) => row.name ?? "-" };
         const table = new Table("T", [name], { key: (row) => row.name });
@@ -137,7 +137,7 @@ def test_order(page: Tab) -> None:
 
 
 def test_a_table_without_rows_says_so(page: Tab) -> None:
-    """`none`, and not a head above nothing."""
+    """The table says `none` instead of showing a heading without rows."""
     script = """({ Table }) => {
         const table = new Table("T", [{ head: "Name", value: () => 0, text: () => "" }], { key: () => 0 });
         const shown = () => table.none.hidden ? "" : table.none.textContent;
@@ -161,12 +161,12 @@ def test_a_table_without_rows_says_so(page: Tab) -> None:
     ],
 )
 def test_a_stretch_of_time_in_the_address(page: Tab, text: str, stretch: dict[str, int] | None) -> None:
-    """In slices of whole seconds, at most 240 of them; what is no stretch is none."""
+    """A stretch has whole seconds and at most 240 slices; other texts are not a stretch."""
     assert part(page, "timeline.js", f"({{ parse }}) => parse('{text}')") == stretch
 
 
 def test_since_when_a_finding_holds(page: Tab) -> None:
-    """How long, and the instant with its zone; nothing where that is not known."""
+    """A finding shows how long it has held, and since when with the zone; nothing if that is unknown."""
     script = (
         """({ lasting }) => [lasting({ since: 1700000000 }, 1700000300), lasting({ since: null }, 9), lasting({}, 9)]"""
     )
@@ -178,14 +178,14 @@ def test_since_when_a_finding_holds(page: Tab) -> None:
 
 
 def test_the_hot_worker_is_marked_only_where_it_does_harm(page: Tab) -> None:
-    """A finding that says that unevenness is harmless marks nobody."""
+    """A finding that unevenness is harmless marks no worker."""
     script = """({ hottest }) => ["info", "warning"].map((severity) =>
         hottest({ balance: { hottest: 3 }, findings: [{ code: "uneven", severity }] }))"""
     assert part(page, "workers.js", script) == [None, 3]
 
 
 def test_the_hot_worker_stands_out(page: Tab) -> None:
-    """It is marked by a sign and not by colour alone, where a finding says that it does harm."""
+    """If a finding says that it does harm, the hot worker has a sign, not only a colour."""
     script = """({ table }) => {
         const server = JSON.parse(heard), part = table();
         const findings = [{ code: "unevenness_hurts", severity: "warning" }];
@@ -200,7 +200,7 @@ def test_the_hot_worker_stands_out(page: Tab) -> None:
 
 
 def test_a_finding_keeps_its_link(page: Tab) -> None:
-    """Figures in a finding change every second, and the focus stays where it is."""
+    """Figures in a finding change every second, and the focus stays on its link."""
     script = """({ Findings }) => {
         const findings = new Findings(), window = {};
         const empty = { evidence: "", meaning: "", change: "" };

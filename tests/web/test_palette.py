@@ -1,4 +1,4 @@
-"""The colours of the page: text can be read on what it stands on, lines can be seen, in light and dark (WCAG 2.2)."""
+"""The colours of the page: text and lines have enough contrast, in light and dark mode (WCAG 2.2)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LINES = [(line, "panel") for line in ("blue", "orange", "green", "purple", "verm
 
 
 def palettes() -> dict[str, dict[str, str]]:
-    """By theme, the variables of the style sheet that are colours."""
+    """The colour variables of the style sheet, by theme."""
     light, dark = re.findall(r":root \{(.*?)\}", (assets.FOLDER / "page.css").read_text(), re.DOTALL)[:2]
     colours = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block)) for block in (light, dark)]
     return {"light": colours[0], "dark": colours[1]}
@@ -47,7 +47,7 @@ def contrast(one: str, other: str) -> float:
 
 
 def test_the_ratio_itself() -> None:
-    """Black on white is 21, a colour on itself 1."""
+    """Black on white has 21, a colour on itself 1."""
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.01)
     assert contrast("#123456", "#123456") == 1
@@ -56,7 +56,7 @@ def test_the_ratio_itself() -> None:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize(("pairs", "least"), [(TEXT, 4.5), (LINES, 3.0)])
 def test_contrast(theme: str, pairs: list[tuple[str, str]], least: float) -> None:
-    """Text has 4.5 to 1 (1.4.3), what is drawn 3 to 1 (1.4.11)."""
+    """Text has a contrast of 4.5 to 1 (1.4.3), graphics 3 to 1 (1.4.11)."""
     colours = palettes()[theme]
     poor = {
         pair: round(contrast(*(colours[name] for name in pair)), 2)

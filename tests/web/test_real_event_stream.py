@@ -1,4 +1,4 @@
-"""Streams of the real exporter: beside a real uWSGI, with clients that stall, and when it is told to stop."""
+"""Streams of the real exporter: beside a real uWSGI, with stalled clients, and at shutdown."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def until(response: object, condition: Callable[[dict[str, object]], object], do
 
 
 def test_a_server_that_goes_down_and_comes_back() -> None:
-    """The stream goes on: down with the last figures and the reason, up again by itself. Every document is what its
-    description says."""
+    """The stream continues: down with the last figures and the reason, then up again. Every document matches its
+    description."""
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(uwsgi("--processes", "2", "--threads", "2"))
         exporting = stack.enter_context(exporter("--stats", f"shop={server.stats}"))
@@ -53,7 +53,7 @@ def test_a_server_that_goes_down_and_comes_back() -> None:
         down = until(response, lambda received: received["state"] == "down")
         listed = get(exporting, "/api/v1/servers")
         history = get(exporting, "/api/v1/servers/shop/history?seconds=60&points=60")
-    # Stale until the read under way has timed out, which is a moment later.
+    # Stale until the read under way times out, a moment later.
     assert silent["state"] in ("stale", "down")
     assert silent["workers"]
     assert down["error"]
@@ -67,7 +67,7 @@ def test_a_server_that_goes_down_and_comes_back() -> None:
 
 
 def test_listeners_cost_uwsgi_nothing() -> None:
-    """Documents are made of what sampling reads anyway: with many asking, uWSGI is read as often as with none."""
+    """Streams use existing samples: with many listeners, uWSGI is read as often as with none."""
     with uwsgi("--processes", "1") as server, exporter("--stats", f"shop={server.stats}") as exporting:
 
         def samples() -> int:
@@ -83,12 +83,12 @@ def test_listeners_cost_uwsgi_nothing() -> None:
             for response in streams:
                 next_document(response)
             read, seconds = samples() - before, time.monotonic() - began
-        assert read <= 5 * seconds * 1.25 + 2  # five a second, jittered by a fifth
+        assert read <= 5 * seconds * 1.25 + 2  # five a second, with a jitter of a fifth
 
 
 @contextlib.contextmanager
 def large(folder: Path) -> Iterator[Exporter]:
-    """An exporter whose documents are larger than any buffer for them: 512 workers."""
+    """An exporter whose documents are larger than any buffer: 512 workers."""
     tree = json.loads(document("threads_4x8_busy"))
     tree["workers"] *= 128
     (folder / "large.json").write_text(json.dumps(tree))
@@ -97,7 +97,7 @@ def large(folder: Path) -> Iterator[Exporter]:
 
 
 def stalled(exporting: Exporter) -> socket.socket:
-    """Asks for a stream, and reads nothing of it."""
+    """A client that requests a stream and reads nothing."""
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     client.connect(("127.0.0.1", exporting.port))
@@ -106,8 +106,8 @@ def stalled(exporting: Exporter) -> socket.socket:
 
 
 def test_who_stalls_is_dropped_and_costs_no_memory(tmp_path: Path) -> None:
-    """As many streams as there may be, none of them read: the exporter grows by their buffers and no further, closes
-    them, and has room again; who reads all the while is told all the while."""
+    """With the most streams allowed, none of them read, the exporter grows only by their buffers, closes them, and has
+    room again; a client that reads gets documents all the time."""
     with large(tmp_path) as exporting, contextlib.ExitStack() as stack:
         process = psutil.Process(exporting.process.pid)
         reader = stack.enter_context(listening(exporting.port, "/api/v1/servers/large/events"))
@@ -139,7 +139,7 @@ def _connections(process: psutil.Process) -> int:
 
 
 def test_it_stops_in_its_usual_time(tmp_path: Path) -> None:
-    """Streams end when the exporter is told to stop, those that nobody reads too."""
+    """Streams end when the exporter stops, including those that nobody reads."""
     with large(tmp_path) as exporting, contextlib.ExitStack() as stack:
         readers = [stack.enter_context(listening(exporting.port, "/api/v1/events")) for _ in range(3)]
         for response in readers:
@@ -159,5 +159,5 @@ def test_it_stops_in_its_usual_time(tmp_path: Path) -> None:
         exporting.process.send_signal(signal.SIGTERM)
         exporting.process.wait(20)
         assert ended.wait(5)
-        assert not exporting.lines("timeout graceful shutdown exceeded")  # which is how uvicorn ends what does not
+        assert not exporting.lines("timeout graceful shutdown exceeded")  # from uvicorn, if connections do not end
         assert not exporting.lines("level=error")

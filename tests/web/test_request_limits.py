@@ -1,4 +1,4 @@
-"""What the HTTP face does with requests that are too large, too slow or too many."""
+"""The HTTP server with requests that are too large, too slow or too many."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OK = b"HTTP/1.1 200 OK"
 
 @contextlib.contextmanager
 def serving(connections: int = 8) -> Iterator[uvicorn.Server]:
-    """A server that answers at / with the Host header, and at /never not at all."""
+    """A server that responds at / with the Host header, and never at /never."""
 
     async def host(request: Request) -> Response:
         return PlainTextResponse(" ".join(request.headers.getlist("host")))
@@ -45,7 +45,7 @@ def connected(server: uvicorn.Server) -> socket.socket:
 
 
 def answers(server: uvicorn.Server, data: bytes) -> bytes:
-    """Everything that comes back until the connection is closed."""
+    """Everything received until the connection is closed."""
     with connected(server) as client:
         client.sendall(data)
         return received(client)
@@ -60,7 +60,7 @@ def received(client: socket.socket) -> bytes:
 
 
 def asked(client: socket.socket, data: bytes = GET + b"\r\n") -> bytes:
-    """The answer on a connection that stays open: its body is the Host header."""
+    """The response on a connection that stays open: its body is the Host header."""
     client.sendall(data)
     answer = b""
     while not answer.endswith(b"\r\n\r\nx"):
@@ -82,7 +82,7 @@ def asked(client: socket.socket, data: bytes = GET + b"\r\n") -> bytes:
     ],
 )
 def test_a_request_that_is_too_large(request_: bytes, status: bytes) -> None:
-    """It is answered with what is wrong, and its connection is closed."""
+    """The response names the error, and the connection is closed."""
     with serving() as server:
         answer = answers(server, request_)
     assert answer.startswith(b"HTTP/1.1 " + status)
@@ -90,7 +90,7 @@ def test_a_request_that_is_too_large(request_: bytes, status: bytes) -> None:
 
 
 def test_requests_as_large_as_they_may_be() -> None:
-    """A line, a head and a body of exactly the bound are taken, again and again on one connection."""
+    """A line, a head and a body of exactly the bound are accepted, repeatedly on one connection."""
     longest = b"X: " + b"a" * (bounds.LINE_BYTES - 5) + b"\r\n"
     head = GET + longest * 3
     length = b"Content-Length: %d\r\n" % bounds.BODY_BYTES
@@ -102,7 +102,7 @@ def test_requests_as_large_as_they_may_be() -> None:
 
 
 def test_a_request_behind_another_is_taken_apart() -> None:
-    """Requests, with bodies or without, may arrive in one piece; each has its answer."""
+    """Requests, with bodies or without, may arrive in one piece; each gets its response."""
     body = b"Content-Length: 3\r\n\r\n\n\n\n"
     with serving() as server:
         answer = answers(server, GET + body + GET + b"\r\n" + GET + body + GET + b"Connection: close\r\n\r\n")
@@ -111,7 +111,7 @@ def test_a_request_behind_another_is_taken_apart() -> None:
 
 @pytest.mark.parametrize(("waiting", "closed"), [(bounds.MOST_PIPELINED, False), (bounds.MOST_PIPELINED + 1, True)])
 def test_pipelined_requests(waiting: int, closed: bool) -> None:
-    """So many requests may wait for an earlier one of their connection; one more closes it."""
+    """This many requests may wait behind an earlier one of their connection; one more closes it."""
     with serving() as server, connected(server) as client:
         client.sendall(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n" + (GET + b"\r\n") * waiting)
         wait_until(lambda: server.server_state.tasks or closed, what="the request")
@@ -133,7 +133,7 @@ def test_pipelined_requests(waiting: int, closed: bool) -> None:
     ],
 )
 def test_a_slow_request_is_closed(monkeypatch: pytest.MonkeyPatch, first: bytes, answer: bytes) -> None:
-    """A request that is not complete at its deadline ends its connection, whether it has an answer already or not."""
+    """A request that is incomplete at its deadline ends its connection, even if it already has a response."""
     monkeypatch.setattr(bounds, "REQUEST_SECONDS", 0.3)
     with serving() as server, connected(server) as client:
         client.sendall(first)
@@ -141,7 +141,7 @@ def test_a_slow_request_is_closed(monkeypatch: pytest.MonkeyPatch, first: bytes,
 
 
 def test_bytes_now_and_then_move_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only a complete request does: a client that goes on sending is closed too."""
+    """Only a complete request moves the deadline: a client that keeps sending is closed too."""
     monkeypatch.setattr(bounds, "REQUEST_SECONDS", 0.4)
     with serving() as server, connected(server) as client:
         client.sendall(GET + b"X: ")
@@ -155,7 +155,7 @@ def test_bytes_now_and_then_move_no_deadline(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_connection_between_requests_has_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scraper's connection stays open from one scrape to the next, and each request has its own time."""
+    """A scraper's connection stays open from one scrape to the next, and each request has its own deadline."""
     monkeypatch.setattr(bounds, "REQUEST_SECONDS", 0.2)
     with serving() as server, connected(server) as client, connected(server) as silent:
         for _ in range(3):
@@ -166,7 +166,7 @@ def test_a_connection_between_requests_has_no_deadline(monkeypatch: pytest.Monke
 
 
 def test_a_client_beside_half_heads_is_answered() -> None:
-    """The oldest idle connection makes room; a request in progress keeps its connection."""
+    """The oldest idle connection is closed for a new one; a request in progress keeps its connection."""
     with serving(connections=4) as server, contextlib.ExitStack() as stack:
         busy = stack.enter_context(connected(server))
         busy.sendall(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -182,7 +182,7 @@ def test_a_client_beside_half_heads_is_answered() -> None:
 
 
 def test_answered_connections_make_room() -> None:
-    """A connection that has its answer is idle: the oldest of them goes first."""
+    """A connection that has its response is idle: the oldest one is closed first."""
     with serving(connections=2) as server, contextlib.ExitStack() as stack:
         clients = []
         for _ in range(4):
@@ -192,7 +192,7 @@ def test_answered_connections_make_room() -> None:
 
 
 def test_clients_that_leave_make_room() -> None:
-    """A connection that its client closed in the middle of a request takes no place."""
+    """A connection that its client closed in the middle of a request frees its slot."""
     with serving(connections=2) as server:
         for _ in range(4):
             with connected(server) as client:
@@ -207,14 +207,14 @@ def test_clients_that_leave_make_room() -> None:
 
 
 def test_an_upgrade_ends_with_its_answer() -> None:
-    """A request for another protocol is answered in this one, and its connection closed."""
+    """A request for another protocol gets an HTTP response, and its connection is closed."""
     with serving() as server:
         assert answers(server, GET + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n").startswith(OK)
 
 
 @pytest.mark.parametrize(("target", "host"), [("/", "x"), ("http://other:1/", "other")])
 def test_an_absolute_target_goes_before_the_header(target: str, host: str) -> None:
-    """The host of a request is that of its target, if it has one."""
+    """The host of a request is that of its target, if the target has one."""
     with serving() as server:
         answer = answers(server, f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
     assert answer.endswith(b"\r\n\r\n" + host.encode())

@@ -1,4 +1,4 @@
-"""Requests are counted before anything keeps them."""
+"""Requests are counted before they are kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FIRST = b"GET / HTTP/1.1\r\n"
 
 
 def fed(data: bytes, size: int, meter: RequestMeter | None = None) -> int:
-    """The verdict on this much of a head, received in parts of `size` bytes."""
+    """The result for this much of a head, received in parts of `size` bytes."""
     meter = meter or RequestMeter()
     for part_start in range(0, len(data), size):
         part, start = data[part_start : part_start + size], 0
@@ -45,12 +45,12 @@ def line(length: int) -> bytes:
     ],
 )
 def test_bounds(head: bytes, status: int, size: int) -> None:
-    """A line and a head may be as long as the bounds, and not a byte longer, in whatever parts they arrive."""
+    """A line and a head may be as long as the bounds and not a byte longer, in any parts."""
     assert fed(head, size) == status
 
 
 def test_a_complete_request_starts_anew() -> None:
-    """What earlier requests of the connection had does not count."""
+    """Earlier requests of the connection do not count."""
     meter = RequestMeter()
     for _ in range(4):
         assert fed(line(LINE_BYTES) * 3, 1000, meter) == 0
@@ -60,7 +60,7 @@ def test_a_complete_request_starts_anew() -> None:
 
 
 def test_a_body_is_no_head() -> None:
-    """A body has no lines, and the bytes behind it are those of another request."""
+    """A body has no lines, and the bytes after it belong to the next request."""
     meter = RequestMeter()
     assert fed(FIRST, 100, meter) == 0
     meter.start_body(100_000)
@@ -82,5 +82,5 @@ def test_a_body_is_no_head() -> None:
     ],
 )
 def test_body_length(headers: list[tuple[bytes, bytes]], length: int) -> None:
-    """A body's length is what its header says; there is none for one in chunks."""
+    """The length of a body comes from its header; a chunked body has none."""
     assert body_length(headers) == length

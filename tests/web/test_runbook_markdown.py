@@ -1,4 +1,4 @@
-"""The Markdown of runbooks becomes HTML; what the renderer does not know is refused."""
+"""The Markdown of runbooks becomes HTML; unknown Markdown is refused."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STYLE = Style(code=lambda code, _language: escape(code), address=lambda name: f"
     ],
 )
 def test_what_runbooks_use_is_rendered(text: str, html: str) -> None:
-    """Each construct, and nothing in it is read as HTML."""
+    """Each construct is rendered, and no text is parsed as HTML."""
     assert render_blocks(text, STYLE) == html
 
 
@@ -68,13 +68,13 @@ def test_what_runbooks_use_is_rendered(text: str, html: str) -> None:
     ],
 )
 def test_anything_else_is_refused(text: str) -> None:
-    """So that a test of the runbooks finds it before a reader does."""
+    """Other Markdown is refused, so that a test of the runbooks finds it before a reader does."""
     with pytest.raises(UnknownMarkdownError):
         render_blocks(text, STYLE)
 
 
 def test_code_is_left_to_the_style() -> None:
-    """With its language, which says how a value in it is escaped."""
+    """Code is passed on with its language, which decides how values are escaped."""
     style = Style(code=lambda code, language: f"{language}:{code}", address=str)
     assert render_blocks("```sh\nls\n```", style) == '<pre class="sh"><code>sh:ls</code></pre>'
     assert render_inline("`up`", style) == "<code>:up</code>"
@@ -82,7 +82,7 @@ def test_code_is_left_to_the_style() -> None:
 
 @pytest.mark.parametrize("book", sorted((ROOT / "alerts" / "runbooks").glob("*.md")), ids=lambda book: book.stem)
 def test_every_runbook_can_be_rendered(book) -> None:
-    """Every part of it."""
+    """Every part of every runbook can be rendered."""
     runbook = split_runbook(book.read_text())
     assert runbook.title == book.stem
     assert render_inline(runbook.summary, STYLE)
@@ -91,6 +91,6 @@ def test_every_runbook_can_be_rendered(book) -> None:
 
 
 def test_a_file_that_is_no_runbook_is_refused() -> None:
-    """One without the paragraph that says what its placeholders stand for."""
+    """A runbook without the paragraph about its placeholders is refused."""
     with pytest.raises(UnknownMarkdownError, match="not a runbook"):
         split_runbook("# A\n\nb\n\nc\n\nd")

@@ -1,4 +1,4 @@
-"""Values in the commands of runbooks: one word in shell, a part of a string in PromQL, and text in HTML."""
+"""Values in the commands of runbooks: one word in shell, part of a string in PromQL, and text in HTML."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def typed(html: str) -> str:
 
 
 def test_what_is_not_known_is_marked() -> None:
-    """And only whole words are placeholders."""
+    """Placeholders without a value are marked, and only whole words are placeholders."""
     html = fill_code("kill WORKER_PID $STATS MY_UNIT <x>", "sh", {})
     assert html == "kill <mark>WORKER_PID</mark> $STATS MY_UNIT &lt;x&gt;"
 
 
 @given(st.text(min_size=1).filter(is_typeable))
 def test_a_value_is_one_word_in_shell(value: str) -> None:
-    """Whatever it holds."""
+    """Any value is one word."""
     html = fill_code("check STATS --once", "sh", {"STATS": value})
     assert shlex.split(typed(html)) == ["check", value, "--once"]
     assert html.count("<") == 2
@@ -33,7 +33,7 @@ def test_a_value_is_one_word_in_shell(value: str) -> None:
 
 @given(st.text(min_size=1).filter(is_typeable))
 def test_a_value_is_a_string_in_promql(value: str) -> None:
-    """Its quotation marks and backslashes are escaped, in blocks and in inline code."""
+    """Quotation marks and backslashes are escaped, in blocks and in inline code."""
     for language in ("promql", ""):
         html = fill_code('up{server="SERVER"}', language, {"SERVER": value})
         inside = unescape(html.partition("<b>")[2].partition("</b>")[0])
@@ -42,7 +42,7 @@ def test_a_value_is_a_string_in_promql(value: str) -> None:
 
 
 def test_several_workers_are_several_words() -> None:
-    """For a loop over them."""
+    """The PIDs of workers are several words, for a loop."""
     assert typed(fill_code("for pid in WORKER_PIDS; do", "sh", {"WORKER_PIDS": "7 8"})) == "for pid in 7 8; do"
 
 
@@ -50,17 +50,17 @@ def test_several_workers_are_several_words() -> None:
     "value", ["", "a\nb", "a\tb", "\x1b[0m", "a\u202eb", "a\u00a0b", "\udc80", "\u05d0", "a\u200bb"]
 )
 def test_what_a_terminal_shows_wrong_cannot_be_typed(value: str) -> None:
-    """Line breaks, controls, invisible characters, and those that turn the direction."""
+    """Line breaks, control characters, invisible characters and right-to-left characters are refused."""
     assert not is_typeable(value)
 
 
 @pytest.mark.parametrize("value", ["shop", "a b", "it's", "$(id)", "é", "日本", "<b>"])
 def test_what_can_be_quoted_can_be_typed(value: str) -> None:
-    """Quoting is no matter of the characters."""
+    """Characters that need quoting are accepted."""
     assert is_typeable(value)
 
 
 def test_placeholders_are_found() -> None:
-    """All of them, the longest that fits."""
+    """All placeholders are found, the longest match first."""
     assert used_placeholders(" ".join(MEANINGS)) == set(MEANINGS)
     assert used_placeholders("`kill WORKER_PID`, SERVERS") == {"WORKER_PID"}

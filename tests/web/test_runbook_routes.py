@@ -1,4 +1,4 @@
-"""The exporter serves the runbooks that its alerts link to: as pages, and as the text they are written in."""
+"""The exporter serves the runbooks to which its alerts link, as pages and as Markdown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOSTILE = "o'b\"><script>alert(1)</script>\\$(id)`id`;&-é"
 
 @pytest.fixture(scope="module")
 def stats(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A captured document, at a path that nobody should have to quote by hand."""
+    """A captured document, at a path that needs quoting."""
     path = tmp_path_factory.mktemp("it's $(a) \"<b>") / "shop.json"
     path.write_bytes(THREADS.read_bytes())
     return path
@@ -36,7 +36,7 @@ def stats(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def port(stats: Path) -> Iterator[int]:
-    """An exporter of a server that does not answer, when runbooks are wanted most, and of three that do."""
+    """The port of an exporter of one server that does not answer and of three that do."""
     servers = [ServerConfig(name, File(str(stats)), where="test") for name in ("shop", HOSTILE, "a\u202eb")]
     with serving("gone=/nowhere/at/all", *servers, sampling=True) as listening:
         yield listening
@@ -51,19 +51,19 @@ def page(port: int, name: str, **query: str) -> str:
 
 
 def commands(html: str, language: str = "sh") -> list[str]:
-    """What a person copies from the page."""
+    """The commands that a person copies from the page."""
     blocks = re.findall(rf'<pre class="{language}">(.*?)</pre>', html, re.DOTALL)
     return unescape(re.sub("<[^>]*>", "", "\n".join(blocks))).splitlines()
 
 
 def test_there_are_runbooks() -> None:
-    """The tests below are about something."""
+    """There is at least one runbook to test."""
     assert len(NAMES) >= 20
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_runbook_is_served_as_it_is_written(port: int, name: str) -> None:
-    """As text that no browser takes for a page."""
+    """The Markdown is served as text that no browser takes for a page."""
     status, headers, body = get(port, f"/runbooks/{name}")
     assert status == 200
     assert headers["Content-Type"] == "text/plain; charset=utf-8"
@@ -73,7 +73,7 @@ def test_a_runbook_is_served_as_it_is_written(port: int, name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_runbook_is_a_page(port: int, name: str) -> None:
-    """With its placeholders marked, every command of the text on it, and no script."""
+    """The page has every command with its placeholders marked, and no script."""
     text = (FOLDER / name).read_text()
     html = page(port, name.removesuffix(".md"))
     assert re.search("<mark>(?:SERVER|STATS)</mark>", html)
@@ -85,7 +85,7 @@ def test_a_runbook_is_a_page(port: int, name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_runbook_is_filled_in_for_a_server(port: int, name: str) -> None:
-    """What is known of it is in the commands; a worker is named once one is chosen."""
+    """The commands contain the known values, and a worker once one is chosen."""
     html = page(port, name.removesuffix(".md"), server="shop", worker="2")
     typed = "\n".join([*commands(html), *commands(html, "promql")])
     assert set(re.findall(r"\b(?:SERVER|SERVER_API|STATS|EXPORTER|MASTER_PID|WORKER_PIDS?)\b", typed)) == set()
@@ -93,7 +93,7 @@ def test_a_runbook_is_filled_in_for_a_server(port: int, name: str) -> None:
 
 
 def test_the_values_are_those_of_the_server(port: int, stats: Path) -> None:
-    """Its address, the exporter's as the reader reached it, and the processes that uWSGI names."""
+    """The values are the server's address, the exporter's as the reader reached it, and PIDs from uWSGI."""
     document = json.loads(THREADS.read_bytes())
     pids = {worker["id"]: str(worker["pid"]) for worker in document["workers"]}
     stuck = page(port, "UwsgiRequestStuck", server="shop", worker="2")
@@ -108,7 +108,7 @@ def test_the_values_are_those_of_the_server(port: int, stats: Path) -> None:
 
 
 def test_a_worker_is_chosen_by_a_link(port: int) -> None:
-    """Until then its PID is left open, so that nobody ends the wrong one."""
+    """Until a worker is chosen, its PID is left open, so that nobody ends the wrong one."""
     html = page(port, "UwsgiRequestStuck", server="shop")
     assert "kill WORKER_PID" in commands(html)
     chosen = re.search(r'<a href="([^"]*worker=3)">3</a>', html)
@@ -120,7 +120,7 @@ def test_a_worker_is_chosen_by_a_link(port: int) -> None:
 
 
 def test_links_keep_the_server(port: int) -> None:
-    """To other runbooks, and to the list, which keeps it as well."""
+    """Links to other runbooks and to the list keep the server."""
     html = page(port, "UwsgiHarakiri", server="shop", worker="1")
     assert '<a href="/runbooks/UwsgiRequestsLost?server=shop&amp;worker=1">UwsgiRequestsLost</a>' in html
     assert '<a href="/runbooks/?server=shop&amp;worker=1">' in html
@@ -129,7 +129,7 @@ def test_links_keep_the_server(port: int) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_hostile_name_stays_text(port: int, name: str, stats: Path) -> None:
-    """In HTML it is no element, in shell one word, in PromQL a part of a string."""
+    """A hostile name is no element in HTML, one word in shell, and part of a string in PromQL."""
     html = page(port, name.removesuffix(".md"), server=HOSTILE)
     assert "<script" not in html
     assert HOSTILE not in html
@@ -144,13 +144,13 @@ def test_a_hostile_name_stays_text(port: int, name: str, stats: Path) -> None:
 
 
 def test_a_name_that_cannot_be_read_right_is_not_filled_in(port: int) -> None:
-    """A character that turns the direction of text would hide what a command does."""
+    """A character that reverses the direction of text would hide the effect of a command."""
     assert 'uwsgi_up{server="SERVER"}' in commands(page(port, "UwsgiDown", server="a\u202eb"), "promql")
 
 
 @pytest.mark.parametrize("host", ["a b", "x';id;'", "<b>", "x/y", ""])
 def test_a_host_header_that_is_no_host_is_not_filled_in(port: int, host: str) -> None:
-    """Nothing of it is on the page."""
+    """No part of such a header is on the page."""
     status, _, body = get(port, "/runbooks/UwsgiQueueNotMeasurable?server=shop", {"Host": host})
     assert status in (200, 400)
     assert "curl -sS SERVER_API" in "\n".join(commands(body.decode())) or status == 400
@@ -164,7 +164,7 @@ def test_a_server_that_is_gone_is_named(port: int) -> None:
 
 
 def test_of_a_server_that_was_never_read_the_address_is_known(port: int) -> None:
-    """It is what a runbook is read for when the server is down."""
+    """The address of a server that was never read is filled in, because runbooks are for servers that are down."""
     html = page(port, "UwsgiDown", server="gone")
     assert "uwsgi-headroom check --seconds 5 unix:///nowhere/at/all" in commands(html)
     assert "<mark>MASTER_PID</mark>" in html
@@ -172,7 +172,7 @@ def test_of_a_server_that_was_never_read_the_address_is_known(port: int) -> None
 
 @pytest.mark.parametrize("code", RUNBOOKS)
 def test_a_finding_leads_to_its_runbook(port: int, code: str) -> None:
-    """The address that its document holds is a page for that server, whatever it is called."""
+    """The URL in its document leads to a page for that server, for any name."""
     for server in ("shop", HOSTILE):
         address = build.runbook_path(code, server)
         assert address is not None
@@ -182,12 +182,12 @@ def test_a_finding_leads_to_its_runbook(port: int, code: str) -> None:
 
 
 def test_a_finding_without_a_runbook_leads_nowhere() -> None:
-    """Its address is null, as it is for a code that nobody knows."""
+    """The URL is null, also for an unknown code."""
     assert build.runbook_path("too_few_requests", "shop") is None
 
 
 def test_the_runbooks_are_listed(port: int) -> None:
-    """With a link each, and a sentence on what is wrong."""
+    """Each runbook is listed with a link and its summary."""
     html = page(port, "")
     assert re.findall(r'<li><a href="/runbooks/(\w+)">', html) == [name.removesuffix(".md") for name in NAMES]
     assert html.count("<li>") == html.count("<p>") == len(NAMES)
@@ -207,7 +207,7 @@ def test_the_runbooks_are_listed(port: int) -> None:
     ],
 )
 def test_nothing_else_is_served(port: int, path: str) -> None:
-    """What is no runbook's name is not found, wherever it leads."""
+    """A name that is not a runbook's is not found, whatever path it contains."""
     status, headers, body = get(port, f"/runbooks/{path}")
     assert status == 404
     assert headers["Content-Type"].startswith("text/plain; charset=utf-8")

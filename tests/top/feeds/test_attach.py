@@ -1,4 +1,4 @@
-"""What an argument of `top` means, and where it looks without any."""
+"""The meaning of `top`'s arguments, and the servers it attaches to without any."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def kinds(*arguments: str) -> list[type]:
 
 
 def test_an_exporters_url_with_and_without_its_scheme() -> None:
-    """Asked which it is, an exporter says so; its documents are then read, by their names."""
+    """An exporter identifies itself; its documents are then read by name."""
     with serving(SHOP) as port:
         for address in (f"http://127.0.0.1:{port}/", f"http://127.0.0.1:{port}", f"127.0.0.1:{port}"):
             assert kinds(address) == [RemoteFeed]
@@ -46,7 +46,7 @@ def test_an_exporters_url_with_and_without_its_scheme() -> None:
 
 
 def test_stats_servers_are_read_from_here_all_together() -> None:
-    """A socket's path, a raw TCP server, one with stats-http: whichever, and beside an exporter."""
+    """A socket's path, a raw TCP server and one with stats-http are one feed, also beside an exporter."""
     with answers("tcp", document("minified")) as raw, answers_http("tcp", document("minified")) as web:
         assert kinds("/nowhere/stats", raw, f"http://{web}") == [LocalFeed]
         with serving(SHOP) as port:
@@ -74,7 +74,7 @@ def test_stats_servers_are_read_from_here_all_together() -> None:
     ],
 )
 def test_an_address_that_was_copied_from_a_browser(page: str, server: str | None) -> None:
-    """Any page of an exporter is that exporter; the page of a server selects it."""
+    """The URL of any page means its exporter; the page of a server selects that server."""
     with serving(SHOP) as port:
         attached = attach([f"http://127.0.0.1:{port}{page}"], nothing)
     assert [str(feed.where) for feed in attached.feeds] == [f"http://127.0.0.1:{port}"]
@@ -82,7 +82,7 @@ def test_an_address_that_was_copied_from_a_browser(page: str, server: str | None
 
 
 def test_pages_of_one_exporter_are_one_feed() -> None:
-    """The first of the servers is selected; one behind a proxy keeps the path before its pages."""
+    """The first of the servers is selected; a proxy's path before the pages is kept."""
     with serving(SHOP) as port, serving(SHOP) as other:
         addresses = [f"http://127.0.0.1:{port}", f"http://127.0.0.1:{other}/servers/b", f"127.0.0.1:{port}"]
         attached = attach([*addresses, f"http://127.0.0.1:{other}/servers/a"], nothing)
@@ -91,7 +91,7 @@ def test_pages_of_one_exporter_are_one_feed() -> None:
 
 
 def test_an_exporter_that_hangs_as_top_starts() -> None:
-    """http://... that accepts connections and says nothing is taken for an exporter, which answers when it can."""
+    """An http:// address that accepts connections but is silent counts as an exporter, which may answer later."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         attached = attach([f"http://127.0.0.1:{port}/servers/a"], nothing)
@@ -100,7 +100,7 @@ def test_an_exporter_that_hangs_as_top_starts() -> None:
 
 
 def test_nobody_there() -> None:
-    """An http address may have been either, and says so; a stats server may still come up."""
+    """An http:// address may have been either, as the message says; a stats server may still start."""
     port = free_port()
     with pytest.raises(HeadroomError, match="neither an exporter nor a stats server"):
         attach([f"http://127.0.0.1:{port}"], nothing)
@@ -108,7 +108,7 @@ def test_nobody_there() -> None:
 
 
 def test_without_arguments_the_exporter_of_this_machine_or_what_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has an hour of history, and reads uWSGI already."""
+    """The exporter has an hour of history, and already reads uWSGI."""
     with serving(SHOP) as port:
         monkeypatch.setattr(defaults, "LISTEN_ADDRESS", f"127.0.0.1:{port}")
         assert kinds() == [RemoteFeed]
@@ -119,14 +119,14 @@ def test_without_arguments_the_exporter_of_this_machine_or_what_is_found(monkeyp
 
 
 def test_what_is_no_address() -> None:
-    """Refused as everywhere; two servers of one name too."""
+    """Wrong addresses are refused as everywhere, and so are two servers with the same name."""
     for arguments in (["nonsense"], ["a=/x", "a=/y"]):
         with pytest.raises(ConfigError):
             attach(arguments, nothing)
 
 
 def test_an_answer_that_is_none() -> None:
-    """An exporter that is gone, or of another version, is told with its address."""
+    """An exporter that is gone, or of another version, is reported with its URL."""
     with serving(SHOP) as port:
         (exporter,) = attach([f"127.0.0.1:{port}"], nothing).feeds
     with pytest.raises(FeedError, match=f"127.0.0.1:{port}: nothing listens there"):

@@ -1,4 +1,4 @@
-"""What a terminal sends, as keys."""
+"""Decoding of the keys that a terminal sends."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ from uwsgi_headroom.top.terminal.keys import split_keys
     ],
 )
 def test_keys(sent: str, keys: list[str], rest: str) -> None:
-    """Sequences are one key, in halves too; what is not known is no key; a lone ESC waits for the rest."""
+    """A sequence is one key, even in two halves; unknown sequences are no key; a lone ESC waits for the rest."""
     assert split_keys(sent) == (keys, rest)

@@ -1,4 +1,4 @@
-"""Events and charts of a server on the terminal."""
+"""Events and charts of a server in the terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from uwsgi_headroom.top.view.plots import plot_lines
 
 @pytest.fixture(autouse=True)
 def _in_one_time_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An hour ahead of UTC."""
+    """Set a time zone one hour ahead of UTC."""
     with monkeypatch.context() as patched:
         patched.setenv("TZ", "CET-1")
         time.tzset()
@@ -43,7 +43,7 @@ EVENTS = (
 
 
 def test_events_are_shown_with_the_time_of_this_place() -> None:
-    """The zone in the title; the clock today, the day before; how long ago, and the evidence below."""
+    """The title has the zone; events of today have a clock time, older ones the day, all their age and evidence."""
     page = event_page(EVENTS, "", 80, EPOCH + 75.0)
     assert page.title
     assert page.title.plain.split() == ["TIME", "CET", "AGO", "EVENT"]
@@ -55,7 +55,7 @@ def test_events_are_shown_with_the_time_of_this_place() -> None:
 
 
 def test_events_of_a_server_are_a_page() -> None:
-    """With the verdict above them; filtered by their text or kind."""
+    """The page has the verdict above the events; a filter matches their text or kind."""
     model = screen_model(msgspec.structs.replace(hot(), events=EVENTS))
     page = Navigation(view="events", server=(0, "shop"), chosen=True)
     drawn = lines(model, page)
@@ -82,7 +82,7 @@ def trend(points: int) -> Trend:
 
 
 def test_charts_of_load_headroom_wait_and_busy_threads() -> None:
-    """A rising line rises, one beyond the scale is full, unknown is said, and the axis has local times."""
+    """A rising line rises, values beyond the scale fill it, unknown values are named, and the axis has local times."""
     drawn = [line.plain for line in plot_lines(trend(8), 60, 21)]
     assert drawn[0].startswith("load, requests per second   now 8.0, min 1.0, max 8.0")
     top, bottom = (line.partition("│")[2] for line in (drawn[1], drawn[4]))
@@ -98,7 +98,7 @@ def test_charts_of_load_headroom_wait_and_busy_threads() -> None:
 
 @pytest.mark.parametrize(("width", "height"), [(60, 10), (80, 24), (200, 50)])
 def test_charts_fit(width: int, height: int) -> None:
-    """However many points there are."""
+    """Charts fit for any number of points."""
     for points in (1, 7, 240):
         drawn = plot_lines(trend(points), width, height)
         assert max(line.cell_len for line in drawn) <= width
@@ -106,5 +106,5 @@ def test_charts_fit(width: int, height: int) -> None:
 
 
 def test_no_history_yet() -> None:
-    """It says so."""
+    """The page says that there is no history."""
     assert [line.plain for line in plot_lines(Trend(), 80, 20)] == ["No history to draw yet."]

@@ -1,4 +1,4 @@
-"""The screen at every size: what stands on it, and that it fits."""
+"""The screen at every size: its content, and that it fits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AT_IT = Navigation(view="workers", server=(0, "shop"))
 @pytest.mark.parametrize(("width", "height"), SIZES)
 @pytest.mark.parametrize("view", VIEWS)
 def test_it_fits(width: int, height: int, view: str) -> None:
-    """No line is wider than the terminal, and there are exactly as many as it has: nothing scrolls away."""
+    """No line is wider than the terminal, and there are exactly as many lines as the terminal has."""
     navigation = replace(AT_IT, view=view)  # type: ignore[arg-type]
     for server in (
         hot(),
@@ -44,7 +44,7 @@ def test_it_fits(width: int, height: int, view: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_captured_document_can_be_shown(name: str) -> None:
-    """On every page, at the least and the usual size."""
+    """Every document fits on every page, at the least and the usual size."""
     document = replayed(name).document()
     for view, (width, height) in itertools.product(VIEWS, SIZES[::3]):
         navigation = Navigation(view=view, server=(0, document.name))  # type: ignore[arg-type]
@@ -52,7 +52,7 @@ def test_every_captured_document_can_be_shown(name: str) -> None:
 
 
 def test_the_top_answers_the_question() -> None:
-    """How it is, how much more load it takes, which limit comes first and what to change: the first lines say it."""
+    """The first lines have the status, the headroom, the first limit and the advice."""
     server = hot()
     assert server.headroom
     top = lines(screen_model(server), AT_IT)
@@ -67,7 +67,7 @@ def test_the_top_answers_the_question() -> None:
 
 
 def test_it_answers_at_40_by_10_too() -> None:
-    """The verdict and the headroom are what stays, and the hottest worker is in sight."""
+    """The verdict and the headroom stay, and the hottest worker is in view."""
     top = lines(screen_model(hot()), AT_IT, 40, 10)
     assert top[1].startswith("CRITICAL  Worker 4 takes")
     assert top[3].startswith("headroom     1.0x")
@@ -75,7 +75,7 @@ def test_it_answers_at_40_by_10_too() -> None:
 
 
 def test_wider_terminals_show_more_columns_and_lose_none() -> None:
-    """A column is never dropped for one that says less."""
+    """A more informative column is never dropped for a less informative one."""
     shown: set[str] = set()
     for width in (40, 80, 120, 160, 200):
         title = next(line for line in lines(screen_model(hot()), AT_IT, width, 40) if line.split()[:1] == ["W"])
@@ -87,7 +87,7 @@ def test_wider_terminals_show_more_columns_and_lose_none() -> None:
 
 @pytest.mark.parametrize("width", [40, 60, 80])
 def test_every_column_can_be_reached_sideways(width: int) -> None:
-    """One step at a time; the worker's number stays; at the end the mark is gone and no step leads further."""
+    """Columns scroll by one; the worker's number stays; at the end the mark is gone and no key scrolls further."""
     reached: set[str] = set()
     for first in range(40):
         screen = draw(screen_model(hot()), replace(AT_IT, column=first), width, 40, 0.0)
@@ -100,7 +100,7 @@ def test_every_column_can_be_reached_sideways(width: int) -> None:
 
 
 def test_the_hottest_of_64_workers_is_in_sight_and_the_rest_a_key_away() -> None:
-    """Sorted by share as it opens; scrolled to the end, the last worker stands above the keys."""
+    """Workers are sorted by share at first; scrolled to the end, the last worker is above the keys."""
     server = screen_model(hot(64, 16))
     first = lines(server, AT_IT)
     title = next(place for place, line in enumerate(first) if line.split()[:1] == ["W"])
@@ -114,7 +114,7 @@ def test_the_hottest_of_64_workers_is_in_sight_and_the_rest_a_key_away() -> None
 
 
 def test_what_is_old_says_so() -> None:
-    """A server that is down: what is shown and how old it is; a feed that is gone: why."""
+    """A server that is down has its state and the age of its figures; a feed that is gone has the reason."""
     watch = ScriptedWatch().seconds(server := Server(), 10, lambda _: server.serve(1, 5))
     watch.read(ReadError("refused", "connection refused: nothing listens here"), at=watch.now + 30)
     drawn = lines(screen_model(watch.document()), AT_IT)
@@ -127,7 +127,7 @@ def test_what_is_old_says_so() -> None:
 
 
 def test_what_is_not_known_is_a_dash_and_never_a_zero() -> None:
-    """Without cores, host facts and queue: no threads, no load, no memory, and why."""
+    """Without cores, host facts and queue, there are no threads, load or memory, and the reasons are shown."""
     server = Server(cores=False, host=False, queue=None)
     document = ScriptedWatch().seconds(server, 10, lambda _: server.serve(1, 5)).document()
     drawn = lines(screen_model(document), replace(AT_IT, sort="number"), 80, 24)
@@ -141,7 +141,7 @@ def test_what_is_not_known_is_a_dash_and_never_a_zero() -> None:
 
 
 def test_a_short_window_is_marked() -> None:
-    """Figures over ten seconds of a minute say so."""
+    """Figures over ten seconds of a minute are marked."""
     server = Server()
     document = ScriptedWatch().seconds(server, 10, lambda _: server.serve(1, 5)).document()
     assert lines(screen_model(document), AT_IT)[-1].endswith("over 10 of 60 s, every 1 s")
@@ -149,7 +149,7 @@ def test_a_short_window_is_marked() -> None:
 
 
 def test_the_list_marks_what_is_chosen_and_keeps_it_in_sight() -> None:
-    """Of a hundred servers, the chosen one is on the screen, and its verdict below the list."""
+    """Of a hundred servers, the selected one is in view, with its verdict below the list."""
     each = hot()
     every = [msgspec.structs.replace(each, name=f"s{place:03}") for place in range(100)]
     drawn = lines(screen_model(*every), Navigation(server=(0, "s077")))
@@ -162,7 +162,7 @@ def test_the_list_marks_what_is_chosen_and_keeps_it_in_sight() -> None:
 
 
 def test_into_a_pipe_nothing_is_left_out() -> None:
-    """All workers, however many."""
+    """All workers are printed, for any number."""
     printed = [line.plain for line in draw_plain(screen_model(hot(64, 16)), AT_IT, 120, 0)]
     assert sum(line.split()[:1] == [str(place)] for place in range(1, 65) for line in printed) == 64
     assert printed[-1].split()[0] == "all"
@@ -176,7 +176,7 @@ def test_into_a_pipe_nothing_is_left_out() -> None:
 
 @pytest.mark.parametrize("height", [10, 24, 40])
 def test_the_table_stays_where_it_is_when_the_verdict_changes(height: int) -> None:
-    """A short verdict, a long one, one with advice, and a feed in trouble: the title of the table is in one line."""
+    """With a short or long verdict, advice, or a feed in trouble, the table's title stays on the same line."""
     ill = hot()
     calm = msgspec.structs.replace(ill, status="ok", verdict="Short.", findings=())
     long = msgspec.structs.replace(ill, verdict="Words " * 80)
@@ -188,7 +188,7 @@ def test_the_table_stays_where_it_is_when_the_verdict_changes(height: int) -> No
 
 
 def test_the_title_of_the_list_speaks_of_all_servers() -> None:
-    """Whichever is selected."""
+    """The title is the same for any selection."""
     ill = hot()
     calm = msgspec.structs.replace(ill, name="calm", status="ok")
     gone = msgspec.structs.replace(
@@ -204,7 +204,7 @@ def test_the_title_of_the_list_speaks_of_all_servers() -> None:
 
 
 def test_names_grow_with_the_terminal_and_are_cut_in_their_middle() -> None:
-    """Two that differ at their ends look different at every width."""
+    """Two names that differ at their ends are distinguishable at every width."""
     each = hot()
     stem = "mail-service-with-a-name-of-sixty-characters-and-more-than-that-"
     every = [msgspec.structs.replace(each, name=f"{stem}{place}") for place in (1, 2)]
@@ -217,14 +217,14 @@ def test_names_grow_with_the_terminal_and_are_cut_in_their_middle() -> None:
 
 
 def test_scrolled_too_far_is_scrolled_to_the_end() -> None:
-    """The first row in view is returned, so that one key brings the rows back."""
+    """The first row in view is returned, so that one key scrolls back."""
     at_end = draw(screen_model(hot(64, 16)), replace(AT_IT, first=100_000), 80, 24, 0.0)
     assert 0 < at_end.first < 64
     assert draw(screen_model(hot(64, 16)), replace(AT_IT, first=at_end.first), 80, 24, 0.0).lines == at_end.lines
 
 
 def test_help_fits_an_ordinary_terminal() -> None:
-    """Every line of it at 80x24, nothing cut at 60 columns."""
+    """Every line of the help is shown at 80x24, and nothing is cut at 60 columns."""
     drawn = lines(screen_model(hot()), replace(AT_IT, view="help"))
     assert not any("more below" in line for line in drawn)
     text = " ".join(" ".join(lines(screen_model(hot()), replace(AT_IT, view="help"), 60, 90)).split())
@@ -236,7 +236,7 @@ def test_help_fits_an_ordinary_terminal() -> None:
 
 
 def test_a_filter_leaves_rows_and_says_so() -> None:
-    """Of servers by their name, of workers by what stands in their row."""
+    """The filter matches names of servers, and texts in the rows of workers."""
     each = hot()
     model = screen_model(each, msgspec.structs.replace(each, name="other"))
     drawn = lines(model, Navigation(fleet_filter="oth"))
@@ -248,7 +248,7 @@ def test_a_filter_leaves_rows_and_says_so() -> None:
 
 
 def test_which_server_it_is() -> None:
-    """The master's pid, its uptime and host, application and file; nothing where the exporter does not say."""
+    """The line has PID, uptime and host of the master, application and file; nothing if the exporter reports none."""
     known = Identity(pid=77, host="web1", application="shop:app", configuration_file="/etc/shop.ini", uptime=7300.0)
     model = screen_model(msgspec.structs.replace(hot(), identity=known))
     (line,) = [line for line in lines(model, AT_IT) if line.startswith("instance")]
