@@ -119,7 +119,7 @@ def test_a_file_that_says_nothing(path: Path, text: str) -> None:
         ("? [a, b]\n: 1\n", 1, "unknown key"),
     ],
 )
-def test_a_mistake_is_told_with_its_line(path: Path, text: str, line: int, advice: str) -> None:
+def test_a_mistake_is_reported_with_its_line(path: Path, text: str, line: int, advice: str) -> None:
     """A mistake is reported with the file, the line and the expected value."""
     message = refusal(path, text)
     assert message.startswith(f"{path}:{line}: ")
@@ -140,7 +140,7 @@ def test_a_mistake_is_told_with_its_line(path: Path, text: str, line: int, advic
         ("%YAML 9\n", 1),
     ],
 )
-def test_what_is_no_yaml_is_told_with_its_line(path: Path, text: str, line: int) -> None:
+def test_invalid_yaml_is_reported_with_its_line(path: Path, text: str, line: int) -> None:
     """A file that is not YAML is reported as such, with the line of the error."""
     assert refusal(path, text).startswith(f"{path}:{line}: not valid YAML: ")
 

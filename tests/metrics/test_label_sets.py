@@ -16,7 +16,7 @@ NAMES = st.lists(st.sampled_from(["", "a", "a#2", "b", "\ud800", "?", "\\", "a\n
 
 
 @given(NAMES)
-def test_names_are_told_apart(names: list[str]) -> None:
+def test_names_are_unique(names: list[str]) -> None:
     """Every part gets a unique name, and the first one keeps its name."""
     named = name_apart(names, str)
     assert [part for _, part in named] == names

@@ -312,7 +312,7 @@ def ends_with_a_traceback(top: Driven) -> None:
     assert b"RuntimeError" not in before
 
 
-def test_an_error_of_its_own_is_told_on_a_terminal_as_it_was(tmp_path: Path) -> None:
+def test_an_internal_error_is_shown_on_the_restored_terminal(tmp_path: Path) -> None:
     """An error while polling ends top with a traceback."""
     with driven(command=program(tmp_path, "LocalFeed.servers = broken")) as top:
         ends_with_a_traceback(top)
@@ -413,7 +413,7 @@ def test_into_a_pipe_it_prints_one_snapshot() -> None:
         assert sum(worker["requests"] for worker in json.loads(ran.stdout)["workers"]) == 20
 
 
-def test_whoever_reads_it_may_have_enough() -> None:
+def test_a_reader_that_closes_the_pipe_early() -> None:
     """As with `| head`: no traceback."""
     with uwsgi("--processes", "1") as server:
         for how in ("--json", "--once"):

@@ -79,7 +79,7 @@ def test_a_pause_at_any_moment(addresses: list[str], end: Callable[[Reader], Awa
 
 
 @pytest.mark.parametrize("function", [Reader.read, Reader.pause, Reader.close])
-def test_whoever_waits_for_a_reader(addresses: list[str], function: Callable[[Reader], Awaitable[object]]) -> None:
+def test_callers_that_wait_for_a_reader(addresses: list[str], function: Callable[[Reader], Awaitable[object]]) -> None:
     """Callers that wait for a read, a pause or a close may be cancelled."""
 
     async def scenario(place: int) -> bool:
@@ -136,7 +136,7 @@ def test_the_sampling_of_a_fleet(addresses: list[str], function: Callable[..., o
 
 
 @pytest.mark.parametrize("function", [Fleet.observe, Fleet.pause])
-def test_whoever_waits_for_a_fleet(addresses: list[str], function: Callable[[Fleet], Awaitable[object]]) -> None:
+def test_callers_that_wait_for_a_fleet(addresses: list[str], function: Callable[[Fleet], Awaitable[object]]) -> None:
     """If a scrape or a pause is cancelled, the fleet still works."""
 
     async def scenario(place: int) -> bool:

@@ -45,7 +45,7 @@ def test_a_listener_that_is_no_uwsgi_is_not_touched() -> None:
 
 @as_root
 @pytest.mark.integration
-def test_another_users_uwsgi_is_told_of() -> None:
+def test_another_users_uwsgi_is_reported() -> None:
     """A master whose sockets this user may not inspect is reported, with advice."""
     with uwsgi() as server:
         masters = as_nobody(lambda: {master.pid: master for master in asyncio.run(discover.find_masters())})

@@ -217,7 +217,7 @@ def test_a_path_that_the_configuration_gave_as_a_name_is_taken(tmp_path: Path) -
         assert names(fleet) == [path, "shop", f"{path}#2"]
 
 
-def test_a_socket_that_was_told_of_is_not_found_again(tmp_path: Path) -> None:
+def test_a_configured_socket_is_not_found_again(tmp_path: Path) -> None:
     """A configured socket that a glob also matches is one server, and read only once."""
     with listening(tmp_path / "shop.stats"), listening(tmp_path / "api.stats"):
         fleet = globbing(f"{tmp_path}/*.stats", f"store={tmp_path}/shop.stats")
@@ -230,7 +230,7 @@ def test_two_globs_that_find_one_socket(tmp_path: Path) -> None:
         assert names(globbing(f"{tmp_path}/*.stats", f"{tmp_path}/shop*")) == ["shop.stats"]
 
 
-def test_names_that_are_no_utf8_are_told_apart(tmp_path: Path) -> None:
+def test_names_that_are_not_utf8_stay_different(tmp_path: Path) -> None:
     """Two names that look the same in a metric do not become one server."""
     paths = [Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf" + end + b".stats")) for end in (b"\xe9", b"\xe8")]
     with listening(paths[0]), listening(paths[1]):
