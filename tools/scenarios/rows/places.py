@@ -24,6 +24,7 @@ ROWS = (
         ),
         Expected("warning", first=("vassals_throttled",), words=("log",)),
         seconds=8.0,
+        lead=5.0,
         fixed=True,
         why="The other vassals serve; the application of this one is down, and only its emperor's log says why.",
     ),
