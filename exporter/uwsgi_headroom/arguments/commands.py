@@ -143,8 +143,8 @@ def _add_check(commands: argparse._SubParsersAction[Parser]) -> Parser:
         metavar="WARNING[:CRITICAL]",
         type=parse_maximum,
         default=UNSET,
-        help="warn if requests take longer than this on average. A threshold adds to the findings that are always "
-        "judged and never improves a verdict",
+        help="warn if requests take longer than this on average. Thresholds add to the checks that always apply, and "
+        "never improve a verdict",
     )
     return parser
 

@@ -39,7 +39,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--samples-per-second",
         metavar="NUMBER",
-        help="how often to read each server between scrapes, {:g} to {:g} (default {:g})".format(
+        help="reads of each server per second, {:g} to {:g} (default {:g})".format(
             *defaults.SAMPLES_PER_SECOND_RANGE, defaults.DEFAULT_SAMPLES_PER_SECOND
         )
         + _also("samples_per_second"),
