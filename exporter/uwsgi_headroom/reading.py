@@ -29,7 +29,7 @@ class Reading:
     host: HostFacts
 
     def listen_queues(self) -> dict[str, Backlog]:
-        """Each socket's queue: from the kernel, else from uWSGI, which knows TCP queues, else None and the reason."""
+        """Return each socket's queue: from the kernel, else uWSGI's figure (TCP only), else None and the reason."""
         if not isinstance(self.snapshot, Snapshot):
             return {}
         queues: dict[str, Backlog] = {}
@@ -45,5 +45,5 @@ class Reading:
         return worker.pid is not None and self.host.off is None and worker.pid not in self.host.processes
 
     def busy_threads(self, worker: Worker) -> int | None:
-        """Threads of a worker that serve a request; 0 if its process is gone: busy flags stay set until a respawn."""
+        """Count a worker's busy threads; 0 if its process is gone, because busy flags stay set until a respawn."""
         return 0 if worker.busy_threads and self.process_is_missing(worker) else worker.busy_threads

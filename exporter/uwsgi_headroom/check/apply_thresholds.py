@@ -54,7 +54,7 @@ def _passed(server: Server, thresholds: Thresholds) -> Iterator[Finding]:
 
 
 def _severity(value: float | None, limits: Threshold, *, falls: bool) -> Severity | None:
-    """The severity of a value. falls: whether values below the limits are bad, instead of values above."""
+    """Return the severity of a value. falls: values below the limits are bad, instead of values above."""
     if value is None:
         return None
     sign = -1 if falls else 1
@@ -74,7 +74,7 @@ def _finding(code: str, severity: Severity, title: str) -> Finding:
 
 
 def _unknown_figure(server: Server, thresholds: Thresholds) -> str | None:
-    """A sentence that names a threshold that cannot be judged. Without requests, times need not be known."""
+    """Return a sentence that names a threshold that cannot be judged. Without requests, times need not be known."""
     assert server.headroom
     assert server.flow
     idle = server.flow.requests == 0

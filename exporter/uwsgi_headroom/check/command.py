@@ -32,7 +32,7 @@ def run(request: Request) -> int:
 
 
 async def _judge(servers: Sequence[ServerConfig], request: Request) -> tuple[list[Server], bool]:
-    """The documents, worst first, and whether the request names a single server."""
+    """Return the documents, worst first, and whether the request names a single server."""
     targets = await sort_targets(servers) if request.addresses else Targets(tuple(servers))
     documents = await judge_targets(targets, request.seconds)
     judged = [apply_thresholds(document, request.thresholds) for document in documents]

@@ -18,5 +18,5 @@ one."""
 
 
 def find_worst(statuses: Iterable[Status]) -> Status:
-    """The worst of these statuses; unknown if there is none."""
+    """Find the worst of these statuses; unknown if there is none."""
     return min(statuses, key=WORST_FIRST.index, default="unknown")

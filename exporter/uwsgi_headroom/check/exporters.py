@@ -47,7 +47,7 @@ async def _read_server(base: Http, name: str, seconds: float | None) -> Server:
 
 
 def _choose_window(windows: Sequence[Covered], seconds: float | None) -> float | None:
-    """The length in seconds of the window to request; None: the exporter's default."""
+    """Choose the length in seconds of the window to request; None: the exporter's default."""
     if seconds is None or not windows:
         return None
     lengths = sorted(window.asked for window in windows)

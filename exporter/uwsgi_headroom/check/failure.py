@@ -27,7 +27,7 @@ def report(arguments: Sequence[str], reason: str, problem: str, details: Sequenc
 
 
 def _find_format(arguments: Sequence[str]) -> str:
-    """The format that these arguments request, even if others of them are wrong."""
+    """Find the format that these arguments request, even if others of them are wrong."""
     parser = Parser(add_help=False)
     parser.add_argument("--format", default="text")
     try:

@@ -1,4 +1,4 @@
-"""Writes verdicts on several servers for a person: a line for each, worst first, then details of those not ok."""
+"""Writes verdicts on several servers for a person: a line for each, worst first, then the details of any problem."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def _summarize(judged: Sequence[Server]) -> str:
 
 
 def _list_figures(server: Server, thresholds: Thresholds, prefix: str) -> Iterator[Performance]:
-    """The figures of a server that could be read: always the same ones, since a graph's file has a fixed number."""
+    """List the figures of a readable server: always the same ones, since a graph's file has a fixed number."""
     if server.state != "up":
         return
     if server.emperor:
@@ -67,6 +67,6 @@ def _list_flow(server: Server, thresholds: Thresholds, prefix: str) -> Iterator[
 
 
 def _ranges(limits: Threshold, form: str) -> tuple[str, str]:
-    """The ok ranges for warning and for critical."""
+    """Return the ok ranges for warning and for critical."""
     warning, critical = ("" if limit is None else form.format(limit) for limit in (limits.warning, limits.critical))
     return warning, critical

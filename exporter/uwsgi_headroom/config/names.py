@@ -18,7 +18,7 @@ _WILDCARD = re.compile(r"\[[^\]]*\]|[*?]")
 
 
 def default_name(address: Address) -> str:
-    """The default name of a server: its socket's file name without the extension, or its host and port."""
+    """Return the default name of a server: its socket's file name without the extension, or its host and port."""
     match address:
         case Unix(path) | File(path):
             file_name = path.rstrip("/").rpartition("/")[2].removeprefix("@")
@@ -28,7 +28,7 @@ def default_name(address: Address) -> str:
 
 
 def address_name(address: Address) -> str:
-    """The name of a server that discovery found: its address, whichever other servers it found."""
+    """Return the name of a server that discovery found: its address, whichever other servers it found."""
     return _escaped(str(address).removeprefix("unix://"))
 
 
@@ -47,21 +47,21 @@ class GlobNames:
         self._suffix = endings.pop() if len(endings) == 1 else ""
 
     def name(self, path: str) -> str:
-        """The name of the socket at a path that one of the patterns matches."""
+        """Return the name of the socket at a path that one of the patterns matches."""
         short = path.removeprefix(self._prefix).removesuffix(self._suffix)
         names = chain((_escaped(short), _escaped(path)), (f"{_escaped(path)}#{number}" for number in count(2)))
         return next(name for name in names if name and name not in self._given)
 
 
 def _common_directory(patterns: Sequence[str]) -> str:
-    """The directory shared by all matches of the patterns, with a trailing slash."""
+    """Return the directory shared by all matches of the patterns, with a trailing slash."""
     directories = [_WILDCARD.split(pattern)[0].split("/")[:-1] for pattern in patterns]
     common = takewhile(lambda names: len(set(names)) == 1, zip(*directories, strict=False))
     return "".join(f"{names[0]}/" for names in common)
 
 
 def _fixed_ending(pattern: str) -> str:
-    """The part after the last wildcard: every match ends with it."""
+    """Return the part after the last wildcard: every match ends with it."""
     return _WILDCARD.split(pattern)[-1]
 
 

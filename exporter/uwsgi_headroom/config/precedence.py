@@ -58,7 +58,7 @@ def _watching(watching: Settings, flags: argparse.Namespace, environment: Mappin
 
 
 def _value(flags: argparse.Namespace, environment: Mapping[str, str], name: str) -> tuple[str, str]:
-    """A setting and its origin, for messages."""
+    """Return a setting and its origin, for messages."""
     given: str | None = getattr(flags, name)
     if given:
         return given, _flag(name)
@@ -67,7 +67,7 @@ def _value(flags: argparse.Namespace, environment: Mapping[str, str], name: str)
 
 
 def _values(flags: argparse.Namespace, environment: Mapping[str, str], name: str) -> tuple[Sequence[str], str]:
-    """A repeatable setting and its origin, for messages."""
+    """Return a repeatable setting and its origin, for messages."""
     given: list[str] | None = getattr(flags, name)
     if given:
         return given, _flag(name)
@@ -76,7 +76,7 @@ def _values(flags: argparse.Namespace, environment: Mapping[str, str], name: str
 
 
 def _flag(name: str) -> str:
-    """The flag of a setting: `--web.listen-address`, `--log.level`, `--samples-per-second`."""
+    """Return the flag of a setting: `--web.listen-address`, `--log.level`, `--samples-per-second`."""
     group, _, rest = name.partition("_")
     return f"--{group}.{rest.replace('_', '-')}" if group in ("web", "log") else f"--{name.replace('_', '-')}"
 

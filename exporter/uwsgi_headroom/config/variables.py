@@ -40,7 +40,7 @@ WEB_LISTEN_ADDRESS 0.88; CONFIG_DIR to CONFIG is 0.75, and a different word."""
 
 
 def unknown(environment: Mapping[str, str]) -> list[str]:
-    """The variables that have the exporter's prefix but are unknown, sorted."""
+    """Return the variables that have the exporter's prefix but are unknown, sorted."""
     return sorted(name for name in environment if name.startswith(PREFIX) and name not in _KNOWN)
 
 

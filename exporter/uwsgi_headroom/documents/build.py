@@ -120,12 +120,12 @@ def build_server_list(all_of_them: Iterable[schema.Server], clock: Clock) -> sch
 
 
 def extract_findings(server: schema.Server) -> schema.Findings:
-    """The findings of a server's document as a document of their own."""
+    """Extract the findings of a server's document to a document of their own."""
     return msgspec.convert(server, schema.Findings, from_attributes=True)
 
 
 def server_path(name: str) -> str:
-    """The path of a server's document in the API. The name may itself be a path."""
+    """Return the path of a server's document in the API. The name may itself be a path."""
     return f"{SERVERS_PATH}/{quote(name, safe='')}"
 
 
@@ -162,7 +162,7 @@ def _build_summary(server: schema.Server) -> schema.Summary:
 
 
 def runbook_path(code: str, server: str) -> str | None:
-    """The path of a finding's runbook on the exporter, filled in for a server; None if there is none."""
+    """Return the path of a finding's runbook on the exporter, filled in for a server; None if there is none."""
     name = RUNBOOKS.get(code)
     return f"/runbooks/{name}?server={quote(server, safe='')}" if name else None
 

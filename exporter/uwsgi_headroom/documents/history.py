@@ -115,7 +115,7 @@ class History(Struct, frozen=True, kw_only=True):
 
 
 def slice_seconds(seconds: float, points: int) -> float:
-    """The length of a slice, in whole seconds, such that at most `points` slices fit."""
+    """Return the length of a slice, in whole seconds, such that at most `points` slices fit."""
     return max(ROW_SECONDS, math.ceil(seconds / points))
 
 

@@ -25,7 +25,7 @@ def build_identity(reading: Reading) -> schema.Identity:
 
 
 def _find_mountpoint(reading: Reading) -> str:
-    """The mountpoint of the first worker's only application; empty if it is `/`, or if there are several."""
+    """Find the mountpoint of the first worker's only application; empty if it is `/`, or if there are several."""
     workers = reading.snapshot.workers if isinstance(reading.snapshot, Snapshot) else ()
     loaded = next((worker.apps for worker in workers if worker.apps), ())
     names = {app.mountpoint for app in loaded} - {"", "/"}

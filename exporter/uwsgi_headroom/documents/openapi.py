@@ -43,7 +43,7 @@ def describe_api() -> dict[str, Any]:
 
 
 def _whole(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a sent document: every key is required, even if decoding accepts a document without it."""
+    """Return the schema of a sent document: every key is required, even if decoding accepts a document without it."""
     properties = {
         key: {word: of for word, of in property_schema.items() if word != "default"}
         for key, property_schema in schema["properties"].items()

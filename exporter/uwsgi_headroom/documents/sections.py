@@ -21,12 +21,12 @@ from uwsgi_headroom.stats.server import Snapshot
 
 
 def build_window(of: Window) -> schema.Window:
-    """The window of the figures."""
+    """Build the section about the window of the figures."""
     return msgspec.convert(of, schema.Window, from_attributes=True)
 
 
 def build_headroom(of: capacity.Headroom) -> schema.Headroom:
-    """Which limit comes first, and by how much load can grow until then."""
+    """Build the section about headroom: which limit comes first, and by how much load can grow until then."""
     return schema.Headroom(
         factor=of.factor,
         first=of.first,
@@ -38,13 +38,13 @@ def build_headroom(of: capacity.Headroom) -> schema.Headroom:
 
 
 def build_flow(of: littles_law.Flow) -> schema.Flow:
-    """Throughput, times and concurrency of requests."""
+    """Build the section about throughput, times and concurrency of requests."""
     flow = msgspec.convert(of, schema.Flow, from_attributes=True)
     return msgspec.structs.replace(flow, waiting=judge_waiting(of))
 
 
 def build_balance(of: evenness.Balance) -> schema.Balance:
-    """How evenly the workers share the requests."""
+    """Build the section about how evenly the workers share the requests."""
     active = sum(worker.active for worker in of.workers)
     return schema.Balance(
         active=active,
@@ -59,7 +59,7 @@ def build_balance(of: evenness.Balance) -> schema.Balance:
 
 
 def build_threads(reading: Reading) -> schema.Threads:
-    """Threads, and how many of them are in use now."""
+    """Build the section about threads, and how many of them are in use now."""
     assert isinstance(reading.snapshot, Snapshot)
     workers = reading.snapshot.workers
     configured = sum_if_all_known([worker.threads for worker in workers])
@@ -72,7 +72,7 @@ def build_threads(reading: Reading) -> schema.Threads:
 
 
 def build_memory(of: Memory) -> schema.Memory:
-    """Available memory, memory of a worker, and how many more workers fit."""
+    """Build the section about memory: available, used by a worker, and how many more workers fit."""
     room = compute_memory_headroom(of)
     return schema.Memory(
         available=of.available.byte_count if of.available else None,
@@ -84,12 +84,12 @@ def build_memory(of: Memory) -> schema.Memory:
 
 
 def build_cpu(of: neighbours.CpuShares, others_follow: bool | None) -> schema.Cpu:
-    """Who uses the CPU that the server could use."""
+    """Build the section about CPU: who uses the CPUs that the server could use."""
     return schema.Cpu(own=of.own, idle=of.idle, others=of.others, others_follow=others_follow)
 
 
 def build_occupancy(of: Window) -> schema.Occupancy | None:
-    """Shares of the time by busy threads; None without samples."""
+    """Build the section about occupancy: shares of the time by busy threads; None without samples."""
     samples = sum(of.occupancy)
     if not samples:
         return None
@@ -102,7 +102,7 @@ def build_occupancy(of: Window) -> schema.Occupancy | None:
 
 
 def build_sockets(reading: Reading, figures: Figures | None) -> Iterator[schema.Socket]:
-    """Every socket's queue, now and over the window."""
+    """Build a section about every socket: its queue, now and over the window."""
     queues = reading.listen_queues()
     for name, backlog in queues.items():
         area = figures.window.queue_seconds.get(name) if figures else None

@@ -17,7 +17,7 @@ from uwsgi_headroom.watch.watch import Watch
 
 
 def build_error(error: ReadError | None) -> Error | None:
-    """The reason why a server is down."""
+    """Build the section with the reason why a server is down; None if there is none."""
     return Error(reason=error.reason, message=printable_name(str(error))) if error else None
 
 
@@ -37,7 +37,7 @@ def judge(watch: Watch, figures: Figures | None, judged: Sequence[Finding]) -> t
 
 
 def describe_trouble(error: ReadError) -> str:
-    """The reason why a server is down, as a sentence."""
+    """Say in a sentence why a server is down."""
     message = printable_name(str(error))
     what = "Down" if error.reason in ("refused", "not_found") else "Cannot be read"
     return f"{what}: {message}{'' if message.endswith('?') else '.'}"

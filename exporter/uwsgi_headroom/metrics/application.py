@@ -12,7 +12,7 @@ from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
-    """Families of this module, for every application of the scrape."""
+    """Build this module's families, for every application of the scrape."""
     slowest: dict[str, tuple[LabelSet, int]] = {}
     for server in scrape.servers:
         for worker in server.snapshot.workers:

@@ -11,7 +11,7 @@ from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
-    """Families of this module, for every cache of the scrape."""
+    """Build this module's families, for every cache of the scrape."""
     caches = [
         (labels_of(server.observation, name=name), cache)
         for server in scrape.servers

@@ -12,11 +12,11 @@ from uwsgi_headroom.metrics.scrape import Scrape
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
-    """Families of this module, for every server of the scrape whose processes are proven."""
+    """Build this module's families, for every server of the scrape whose processes are proven."""
     processes = [pair for server in scrape.servers for pair in server.processes]
     yield gauge(
         "uwsgi_worker_cpu_affinity_cpus",
-        "CPUs that the worker's affinity mask allows. A mask inherited from the master is not a pin.",
+        "CPUs that the worker's affinity mask allows. A mask inherited from the master does not pin the worker.",
         [(labels, len(process.affinity) if process.affinity else None) for labels, process in processes],
     )
     yield gauge(
@@ -32,7 +32,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield gauge(
         "uwsgi_workers_sharing_one_cpu",
         "Workers pinned to a single CPU to which another worker of the server is pinned too. A mask inherited from the "
-        "master is not a pin.",
+        "master does not pin a worker.",
         [
             (server.labels, count_workers_sharing_one_cpu(server.reading.host))
             for server in scrape.servers

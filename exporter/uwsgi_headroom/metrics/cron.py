@@ -12,7 +12,7 @@ from uwsgi_headroom.stats.parts import Cron
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
-    """Families of this module, for every cron of the scrape."""
+    """Build this module's families, for every cron of the scrape."""
     crons = [
         (labels_of(server.observation, cron=str(place), schedule=crontab_schedule(cron)), cron)
         for server in scrape.servers

@@ -16,7 +16,7 @@ from uwsgi_headroom.stats.custom_metrics import COUNTER
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
-    """Families of this module, for every custom metric of the scrape."""
+    """Build this module's families, for every custom metric of the scrape."""
     custom = [
         (labels_of(server.observation, name=name), metric)
         for server in scrape.servers

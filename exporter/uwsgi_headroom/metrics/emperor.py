@@ -12,7 +12,7 @@ from uwsgi_headroom.stats.emperor_router import is_set
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
-    """Families of this module, for every emperor of the scrape."""
+    """Build this module's families, for every emperor of the scrape."""
     vassals = [
         (labels_of(observation, vassal=name), vassal)
         for observation, emperor in scrape.emperors

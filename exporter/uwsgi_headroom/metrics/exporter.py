@@ -18,7 +18,7 @@ _process = ProcessCollector(registry=None)
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
-    """Families of this module: the exporter's version, its errors, and its cost (`process_*`)."""
+    """Build this module's families: the exporter's version, its errors, and its cost (`process_*`)."""
     yield gauge(
         "uwsgi_exporter_build_info",
         "Version of the exporter and of its Python; always 1.",

@@ -11,7 +11,7 @@ from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
-    """Families of this module, for every legion of the scrape."""
+    """Build this module's families, for every legion of the scrape."""
     legions = [
         (labels_of(server.observation, legion=name), legion)
         for server in scrape.servers

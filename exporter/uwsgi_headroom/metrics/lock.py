@@ -11,7 +11,7 @@ from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
-    """Families of this module, for every lock of the scrape."""
+    """Build this module's families, for every lock of the scrape."""
     yield gauge(
         "uwsgi_lock_held",
         "Whether a process held the lock at the moment of the read. The holder of thunder waits for a connection.",

@@ -12,7 +12,7 @@ from uwsgi_headroom.metrics.scrape import Scrape
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
-    """Families of this module, for every server of the scrape whose processes are proven."""
+    """Build this module's families, for every server of the scrape whose processes are proven."""
     memories = [(server, memory) for server in scrape.servers if (memory := server.reading.host.memory)]
     yield gauge(
         "uwsgi_worker_unique_memory_bytes",

@@ -11,7 +11,7 @@ from uwsgi_headroom.metrics.scrape import Scrape
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
-    """Families of this module, for every worker process of the scrape."""
+    """Build this module's families, for every worker process of the scrape."""
     processes = [pair for server in scrape.servers for pair in server.processes]
     yield counter(
         "uwsgi_worker_cpu_seconds_total",

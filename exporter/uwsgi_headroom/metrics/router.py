@@ -11,7 +11,7 @@ from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
-    """Families of this module, for every router of the scrape."""
+    """Build this module's families, for every router of the scrape."""
     keys = [
         (observation, name, key)
         for observation, router in scrape.routers

@@ -33,7 +33,7 @@ _CPU: Table[CpuTotals] = (
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
-    """Families of this module, for every server of the scrape."""
+    """Build this module's families, for every server of the scrape."""
     totals = [(server, server.observation.totals) for server in scrape.servers]
     yield counter(
         "uwsgi_worker_busy_thread_seconds_total",

@@ -15,7 +15,7 @@ from uwsgi_headroom.watch.observation import WELL, ExporterHealth, Observation
 
 
 def labels_of(observation: Observation, **more: str) -> LabelSet:
-    """The labels of one sample of an observed server."""
+    """Return the labels of one sample of an observed server."""
     return label_set(server=observation.name, **more)
 
 

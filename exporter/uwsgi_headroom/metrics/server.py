@@ -14,7 +14,7 @@ from uwsgi_headroom.stats.server import STATES
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
-    """Families of this module, for every server of the scrape."""
+    """Build this module's families, for every server of the scrape."""
     read = [(observation, observation.reading) for observation in scrape.observations if observation.reading]
     yield gauge(
         "uwsgi_up",

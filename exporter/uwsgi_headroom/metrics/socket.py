@@ -11,7 +11,7 @@ from uwsgi_headroom.metrics.scrape import ObservedServer, Scrape, labels_of
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
-    """Families of this module, for every socket of the scrape. A queue that cannot be measured is absent, never 0."""
+    """Build this module's families, for every socket of the scrape. An unmeasurable queue is absent, never 0."""
     queues = [
         (labels_of(server.observation, socket=name), backlog)
         for server in scrape.servers
@@ -52,5 +52,5 @@ def families(scrape: Scrape) -> Iterator[Metric]:
 
 
 def _list_lengths(server: ObservedServer) -> list[int]:
-    """Lengths, in connections, of the server's measurable listen queues."""
+    """List the lengths, in connections, of the server's measurable listen queues."""
     return [backlog.queue for backlog in server.reading.listen_queues().values() if backlog.queue is not None]

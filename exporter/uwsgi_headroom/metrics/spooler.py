@@ -11,7 +11,7 @@ from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
-    """Families of this module, for every spooler of the scrape."""
+    """Build this module's families, for every spooler of the scrape."""
     spoolers = [
         (labels_of(server.observation, spooler=spooler.directory), spooler)
         for server in scrape.servers

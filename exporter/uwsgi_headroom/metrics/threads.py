@@ -14,7 +14,7 @@ from uwsgi_headroom.metrics.scrape import Scrape
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
-    """Families of this module, for every server of the scrape; absent with stats-no-cores, which hides the threads."""
+    """Build this module's families, for every server of the scrape; absent with stats-no-cores, which hides threads."""
     servers = scrape.servers
     yield gauge(
         "uwsgi_threads_configured",

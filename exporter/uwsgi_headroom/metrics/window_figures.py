@@ -73,7 +73,7 @@ _WORKER: Table[WorkerFigures] = (
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
-    """Families of this module, for every server of the scrape whose history has begun."""
+    """Build this module's families, for every server of the scrape whose history has begun."""
     windows = [
         (_labels(server, figures), figures) for server in scrape.servers for figures in server.observation.figures
     ]
@@ -105,7 +105,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
 
 
 def _list_workers(scrape: Scrape) -> list[tuple[LabelSet, WorkerFigures]]:
-    """Labels and figures of single workers, for the longest window only, to limit the number of series."""
+    """List labels and figures of single workers, only for the longest window, to limit the number of series."""
     return [
         (_labels(server, longest, worker_id=str(worker.worker_id)), worker)
         for server in scrape.servers

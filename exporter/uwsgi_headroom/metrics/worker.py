@@ -67,7 +67,7 @@ _SLOT: Table[Worker] = (
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
-    """Families of this module, for every worker slot of the scrape."""
+    """Build this module's families, for every worker slot of the scrape."""
     workers = [pair for server in scrape.servers for pair in server.workers]
     yield from tabulate_families(_REQUESTS, workers)
     yield gauge(

@@ -42,7 +42,7 @@ def main(attached: Attached, interval: float, seconds: float, *, once: bool) -> 
 
 
 async def _snapshot(feeds: Sequence[Feed], navigation: Navigation, seconds: float) -> tuple[list[str], int]:
-    """The lines of a snapshot, and its exit status."""
+    """Return the lines of a snapshot, and its exit status."""
     width = shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
     painter = Painter(colour=False, styles=False, unicode=(sys.stdout.encoding or "").lower() in ("utf-8", "utf8"))
     asked_for = navigation.server

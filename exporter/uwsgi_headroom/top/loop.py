@@ -42,7 +42,7 @@ async def run(feeds: Sequence[Feed], navigation: Navigation, capabilities: Capab
 
 
 def _wanted(navigation: Navigation) -> tuple[object, ...]:
-    """The part of the state that decides what to request from the feeds."""
+    """Return the part of the state that decides what to request from the feeds."""
     plots = navigation.view == "plots"
     return (
         navigation.server,

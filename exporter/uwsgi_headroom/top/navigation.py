@@ -201,7 +201,7 @@ def _change_window(navigation: Navigation, windows: Sequence[float], by: int) ->
 
 
 def _next_choice(now: float | None, choice: Sequence[float], by: int) -> float | None:
-    """The next choice in this direction, or the last one."""
+    """Return the next choice in this direction, or the last one."""
     if not choice:
         return now
     place = choice.index(now) if now in choice else 0

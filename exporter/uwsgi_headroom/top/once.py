@@ -40,7 +40,7 @@ async def read_documents(attached: Attached, seconds: float) -> list[Server]:
 
 
 def exit_status(states: Iterable[State]) -> int:
-    """The exit status of a snapshot: 3, as for `check`, if a server could not be read or there is none; else 0."""
+    """Return the exit status of a snapshot: 3, as for `check`, if a server is not up or there is none; else 0."""
     known = list(states)
     return 0 if known and all(state == "up" for state in known) else UNKNOWN
 

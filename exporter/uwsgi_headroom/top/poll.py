@@ -205,7 +205,7 @@ class Poller:
 
 
 def _sort_entries(listed: dict[int, Listed]) -> tuple[ServerEntry, ...]:
-    """The servers of all feeds, sorted together."""
+    """Sort the servers of all feeds together."""
     entries = [
         ServerEntry((place, summary.name), summary, of.at) for place, of in listed.items() for summary in of.summaries
     ]

@@ -15,8 +15,8 @@ def select_server(
     """Return the state with an existing server selected.
 
     listed: all servers; shown: those that match the filter, in the order of the list. Until a person selects a server,
-    the first of the list is selected. A single server is opened once the list is complete. A server whose feed has not
-    listed its servers yet stays selected.
+    the first one in the list is selected. A single server is opened once the list is complete. A selected server stays
+    selected until its feed has listed its servers.
     """
     server = navigation.server
     if not navigation.chosen and complete and len(listed) == 1 and navigation.view == "servers":

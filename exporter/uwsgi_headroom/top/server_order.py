@@ -24,13 +24,13 @@ _FIGURES: Mapping[str, Callable[[Summary], float | None]] = {
 
 
 def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
-    """A sort key that orders numbers inside names by value: shop1, shop2, shop10."""
+    """Return a sort key that orders numbers inside names by value: shop1, shop2, shop10."""
     parts = _DIGITS.split(name.casefold())
     return tuple((0, int(part), part) if part.isdecimal() else (1, 0, part) for part in parts if part)
 
 
 def urgency_key(summary: Summary) -> tuple[int, int, float, tuple[tuple[int, int, str], ...]]:
-    """The default sort key: servers that are down first, then by status, headroom (least first) and name."""
+    """Return the default sort key: servers that are down first, then by status, headroom (least first) and name."""
     room = float("inf") if summary.headroom is None else summary.headroom
     return _STATES[summary.state], _STATUSES[summary.status], room, natural_key(summary.name)
 

@@ -47,7 +47,7 @@ def grow_tree(entries: Sequence[ServerEntry], family: Family) -> list[Branch]:
 
 
 def vassal_state(vassal: Vassal) -> str:
-    """The state of a vassal in one word."""
+    """Return the state of a vassal in one word."""
     states = ("cursed", vassal.cursed), ("loyal", vassal.loyal), ("accepting", vassal.accepting)
     return next((name for name, holds in (*states, ("ready", vassal.ready)) if holds), "starting")
 

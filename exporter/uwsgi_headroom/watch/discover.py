@@ -92,7 +92,7 @@ def _list_masters() -> Iterator[FoundMaster]:
 
 
 def _read_command_line(pid: int) -> list[str]:
-    """The words of a process's command line; empty if the process has ended or has overwritten it (`procname`)."""
+    """Read the words of a process's command line; empty if the process has ended or has overwritten it (`procname`)."""
     try:
         return MasterFiles(pid).read_command_line()
     except OSError:
@@ -120,7 +120,7 @@ def _list_stats_servers(master: FoundMaster, listening: Mapping[int, str]) -> It
 
 
 def _epoll_inodes(fdinfo: Path) -> set[int]:
-    """Inodes of the sockets in a process's epolls. Raises OSError if the process has ended or access is denied."""
+    """Read the inodes of the sockets in a process's epolls. Raises OSError if the process is gone or access denied."""
     inodes: set[int] = set()
     for entry in fdinfo.iterdir():
         with contextlib.suppress(FileNotFoundError):  # the descriptor was closed meanwhile
@@ -129,7 +129,7 @@ def _epoll_inodes(fdinfo: Path) -> set[int]:
 
 
 def _listening_addresses() -> dict[int, str]:
-    """Addresses of every listening socket in this network namespace, as `parse_address` takes them, by inode."""
+    """List the addresses of all listening sockets in this network namespace, by inode, for `parse_address`."""
     addresses: dict[int, str] = {}
     for family in ("unix", "inet", "inet6"):
         try:

@@ -57,7 +57,7 @@ def choose_names(masters: Sequence[FoundMaster]) -> list[str]:
 
 
 def _candidates(master: FoundMaster) -> tuple[str, ...]:
-    """Candidates for a name, best first; empty texts for those that do not identify an application."""
+    """Return candidates for a name, best first; empty texts for those that do not identify an application."""
     socket = default_name(master.address) if master.address else ""
     names = (PurePath(master.configuration).stem, socket, PurePath(master.directory).name)
     return tuple(name if _NAME.fullmatch(name) and name.lower() not in _GENERAL else "" for name in names)
@@ -70,7 +70,7 @@ def _describe_readable(master: FoundMaster, name: str) -> Iterator[str]:
 
 
 def _list(masters: Sequence[FoundMaster]) -> Iterator[str]:
-    """A line for each master of which more than the PID is known, and one line per user for all others."""
+    """Write a line for each master of which more than the PID is known, and one line per user for all others."""
     plain: dict[str, list[int]] = {}
     for master in masters:
         if master.address or master.configuration or master.directory or master.emperor:
@@ -90,7 +90,7 @@ def _describe(master: FoundMaster) -> str:
 
 
 def _command(masters: Sequence[FoundMaster], names: Sequence[str]) -> list[str]:
-    """One shell command that watches all these masters."""
+    """Write one shell command that watches all these masters."""
     words = [f"--stats {shlex.quote(f'{name}={master.address}')}" for master, name in zip(masters, names, strict=True)]
     if len(words) == 1:
         return ["To watch it:", f"  uwsgi-headroom {words[0]}"]

@@ -56,7 +56,7 @@ class Fleet:
         self._globbed: dict[str, _GlobbedServer] = {}
 
     def watches(self) -> list[Watch]:
-        """Every server: named ones in the order of the configuration, then those of the last `refresh`."""
+        """Return every watch: named ones in the order of the configuration, then those of the last `refresh`."""
         return self._named + [globbed.watch for _, globbed in sorted(self._globbed.items())]
 
     def refresh(self) -> None:
@@ -87,7 +87,7 @@ class Fleet:
                 task.cancel()
 
     async def observe(self) -> list[Observation]:
-        """The last reading of every server. Does not read; waits up to a second for servers that were never read."""
+        """Observe every server as last read, without reading. Waits up to a second for servers that were never read."""
         watches = self.watches()
         await self.wait_for_first(watches)
         observations = []

@@ -24,6 +24,6 @@ class LogLimit:
         return True
 
     def take_left_out(self) -> dict[str, object]:
-        """The field for the next line that reports how many lines were left out; empty if none."""
+        """Take the field that reports in the next line how many lines were left out; empty if none."""
         left_out, self.left_out = self.left_out, 0
         return {"left_out": left_out} if left_out else {}

@@ -30,7 +30,7 @@ class LoopLag:
 
     @property
     def largest(self) -> float:
-        """The largest lag in seconds; 0 if there was none, or no sleep."""
+        """The largest lag in seconds; 0 without any lag or any sleep."""
         self._turn()
         return max(self._largest, self._largest_before)
 

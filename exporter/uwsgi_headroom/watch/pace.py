@@ -77,7 +77,7 @@ class Pace:
         return min(LONGEST_STEP, max(1.0, 3 * self.interval))
 
     def pause(self, outcome: Reading | ReadError) -> float:
-        """Seconds to wait after a read with this outcome."""
+        """Return the seconds to wait after a read with this outcome."""
         if isinstance(outcome, ReadError):
             self._failures += 1
             first, longest = RETRY_SECONDS

@@ -182,5 +182,5 @@ def _without_frames(error: ReadError) -> ReadError:
 
 
 def _without_words(error: Exception) -> Exception:
-    """The error with its traceback but without its message, which may quote the document."""
+    """Return the error with its traceback but without its message, which may quote the document."""
     return HeadroomError(type(error).__name__).with_traceback(error.__traceback__)

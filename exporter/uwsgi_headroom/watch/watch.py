@@ -114,7 +114,7 @@ class Watch:
         return outcome if isinstance(outcome, ReadError) and self.state == "down" else None
 
     def observe(self, windows: Sequence[float]) -> Observation:
-        """The current observation, with the figures of these windows (in seconds). Does no I/O.
+        """Return the current observation, with figures of these windows (in seconds). Does no I/O.
 
         An internal error becomes a failed observation.
         """
@@ -127,7 +127,7 @@ class Watch:
         return self._observation(self.reading, figures)
 
     def failed_observation(self, error: ReadError) -> Observation:
-        """The observation of a server that failed with this error."""
+        """Return the observation of a server that failed with this error."""
         return self._observation(error, [])
 
     def _observation(self, outcome: Reading | ReadError, figures: list[Figures]) -> Observation:
@@ -144,7 +144,7 @@ class Watch:
         )
 
     def figures(self, reading: Reading, windows: Sequence[float]) -> list[Figures]:
-        """The figures of each window (seconds) with at least two rows of history; none for an emperor or a router."""
+        """Compute the figures of each window (seconds) with two rows of history; none for an emperor or a router."""
         snapshot = reading.snapshot
         if not isinstance(snapshot, Snapshot):
             return []

@@ -43,7 +43,7 @@ def _asset(path: Path) -> Asset:
 
 @cache
 def version() -> str:
-    """A version that changes when any file does. It is part of the path, so that relative imports use it too."""
+    """Return a version that changes with any file. It is part of the path, so that relative imports have it."""
     digest = hashlib.sha256()
     for name, asset in load_assets().items():
         digest.update(b"%b\0%d\0%b" % (name.encode(), len(asset.plain), asset.plain))
@@ -51,12 +51,12 @@ def version() -> str:
 
 
 def url(name: str) -> str:
-    """The path of a file on the exporter."""
+    """Return the path of a file on the exporter."""
     return f"/static/{version()}/{name}"
 
 
 def script_names() -> list[str]:
-    """The page's own scripts. The HTML lists all of them, so that a browser need not follow import after import."""
+    """Return the page's scripts. The HTML lists all of them, so that a browser need not follow the imports."""
     return [name for name in load_assets() if name.endswith(".js") and "/" not in name]
 
 

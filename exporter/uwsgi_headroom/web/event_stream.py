@@ -71,7 +71,7 @@ class EventStreams:
 
 
 class _Channel:
-    """Makes one document after another for several listeners."""
+    """Makes documents one after another for all listeners of a key."""
 
     def __init__(self, make: MakeDocument) -> None:
         self.listeners = 0
@@ -95,7 +95,7 @@ class _Channel:
         self._next.set()
 
     async def _run(self) -> None:
-        """Make documents until `make` returns None. Listeners end however this ends, even if `make` is cancelled."""
+        """Make documents until `make` returns None. However this ends, even by a cancelled `make`, listeners end too."""
         try:
             while (document := await self._make()) is not None:
                 self._newest = b"data: %b\n\n" % document
@@ -110,7 +110,7 @@ class _Channel:
 
 
 class _Response(StreamingResponse):
-    """A response that listens exactly as long as it is being sent."""
+    """A response that subscribes to its key while it is being sent."""
 
     def __init__(self, streams: EventStreams, key: Hashable, make: MakeDocument) -> None:
         super().__init__((), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})

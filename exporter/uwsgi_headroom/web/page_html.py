@@ -27,7 +27,7 @@ _STYLES = (_UPLOT_STYLE, "page.css")
 
 
 def path(name: str) -> str:
-    """The path of a server's page. The name may itself be a path."""
+    """Return the path of a server's page. The name may itself be a path."""
     return f"/servers/{quote(name, safe='')}"
 
 

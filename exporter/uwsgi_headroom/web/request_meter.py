@@ -34,7 +34,7 @@ class RequestMeter:
         return self._bytes > 0 and not self._body_left
 
     def end_of_piece(self, data: bytes, start: int) -> int:
-        """The end of the piece of `data` that begins at `start`."""
+        """Return the end of the piece of `data` that begins at `start`."""
         if self._body_left:
             return min(len(data), start + self._body_left)
         return data.find(b"\n", start) + 1 or len(data)
@@ -57,7 +57,7 @@ class RequestMeter:
 
 
 def body_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
-    """The length of a request's body from its headers, which the parser has checked; -1 if they give none."""
+    """Return the length of a body from the request's headers, which the parser has checked; -1 if unknown."""
     length = 0
     for name, value in headers:
         if name == b"transfer-encoding":

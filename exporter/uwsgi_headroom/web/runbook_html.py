@@ -48,7 +48,7 @@ def _style(target: Target | None) -> Style:
 
 
 def _address(name: str, target: Target | None, worker: int | None = None) -> str:
-    """The URL of a runbook, or of the list if the name is empty, for the same server and worker."""
+    """Return the URL of a runbook, or of the list if the name is empty, for the same server and worker."""
     if target is None:
         return f"/runbooks/{name}"
     chosen = target.chosen if worker is None else worker

@@ -62,5 +62,5 @@ def _fill(match: re.Match[str], language: str, values: Values) -> str:
 
 
 def used_placeholders(text: str) -> set[str]:
-    """The placeholders in a text."""
+    """Return the placeholders in a text."""
     return set(PLACEHOLDER.findall(text))

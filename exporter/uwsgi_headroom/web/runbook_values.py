@@ -30,7 +30,7 @@ class Target:
 
 
 def find_exporter_address(request: Request) -> str | None:
-    """The exporter's URL as the reader requested it; None if the Host header is not a plain host."""
+    """Find the exporter's URL as the reader requested it; None if the Host header is not a plain host."""
     host = request.headers.get("host", "")
     return f"{request.url.scheme}://{host}" if _HOST.fullmatch(host) else None
 

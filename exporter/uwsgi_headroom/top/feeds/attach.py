@@ -68,7 +68,7 @@ def _quote(argument: str) -> str:
 
 
 def _as_page(server: ServerConfig) -> ExporterPage | None:
-    """The page that an address means if it is an exporter's; None if it cannot be."""
+    """Return the page that an address means if it is an exporter's; None if it cannot be."""
     match server.address:
         case Http() as url:
             return parse_page(url)

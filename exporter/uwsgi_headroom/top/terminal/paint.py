@@ -41,7 +41,7 @@ class Painter:
 
 
 def _escape(line: Text) -> Text:
-    """A copy of a line with its text escaped and its styles on the same words."""
+    """Return a copy of a line with its text escaped and its styles on the same words."""
     if escape_text(line.plain) == line.plain:
         return line.copy()
     ends = [0, *accumulate(len(escape_text(character)) for character in line.plain)]

@@ -59,7 +59,7 @@ def build_body(model: ScreenModel, navigation: Navigation, view: View) -> tuple[
 
 
 def list_keys(model: ScreenModel, navigation: Navigation) -> list[Key]:
-    """The servers in the order shown."""
+    """List the servers in the order shown."""
     if navigation.home == "tree":
         return [branch.entry.key for branch in _branches(model, navigation) if branch.entry]
     return [entry.key for entry in _entries(model, navigation)]

@@ -58,7 +58,7 @@ def _hints(navigation: Navigation) -> tuple[str, ...]:
 
 
 def _scope(model: ScreenModel, navigation: Navigation) -> str:
-    """The window of the figures, and the interval between two polls."""
+    """Return the window of the figures, and the interval between two polls."""
     often = f"every {navigation.interval:g} s"
     window = model.server.window if model.server and navigation.view not in LISTS else None
     if window is None or navigation.view in ("help", "plots"):

@@ -34,19 +34,19 @@ _SPARK_OF, _LEAST_SPARK = 5, 5  # columns of the screen per column of a sparklin
 
 
 def status_word(server: Server | Summary) -> str:
-    """`CRITICAL`, `warning` or `ok`, or the state of a server that is not up. Capitals are the alarm without colour."""
+    """Return `CRITICAL`, `warning` or `ok`, or the state if not up. Capitals are the alarm without colour."""
     if server.state != "up":
         return server.state.upper()
     return server.status.upper() if server.status == "critical" else server.status
 
 
 def status_style(server: Server | Summary) -> str:
-    """The style of `status_word`."""
+    """Return the style of `status_word`."""
     return "bold reverse red" if server.state == "down" else _STATUS_STYLES[server.status]
 
 
 def trouble_of(server: Server | Summary) -> str:
-    """Why a server is down; empty if it is not down."""
+    """Return the reason why a server is down; empty if it is not down."""
     return server.error.message if server.state == "down" and server.error else ""
 
 
@@ -87,7 +87,7 @@ def head_parts(server: Server, trend: Trend, width: int) -> list[Part]:
 
 
 def _advice(server: Server, width: int, lines: int) -> list[Text]:
-    """The advice of the worst finding; empty if the server is ok."""
+    """Build the lines with the advice of the worst finding; empty if the server is ok."""
     judged = server.state == "up" and server.status in ("warning", "critical")
     if lines <= 0 or not judged or not server.findings or not server.findings[0].change:
         return []
@@ -96,7 +96,7 @@ def _advice(server: Server, width: int, lines: int) -> list[Text]:
 
 
 def cut_lines(lines: list[str], most: int) -> list[str]:
-    """The first `most` lines; an ellipsis replaces the rest."""
+    """Cut to the first `most` lines; an ellipsis replaces the rest."""
     return lines if len(lines) <= most else [*lines[: most - 1], lines[most - 1][:-2].rstrip(" ,.") + " …"]
 
 
@@ -174,7 +174,7 @@ def _requests(server: Server) -> Iterator[Text]:
 
 
 def _queues(server: Server) -> Iterator[Text]:
-    """The longest queues first, then those that are not known."""
+    """Build the lines of the queues: longest first, then those that are not known."""
     for socket in sorted(server.sockets, key=lambda socket: -1 if socket.queue is None else socket.queue, reverse=True):
         line = _label("queue        ")
         if socket.queue is None:

@@ -23,7 +23,7 @@ _SEVERITIES = {"critical": "bold red", "warning": "bold yellow", "info": "bold"}
 
 
 def thread_lines(server: Server, sort: str, reverse: bool, width: int) -> Iterator[Text]:
-    """Every worker's threads: the requests that each has completed, and the age of its current request."""
+    """Build the lines of every worker's threads: requests completed, and the age of the current request."""
     yield _title("  W  BUSY        THREAD: REQUESTS COMPLETED, AGE OF CURRENT REQUEST", width)
     for worker in sort_workers(server.workers, sort, reverse):
         line = Text(f"{worker.worker_id:>3}  ").append_text(busy_bar(worker, 6))
@@ -51,7 +51,7 @@ def _thread(place: int, worker: Worker) -> Text:
 
 
 def finding_lines(server: Server, width: int, now: float) -> Iterator[Text]:
-    """Every finding with its evidence and advice, then unknown values with the reasons."""
+    """Build the lines of every finding with its evidence and advice, then unknown values with the reasons."""
     for place, finding in enumerate(server.findings, 1):
         head = [Text(line) for line in wrap(f"{place}. {finding.severity.upper()}: {finding.title}", width, rest="   ")]
         head[0].stylize(_SEVERITIES[finding.severity], 0, len(f"{place}. {finding.severity}"))
@@ -76,7 +76,7 @@ def finding_lines(server: Server, width: int, now: float) -> Iterator[Text]:
 
 
 def emperor_lines(emperor: Emperor, width: int) -> Iterator[Text]:
-    """Vassals, then throttled vassals."""
+    """Build the lines of vassals, then throttled vassals."""
     yield _title("    PID  STATE           AGE  BEAT RESTARTS  VASSAL", width)
     for vassal in emperor.vassals:
         state = vassal_state(vassal)
@@ -90,7 +90,7 @@ def emperor_lines(emperor: Emperor, width: int) -> Iterator[Text]:
 
 
 def router_lines(router: Router, width: int) -> Iterator[Text]:
-    """Backends by the key to which they subscribed, then those of the configuration."""
+    """Build the lines of backends by the key to which they subscribed, then those of the configuration."""
     yield _title(" REQUESTS      TX      RX  LOAD WEIGHT FAILED  BACKEND", width)
     for key in router.subscriptions:
         yield Text(f"{number(key.hits):>9}  ").append(key.key, "bold")

@@ -70,7 +70,7 @@ def _heading(name: str, figures: str) -> Text:
 
 
 def _cell(value: float | None, top: float, tall: int, bottom: int) -> str:
-    """The character of one column, `bottom` lines above the chart's lower edge."""
+    """Return the character of one column, `bottom` lines above the chart's lower edge."""
     if value is None:
         return " "
     eighths = round(min(1.0, max(0.0, value / top)) * tall * 8)

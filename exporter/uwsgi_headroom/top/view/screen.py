@@ -66,12 +66,12 @@ def _draw_above_foot(
 
 
 def _block_lines(height: int) -> int:
-    """Number of lines for the verdict and the advice."""
+    """Return the number of lines for the verdict and the advice."""
     return 4 if height >= _TALL else 3 if height >= _ROOMY else 2 if height >= _CRAMPED else 1
 
 
 def _head(model: ScreenModel, navigation: Navigation, width: int, height: int, body: int, now: float) -> list[Text]:
-    """The most informative lines of the head, as many as leave the body its room."""
+    """Build the most informative lines of the head, as many as leave the body its room."""
     title = _title(model, navigation, width, now)
     troubles, server = _troubles(model, navigation), model.server
     if navigation.view == "help":
@@ -90,7 +90,7 @@ def _head(model: ScreenModel, navigation: Navigation, width: int, height: int, b
 
 
 def _troubles(model: ScreenModel, navigation: Navigation) -> list[str]:
-    """Troubles of the shown server's feed; in lists, of all feeds."""
+    """Return the troubles of the shown server's feed; in lists, of all feeds."""
     if navigation.view in LISTS or navigation.server is None:
         return list(model.troubles.values())
     return [trouble for place, trouble in model.troubles.items() if place == navigation.server[0]]
@@ -123,7 +123,7 @@ def _title(model: ScreenModel, navigation: Navigation, width: int, now: float) -
 
 
 def _state(server: Server, now: float) -> str:
-    """The state of a server, and the age of its last reading if it is not up."""
+    """Return the state of a server, and the age of its last reading if it is not up."""
     if server.age is None:
         return "not read yet" if server.state == "stale" else server.state
     if server.state == "up":

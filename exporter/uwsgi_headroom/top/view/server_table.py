@@ -56,7 +56,7 @@ def server_table(
 
 
 def detail_lines(entries: Sequence[ServerEntry], chosen: Key | None, width: int) -> list[Text]:
-    """The verdict of the chosen server, always in two lines, so that nothing moves."""
+    """Write the verdict of the chosen server, always in two lines, so that nothing moves."""
     entry = next((entry for entry in entries if entry.key == chosen), None)
     if entry is None:
         return [Text(), Text()]
@@ -117,7 +117,7 @@ def _verdict(model: ScreenModel, entry: ServerEntry, now: float) -> Text:
 
 
 def growth(summary: Summary) -> str:
-    """The factor by which load can grow; an upper bound (≤) if CPU, which may run out first, is not visible."""
+    """Write the factor by which load can grow; an upper bound (≤) if CPU, which may run out first, is not visible."""
     if summary.state == "down":
         return UNKNOWN
     if summary.headroom is None:
@@ -126,7 +126,7 @@ def growth(summary: Summary) -> str:
 
 
 def _totals(entries: Sequence[ServerEntry], columns: Sequence[_Column], name_width: int) -> Text:
-    """Totals of the servers that are up, because figures of others are old."""
+    """Build the totals of the servers that are up, because figures of others are old."""
     summaries = [entry.summary for entry in entries if entry.summary.state == "up"]
     name = f"{len(summaries)} of {len(entries)} up"
     line = Text(f"  {name[:name_width]:{name_width}}", "bold")
@@ -148,7 +148,7 @@ def _total_rate(summaries: Sequence[Summary]) -> str:
 
 
 def _mean_response(summaries: Sequence[Summary]) -> str:
-    """The mean over all requests: each server is weighted by its throughput."""
+    """Return the mean over all requests, with each server weighted by its throughput."""
     known = [
         (summary.response_time, summary.throughput)
         for summary in summaries

@@ -50,13 +50,13 @@ def _row(model: ScreenModel, branches: Sequence[Branch], place: int, chosen: Key
 
 
 def _name(branch: Branch) -> str:
-    """A server's name, followed by its name at the emperor."""
+    """Return a server's name, followed by its name at the emperor."""
     name = escape_text(branch.name)
     return f"{name} ({escape_text(branch.vassal.name)})" if branch.entry and branch.vassal else name
 
 
 def _stem(branches: Sequence[Branch], place: int) -> str:
-    """The lines of the tree before a name."""
+    """Return the lines of the tree before a name."""
     depth = branches[place].depth
     stem = ""
     for level in range(1, depth + 1):

@@ -45,7 +45,7 @@ def busy_bar(worker: Worker, cells: int) -> Text:
 
 
 def sum_known(workers: Iterable[Worker], value: Value) -> float | None:
-    """The sum over the workers with a known value; None if there are none."""
+    """Sum a value over the workers with a known value; None if there are none."""
     known = [each for each in map(value, workers) if each is not None]
     return sum(known) if known else None
 
@@ -93,7 +93,7 @@ def _clock(worker: Worker, _: Server) -> Text:
 
 
 def _restarts(worker: Worker) -> float | None:
-    """Restarts of a worker: uWSGI's respawns also count the first spawn."""
+    """Return a worker's restarts: uWSGI's respawns without the first spawn."""
     return None if worker.respawns is None else max(0, worker.respawns - 1)
 
 

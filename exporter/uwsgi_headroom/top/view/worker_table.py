@@ -40,7 +40,7 @@ def sort_workers(workers: Sequence[Worker], sort: str, reverse: bool) -> list[Wo
 
 
 def _count_fitting(fixed: Sequence[Column], scrolled: Sequence[Column], first: int, width: int) -> int:
-    """How many columns from `first` on fit beside the fixed ones. If not all fit, the mark needs room too."""
+    """Count how many columns from `first` on fit beside the fixed ones. If not all fit, the mark needs room too."""
     room = width + 1 - sum(column.width + 1 for column in fixed) - (first > 0)
     rest = scrolled[first:]
     if sum(column.width + 1 for column in rest) <= room:
@@ -51,7 +51,7 @@ def _count_fitting(fixed: Sequence[Column], scrolled: Sequence[Column], first: i
 
 
 def _last_first_column(fixed: Sequence[Column], scrolled: Sequence[Column], width: int) -> int:
-    """The first column in view when the table is scrolled to its right end."""
+    """Return the first column in view when the table is scrolled to its right end."""
     for first in range(len(scrolled)):
         if _count_fitting(fixed, scrolled, first, width) == len(scrolled) - first:
             return first

@@ -12,8 +12,8 @@ const DECADES = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
 const TOGETHER = uPlot.sync("time");
 const LEAST_DRAG = 6; // pixels: a shorter drag is a click
 const NEAR = 8; // pixels: the legend names an event this close to the pointer
-const MARGIN = 0.1; // above a limit: a full queue is one longer than its limit
-const IN_REACH = 0.2; // share of a limit: from here on the scale includes the limit
+const MARGIN = 0.1; // share of a limit, as room above it: a full queue is one longer than its limit
+const IN_REACH = 0.2; // share of a limit: if the lines come this close, the scale includes the limit
 
 export class Lines {
   #lines;
