@@ -76,14 +76,14 @@ class _Progress:
     """Shows the seconds left on standard error if that is a terminal."""
 
     def __init__(self, count: int) -> None:
-        self._what = "watching" if count == 1 else f"watching {count} servers"
+        self._activity = "watching" if count == 1 else f"watching {count} servers"
         self._is_shown = False
         self._has_terminal = sys.stderr.isatty()
 
     def show(self, left: float) -> None:
         if self._has_terminal:
             self._is_shown = True
-            self._write(f"{self._what}, {left:.0f} s left (Ctrl-C: judge now) ")
+            self._write(f"{self._activity}, {left:.0f} s left (Ctrl-C: judge now) ")
 
     def clear(self) -> None:
         if self._is_shown:

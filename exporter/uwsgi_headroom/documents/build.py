@@ -110,12 +110,12 @@ async def build_servers(
     return servers
 
 
-def build_server_list(all_of_them: Iterable[schema.Server], clock: Clock) -> schema.Servers:
+def build_server_list(documents: Iterable[schema.Server], clock: Clock) -> schema.Servers:
     """Build the list of servers from their documents."""
     return schema.Servers(
         time=clock.epoch(),
         version=__version__,
-        servers=tuple(sorted(map(_build_summary, all_of_them), key=urgency)),
+        servers=tuple(sorted(map(_build_summary, documents), key=urgency)),
     )
 
 

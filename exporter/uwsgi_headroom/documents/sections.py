@@ -20,41 +20,41 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Snapshot
 
 
-def build_window(of: Window) -> schema.Window:
+def build_window(window: Window) -> schema.Window:
     """Build the section about the window of the figures."""
-    return msgspec.convert(of, schema.Window, from_attributes=True)
+    return msgspec.convert(window, schema.Window, from_attributes=True)
 
 
-def build_headroom(of: capacity.Headroom) -> schema.Headroom:
+def build_headroom(headroom: capacity.Headroom) -> schema.Headroom:
     """Build the section about headroom: which limit comes first, and by how much load can grow until then."""
     return schema.Headroom(
-        factor=of.factor,
-        first=of.first,
-        ceiling=of.ceiling,
-        by_limit=schema.Limits(**{limit: of.by_limit.get(limit) for limit in capacity.LIMITS}),
-        far=of.far,
-        is_upper_bound=of.is_upper_bound,
+        factor=headroom.factor,
+        first=headroom.first,
+        ceiling=headroom.ceiling,
+        by_limit=schema.Limits(**{limit: headroom.by_limit.get(limit) for limit in capacity.LIMITS}),
+        far=headroom.far,
+        is_upper_bound=headroom.is_upper_bound,
     )
 
 
-def build_flow(of: littles_law.Flow) -> schema.Flow:
+def build_flow(measured: littles_law.Flow) -> schema.Flow:
     """Build the section about throughput, times and concurrency of requests."""
-    flow = msgspec.convert(of, schema.Flow, from_attributes=True)
-    return msgspec.structs.replace(flow, waiting=judge_waiting(of))
+    flow = msgspec.convert(measured, schema.Flow, from_attributes=True)
+    return msgspec.structs.replace(flow, waiting=judge_waiting(measured))
 
 
-def build_balance(of: evenness.Balance) -> schema.Balance:
+def build_balance(balance: evenness.Balance) -> schema.Balance:
     """Build the section about how evenly the workers share the requests."""
-    active = sum(worker.active for worker in of.workers)
+    active = sum(worker.active for worker in balance.workers)
     return schema.Balance(
         active=active,
         even_share=littles_law.ratio(1, active),
-        hot_ratio=of.hot_ratio,
-        noise_floor=of.noise_floor,
-        fairness=of.fairness,
-        cost=of.cost,
-        calm_response_time=of.calm_response_time,
-        hottest=of.hottest.worker_id if of.hottest else None,
+        hot_ratio=balance.hot_ratio,
+        noise_floor=balance.noise_floor,
+        fairness=balance.fairness,
+        cost=balance.cost,
+        calm_response_time=balance.calm_response_time,
+        hottest=balance.hottest.worker_id if balance.hottest else None,
     )
 
 
@@ -71,33 +71,33 @@ def build_threads(reading: Reading) -> schema.Threads:
     )
 
 
-def build_memory(of: Memory) -> schema.Memory:
+def build_memory(memory: Memory) -> schema.Memory:
     """Build the section about memory: available, used by a worker, and how many more workers fit."""
-    room = compute_memory_headroom(of)
+    room = compute_memory_headroom(memory)
     return schema.Memory(
-        available=of.available.byte_count if of.available else None,
-        limited_by=of.available.limited_by if of.available else None,
-        per_worker=of.worker.largest if of.worker else None,
-        source=of.worker.source if of.worker else None,
+        available=memory.available.byte_count if memory.available else None,
+        limited_by=memory.available.limited_by if memory.available else None,
+        per_worker=memory.worker.largest if memory.worker else None,
+        source=memory.worker.source if memory.worker else None,
         more_workers=room.more_workers if room else None,
     )
 
 
-def build_cpu(of: neighbours.CpuShares, others_follow: bool | None) -> schema.Cpu:
+def build_cpu(shares: neighbours.CpuShares, others_follow: bool | None) -> schema.Cpu:
     """Build the section about CPU: who uses the CPUs that the server could use."""
-    return schema.Cpu(own=of.own, idle=of.idle, others=of.others, others_follow=others_follow)
+    return schema.Cpu(own=shares.own, idle=shares.idle, others=shares.others, others_follow=others_follow)
 
 
-def build_occupancy(of: Window) -> schema.Occupancy | None:
+def build_occupancy(window: Window) -> schema.Occupancy | None:
     """Build the section about occupancy: shares of the time by busy threads; None without samples."""
-    samples = sum(of.occupancy)
+    samples = sum(window.occupancy)
     if not samples:
         return None
     return schema.Occupancy(
         up_to=OCCUPANCY_BOUNDS,
         # No ratio is above 1, the last bound.
-        shares=tuple(count / samples for count in of.occupancy[: len(OCCUPANCY_BOUNDS)]),
-        full=littles_law.ratio(of.full_seconds, of.observed_seconds),
+        shares=tuple(count / samples for count in window.occupancy[: len(OCCUPANCY_BOUNDS)]),
+        full=littles_law.ratio(window.full_seconds, window.observed_seconds),
     )
 
 

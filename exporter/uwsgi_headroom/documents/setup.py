@@ -7,9 +7,9 @@ from uwsgi_headroom.kernel import setup
 from uwsgi_headroom.kernel.options.model import NAMES
 
 
-def build_setup(of: setup.Setup) -> schema.Setup:
+def build_setup(known: setup.Setup) -> schema.Setup:
     """Build the section: options by uWSGI's names, each with its source; other fields unchanged."""
-    options = of.options
+    options = known.options
     return schema.Setup(
         options={
             name: schema.Option(value=getattr(options, field), source=options.source[field])
@@ -18,8 +18,8 @@ def build_setup(of: setup.Setup) -> schema.Setup:
         },
         options_complete=options.complete,
         options_changed=options.changed,
-        somaxconn=of.somaxconn,
-        concurrency_kind=of.concurrency_kind,
-        socket_holders=None if of.socket_holders is None else dict(of.socket_holders),
-        mapped=of.mapped,
+        somaxconn=known.somaxconn,
+        concurrency_kind=known.concurrency_kind,
+        socket_holders=None if known.socket_holders is None else dict(known.socket_holders),
+        mapped=known.mapped,
     )

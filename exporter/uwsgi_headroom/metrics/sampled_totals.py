@@ -25,8 +25,8 @@ _CPU: Table[CpuTotals] = (
     ),
     (
         "uwsgi_cpu_used_by_others_seconds_total",
-        "CPU time of everything except the workers that the server could have used: on its CPUs, or within its "
-        "cgroup's quota if that is tighter.",
+        "CPU time that other processes used and the server could have used: on its CPUs, or within its cgroup's quota "
+        "if that is tighter.",
         lambda cpu: cpu.others_seconds if cpu.others_since is not None else None,
     ),
 )
@@ -34,14 +34,14 @@ _CPU: Table[CpuTotals] = (
 
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Build this module's families, for every server of the scrape."""
-    totals = [(server, server.observation.totals) for server in scrape.servers]
+    observed = [(server, server.observation.totals) for server in scrape.servers]
     yield counter(
         "uwsgi_worker_busy_thread_seconds_total",
         "Integral of the worker's busy threads over time, from samples. Its rate is observed concurrency.",
         [
-            (labels, total.busy_seconds)
-            for server, its in totals
-            for (labels, _), total in zip(server.workers, its.workers, strict=False)
+            (labels, worker.busy_seconds)
+            for server, totals in observed
+            for (labels, _), worker in zip(server.workers, totals.workers, strict=False)
         ],
     )
     yield counter(
@@ -49,20 +49,20 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "CPU time of the worker's threads, by CPU. Opt-in (cpu-residency): workers x CPUs series.",
         [
             (label_set(**labels, cpu=str(cpu)), seconds)
-            for server, its in totals
-            for (labels, _), total in zip(server.workers, its.workers, strict=False)
-            for cpu, seconds in sorted(total.residency.items())
+            for server, totals in observed
+            for (labels, _), worker in zip(server.workers, totals.workers, strict=False)
+            for cpu, seconds in sorted(worker.residency.items())
         ],
     )
-    cpus = [(server.labels, its.cpu) for server, its in totals if its.cpu and its.cpu.since is not None]
+    cpus = [(server.labels, totals.cpu) for server, totals in observed if totals.cpu and totals.cpu.since is not None]
     yield from tabulate_families(_CPU, cpus)
     yield counter(
         "uwsgi_socket_queue_seconds_total",
         "Integral of the listen queue's length over time, from samples. Divided by requests, it is their mean wait.",
         [
             (labels_of(server.observation, socket=name), area)
-            for server, its in totals
-            for name, area in its.queue_seconds.items()
+            for server, totals in observed
+            for name, area in totals.queue_seconds.items()
         ],
     )
     yield counter(
@@ -70,8 +70,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "Time with the listen queue at its limit, from samples: the kernel refused or dropped further clients.",
         [
             (labels_of(server.observation, socket=name), area)
-            for server, its in totals
-            for name, area in its.queue_full_seconds.items()
+            for server, totals in observed
+            for name, area in totals.queue_full_seconds.items()
         ],
     )
     yield counter(
@@ -79,21 +79,21 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "Requests that were in service when the worker's process ended and were not counted since; a lower bound. "
         "Absent if threads are unknown.",
         [
-            (labels, None if total.busy_seconds is None else total.lost)
-            for server, its in totals
-            for (labels, _), total in zip(server.workers, its.workers, strict=False)
+            (labels, None if worker.busy_seconds is None else worker.lost)
+            for server, totals in observed
+            for (labels, _), worker in zip(server.workers, totals.workers, strict=False)
         ],
     )
     yield counter(
         "uwsgi_full_occupancy_seconds_total",
         "Time with every available thread busy. Absent with stats-no-cores, which hides the threads.",
-        [(server.labels, its.full_seconds) for server, its in totals if any(its.occupancy)],
+        [(server.labels, totals.full_seconds) for server, totals in observed if any(totals.occupancy)],
     )
     yield _occupancy(scrape)
     yield counter(
         "uwsgi_server_reloads_total",
         "Full reloads seen; each one resets uWSGI's own counters to zero.",
-        [(server.labels, its.reloads) for server, its in totals],
+        [(server.labels, totals.reloads) for server, totals in observed],
     )
     every = scrape.observations
     yield counter(

@@ -95,7 +95,7 @@ class _Channel:
         self._next.set()
 
     async def _run(self) -> None:
-        """Make documents until `make` returns None. However this ends, even by a cancelled `make`, listeners end too."""
+        """Make documents until `make` returns None. Listeners end with this, even if `make` is cancelled."""
         try:
             while (document := await self._make()) is not None:
                 self._newest = b"data: %b\n\n" % document
