@@ -159,9 +159,7 @@ class _Loop:
             self._ended.set()
         elif action == "dump":
             self._show_notice(
-                json_dump.write_json_file(model.server, os.getcwd())
-                if model.server
-                else "nothing to write yet"
+                json_dump.write_json_file(model.server, os.getcwd()) if model.server else "nothing to write yet"
             )
         else:
             wanted = _wanted(self._navigation)
