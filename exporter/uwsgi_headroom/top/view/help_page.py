@@ -12,7 +12,7 @@ _ENTRY = _LABEL + 24  # columns of one entry
 
 _GLOSSARY = (
     ("HEADROOM", "factor by which load can grow until the first limit"),
-    ("SHARE", "of the window's requests; LIFE: of the requests since the last full reload"),
+    ("SHARE", "of the window's requests; LIFE: of all since the last full reload"),
     ("BUSY", "threads serving a request now; OLDEST: age of the oldest request"),
     ("CPU%", "of one CPU; near 100% a worker's threads wait for its interpreter"),
     ("LAST", "CPU the worker last ran on; AFFINITY: CPUs it may run on"),

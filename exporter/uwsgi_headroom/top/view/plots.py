@@ -35,7 +35,7 @@ def plot_lines(trend: Trend, width: int, lines: int) -> list[Text]:
     available = [threads for threads in trend.threads.available if threads]
     charts = (
         _Chart("load, requests per second", trend.throughput, None, rate, "cyan"),
-        _Chart("headroom (full scale: 10x or more)", trend.headroom.factor, _MOST_HEADROOM, factor, "green"),
+        _Chart("headroom (top: 10x or more)", trend.headroom.factor, _MOST_HEADROOM, factor, "green"),
         _Chart("wait in the listen queue", trend.queue_wait, None, duration, "yellow"),
         _Chart("busy threads", trend.concurrency.observed, max(available, default=None), "{:.1f}".format, "blue"),
     )
