@@ -303,7 +303,7 @@ def test_variables_of_orchestration_are_one_line_of_the_log() -> None:
     (line,) = [line for line in ran.stderr.splitlines() if "ignored" in line]
     assert 'level=warning msg="unknown environment variables are ignored"' in line
     assert line.endswith(f'names="{" ".join(names)}"')
-    assert f"{address} is taken" in ran.stderr
+    assert f"{address} is in use" in ran.stderr
 
 
 @pytest.mark.parametrize(

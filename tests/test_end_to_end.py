@@ -362,7 +362,7 @@ def test_a_port_that_is_taken() -> None:
         port = taken.getsockname()[1]
         ran = run("--stats", "/nowhere", "--web.listen-address", f"127.0.0.1:{port}")
     assert ran.returncode == 2
-    assert f"127.0.0.1:{port} is taken" in ran.stderr
+    assert f"127.0.0.1:{port} is in use" in ran.stderr
     assert "--web.listen-address" in ran.stderr
     assert "Traceback" not in ran.stderr
 

@@ -16,7 +16,7 @@ _GLOSSARY = (
     ("BUSY", "threads serving a request now; OLDEST: age of the oldest request"),
     ("CPU%", "of one CPU; near 100% a worker's threads wait for its interpreter"),
     ("LAST", "CPU the worker last ran on; AFFINITY: CPUs it may run on"),
-    ("RESP", "mean time in service over the window; GROWTH: of memory over the window"),
+    ("RESP", "mean time in service; GROWTH: of memory; both over the window"),
     ("EXC, HARA", "exceptions and harakiris since the last full reload"),
 )
 
