@@ -83,7 +83,7 @@ class _Progress:
     def show(self, left: float) -> None:
         if self._has_terminal:
             self._is_shown = True
-            self._write(f"{self._activity}, {left:.0f} s left (Ctrl-C: judge now) ")
+            self._write(f"{self._activity} for {left:.0f} s more (Ctrl-C: judge now) ")
 
     def clear(self) -> None:
         if self._is_shown:
