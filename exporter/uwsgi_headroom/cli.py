@@ -25,7 +25,7 @@ from uwsgi_headroom.terminal_text import print_lines
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status: 0, 1 (the command failed) or 2 (usage error).
 
-    `check`, also if misspelt, returns the status of a monitoring plugin: 3 if there is no verdict for any reason.
+    For `check`, even misspelt, the status is that of a monitoring plugin: 3 whenever there is no verdict.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     line = make_command_line()

@@ -16,9 +16,12 @@ WATCH_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """addresses: of stats servers, globs and URLs of exporters, as the user wrote them; empty: every server on this
-    machine. seconds: how long to watch, or the length of an exporter's window; None: WATCH_SECONDS, or the window that
-    the exporter's page shows."""
+    """The request of one check.
+
+    addresses: stats servers, globs and URLs of exporters, as the user wrote them; empty: every server on this machine.
+    seconds: how long to watch, or the length of an exporter's window; None: WATCH_SECONDS, or the window that the
+    exporter's page shows.
+    """
 
     addresses: tuple[str, ...] = ()
     seconds: float | None = None

@@ -15,8 +15,11 @@ from uwsgi_headroom.source import Address, Http, Tcp
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """watched: servers and globs to watch; exporters: pages of exporters to read; silent: http:// addresses at which
-    nothing listens, which could be either. single: whether the result is one document instead of a list."""
+    """The targets of a check.
+
+    watched: servers and globs to watch; exporters: pages of exporters to read; silent: http:// addresses at which
+    nothing listens, which could be either. single: whether the result is one document instead of a list.
+    """
 
     watched: tuple[ServerConfig, ...] = ()
     exporters: tuple[ExporterPage, ...] = ()

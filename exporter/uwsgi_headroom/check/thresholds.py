@@ -22,7 +22,7 @@ UNSET = Threshold()
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """min_headroom: a factor below which to warn; max_queue_wait and max_response_time: seconds above which to warn."""
+    """The user's thresholds. min_headroom: a least factor; max_queue_wait, max_response_time: most seconds."""
 
     min_headroom: Threshold = UNSET
     max_queue_wait: Threshold = UNSET

@@ -41,7 +41,7 @@ class Concurrency(Struct, frozen=True, kw_only=True):
 
 
 class Headrooms(Struct, frozen=True, kw_only=True):
-    """factor: the least of the limits. cpu: if idle time is unknown, by the CPUs that are usable now."""
+    """Headroom by limit. factor: the least of them. cpu: if idle time is unknown, by the CPUs that are usable now."""
 
     factor: Column = field(default_factory=list)
     hottest_interpreter: Column = field(default_factory=list)
@@ -51,7 +51,7 @@ class Headrooms(Struct, frozen=True, kw_only=True):
 
 
 class Occupancies(Struct, frozen=True, kw_only=True):
-    """shares[i]: share of the time with up_to[i - 1] < busy / available <= up_to[i]."""
+    """Occupancy of threads. shares[i]: share of the time with up_to[i - 1] < busy / available <= up_to[i]."""
 
     up_to: tuple[float, ...] = OCCUPANCY_BOUNDS
     shares: list[Column] = field(default_factory=lambda: [[] for _ in OCCUPANCY_BOUNDS])
@@ -67,7 +67,7 @@ class Events(Struct, frozen=True, kw_only=True):
 
 
 class SocketHistory(Struct, frozen=True, kw_only=True):
-    """mean_queue: mean connections waiting; queue_wait: mean wait, null if there are several sockets."""
+    """The history of a socket. mean_queue: connections waiting; queue_wait: mean wait, null with several sockets."""
 
     name: str
     mean_queue: Column = field(default_factory=list)
@@ -75,7 +75,7 @@ class SocketHistory(Struct, frozen=True, kw_only=True):
 
 
 class WorkerHistory(Struct, frozen=True, kw_only=True):
-    """share: of the requests; busy_threads: mean; accepting: share of the time."""
+    """The history of a worker. share: of the requests; busy_threads: mean; accepting: share of the time."""
 
     worker_id: int
     share: Column = field(default_factory=list)

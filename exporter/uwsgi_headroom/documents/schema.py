@@ -38,7 +38,7 @@ class Unknown(Struct, frozen=True, kw_only=True):
 
 
 class Window(Struct, frozen=True, kw_only=True):
-    """The window of the figures. asked: its configured length; seconds: the length of its history, less while the
+    """The window of the figures. asked: its requested length; seconds: the length of its history, less while the
     history is young. Samples cover observed_seconds of it and miss gap_seconds. reloads, respawns, exceptions,
     harakiris: their number in the window."""
 
@@ -69,10 +69,10 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Headroom(Struct, frozen=True, kw_only=True):
-    """factor: the least of `by_limit`; first: the limit that comes first, which has that factor or causes others to be
-    reached; ceiling: the first of the limits that cap throughput, not only raise latency. All are null on a nearly idle
-    server. far: limits at more than 100 times today's load. is_upper_bound: CPU, which may run out first, is not
-    visible."""
+    """By how much load can grow. factor: the least of `by_limit`; first: the limit that comes first, which has that
+    factor or causes others to be reached; ceiling: the first of the limits that cap throughput, not only raise latency.
+    All are null on a nearly idle server. far: limits at more than 100 times today's load. is_upper_bound: CPU, which
+    may run out first, is not visible."""
 
     factor: float | None
     first: Limit | None
@@ -83,7 +83,7 @@ class Headroom(Struct, frozen=True, kw_only=True):
 
 
 class Flow(Struct, frozen=True, kw_only=True):
-    """requests: completed in the window; throughput: requests per second; response_time: mean time in service, without
+    """Requests in the window. requests: completed; throughput: per second; response_time: mean time in service, without
     static files; littles_law, observed: mean requests in service, by Little's law and in samples; queue_wait: mean time
     a request waited in a listen queue; waiting: whether users notice that wait."""
 
@@ -97,8 +97,8 @@ class Flow(Struct, frozen=True, kw_only=True):
 
 
 class Threads(Struct, frozen=True, kw_only=True):
-    """configured: in all worker slots; available: in workers that are up and accepting; busy: serving a request at the
-    last reading; stuck: serving one for longer than 30 s. Null with stats-no-cores."""
+    """Numbers of threads. configured: in all worker slots; available: in workers that are up and accepting; busy:
+    serving a request at the last reading; stuck: serving one for longer than 30 s. Null with stats-no-cores."""
 
     configured: int | None
     available: int | None
@@ -160,7 +160,7 @@ class Memory(Struct, frozen=True, kw_only=True):
 class Cpu(Struct, frozen=True, kw_only=True):
     """The CPUs that the server can use, over the window. own: used by its workers and the processes they waited for;
     idle: unused; others: used by other processes, null if unknown. others_follow: whether the use by others grows with
-    the server's requests, null if the last hour does not show it."""
+    the server's requests, null if the last hour is not conclusive."""
 
     own: float
     idle: float

@@ -46,8 +46,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_exporter_loop_lag_seconds",
-        "Largest delay of the exporter's event loop in the last 30 to 60 s: the exporter has too little CPU, or too "
-        "much to do.",
+        "Largest delay of the exporter's event loop in the last 30 to 60 s. A large delay means too little CPU, or too "
+        "much work.",
         [(label_set(), scrape.health.loop_lag)],
     )
     yield counter(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Binding(NamedTuple):
-    """keys: as `handle_key` takes them; label: as the help shows them."""
+    """Keys with the same meaning. keys: as `handle_key` takes them; label: as the help shows them."""
 
     label: str
     meaning: str

@@ -90,8 +90,8 @@ class _Loop:
             raise self._fault
 
     def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """End with an exception that no task awaits, such as one from a key handler. Other messages of asyncio, such as
-        "Task was destroyed", go to its log."""
+        """End with an exception that no task awaits, such as one from the handler of a key or a signal. Other messages
+        of asyncio, such as "Task was destroyed", go to its log."""
         exception = context.get("exception")
         if exception is None:
             loop.default_exception_handler(context)

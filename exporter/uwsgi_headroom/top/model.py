@@ -23,8 +23,9 @@ class ServerEntry:
 
 @dataclass(frozen=True, slots=True)
 class ScreenModel:
-    """entries: every listed server; server: the document of the selected one; trend: its history.
+    """The data on the screen.
 
+    entries: every listed server; server: the document of the selected one; trend: the history of that server.
     family: documents for the tree of emperors and vassals. troubles: why a feed returned nothing new, by index of the
     feed, whose servers are then shown as last seen. where: the exporters and servers to which top is attached. notice:
     a temporary message. complete: whether every feed has listed its servers.

@@ -52,7 +52,7 @@ NO_TREND = Trend()
 
 
 class Feed(Protocol):
-    """`where` says what the feed is attached to. Every method may raise FeedError."""
+    """A source of documents. `where` says what the feed is attached to. Every method may raise FeedError."""
 
     where: str
 

@@ -15,7 +15,7 @@ _ASCII = str.maketrans("▏▎▍▌▋▊▉█▁▂▃▄▅▆▇…≤─�
 
 
 class Painter:
-    """colour: use colours; styles: use bold and reverse; unicode: the terminal takes UTF-8."""
+    """Paints lines. colour: use colours; styles: use bold and reverse; unicode: the terminal takes UTF-8."""
 
     def __init__(self, *, colour: bool, styles: bool, unicode: bool) -> None:
         self._unicode = unicode

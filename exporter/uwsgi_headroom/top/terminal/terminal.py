@@ -26,7 +26,7 @@ _REST_OF_A_KEY_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """addressable: the cursor can be moved; without that, there is no screen to draw on."""
+    """Features of a terminal. addressable: can move the cursor; without that, there is no screen to draw on."""
 
     addressable: bool
     colour: bool

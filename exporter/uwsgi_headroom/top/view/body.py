@@ -25,8 +25,8 @@ _ROOMY = 15  # least lines of a body with room for the verdict of the selected s
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """width: columns; lines: about how many the body has; now: epoch seconds; detailed: whether the selected server's
-    verdict is shown below a list."""
+    """The space of the body. width: columns; lines: about how many; now: epoch seconds; detailed: whether the selected
+    server's verdict is shown below a list."""
 
     width: int
     lines: int

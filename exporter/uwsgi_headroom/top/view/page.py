@@ -10,7 +10,7 @@ from rich.text import Text
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """title and totals stay in view; rows scroll. selected: a row that must be in view; detail: lines at the bottom."""
+    """Rows that scroll between a title and totals. selected: a row to keep in view; detail: lines at the end."""
 
     title: Text | None
     rows: Sequence[Text]

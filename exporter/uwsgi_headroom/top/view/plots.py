@@ -21,7 +21,7 @@ _TALLEST = 8  # most lines of one chart
 
 @dataclass(frozen=True, slots=True)
 class _Chart:
-    """values: one per slice of time; top: the value at the upper edge, None for the largest; text: writes a value."""
+    """A chart. values: one per slice; top: the value at the upper edge, None for the largest; text: writes a value."""
 
     name: str
     values: Sequence[float | None]

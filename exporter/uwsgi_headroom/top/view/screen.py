@@ -26,7 +26,7 @@ _BODY = 0.45
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """first, column: the first row and the first scrolled column in view."""
+    """The lines of a screen. first, column: the first row and the first scrolled column in view."""
 
     lines: list[Text]
     first: int = 0

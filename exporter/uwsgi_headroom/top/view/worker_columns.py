@@ -25,7 +25,7 @@ Value = Callable[[Worker], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """value: the sort key; cell: a worker's text; total: the text in the row of totals; name: of the sort order."""
+    """A column of the table. value: sort key; cell: a worker's text; total: text of the totals; name: of the order."""
 
     title: str
     width: int
