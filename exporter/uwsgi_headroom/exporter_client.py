@@ -30,7 +30,7 @@ _PART = re.compile(r"(?P<name>.+)/(?:history|findings|journal|events)", re.DOTAL
 _OTHER = re.compile(r"(?P<base>.*?)/(?:metrics|servers|runbooks|static|api|-)(?:/.*)?", re.DOTALL)
 
 Answer = Literal["exporter", "other", "silent", "nobody"]
-"""Who answers at a URL. silent: something listens but does not answer; nobody: nothing listens."""
+"""The result of a probe. silent: something listens but does not answer; nobody: nothing listens."""
 
 
 class ApiError(HeadroomError):

@@ -64,7 +64,7 @@ def found(monkeypatch: pytest.MonkeyPatch, *masters: FoundMaster) -> list[Addres
 
 
 def test_a_master_that_does_not_answer_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may hang, and must not be hidden by the others; a master that this user may not read is left out."""
+    """Such a master may hang, and is watched beside the others; one that this user may not read is left out."""
     answers = FoundMaster(1, "root", address=Unix("/a"), what="uWSGI")
     silent = FoundMaster(2, "root", address=Unix("/b"), trouble="no answer", silent=True)
     refused = FoundMaster(3, "root", address=Unix("/c"), trouble="permission denied")

@@ -67,7 +67,7 @@ def test_a_reason_is_given_once() -> None:
 
 
 def test_one_command_serves_all() -> None:
-    """It is one shell command that the command line accepts, with a name for each server."""
+    """The report has one shell command that the command line accepts, with a name for each server."""
     masters = [SHOP, FoundMaster(20, "root", address=Unix("/run/it's here/stats"), directory="/srv/wiki")]
     lines = render_report(masters)
     command = " ".join(line.removesuffix("\\") for line in lines[lines.index("To watch them all:") + 1 :])

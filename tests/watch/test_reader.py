@@ -259,7 +259,7 @@ def test_a_change_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_why_there_are_no_process_facts_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """That a server's processes cannot be proven is logged at the first reading only."""
+    """The reason for missing process facts is logged at the first reading only."""
     caplog.set_level(logging.INFO)
     hands = MovableClock()
     with counted() as server:

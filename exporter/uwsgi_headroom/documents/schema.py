@@ -169,7 +169,7 @@ class Cpu(Struct, frozen=True, kw_only=True):
 
 
 class Host(Struct, frozen=True, kw_only=True):
-    """What the kernel reports. cpus: usable by the server, the least of affinity, quota (null: none) and the host's
+    """Figures of the kernel. cpus: usable by the server, the least of affinity, quota (null: none) and the host's
     CPUs; limited_by: which of these. sharing_one_cpu: workers pinned to a CPU to which another worker is pinned too.
     listen_overflows, listen_drops: of all TCP listeners in the network namespace, since its creation. memory: null
     until known."""
