@@ -49,7 +49,7 @@ def test_another_users_uwsgi_is_reported() -> None:
     """A master whose sockets this user may not inspect is reported, with advice."""
     with uwsgi() as server:
         masters = as_nobody(lambda: {master.pid: master for master in asyncio.run(discover.find_masters())})
-    assert "run as that user or as root" in masters[server.pid].trouble
+    assert "run as uWSGI's user or as root" in masters[server.pid].trouble
     assert masters[server.pid].address is None
 
 

@@ -32,7 +32,7 @@ from uwsgi_headroom.watch.found_master import FoundMaster
 
 _READ_SECONDS = 3.0
 _NO_MASTER = "it runs without a master, or has no workers; only a master has stats: set `master = true` and `stats`"
-_NOT_ALLOWED = "this user may not inspect its sockets: run as its user or as root, or give --stats"
+_NOT_ALLOWED = "this user may not inspect its sockets: run as uWSGI's user or as root, or give --stats"
 _NAME = re.compile(r"uwsgi(-core|_(?!exporter)\w+)?")
 """Names of uWSGI's program from pip and Debian (`uwsgi_python3`), but not of exporters such as `uwsgi-headroom`."""
 
