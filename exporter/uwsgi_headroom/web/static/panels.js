@@ -26,7 +26,7 @@ export function panelsOf(kind, timeline) {
 
 function ofServer(timeline) {
   const findings = new Findings();
-  const advice = panel("Findings", "the worst first, each with what to change", findings.node);
+  const advice = panel("Findings", "worst first, each with advice", findings.node);
   advice.classList.add("wide");
   return [
     { node: advice, now: (server) => findings.show(server) },

@@ -86,6 +86,6 @@ function masks(workers, host) {
 }
 
 function reasons(unknown) {
-  const why = { residency: () => "CPU time by CPU is off: enable it with --cpu-residency.", processes: (entry) => `Not known: ${entry.why}.` };
+  const why = { residency: () => "CPU time by CPU is not recorded: enable it with --cpu-residency.", processes: (entry) => `Not known: ${entry.why}.` };
   return unknown.filter((entry) => entry.what in why).map((entry) => why[entry.what](entry));
 }

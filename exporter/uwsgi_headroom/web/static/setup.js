@@ -10,7 +10,7 @@ export function setup() {
   const list = el("dl", { class: "options" });
   let shown = "";
   return {
-    node: folding("Setup", "options that matter here, and where each is set", list, sentence),
+    node: folding("Setup", "options that advice depends on, and where each is set", list, sentence),
     now(server) {
       const text = JSON.stringify([server.setup, server.thunder_lock]);
       if (text === shown) return;
