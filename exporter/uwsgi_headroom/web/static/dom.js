@@ -23,6 +23,9 @@ export function mark(node, name, value) {
   } else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
 }
 
+/** Do this in a frame of its own, when the next one is drawn: both in one would take longer than a frame may. */
+export const afterFrame = (act) => requestAnimationFrame(() => setTimeout(act));
+
 /** A panel of the page: a title, a sentence beside it that explains, and a body. */
 export function panel(title, explanation, ...body) {
   const heading = el("h2", {}, title);
