@@ -25,7 +25,7 @@ from uwsgi_headroom.source import Unix
 from uwsgi_headroom.watch.watch import Watch
 
 REFUSED = ReadError("refused", "connection refused: nothing listens here")
-TIMEOUT = ReadError("timeout", "no whole answer within 5 s")
+TIMEOUT = ReadError("timeout", "no complete answer within 5 s")
 
 
 def events(watch: ScriptedWatch) -> list[Event]:
