@@ -59,14 +59,14 @@ def reason(address: str | source.Address, timeout: float = 5.0, size_cap: int = 
 
 
 @both
-def test_a_document_comes_whole(where: Where) -> None:
+def test_a_document_is_read_completely(where: Where) -> None:
     """The document is read byte for byte as the server wrote it."""
     with bad_servers.answers(where, DOCUMENT) as address:
         assert read(address).body == DOCUMENT
 
 
 @both
-def test_a_large_document_comes_whole(where: Where) -> None:
+def test_a_large_document_is_read_completely(where: Where) -> None:
     """A document far larger than any socket buffer is read completely."""
     large = b"x" * 6_000_000
     with bad_servers.answers(where, large) as address:
@@ -115,7 +115,7 @@ def test_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         assert read("./stats").body == DOCUMENT
 
 
-def test_a_path_that_is_no_utf8(tmp_path: Path) -> None:
+def test_a_path_that_is_not_utf8(tmp_path: Path) -> None:
     """A socket whose name is not valid UTF-8 is read like any other."""
     path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.stats")
     with _listening(socket.AF_UNIX, path):
@@ -167,7 +167,7 @@ def test_an_empty_answer_is_an_empty_body(where: Where) -> None:
 
 
 @both
-def test_half_a_document_is_half_a_document(where: Where) -> None:
+def test_half_a_document_goes_to_the_decoder(where: Where) -> None:
     """A raw stream has no length: the bytes before its end go to the decoder, which finds the document truncated."""
     with bad_servers.closes_half_way(where, DOCUMENT) as address:
         assert read(address).body == DOCUMENT[: len(DOCUMENT) // 2]
@@ -402,7 +402,7 @@ SECRET = b"hunter2-in-a-cookie"
         (b"[" + SECRET, "http"),
     ],
 )
-def test_what_is_no_http_answer(answer: bytes, expected: Reason) -> None:
+def test_anything_but_an_http_answer_is_refused(answer: bytes, expected: Reason) -> None:
     """Anything but an HTTP answer is refused, and the message quotes nothing of it."""
     with _after_request(answer) as address:
         error = failure(f"http://{address}")
@@ -445,7 +445,7 @@ def test_http_asks_for_no_chunks() -> None:
 
 
 @pytest.mark.parametrize("size", [100, 200_000])
-def test_http_document_of_any_size_is_whole(size: int) -> None:
+def test_an_http_document_of_any_size_is_read_completely(size: int) -> None:
     """The document after the head is read byte for byte, within the limit of the head or far beyond it."""
     document = bytes(number % 251 for number in range(size))
     with bad_servers.answers_http("tcp", document) as address:
@@ -530,7 +530,7 @@ def test_a_missing_socket(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["file", "folder", "fifo", "below a file"])
-def test_what_is_no_socket(tmp_path: Path, what: str) -> None:
+def test_anything_but_a_socket_is_refused(tmp_path: Path, what: str) -> None:
     """A path of anything but a socket is not opened, and the error says that the path is not a socket."""
     path = tmp_path / "stats"
     if what == "folder":
@@ -555,7 +555,7 @@ def test_a_datagram_socket(tmp_path: Path) -> None:
     assert "takes no connections, so it is not a stats server" in str(error)
 
 
-def test_links_that_lead_in_a_circle(tmp_path: Path) -> None:
+def test_a_loop_of_symbolic_links(tmp_path: Path) -> None:
     """A loop of symbolic links is reported as one, without the operating system's text."""
     (tmp_path / "stats").symlink_to(tmp_path / "stats")
     for scheme in ("unix", "file"):
@@ -625,7 +625,7 @@ def test_a_file_is_replayed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["missing", "folder", "fifo", "socket"])
-def test_what_is_no_file(tmp_path: Path, what: str) -> None:
+def test_anything_but_a_regular_file_is_refused(tmp_path: Path, what: str) -> None:
     """Anything but a regular file is refused without hanging, each time."""
     path = tmp_path / "stats.json"
     with socket.socket(socket.AF_UNIX) as listener:
@@ -683,7 +683,7 @@ def test_real_router() -> None:
         assert b'"active_sessions"' in read(Unix(server.stats)).body
 
 
-def test_types_of_address_are_told_apart() -> None:
+def test_each_kind_of_address_has_its_own_type() -> None:
     """Each kind of address parses to its own type."""
     addresses = ("/a", "a:1", "http://a", "file:///a")
     assert {type(parse_address(address)) for address in addresses} == {Unix, Tcp, Http, File}
