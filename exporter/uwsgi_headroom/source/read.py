@@ -110,9 +110,7 @@ def _explain_os_error(error: OSError) -> SourceError:
             "or trust its CA"
         )
     elif isinstance(error, ssl.SSLError):
-        advice = (
-            "the TLS handshake failed: https:// is for a server that speaks TLS, http:// for one that does not"
-        )
+        advice = "the TLS handshake failed: https:// is for a server that speaks TLS, http:// for one that does not"
     else:
         what = (error.strerror or str(error) or type(error).__name__).lower()
         advice = _ADVICE.get(error.errno or 0, f"{what}: check the address, and that this machine can reach it")
