@@ -1,11 +1,11 @@
-"""Figures as people read them."""
+"""Formats figures for people."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 MOST_NUMBERS = 8
-"""How many workers a sentence names; a reader skips a longer list."""
+"""The most workers that a sentence lists; readers skip a longer list."""
 
 
 def percent(part: float) -> str:
@@ -38,7 +38,7 @@ def megabytes(count: float) -> str:
 
 
 def byte_size(count: float) -> str:
-    """Bytes in the unit that suits: 180,000,000 is `180 MB`, 1,200,000,000 is `1.2 GB`, 4,200,000 is `4.2 MB`."""
+    """Bytes in MB or GB: 180,000,000 is `180 MB`, 1,200,000,000 is `1.2 GB`, 4,200,000 is `4.2 MB`."""
     if count < 9.95e6:
         return f"{count / 1e6:.1f} MB"
     if count < 999.5e6:
@@ -47,17 +47,18 @@ def byte_size(count: float) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """1 worker, 2 workers."""
+    """A count with its noun: `1 worker`, `2 workers`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def repeated(count: int) -> str:
-    """`once`, `2 times`."""
+    """How often: `once`, `2 times`."""
     return "once" if count == 1 else f"{count} times"
 
 
 def numbered(noun: str, numbers: Sequence[int]) -> str:
-    """`worker 1`, `workers 1, 2 and 3`; of many the first MOST_NUMBERS: `workers 1, 2, 3, 4, 5, 6, 7, 8 and 5 more`."""
+    """A noun with numbers: `worker 1`, `workers 1, 2 and 3`. At most MOST_NUMBERS are listed: `workers 1, 2, 3, 4, 5,
+    6, 7, 8 and 5 more`."""
     shown = [str(number) for number in numbers[:MOST_NUMBERS]]
     if len(numbers) > MOST_NUMBERS:
         shown.append(f"{len(numbers) - MOST_NUMBERS:,} more")

@@ -1,4 +1,4 @@
-"""Requests that do not end. uWSGI says since when each thread is at its request, so no samples have to be compared."""
+"""Finds stuck requests. uWSGI reports the start of each request in service, so one reading is enough."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Worker
 
 STUCK_SECONDS = 30.0
-"""Age from which a request in service is called stuck. Raise it where long requests are meant."""
+"""The age from which a request in service counts as stuck. Raise it if long requests are intended."""
 
 MANY_STUCK = 0.5
-"""Part of the threads that are stuck from which many requests find none."""
+"""The part of stuck threads from which many requests find no free thread."""
 
 
 def request_ages(reading: Reading, worker: Worker) -> list[float]:
-    """Ages in seconds of the requests in service in a worker, the oldest first; what a killed worker left is none."""
+    """Ages in seconds of the requests in service in a worker, the oldest first; empty for a killed worker."""
     if reading.process_is_missing(worker):
         return []
     return [max(0.0, reading.time - start) for start in sorted(worker.request_starts)]
 
 
 def request_ages_by_thread(reading: Reading, worker: Worker) -> dict[int, float | None]:
-    """The age in seconds of the request in service in each thread that has one, None where it is not known."""
+    """By thread that serves a request, the request's age in seconds; None if unknown."""
     if reading.process_is_missing(worker):
         return {}
     return {thread: start and max(0.0, reading.time - start) for thread, start in worker.serving.items()}
