@@ -27,7 +27,7 @@ AT = 1000.0
 
 
 def findings_by_code(window_: Window, server: Server | None = None, **changes: object) -> dict[str, Finding]:
-    """By code, the findings about a window that ends with this reading of a server."""
+    """The findings about a window that ends with this reading of a server, by code."""
     reading = replace((server or Server()).read(AT), **changes)
     figures = compute_figures(window_, reading.snapshot, reading.host.cpus)
     return {finding.code: finding for finding in collect_findings(figures, reading)}

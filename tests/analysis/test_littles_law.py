@@ -29,7 +29,7 @@ def test_law_is_the_product() -> None:
     assert result.littles_law == pytest.approx(result.throughput * result.response_time)
 
 
-def test_static_files_add_no_time_and_make_no_mean_shorter() -> None:
+def test_static_files_do_not_shorten_the_mean() -> None:
     """Static files count as requests but not in the response time, to which uWSGI adds nothing for them."""
     result = compute_flow(window(10, worker(1, 100, each=0.2, static=60)))
     assert (result.throughput, result.response_time) == (10, pytest.approx(0.2))

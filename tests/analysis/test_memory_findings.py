@@ -55,8 +55,9 @@ def test_little_memory(available: int, workers: int, severity: str, title: str) 
     assert "Raise the memory limit of the cgroup" in finding.change
 
 
-def test_an_upper_bound_claims_no_more_than_it_knows() -> None:
-    """By anonymous memory, another worker may not fit; a warning needs less than a tenth of a single worker."""
+def test_an_upper_bound_is_not_certain() -> None:
+    """With anonymous memory as the source, the finding is that another worker may not fit; a warning needs less than a
+    tenth of a single worker."""
     finding = find_memory(99 * MB, source="anonymous", limited_by="host")
     assert finding
     assert (finding.severity, finding.title) == ("info", "There may be no memory for another worker.")

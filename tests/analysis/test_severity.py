@@ -77,7 +77,7 @@ def rank(findings: list[Finding]) -> int:
 @given(servers)
 @settings(max_examples=150, deadline=None)
 def test_severity_never_decreases_as_load_grows(load: Load) -> None:
-    """Neither the severity of what users feel now nor that of all findings decreases."""
+    """As load grows, the severity of present harm does not decrease, nor does that of all findings."""
     judged = [judge(each)[1] for each in rising(load, LOADS)]
     harm = [rank([finding for finding in findings if finding.code in HARM]) for findings in judged]
     assert harm == sorted(harm)

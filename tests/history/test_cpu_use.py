@@ -153,7 +153,7 @@ def test_children_that_were_waited_for_are_own() -> None:
     assert watched.integrals.totals.workers[0].cpu_seconds == 0
 
 
-def test_child_that_ran_for_long_is_one_of_the_others_while_it_runs() -> None:
+def test_long_running_child_counts_as_others_while_it_runs() -> None:
     """At the child's end no step attributes more to the workers than was used in it, and the excess carried over is
     bounded."""
     watched = Watched(Server(processes=1, idle=0.0, others=2.0))

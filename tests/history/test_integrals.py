@@ -178,7 +178,7 @@ class TestCounters:
         assert 10 <= totals.workers[0].requests <= 12
 
     def test_counters_survive_a_gap(self) -> None:
-        """What uWSGI counted during a gap is added."""
+        """Counts that uWSGI made during a gap are added."""
         server = Server()
         integrals = Integrals()
         integrals.add(server.read(10.0), STEP)
@@ -423,7 +423,7 @@ class TestCpu:
         server[1].cpu = 500.0
         assert totals_of(first, server.read(10.2)).workers[0].cpu_seconds == 0.0
 
-    def test_without_facts_it_stays_unknown(self) -> None:
+    def test_cpu_without_facts_is_unknown(self) -> None:
         """Without kernel facts, CPU time is None, not 0."""
         server = Server(host=False)
         totals = totals_of(server.read(10.0), server.read(10.2))

@@ -50,7 +50,7 @@ def test_two_rows_are_needed() -> None:
 
 
 def test_a_history_restarts_with_another_number_of_workers() -> None:
-    """Also within a second of a row, totals of another number of workers cannot be compared with it."""
+    """A row cannot be compared with totals of another number of workers, not even within the same second."""
     history = History()
     history.add(0.0, served(0))
     history.add(1.0, served(10))

@@ -47,7 +47,7 @@ def test_another_cause_or_kind_is_a_new_event() -> None:
     assert len(journal.latest(99)) == 6
 
 
-def test_it_is_bounded() -> None:
+def test_the_journal_is_bounded() -> None:
     """The journal is bounded in number, and to the time that the history covers."""
     journal = Journal()
     for number in range(MOST_EVENTS + 5):

@@ -205,7 +205,7 @@ class TestVerdicts:
         assert lost.event.title == "Worker 1 ended with at least 2 requests in service."
 
 
-def test_a_fault_of_the_journal_costs_no_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_in_the_journal_does_not_stop_sampling(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault in the journal is logged, and the server is still sampled."""
     watch = ScriptedWatch()
 

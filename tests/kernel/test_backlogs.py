@@ -220,7 +220,7 @@ def test_name_without_a_listener(name: str) -> None:
 
 
 def test_same_name_of_another_process(tmp_path: Path) -> None:
-    """Of two listeners with one name (after a second bind to the path), only the master's counts."""
+    """If two listeners have one name (after a second bind to the path), only the master's counts."""
     path = str(tmp_path / "a.sock")
     with socket.socket(socket.AF_UNIX) as ours, socket.socket(socket.AF_UNIX) as older:
         older.bind(path)

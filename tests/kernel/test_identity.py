@@ -25,7 +25,7 @@ def test_a_process_of_this_host() -> None:
 
 
 def test_a_process_that_has_ended() -> None:
-    """Of a process that has ended, only the host is known."""
+    """After the end of a process only its host is known."""
     with subprocess.Popen(["true"]) as process:
         process.wait()
     identity = read_identity(process.pid)

@@ -28,7 +28,7 @@ def test_an_invalid_stat_is_unknown(text: bytes, tmp_path: Path) -> None:
     assert MachineCpu(root=tmp_path).read() is None
 
 
-def test_no_stat_at_all(tmp_path: Path) -> None:
+def test_missing_stat(tmp_path: Path) -> None:
     """Without the file the reading is unknown."""
     assert MachineCpu(root=tmp_path).read() is None
 

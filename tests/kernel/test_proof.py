@@ -192,7 +192,7 @@ def test_tcp_source_of_another_process(listening: tuple[str, int]) -> None:
     assert f"here that process does not listen on port {listening[1]}" in reason
 
 
-def test_tcp_source_of_no_process(listening: tuple[str, int]) -> None:
+def test_tcp_source_of_a_missing_process(listening: tuple[str, int]) -> None:
     """If the process in the document does not exist here, nothing is proven."""
     assert prove_master_pid(2**22 + 1, peer_pid=None, listener=listening).pid is None
 

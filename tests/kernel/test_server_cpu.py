@@ -49,7 +49,7 @@ def test_totals_begin_at_zero(machine: Machine) -> None:
     assert server.read((0, 1), ()) is first
 
 
-def test_only_the_cpus_that_it_may_run_on_count(machine: Machine) -> None:
+def test_only_usable_cpus_count(machine: Machine) -> None:
     """A process on another CPU takes no idle time from a pinned server."""
     everywhere, pinned = ServerCpu(machine.cpu), ServerCpu(machine.cpu)
     everywhere.read((0, 1), ())
@@ -78,7 +78,7 @@ def test_cpus_that_are_taken_are_tighter_than_an_unused_quota(machine: Machine) 
     assert values(server.read((0, 1), (group,))) == (10, 0.5, 19.5)
 
 
-def test_group_that_exceeds_its_quota_for_a_period_owes_it_to_the_next_step(machine: Machine) -> None:
+def test_excess_of_a_period_counts_against_the_next_step(machine: Machine) -> None:
     """A step may contain one period too many: a group that uses its whole quota has no idle time on average."""
     server, group = ServerCpu(machine.cpu), machine.tree.group(1.0)
     server.read((0, 1), (group,))
@@ -98,7 +98,7 @@ def test_group_without_a_usage_file_leaves_idle_time_unknown(machine: Machine) -
     assert server.read((0, 1), (GroupQuota(1.0, str(machine.tree.root / "gone" / "cpu.stat")),)) is None
 
 
-def test_kernel_that_counts_nothing_is_not_believed(machine: Machine) -> None:
+def test_kernel_that_counts_nothing_is_ignored(machine: Machine) -> None:
     """If the kernel reports CPUs as neither idle nor used, it does not count, and the CPUs are not saturated."""
     server = ServerCpu(machine.cpu)
     server.read((0, 1), ())
@@ -111,7 +111,7 @@ def test_kernel_that_counts_nothing_is_not_believed(machine: Machine) -> None:
     assert values(server.read((0, 1), ())) == (12, 22, 2)
 
 
-def test_cpu_that_goes_offline_takes_no_total_back(machine: Machine) -> None:
+def test_cpu_that_goes_offline_decreases_no_total(machine: Machine) -> None:
     """A step counts only CPUs that were online at both ends; a CPU that comes back starts again."""
     server = ServerCpu(machine.cpu)
     server.read((0, 1), ())

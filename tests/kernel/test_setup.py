@@ -118,7 +118,7 @@ def test_mapped_sockets(mapped: real_uwsgi.Uwsgi) -> None:
 
 
 @pytest.mark.integration
-def test_host_facts_have_it(mapped: real_uwsgi.Uwsgi) -> None:
+def test_host_facts_include_the_setup(mapped: real_uwsgi.Uwsgi) -> None:
     """The facts of a server with a proven master include its setup; other facts do not."""
     snapshot = _accepting(mapped)
     proven = Host().read_facts(snapshot, Answer(b"", peer_pid=mapped.pid))

@@ -105,7 +105,7 @@ def test_limit_is_somaxconn_at_most(tmp_path: Path) -> None:
         assert find("unix", listening).limit == somaxconn
 
 
-def test_only_what_listens_to_streams(tmp_path: Path) -> None:
+def test_only_stream_listeners_are_listed(tmp_path: Path) -> None:
     """Sockets that do not listen, and listeners for packets, are left out."""
     with (
         socket.socket(socket.AF_UNIX) as idle,

@@ -123,7 +123,7 @@ def test_a_path_that_is_not_utf8(tmp_path: Path) -> None:
 
 
 def test_nothing_is_sent_to_a_raw_server() -> None:
-    """Not a byte is sent to a raw server: it would reset a connection with unread bytes."""
+    """No byte is sent to a raw server, since uWSGI resets a connection with unread bytes."""
     for where in ("unix", "tcp"):
         heard: list[bytes] = []
 
@@ -229,7 +229,7 @@ def test_the_cap_is_met_exactly(where: Where) -> None:
         assert reason(address, size_cap=len(DOCUMENT) - 1) == "too_large"
 
 
-def test_a_reset_behind_a_whole_document_is_no_error() -> None:
+def test_a_reset_after_a_complete_document_is_not_an_error() -> None:
     """uWSGI resets a client whose bytes it did not read, but after the complete document: the read succeeds."""
     with bad_servers.resets("tcp", DOCUMENT) as address:
         assert read(address).body == DOCUMENT
@@ -419,29 +419,29 @@ def test_http_in_chunks_is_refused() -> None:
 
 
 def test_http_after_a_few_other_answers() -> None:
-    """A proxy's `100 Continue` before the answer is stepped over."""
+    """A proxy's `100 Continue` before the answer is skipped."""
     with _after_request(b"HTTP/1.1 100 Continue\r\n\r\n" * 3 + b"HTTP/1.1 200 OK\r\n\r\n" + DOCUMENT) as address:
         assert read(f"http://{address}").body == DOCUMENT
 
 
-def test_http_with_something_behind_the_document() -> None:
-    """The document ends where the head says that it does."""
+def test_http_with_bytes_after_the_document() -> None:
+    """The Content-Length determines the end of the document."""
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(DOCUMENT)
     with _after_request(head + DOCUMENT + b"more") as address:
         assert read(f"http://{address}").body == DOCUMENT
 
 
-def test_http_asks_for_no_chunks() -> None:
-    """The request is of HTTP/1.0, to which no proxy answers in chunks."""
-    asked: list[bytes] = []
+def test_http_requests_exclude_chunks() -> None:
+    """The request is HTTP/1.0, which a proxy does not answer with chunks."""
+    requests: list[bytes] = []
 
     def behave(connection: socket.socket, ended: threading.Event) -> None:
-        asked.append(connection.recv(4096))
+        requests.append(connection.recv(4096))
         connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n" + DOCUMENT)
 
     with bad_servers.serving("tcp", behave) as address:
         assert read(f"http://{address}/stats").body == DOCUMENT
-    assert asked[0].startswith(b"GET /stats HTTP/1.0\r\n")
+    assert requests[0].startswith(b"GET /stats HTTP/1.0\r\n")
 
 
 @pytest.mark.parametrize("size", [100, 200_000])
@@ -472,7 +472,7 @@ def test_https_of_a_server_without_tls() -> None:
         assert reason(f"https://{address}", PATIENCE) in ("unreachable", "truncated", "timeout")
 
 
-def test_a_silent_https_server_harms_no_other_read() -> None:
+def test_a_silent_https_server_does_not_disturb_other_reads() -> None:
     """After TLS handshakes that timed out, the event loop still reads other servers."""
 
     async def read_both(silent: str, well: str) -> None:
@@ -517,7 +517,7 @@ def test_a_stale_unix_socket(tmp_path: Path) -> None:
     assert reason(path) == "refused"
 
 
-def test_no_abstract_socket_of_that_name() -> None:
+def test_an_unused_abstract_name() -> None:
     """An unused abstract name is refused, not missing: it has no file."""
     assert reason("@headroom-nobody") == "refused"
 

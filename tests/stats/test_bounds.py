@@ -209,7 +209,7 @@ def test_quotes_in_request_variables_are_not_counted() -> None:
 
 
 @pytest.mark.parametrize("variable", [b"{" * 4000, b"{}," * 1300, b'{\\"name\\":0},' * 300, b"\x01{}" * 1300])
-def test_braces_in_request_variables_are_no_parts(variable: bytes) -> None:
+def test_braces_in_request_variables_are_not_counted(variable: bytes) -> None:
     """Text of a client that resembles parts of a document does not count towards their bounds."""
     core = b'{"requests":1,"in_request":1,"vars":["A=' + variable + b'",""],"req_info":{}}'
     body = b'{"workers":[{"pid":2,"accepting":1,"cores":[' + b",".join([core] * 1024) + b"]}]}"

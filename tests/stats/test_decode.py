@@ -76,13 +76,13 @@ def test_http_is_pointed_out() -> None:
     assert "http://" in str(refusal(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
 
 
-def test_an_empty_answer_says_what_it_means() -> None:
+def test_the_error_for_an_empty_answer_names_its_causes() -> None:
     """The error for an empty answer names its possible causes."""
     for word in ("http-socket", "exporter", "stopping", "stats-http"):
         assert word in str(refusal(b""))
 
 
-def test_a_web_page_says_whose_it_is() -> None:
+def test_the_error_for_a_web_page_names_its_owner() -> None:
     """The error for a web page distinguishes an exporter's page from an application's."""
     page = "<!doctype html>\n<html><head><title>{}</title></head></html>"
     assert "the page of a uwsgi-headroom exporter" in str(refusal(page.format("shop · uwsgi-headroom").encode()))

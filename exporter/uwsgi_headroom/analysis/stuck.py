@@ -22,7 +22,7 @@ def request_ages(reading: Reading, worker: Worker) -> list[float]:
 
 
 def request_ages_by_thread(reading: Reading, worker: Worker) -> dict[int, float | None]:
-    """By thread that serves a request, the request's age in seconds; None if unknown."""
+    """The age in seconds of the request in each busy thread, by thread number; None if unknown."""
     if reading.process_is_missing(worker):
         return {}
     return {thread: start and max(0.0, reading.time - start) for thread, start in worker.serving.items()}

@@ -20,7 +20,7 @@ SLACK = 1.1
 """How much faster uWSGI's clock may run than the exporter's. chrony slews by a twelfth at most."""
 
 _Serving = dict[int, tuple[int | None, float]]
-"""By thread: the start of its request according to uWSGI, and a monotonic time at which the request had not begun."""
+"""For each busy thread: the start of its request according to uWSGI, and a monotonic time before that start."""
 
 
 class ServiceTime:

@@ -192,7 +192,7 @@ def _window_between(latest: Totals, first: tuple[float, Row], last: tuple[float,
 
 
 def _since_start(latest: Totals, areas: list[float], known_since: list[float], start: float) -> dict[str, float]:
-    """By socket, the area of each queue that was measured from the start of the window to its end."""
+    """The areas of the queues that were measured from the start of the window to its end, by socket."""
     named = zip(latest.queue_seconds, areas, known_since, strict=True)
     return {name: area for name, area, since in named if since <= start}
 

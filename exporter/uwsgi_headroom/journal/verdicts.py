@@ -25,7 +25,7 @@ EVENTS_OF_FINDINGS: Mapping[str, Kind] = {
     "workers_respawned": "worker_ended",
     "reloaded": "reload",
 }
-"""By the code of a finding that is based on events: their kind."""
+"""The kind of the events that a finding is based on, by the finding's code."""
 
 
 class Verdicts:

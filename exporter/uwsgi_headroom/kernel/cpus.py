@@ -91,7 +91,7 @@ def _find_quotas(pid: int, root: Path) -> tuple[GroupQuota, ...]:
 
 
 def _find_usage_files(pid: int, cgroups: Cgroups, root: Path) -> list[str | None]:
-    """By folder of `cgroups`, the file that counts the CPU time of the cgroup; None if there is none.
+    """The file that counts the CPU time of each cgroup in `cgroups.folders`; None if there is no such file.
 
     In version 1 another controller (cpuacct) counts CPU time. It may have a separate hierarchy, in which only a cgroup
     with the same path holds the same processes.

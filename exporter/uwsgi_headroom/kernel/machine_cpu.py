@@ -20,7 +20,7 @@ READ_SECONDS = 1.0
 long to generate."""
 
 FORGET_SECONDS = 60.0
-"""Seconds after which a cgroup that no server asks for is no longer read."""
+"""Seconds without a request after which a cgroup is no longer read."""
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 

@@ -66,7 +66,7 @@ class Processes:
     def read(
         self, master_pid: int, pids: Sequence[int], *, quick: bool = False, at_rest: Collection[int] = ()
     ) -> dict[int, WorkerProcess]:
-        """By pid, the processes that are alive and children of `master_pid`; others are left out.
+        """The living children of `master_pid` among `pids`, by pid.
 
         With `quick`, it reads only `/proc/<pid>/stat` (whether the process lives, its CPU time and last CPU). The
         other figures, which take five times as long, are those of the last reading of the same process. For processes

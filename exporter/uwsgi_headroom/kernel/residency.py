@@ -16,7 +16,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _UTIME, _STIME, _PROCESSOR = 11, 12, 36  # fields 14, 15 and 39 of proc(5), counted after the command's name
 
 Threads = dict[int, tuple[int, float]]
-"""By thread id: the CPU on which the thread last ran, and its CPU seconds since its start."""
+"""The CPU on which each thread last ran, and the thread's CPU seconds since its start, by thread id."""
 
 
 def read_threads(pid: int) -> Threads:

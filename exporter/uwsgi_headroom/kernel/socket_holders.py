@@ -13,7 +13,7 @@ SocketHolders = Mapping[str, tuple[int, ...]]
 
 
 def find_socket_holders(master_pid: int, names: Sequence[str], workers: Mapping[int, int]) -> SocketHolders | None:
-    """By socket name, the ids of the workers that hold it, ascending. workers: worker ids by pid. None if the
+    """The ids of the workers that hold each socket, ascending, by socket name. workers: worker ids by pid. None if the
     descriptors of a worker are hidden or the worker has just ended; a socket that is not found is left out."""
     held: dict[int, frozenset[int]] = {}
     for pid, worker_id in workers.items():

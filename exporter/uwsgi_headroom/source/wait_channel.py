@@ -9,7 +9,7 @@ _WRITES_A_PIPE = ("anon_pipe_write", "pipe_write")
 
 
 def waits_to_write_a_pipe(pid: int, *, proc: Path = Path("/proc")) -> bool:
-    """Whether a process waits because the pipe it writes to is full; False where this user may not read that."""
+    """Whether a process waits because the pipe it writes to is full; False if this user may not read its state."""
     try:
         return (proc / str(pid) / "wchan").read_text() in _WRITES_A_PIPE
     except (OSError, ValueError):

@@ -262,7 +262,7 @@ PIECES = (
 )
 
 
-def test_nothing_breaks_it(tmp_path: Path) -> None:
+def test_any_options(tmp_path: Path) -> None:
     """For any file and command line, each known value has its type and a source, and each source has a value."""
     proc = make_tree(tmp_path, "uwsgi", files={"/srv/app.ini": ""})
     types = {"int": int, "bool": bool, "str": str, "tuple[str, ...]": tuple}

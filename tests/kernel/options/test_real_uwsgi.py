@@ -69,7 +69,7 @@ def test_show_config(words: str, tmp_path: Path) -> None:
 
 
 def _last_values(text: str) -> dict[str, Value | None]:
-    """By field, the last value in the output of --show-config, which lists every option in the order of application."""
+    """The last value of each field in the output of --show-config, which lists the options in order of application."""
     values: dict[str, Value | None] = {}
     for line in text.splitlines():
         key, _, value = line.partition(" = ")
@@ -91,7 +91,7 @@ def server() -> Iterator[real_uwsgi.Uwsgi]:
         yield running
 
 
-def test_what_uwsgi_does(server: real_uwsgi.Uwsgi) -> None:
+def test_uwsgi_uses_the_last_value(server: real_uwsgi.Uwsgi) -> None:
     """uWSGI itself uses the last of several values."""
     options = read_options(server.pid)
     document = json.loads(server.document())

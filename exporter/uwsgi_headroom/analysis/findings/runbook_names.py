@@ -28,4 +28,4 @@ RUNBOOKS = {
     "memory_growing": "UwsgiWorkerMemoryGrowing",
     "vassals_throttled": "UwsgiVassalThrottled",
 }
-"""By a finding's code, the name of its runbook; other findings need none."""
+"""Names of runbooks by the finding's code. Other findings need no runbook."""

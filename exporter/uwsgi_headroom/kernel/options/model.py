@@ -77,19 +77,19 @@ Value = int | bool | str | tuple[str, ...]
 KINDS: Mapping[str, str] = {
     option.name: str(option.type).removesuffix(" | None") for option in fields(Options) if option.default is None
 }
-"""By field: the type of its values."""
+"""The type of a field's values, by field."""
 
 NAMES: Mapping[str, str] = {
     field_name: "async" if field_name == "async_cores" else field_name.replace("_", "-") for field_name in KINDS
 }
-"""By field: the option as uWSGI spells it."""
+"""uWSGI's name of the option, by field."""
 
 FIELDS: Mapping[str, str] = {
     **{option: field_name for field_name, option in NAMES.items()},
     "workers": "processes",
     "stats-server": "stats",
 }
-"""By option, in all its spellings: the field with its value."""
+"""The field of an option's value, by the option's name in all its spellings."""
 
 _NUMBER = re.compile(r"\s*([+-]?[0-9]{1,9}|)(?![0-9])", re.ASCII)
 _LONGEST_TEXT = 200
