@@ -167,8 +167,8 @@ def snapshot_of(totals: Totals) -> Totals:
 
 
 def numbers(value: object) -> list[float]:
-    """Every number in the figures, however deep, except memory growth, which may be negative, and times since when a
-    figure is known."""
+    """Every number in the figures, however deep, except memory growth, which may be negative, and starts of known
+    times."""
     if isinstance(value, bool) or value is None:
         return []
     if isinstance(value, (int, float)):

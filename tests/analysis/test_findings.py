@@ -116,8 +116,8 @@ def test_without_process_facts_the_cost_of_unevenness_is_undecided() -> None:
 
 
 def loaded(used: float, *, wait: float | None = 0.0, full: float = 0.5) -> Window:
-    """A minute of 4x8 with this part of the threads busy, and 20 requests per second of `used` * 1.6 s each that wait
-    this many seconds."""
+    """A minute of 4x8 with this fraction of the threads busy, and 20 requests per second of `used` * 1.6 s each that
+    wait this many seconds."""
     each = used * 32 / 20
     rows = (worker(worker_id, 300, each=each, cpu=3.0, busy=used * 8 * 60) for worker_id in (1, 2, 3, 4))
     queues = {} if wait is None else {"app.sock": wait * 1200}
@@ -192,7 +192,7 @@ def test_cpu_bound_names_the_limit(limited_by: str, word: str) -> None:
 
 
 def queued(waiting: float, full: float = 0.0, name: str = "app.sock", **changes: object) -> Window:
-    """A minute with this many requests waiting on average, and the queue at its limit for this part of the time."""
+    """A minute with this many requests waiting on average, and the queue at its limit for this fraction of the time."""
     queues = {"queue_seconds": {name: waiting * 60}, "queue_full_seconds": {name: full * 60}}
     return replace(idle(), **queues, **changes)
 

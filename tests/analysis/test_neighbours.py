@@ -53,7 +53,7 @@ def test_others_that_yield_do_not_follow() -> None:
 
 
 def test_common_drift_shows_nothing() -> None:
-    """Two series that grow steadily correlate perfectly without any connection: that is no evidence."""
+    """Two series that grow steadily correlate perfectly without any connection, so the correlation is not evidence."""
     assert follow_requests([(50.0 + minute, 0.5 + 0.01 * minute) for minute in range(60)]) is None
 
 

@@ -480,7 +480,7 @@ class TestLevels:
     @pytest.mark.parametrize("period", [0.2, 1.0, 2.0, 7.3])
     def test_square_wave_is_estimated_without_bias(self, period: float) -> None:
         """Jittered samples of a load that is on and off find its mean within the sampling error, whatever its period,
-        also if it equals the sampling interval."""
+        even if it equals the sampling interval."""
         rng = random.Random(2)
         runs, seconds = 20, 60.0
         errors = []

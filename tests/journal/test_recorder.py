@@ -29,7 +29,7 @@ TIMEOUT = ReadError("timeout", "no complete answer within 5 s")
 
 
 def events(watch: ScriptedWatch) -> list[Event]:
-    """All events except the start, the oldest first."""
+    """All events except the start, oldest first."""
     first, *rest = reversed(watch.watch.recorder.journal.latest(100))
     assert first.kind == "exporter_started"
     return rest
@@ -141,7 +141,7 @@ class TestConfiguration:
 
 
 class TestVerdicts:
-    """Changes of the verdict, and since when findings have persisted."""
+    """Changes of the verdict, and the start of findings."""
 
     def overloaded(self, seconds: int) -> tuple[ScriptedWatch, Server]:
         server = Server(processes=1, threads=1)
@@ -155,7 +155,7 @@ class TestVerdicts:
         return watch.seconds(server, seconds, second), server
 
     def test_a_verdict_changes_once(self) -> None:
-        """A change is dated when it was first seen; a verdict of a single moment is no change."""
+        """A change is dated when it was first seen; a verdict of a single moment is not a change."""
         watch, server = self.overloaded(60)
         changed = [event for event in events(watch) if event.kind == "verdict_changed"]
         assert changed[-1].title.startswith("Verdict: critical. ")
@@ -174,7 +174,7 @@ class TestVerdicts:
         assert len(events(watch)) > before
 
     def test_since(self) -> None:
-        """Findings report since when they have persisted, until they end."""
+        """A finding reports its start until it ends."""
         watch, server = self.overloaded(60)
         finding = next(each for each in watch.document().findings if each.code == "queue_wait")
         assert finding.since is not None

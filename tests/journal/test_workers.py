@@ -40,7 +40,7 @@ class Watched:
         return replace(reading, host=replace(reading.host, setup=setup))
 
     def events(self, *kinds: Kind) -> list[Event]:
-        """The events of these kinds, the oldest first."""
+        """The events of these kinds, oldest first."""
         latest = self.watch.watch.recorder.journal.latest(100)
         return [event for event in reversed(latest) if event.kind in kinds]
 

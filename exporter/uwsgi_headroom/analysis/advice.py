@@ -13,16 +13,17 @@ from uwsgi_headroom.analysis.stuck import MANY_STUCK, find_stuck_requests
 from uwsgi_headroom.reading import Reading
 
 INTERPRETERS_BUSY = 0.45
-"""Mean load of the interpreters from which more threads would mostly wait for their interpreter."""
+"""Above this mean load of the interpreters, more threads would mostly wait for their interpreter."""
 
 CPU_FULL = 0.90
-"""The workers' CPU use, as a part of the usable CPUs, from which CPU is scarce."""
+"""CPU is scarce if the workers use at least this fraction of the usable CPUs."""
 
 ASYNC_FULL = 0.9
-"""The part of the async cores in use from which they are scarce. uWSGI then spins, like a busy worker."""
+"""Async cores are scarce if at least this fraction of them is in use. uWSGI then spins, like a busy worker."""
 
 LEAST_OWN = 0.05
-"""The workers' CPU use, as a part of the usable CPUs, from which they lack CPU: on an idle server no request waits."""
+"""The workers can lack CPU only if they use at least this fraction of the usable CPUs: on an idle server no request
+waits."""
 
 MORE = 1.5
 """The factor that the advice recommends: a step whose effect is visible, and that can be undone."""

@@ -14,7 +14,7 @@ from uwsgi_headroom.analysis.littles_law import ratio, response_time
 from uwsgi_headroom.history.window import Window, WorkerWindow
 
 ACTIVE = 0.9
-"""The part of the window in which a worker must have accepted requests to be compared with the others. Cheaper mode
+"""The fraction of the window in which a worker must have accepted requests to be compared with the others. Cheaper mode
 spawns workers during the window, and these have small shares for that reason alone."""
 
 ENOUGH_REQUESTS = 100
@@ -25,7 +25,7 @@ ENOUGH_REQUESTS = 100
 class WorkerFigures:
     """Figures of one worker in a window.
 
-    share: its part of all requests. response_time: in seconds. concurrency: mean busy threads.
+    share: its fraction of all requests. response_time: in seconds. concurrency: mean busy threads.
     interpreter_load: CPU seconds per second; a CPython interpreter can use at most one CPU.
     active: whether it accepted requests for nearly the whole window.
     """
@@ -47,7 +47,7 @@ class Balance:
     noise_floor: the hot ratio below which unevenness is chance.
     fairness: Jain's index; 1 is even.
     calm_response_time: that of the half of the workers with the smaller shares, in seconds.
-    cost: the part of the mean response time that balancing would save, 0 to 1.
+    cost: the fraction of the mean response time that balancing would save, 0 to 1.
     hottest: the worker with the largest share.
     """
 

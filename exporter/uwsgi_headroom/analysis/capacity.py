@@ -34,12 +34,12 @@ ONE_INTERPRETER = 1.0
 """CPUs that one worker's interpreter can use: CPython's global lock lets one thread run at a time."""
 
 REACHED = 0.85
-"""Utilization from which a limit counts as reached. Eight threads that always computed used 0.86 to 0.94 of a CPU in
-their interpreter, and 0.88 if requests also waited for something else."""
+"""A limit counts as reached at or above this utilization. Eight threads that always computed used 0.86 to 0.94 of a CPU
+in their interpreter, and 0.88 if requests also waited for something else."""
 
 LEAST_LOAD = 0.01
-"""Utilization below which headroom is beyond any plan and mostly noise: `far`. For CPUs, the capacity is the server's
-use plus idle time, so a server that uses a small part of a saturated machine may have no headroom."""
+"""Below this utilization, headroom is beyond any plan and mostly noise: `far`. For CPUs, the capacity is the server's
+use plus idle time, so a server that uses little of a saturated machine may have no headroom."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ _CAUSES: tuple[Limit, ...] = ("cpu", "interpreters", "hottest_interpreter", "thr
 
 
 def _first(by_limit: dict[Limit, float], causes: tuple[Limit, ...]) -> Limit | None:
-    """The limit that comes first. `by_limit` is sorted, the smallest factor first."""
+    """The limit that comes first. `by_limit` is sorted, smallest factor first."""
     reached = [limit for limit in causes if by_limit.get(limit, inf) <= 1 / REACHED]
     return reached[0] if reached else next(iter(by_limit), None)
 

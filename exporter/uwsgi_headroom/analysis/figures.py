@@ -65,7 +65,7 @@ def compute_figures(
 
 def count_ceiling(workers: Sequence[Worker], up: Mapping[int, float] | None = None) -> int | None:
     """The most threads that can serve: available ones, and those of workers that cheaper mode keeps in reserve. None if
-    uWSGI omits threads. up: by worker id, the part for which the threads of an absent worker count."""
+    uWSGI omits threads. up: the fraction for which the threads of an absent worker count, by worker id."""
     parts = [None if worker.threads is None else worker.threads * _part(worker, up or {}) for worker in workers]
     threads = sum_if_all_known(parts)
     return None if threads is None else ceil(threads)

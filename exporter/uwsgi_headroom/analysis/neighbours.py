@@ -1,4 +1,4 @@
-"""Finds out whether the CPU use of neighbours (other programs on the server's CPUs) grows with the server's load.
+"""Determines whether the CPU use of neighbours (other programs on the server's CPUs) grows with the server's load.
 
 A batch job does not change when the server gets more requests. An nginx in front of the server, or a database behind
 it, on the same host, grows with the server. The history distinguishes the two: from minute to minute, the CPU use of
@@ -30,12 +30,12 @@ LEAST_SPREAD = 0.1
 grows steadily, shows neither a connection nor the absence of one."""
 
 LEAST_SIGNIFICANCE = 4.0
-"""The t-statistic from which others follow the requests. Without a connection, chance reaches it once in four hundred
-times with 20 slices, and once in a thousand with 60 (simulated with normal values: each is in two changes)."""
+"""At or above this t-statistic, others follow the requests. Without a connection, chance reaches it once in four
+hundred times with 20 slices, and once in a thousand with 60 (simulated with normal values: each is in two changes)."""
 
 LEAST_EFFECT = 0.25
-"""The part of the others' CPU time that must be proportional to the requests. If it is smaller, most of their use does
-not grow with the load."""
+"""The smallest fraction of the others' CPU time that must be proportional to the requests. Below it, most of their use
+does not grow with the load."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Finds out how much of the time workers were down, and which workers have no application loaded."""
+"""Determines for how much of a window workers were down, and which workers have no application loaded."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Worker
 
 AWAY = 0.15
-"""The part of the time in which workers are down from which that is the reason for a lack of capacity."""
+"""If workers are down for at least this fraction of the time, that is why capacity is short."""
 
 
 def part_away(figures: Figures, reading: Reading) -> float | None:
-    """The part of a window in which workers were down; None if unknown, or if cheaper mode may be the reason."""
+    """The fraction of a window in which workers were down; None if unknown, or if cheaper mode may be the reason."""
     options = reading.host.setup.options if reading.host.setup else None
     if options is None or not options.complete or options.cheaper:
         return None

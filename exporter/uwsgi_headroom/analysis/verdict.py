@@ -36,7 +36,7 @@ def worst_status(findings: Sequence[Finding]) -> Status:
 
 
 def verdict_sentence(room: Headroom, findings: Sequence[Finding], slots: str = "threads") -> str:
-    """The verdict in one sentence: the title of the worst finding (`findings` are sorted, the worst first), or the
+    """The verdict in one sentence: the title of the worst finding (`findings` are sorted, worst first), or the
     headroom and the limit that comes first. slots: the name of the slots, from `name_slots`."""
     if worst_status(findings) != "ok":
         return findings[0].title

@@ -12,17 +12,17 @@ from uwsgi_headroom.analysis.formatting import duration
 from uwsgi_headroom.analysis.littles_law import Flow
 
 SHOWN = (0.01, 0.25)
-"""The mean wait, in seconds and as a multiple of the response time, from which a limit is reached. Simultaneous
+"""At or above this mean wait, in seconds and as a multiple of the response time, a limit is reached. Simultaneous
 arrivals explain a shorter wait."""
 
 NOTICED = (0.1, 0.25)
-"""The same, from which users notice the queue (the longest waits are several times the mean)."""
+"""At or above this mean wait, users notice the queue (the longest waits are several times the mean)."""
 
 SEVERE = (0.5, 1.0)
-"""The same, from which users spend most of their wait in the queue."""
+"""At or above this mean wait, users spend most of their time in the queue."""
 
 STANDING = 0.5
-"""The mean length of the queue from which requests are blocked if none is completed."""
+"""If no request is completed and the mean length of the queue is at least this, requests are blocked."""
 
 Waiting = Literal["none", "shown", "noticed", "severe"]
 

@@ -226,7 +226,7 @@ def _add_residency(total: WorkerTotals, before: Reading | None, reading: Reading
 
 
 def _note_known_since(total: WorkerTotals, reading: Reading, now: Worker) -> None:
-    """Note since when a worker's times have been known. A slot without a living process is known to use no CPU."""
+    """Update the start of the time in which a worker's times are known. A slot without a living process uses no CPU."""
     process = reading.host.processes.get(now.pid or 0)
     cpu = reading.host.off is None and (process is None or _cpu_seconds(process) is not None)
     total.cpu_since = _since(total.cpu_since, cpu, reading.at)

@@ -24,7 +24,7 @@ _Serving = dict[int, tuple[int | None, float]]
 
 
 class ServiceTime:
-    """Records since when each thread of one server has served its request."""
+    """Records when each busy thread of one server began its request."""
 
     def __init__(self) -> None:
         self._serving: dict[int, _Serving] = {}

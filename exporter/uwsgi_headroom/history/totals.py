@@ -20,7 +20,7 @@ class WorkerTotals:
     busy_seconds: busy time, summed over the threads.
     up_seconds: time in which the worker accepted requests.
     resident_bytes: not a total but the latest level.
-    running_time_since, cpu_since: the monotonic time since when the figure has always been known; None while unknown.
+    running_time_since, cpu_since: the monotonic time since which the figure has always been known; None while unknown.
     lost: requests in service at the end of the worker's process that it did not complete; a lower bound.
     residency: CPU seconds by CPU.
     children_cpu_seconds: of processes that the worker started and waited for.
@@ -51,7 +51,7 @@ class CpuTotals:
     own_seconds: of the server's workers and the processes they waited for.
     idle_seconds: not used by any process.
     others_seconds: used by other processes.
-    since, others_since: the monotonic time since when the figures, and others_seconds, have always been known; None
+    since, others_since: the monotonic time since which the figures, and others_seconds, have always been known; None
         while unknown.
     """
 
@@ -73,9 +73,9 @@ class Totals:
     occupancy: counts of samples by `OCCUPANCY_BOUNDS`, and at the end those above the last bound.
     configured, available: not totals but the latest levels: threads, None if uWSGI omits them.
     overflows: connections that found a TCP queue of the network namespace full; None if unknown.
-    queue_seconds: by socket, the integral of the listen queue's length.
-    queue_full_seconds: by socket, the time at the queue's limit.
-    queue_since: by socket, the monotonic time since when the queue has always been measured.
+    queue_seconds: the integral of the listen queue's length, by socket.
+    queue_full_seconds: the time at the queue's limit, by socket.
+    queue_since: the monotonic time since which the queue has always been measured, by socket.
     cpu: None until the kernel first reports CPU times.
     """
 

@@ -64,7 +64,7 @@ class Window:
     observed_seconds, gap_seconds: time with and without samples.
     full_seconds: time in which every available thread was busy.
     overflows: how often a connection found a TCP queue of the network namespace full, of any program; None if unknown.
-    queue_seconds: by socket, the integral of the listen queue's length; only sockets measured for the whole window.
+    queue_seconds: the integral of the listen queue's length, by socket; only sockets measured for the whole window.
     queue_full_seconds: for the same sockets, the time at the queue's limit.
     occupancy: counts of samples by `OCCUPANCY_BOUNDS`.
     configured, available: threads at the end of the window; None if unknown.
@@ -160,12 +160,12 @@ class History:
         return self._began, self._latest_at // step
 
     def covered(self, seconds: float) -> float:
-        """The part of the last `seconds` that the history covers, in seconds."""
+        """The seconds that the history covers of the last `seconds`."""
         return min(seconds, self.seconds)
 
 
 def _window_between(latest: Totals, first: tuple[float, Row], last: tuple[float, Row], asked: float) -> Window:
-    """The window between two rows. `latest` has the same workers and sockets, and since when their times are known."""
+    """The window between two rows. `latest` has the same workers and sockets, and the start of each known figure."""
     (at, start), (until, end) = first, last
     growth = compare_rows(start, end, len(latest.queue_seconds))
     workers = zip(latest.workers, growth.workers, strict=True)

@@ -59,7 +59,7 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 class Journal:
-    """The latest events, the oldest first: at most MOST_EVENTS, of the last HISTORY_SECONDS. `counts` includes events
+    """The latest events, oldest first: at most MOST_EVENTS, of the last HISTORY_SECONDS. `counts` includes events
     that were dropped."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class Journal:
         del self._events[: max(oldest, len(self._events) - MOST_EVENTS)]
 
     def latest(self, count: int) -> tuple[Event, ...]:
-        """The latest `count` events, the newest first."""
+        """The latest `count` events, newest first."""
         return tuple(self._events[: -count - 1 : -1])
 
     def latest_of(self, kind: Kind) -> Event | None:
@@ -109,7 +109,7 @@ class Journal:
         return next((event for event in reversed(self._events) if event.kind == kind), None)
 
     def since(self, time: float) -> tuple[Event, ...]:
-        """The events since `time` (epoch seconds), the newest first."""
+        """The events since `time` (epoch seconds), newest first."""
         return tuple(event for event in reversed(self._events) if event.time >= time)
 
     def _find_same(self, event: Event) -> Event | None:

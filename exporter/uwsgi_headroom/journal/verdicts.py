@@ -1,4 +1,4 @@
-"""Records changes of the verdict, and since when each finding has persisted."""
+"""Records changes of the verdict, and when each finding began."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ JUDGE_SECONDS = 5.0
 """Seconds between two judgements of a server for its journal; more if a judgement takes long."""
 
 MISSED = 2
-"""The most consecutive judgements without a finding after which it still persists: a figure at its threshold
-oscillates."""
+"""A finding persists through this many consecutive judgements without it: a figure near its threshold fluctuates."""
 
 
 EVENTS_OF_FINDINGS: Mapping[str, Kind] = {
@@ -37,10 +36,10 @@ class Verdicts:
         self._sentence = ""
         self._candidate: tuple[tuple[Status, str | None], float] | None = None
         self._judgements = 0
-        self._findings: dict[str, tuple[float, int]] = {}  # by code: since when (epoch seconds), and last judgement
+        self._findings: dict[str, tuple[float, int]] = {}  # by code: its start (epoch seconds), and its last judgement
 
     def judge(self, time: float, status: Status, sentence: str, findings: Sequence[Finding]) -> None:
-        """Record a judgement at this time (epoch seconds). `findings` are sorted, the worst first."""
+        """Record a judgement at this time (epoch seconds). `findings` are sorted, worst first."""
         since = {finding.code: self.since(finding.code) for finding in findings}
         self._judgements += 1
         for code, so_far in since.items():
@@ -61,7 +60,7 @@ class Verdicts:
         self._candidate = None
 
     def since(self, code: str) -> float | None:
-        """Since when (epoch seconds) a finding of this code has persisted; None if there is none, or it is newer than
-        the last judgement."""
+        """The start (epoch seconds) of the present finding with this code; None if there is none, or if it is newer
+        than the last judgement."""
         since, last = self._findings.get(code, (None, 0))
         return since if self._judgements - last <= MISSED else None

@@ -15,7 +15,7 @@ from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.stats.server import Worker
 
 REACHED = 0.9
-"""The part of a limit from which it counts as reached, at the last sample before the end."""
+"""A limit counts as reached at or above this fraction of it, at the last sample before the end."""
 
 REACHED_REQUESTS = 0.7
 """The same for `max-requests`, which `max-requests-delta` and the worker's id modify."""

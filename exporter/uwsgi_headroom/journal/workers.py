@@ -56,13 +56,13 @@ class WorkerEvents:
     def __init__(self, journal: Journal, read_kills: Callable[[int], OomKills] = read_oom_kills) -> None:
         self._journal = journal
         self._read_kills = read_kills
-        self._away: dict[int, float] = {}  # by worker: since when (epoch seconds) it has had no serving process
+        self._away: dict[int, float] = {}  # by worker: when (epoch seconds) it lost its serving process
         self._pending: dict[int, _End] = {}  # by worker: an end that uWSGI's master has not counted yet
-        self._replaced: dict[int, float] = {}  # by worker: when it was replaced in the present chain, if it is one
+        self._replaced: dict[int, float] = {}  # by worker: when it was replaced, in what may be a chain reload
         self._last_end: dict[int, float] = {}
 
     def compare(self, before: Reading, reading: Reading, lost: Sequence[int]) -> None:
-        """Add the events between two readings. lost: by worker, the requests lost in between."""
+        """Add the events between two readings. lost: requests lost in between, for each worker."""
         earlier, now = before.snapshot, reading.snapshot
         if not isinstance(earlier, Snapshot) or not isinstance(now, Snapshot):
             return

@@ -1,8 +1,8 @@
-"""Finds out how much memory a process can still get: the minimum of the host's and of each of its cgroups.
+"""Determines how much memory a process can still get: the minimum of the host's and of each of its cgroups.
 
 For the host, this is the kernel's own estimate, MemAvailable of `/proc/meminfo`: free memory and memory that can be
-reclaimed without swapping (proc_meminfo(5)). For a cgroup, it is the limit minus the usage, where the inactive file
-cache does not count as usage: the kernel drops it before it kills a process. Version 1 has `memory.limit_in_bytes`,
+reclaimed without swapping (proc_meminfo(5)). For a cgroup, it is the limit minus the usage. The inactive file cache
+does not count as usage: the kernel drops it before it kills a process. Version 1 has `memory.limit_in_bytes`,
 `memory.usage_in_bytes`, and `total_inactive_file` in `memory.stat`; version 2 has `memory.max`, `memory.current` and
 `inactive_file`. All of them include the cgroups below. See the kernel's cgroup-v1/memory.rst and cgroup-v2.rst. Swap
 does not count: a worker that is swapped out serves no requests.
@@ -21,7 +21,7 @@ from uwsgi_headroom.kernel.cgroups import find_cgroups
 ROOT = Path("/")
 
 UNLIMITED = 1 << 62
-"""A limit of version 1 from this value on means no limit: the kernel then writes the last page below 2 ** 63."""
+"""A version 1 limit of at least this means no limit: the kernel then writes the last page below 2 ** 63."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class AvailableMemory:
 def read_available_memory(pid: int, *, root: Path = ROOT) -> AvailableMemory | None:
     """The memory that a process and the others in its cgroups can still get; None if one of the limits is unknown.
 
-    `root` is the parent folder of `/proc` and `/sys`.
+    `root` is the parent directory of `/proc` and `/sys`.
     """
     try:
         host = _read_field(root, "proc/meminfo", "MemAvailable:") * 1024
@@ -64,7 +64,7 @@ def _unused(folder: str, limit_file: str, usage_file: str, cache_field: str) -> 
     if limit == "max" or int(limit) >= UNLIMITED:
         return math.inf
     used = int(procfs.read_text(folder, usage_file)) - _read_field(folder, "memory.stat", cache_field)
-    # The two are not read at the same instant, so cache may exceed usage; and usage may exceed a limit set later.
+    # The two files are not read at the same instant, so cache may exceed usage; and usage may exceed a limit set later.
     return max(0, int(limit) - max(0, used))
 
 

@@ -1,4 +1,4 @@
-"""Finds the cgroups of a process for one controller: a folder for each level, in cgroup version 1 or 2.
+"""Finds the cgroups of a process for one controller: a directory for each level, in cgroup version 1 or 2.
 
 The kernel enforces a limit at every level of the cgroup tree, so limits must be read at each level. On a hybrid host
 a controller belongs to one of the two versions, as `/proc/<pid>/cgroup` shows; see cgroups(7) and the kernel's
@@ -35,7 +35,8 @@ class Cgroups:
 
 
 def find_cgroups(pid: int, controller: str, root: Path) -> Cgroups:
-    """Find the cgroups of a process for a controller such as `cpu`. `root` is the parent folder of `/proc` and `/sys`.
+    """Find the cgroups of a process for a controller such as `cpu`. `root` is the parent directory of `/proc` and
+    `/sys`.
 
     Raises `OSError` if the process has ended or its cgroup is not mounted here.
     """

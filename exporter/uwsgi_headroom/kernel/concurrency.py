@@ -1,4 +1,4 @@
-"""Finds out how a worker serves several requests at once: on threads, or on one thread (gevent, asyncio, ugreen).
+"""Determines how a worker serves several requests at once: on threads, or on one thread (gevent, asyncio, ugreen).
 
 The stats document has a core for each request that a worker can serve at once, but does not say which kind of core.
 """
@@ -21,7 +21,7 @@ _THREADS = re.compile(rb"^Threads:\s*(\d+)$", re.MULTILINE)
 def find_concurrency_kind(
     options: Options, cores: Mapping[int, int | None], *, proc: Path = Path("/proc")
 ) -> ConcurrencyKind | None:
-    """How the workers serve requests. cores: by pid, the cores of each accepting worker; None with stats-no-cores.
+    """How the workers serve requests. cores: the cores of each accepting worker, by pid; None with stats-no-cores.
 
     A process with fewer threads than cores proves `async`. More threads do not prove `threads`, since applications
     start threads as well; a server then counts as threaded unless its options say otherwise.

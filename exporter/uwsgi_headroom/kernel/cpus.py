@@ -1,4 +1,4 @@
-"""Finds out how many CPUs a process can use: the minimum of the host's CPUs, its affinity and its cgroup quota.
+"""Determines how many CPUs a process can use: the minimum of the host's CPUs, its affinity and its cgroup quota.
 
 The tightest quota of all levels of cgroups (see `cgroups`) applies. Version 2 has "<quota or max> <period>" in
 `cpu.max`; version 1 has `cpu.cfs_quota_us` (-1 for no quota) and `cpu.cfs_period_us`; see the kernel's cgroup-v2.rst.
@@ -59,7 +59,7 @@ def read_usable_cpus(pid: int, *, affinity: Collection[int] | None = None, root:
     """The CPUs a process can use; None if the process has ended or one of the limits is unknown.
 
     `affinity`: the CPUs to count instead of the process's own. uWSGI's `cpu-affinity` pins the workers but not the
-    master, so pass the union of the workers' CPUs. `root` is the parent folder of `/proc` and `/sys`.
+    master, so pass the union of the workers' CPUs. `root` is the parent directory of `/proc` and `/sys`.
     """
     try:
         allowed = len(os.sched_getaffinity(pid) if affinity is None else affinity)

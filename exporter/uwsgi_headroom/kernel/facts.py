@@ -28,13 +28,13 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """The kernel's facts about a server. Without a proof of the master's pid, only `off` and `backlogs` are set.
+    """The kernel's facts about a server. If the master's pid is not proven, only `off` and `backlogs` are set.
 
     off: why there are no facts about the server's processes, as a sentence for an operator; None if there are.
-    processes: by pid, the workers' processes; each is a child of the proven master.
+    processes: the workers' processes, by pid; each is a child of the proven master.
     master_affinity: the CPUs that the master may run on, which its workers inherit.
     backlogs: by socket name as in the stats document.
-    threads: by pid, if CPU residency is enabled.
+    threads: of each process, by pid, if CPU residency is enabled.
     oom_kills: how often the kernel has killed a process because memory ran out, as of the last slow reading.
     cpu_times: idle and used time of the CPUs that the server may use; the same object until the next reading.
     """

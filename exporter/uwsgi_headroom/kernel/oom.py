@@ -25,7 +25,7 @@ class OomKills:
 
 
 def read_oom_kills(pid: int, *, root: Path = ROOT) -> OomKills:
-    """The counts for a process. `root` is the parent folder of `/proc` and `/sys`. Never raises."""
+    """The counts for a process. `root` is the parent directory of `/proc` and `/sys`. Never raises."""
     return OomKills(_read_cgroup(pid, root), _read_count(root, "proc/vmstat"))
 
 

@@ -22,8 +22,8 @@ QUOTA_PERIOD = 0.1
 one period; that excess counts against the next step."""
 
 LEAST_ACCOUNTED = 0.5
-"""The smallest part of a step that a CPU must report as idle or used. Emulated kernels write zeros, which does not mean
-that the CPUs are saturated."""
+"""The smallest fraction of a step that a CPU must report as idle or used. Emulated kernels write zeros, which does not
+mean that the CPUs are saturated."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Finds out which workers take requests from which sockets. With `map-socket`, uWSGI replaces a worker's other sockets
+"""Determines which workers take requests from which sockets. With `map-socket`, uWSGI replaces a worker's other sockets
 by /dev/null; without it, every worker has all sockets."""
 
 from __future__ import annotations

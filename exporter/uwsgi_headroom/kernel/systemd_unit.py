@@ -13,7 +13,7 @@ _UNIT = re.compile(r"^[0-9]+:(?:name=systemd)?:.*/([\w@.\\:-]+\.service)(?:/|$)"
 def find_systemd_unit(pid: int, root: Path = Path("/")) -> str | None:
     """The innermost service of a process; None if the process is in no service, has ended, or is hidden.
 
-    See systemd.unit(5) and cgroups(7). `root` is the parent folder of `/proc`.
+    See systemd.unit(5) and cgroups(7). `root` is the parent directory of `/proc`.
     """
     try:
         found = _UNIT.search(procfs.read_text(root, f"proc/{pid}/cgroup"))

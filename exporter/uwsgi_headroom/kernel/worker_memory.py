@@ -45,7 +45,7 @@ class WorkerMemory:
     largest: the largest value of any living worker so far: exact if `source` is `uss`, an upper bound if `anonymous`.
     together: the sum over all workers. With `uss`, a worker not read yet counts as the largest; with `anonymous`, only
         the largest counts, because the others may share all their pages with it.
-    unique: by pid, the unique memory of each worker for which it is known.
+    unique: the unique memory of each worker for which it is known, by pid.
     """
 
     largest: int
@@ -57,7 +57,7 @@ class WorkerMemory:
 class WorkerMemories:
     """Reads the memory of a server's workers repeatedly, and keeps the largest value of each.
 
-    `root` is the parent folder of `/proc`. `cpu_clock` measures a walk of page tables in CPU seconds, so that a busy
+    `root` is the parent directory of `/proc`. `cpu_clock` measures a walk of page tables in CPU seconds, so that a busy
     machine does not look like a large worker.
     """
 

@@ -101,7 +101,7 @@ def parse_address(text: str) -> Address:
 def _path(scheme: str, rest: str, text: str) -> Unix | File:
     path = rest.removeprefix("//")
     if path.startswith("~"):
-        raise AddressError(f"{text!r}: write the path out; ~ is a different folder for each user")
+        raise AddressError(f"{text!r}: write the path out; ~ is a different directory for each user")
     if not path or path == "@":
         raise AddressError(f"{text!r} has no path: write {scheme}:///path")
     if "\0" in path:

@@ -18,7 +18,7 @@ from uwsgi_headroom.source.wait_channel import waits_to_write_a_pipe
 
 _ADVICE: dict[int, str] = {
     errno.ELOOP: "the path's symbolic links form a loop: give the path of the socket itself",
-    errno.ENAMETOOLONG: "the path is too long: give a shorter one, such as a symbolic link to the socket's folder",
+    errno.ENAMETOOLONG: "the path is too long: give a shorter one, such as a symbolic link to the socket's directory",
     errno.EISDIR: "this is a directory: give the path of a file in it",
     errno.EPROTOTYPE: "this socket takes no connections, so it is not a stats server: give the path of uWSGI's `stats`",
     errno.EHOSTUNREACH: "the host is unreachable: is it up, and does a firewall let this machine connect?",

@@ -1,4 +1,4 @@
-"""Finds out from the kernel (proc_pid_wchan(5)) whether a silent process waits for a full pipe."""
+"""Checks with the kernel (proc_pid_wchan(5)) whether a silent process waits for a full pipe."""
 
 from __future__ import annotations
 

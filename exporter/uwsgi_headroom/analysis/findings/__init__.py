@@ -1,4 +1,4 @@
-"""Turns figures into findings about a window, the worst first."""
+"""Turns figures into findings about a window, worst first."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MODULES: tuple[Callable[[Figures, Reading], Iterable[Finding]], ...] = (
 
 
 def collect_findings(figures: Figures, reading: Reading) -> list[Finding]:
-    """The findings about a server, the worst first; among equally severe ones, those that users feel first."""
+    """The findings about a server, worst first; among equally severe ones, those that users feel first come first."""
     collected = [finding for module in MODULES for finding in module(figures, reading)]
     if any(finding.code == "unevenness_hurts" for finding in collected):  # it says the same, with the remedy
         collected = [

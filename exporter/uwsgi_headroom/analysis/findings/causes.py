@@ -12,7 +12,7 @@ from uwsgi_headroom.analysis.presence import find_without_application
 from uwsgi_headroom.reading import Reading
 
 UP = 0.9
-"""The part of the window that a worker was up from which its present absence is only momentary."""
+"""If a worker was up for at least this fraction of the window, its present absence is only momentary."""
 
 
 def find(figures: Figures, reading: Reading) -> Iterator[Finding]:

@@ -20,10 +20,10 @@ from uwsgi_headroom.analysis.memory_headroom import fits
 from uwsgi_headroom.reading import Reading
 
 UNEVEN = 1.25
-"""The hot ratio from which unevenness is a finding, if it is also above the noise floor."""
+"""At or above this hot ratio, unevenness is a finding if it also exceeds the noise floor."""
 
 COSTLY = 0.10
-"""The part of the response time that balancing would save from which unevenness hurts."""
+"""Unevenness hurts if balancing would save at least this fraction of the response time."""
 
 LOADED = (0.5, 0.7)
 """CPU seconds per second of the hot worker's interpreter. Below the first value, its threads hardly compete for its

@@ -11,11 +11,11 @@ from uwsgi_headroom.analysis.stuck import MANY_STUCK, STUCK_SECONDS, find_stuck_
 from uwsgi_headroom.reading import Reading
 
 EXCEPTIONS = (3, 0.01)
-"""The number of requests with an exception, and their part of all requests, from which there is a warning: the
-application decides what is an error."""
+"""Requests with an exception are a warning at or above this number and this fraction of all requests: the application
+decides what is an error."""
 
 GROWTH = (0.10, 16e6)
-"""The growth of resident memory within a window that is a finding: a part of the memory, and a minimum in bytes."""
+"""Growth of resident memory within a window is a finding at or above this fraction and this number of bytes."""
 
 
 def find(figures: Figures, _reading: Reading) -> Iterator[Finding]:

@@ -13,16 +13,16 @@ from uwsgi_headroom.analysis.waiting import shows_a_limit, waiting_clause
 from uwsgi_headroom.reading import Reading
 
 THREADS_BUSY = 0.75
-"""The mean part of busy threads that is a warning: load can grow by a third. Raise it for a batch server whose clients
-can wait."""
+"""A mean fraction of busy threads at or above this is a warning: load can grow by a third. Raise it for a batch server
+whose clients can wait."""
 
 THREADS_FULL = 0.90
-"""The mean part of busy threads at which the limit is reached, which is critical if requests wait: random arrivals then
-often find every thread busy. The time with all threads busy is no measure: with one thread, it equals the
-utilization."""
+"""At or above this mean fraction of busy threads the limit is reached, which is critical if requests wait: random
+arrivals then often find every thread busy. The time with all threads busy does not measure load: with one thread, it
+equals the utilization."""
 
 RESERVE_UNUSED = 0.2
-"""The part of the time with every thread in use from which cheaper mode should have spawned a worker."""
+"""If every thread is in use for at least this fraction of the time, cheaper mode should have spawned a worker."""
 
 
 def find(figures: Figures, reading: Reading) -> Iterator[Finding]:

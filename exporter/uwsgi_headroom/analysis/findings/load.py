@@ -13,10 +13,10 @@ from uwsgi_headroom.analysis.waiting import shows_a_limit, waiting_clause
 from uwsgi_headroom.reading import Reading
 
 INTERPRETER_FULL = REACHED
-"""CPU seconds per second of an interpreter from which its threads mostly wait for its lock."""
+"""At or above this load of an interpreter (CPU seconds per second), its threads mostly wait for its lock."""
 
 LOCK_WAIT = 1.0
-"""The mean number of requests in service in such a worker, beyond those that its interpreter runs, from which requests
+"""If a worker's mean number of requests in service exceeds the one that its interpreter runs by at least this, requests
 wait for the interpreter."""
 
 

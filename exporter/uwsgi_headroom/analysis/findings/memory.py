@@ -14,9 +14,9 @@ FEW_WORKERS = 2
 """Room for fewer workers is a finding: the first step to relieve a shortage of threads is seldom smaller."""
 
 SCARCE = 0.10
-"""Available memory, as a part of the workers' own, below which there is a warning if no other worker fits: unusually
-large requests can make the workers grow by that much. Without this threshold, one large worker would be a warning if
-half its size were still available."""
+"""If no other worker fits, available memory below this fraction of the workers' own is a warning: unusually large
+requests can make the workers grow by that much. Without this threshold, one large worker would be a warning if half its
+size were still available."""
 
 
 def find(_: Figures, reading: Reading) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from uwsgi_headroom.analysis.formatting import factor
 from uwsgi_headroom.reading import Reading
 
 SCARCE = 0.5
-"""The idle part of the CPUs from which there is enough for all programs."""
+"""If at least this fraction of the CPUs is idle, there is enough CPU for all programs."""
 
 LOW, MODERATE = 1.5, 3.0
 """CPU headroom below which neighbours are a warning, and below which they are good to know. Raise both if load
@@ -39,5 +39,5 @@ def find(figures: Figures, _reading: Reading) -> Iterator[Finding]:
 
 
 def _number(cpus: float) -> str:
-    """A number of CPUs, rounded because it is measured: 1.98 CPUs are 2."""
+    """Format a number of CPUs. It is measured, so it is rounded: 1.98 becomes 2."""
     return f"{cpus:.1f}".removesuffix(".0")

@@ -13,10 +13,11 @@ from uwsgi_headroom.kernel.backlogs import Backlog, is_tcp
 from uwsgi_headroom.reading import Reading
 
 FULL = (0.05, 0.0)
-"""The part of the time at its limit from which a queue refuses many clients, and above which it refuses some."""
+"""A queue that is at its limit for at least the first fraction of the time refuses many clients; above the second one,
+it refuses some."""
 
 FILLING = 0.5
-"""The mean length, as a part of its limit, from which a queue may overflow in the next burst."""
+"""At or above this mean length, as a fraction of the limit, a queue may overflow in the next burst."""
 
 
 def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
@@ -84,8 +85,8 @@ def _filling(figures: Figures, reading: Reading, name: str, mean: float, backlog
 
 
 def _longer_queue(reading: Reading, backlog: Backlog) -> str:
-    """How to raise the limit. The kernel caps `listen` at net.core.somaxconn; if both are known, the text says which of
-    them is the limit."""
+    """How to raise the limit. The kernel caps `listen` at net.core.somaxconn; if both are known, the text names the
+    smaller."""
     somaxconn = reading.host.setup.somaxconn if reading.host.setup else None
     if somaxconn is None or backlog.limit is None:
         how = f"raise `listen`, and net.core.somaxconn, which it may not exceed (the limit now is {backlog.limit})"

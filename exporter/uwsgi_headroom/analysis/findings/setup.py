@@ -14,7 +14,7 @@ UNIX_SOCKET_ROOM = 219_264
 
 
 BUSY = 0.3
-"""CPU seconds per second of a worker from which sharing its only CPU with another worker has a cost."""
+"""At or above this CPU use (CPU seconds per second), a worker suffers from sharing its only CPU with another worker."""
 
 
 def find(figures: Figures, reading: Reading) -> Iterator[Finding]:

@@ -12,17 +12,18 @@ from uwsgi_headroom.analysis.waiting import judge_waiting, waiting_clause
 from uwsgi_headroom.reading import Reading
 
 MANY_LOST = (3, 0.01)
-"""The number of lost requests, and their part of all requests, from which the loss is critical."""
+"""At or above this number of lost requests, and this fraction of all requests, the loss is critical."""
 
 LOOP = (3, 1.0)
-"""Respawns of one worker per window, and per minute, that are a loop if it serves little in between."""
+"""This many respawns of one worker per window, and per minute, are a loop if the worker serves little in between."""
 
 SERVED = 50
-"""The mean number of requests between respawns from which a worker is recycled (`max-requests`, `reload-on-rss`), not
-in a loop."""
+"""With at least this many requests between respawns on average, a worker is recycled (`max-requests`, `reload-on-rss`)
+and not in a loop."""
 
 RECYCLED = 0.7
-"""The part of `max-requests` from which a worker has reached it: `max-requests-delta` varies it by worker."""
+"""A worker that served at least this fraction of `max-requests` has reached it: `max-requests-delta` varies it by
+worker."""
 
 SHORT_LIFE = 60.0
 """Seconds between respawns of one worker below which recycling costs more than it saves."""
@@ -208,7 +209,8 @@ def _ended(figures: Figures, ended: Sequence[int], ends: int) -> Finding:
 
 
 def _served_enough(reading: Reading) -> float:
-    """The requests between respawns from which a worker is recycled: nearly `max-requests`, if that is known."""
+    """With at least this many requests between respawns, a worker is recycled: nearly `max-requests`, if that is
+    known."""
     setup = reading.host.setup
     most = setup.options.max_requests if setup else None
     return min(SERVED, RECYCLED * most) if most else SERVED

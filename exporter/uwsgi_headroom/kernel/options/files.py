@@ -24,7 +24,7 @@ class MasterFiles:
         self.newest = 0.0
 
     def read_command_line(self) -> list[str]:
-        """The words of the process's command line. Raises OSError, also if it is longer than MOST_BYTES."""
+        """The words of the process's command line. Raises OSError, for example if it is longer than MOST_BYTES."""
         text = _read_bounded(os.open(self._process / "cmdline", os.O_RDONLY | os.O_CLOEXEC), MOST_BYTES)
         return text.decode(errors="replace").removesuffix("\0").split("\0")
 
@@ -36,8 +36,8 @@ class MasterFiles:
             return False
 
     def read(self, name: str) -> str:
-        """Read a file by the name that the process would use. Raises OSError, also if all files together are longer
-        than MOST_BYTES; ValueError for an impossible name."""
+        """Read a file by the name that the process would use. Raises OSError, for example if all files together are
+        longer than MOST_BYTES; ValueError for an impossible name."""
         path = self._resolve(os.path.join(os.readlink(self._process / "cwd"), name))
         if not stat.S_ISREG(os.lstat(path).st_mode):
             raise OSError(f"{name} is not a regular file")
@@ -74,7 +74,7 @@ class MasterFiles:
 
 
 def _read_bounded(file: int, most: int) -> bytes:
-    """Read all of an open regular file and close it. Raises OSError, also if it is longer than `most` bytes."""
+    """Read all of an open regular file and close it. Raises OSError, for example if it is longer than `most` bytes."""
     with open(file, "rb", buffering=0) as opened:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise OSError("not a regular file")

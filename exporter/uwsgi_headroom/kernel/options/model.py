@@ -14,7 +14,7 @@ class Options:
     Times are in seconds and `reload_on_*` in megabytes, as in uWSGI. `async_cores` is the option `async`; `workers`
     and `processes` are one option.
 
-    source: by field, "command line" or the name of the file as uWSGI got it.
+    source: "command line" or the name of the file as uWSGI got it, by field.
     names_application: whether one of `APPLICATIONS` is known to be set, to any value.
     application: the module or file that the option names; empty if unknown or not a plain name.
     configuration_file: the first one on the command line, as written there; empty if unknown or not a plain name.
