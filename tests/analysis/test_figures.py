@@ -188,13 +188,13 @@ def numbers(value: object) -> list[float]:
 def test_every_second_is_observed_or_a_gap(story: list[tuple[float, Reading | ReadError]]) -> None:
     """Each second since the first attempt to read a server is counted once."""
     watch = watch_of()
-    heard: list[float] = []
+    outcome_times: list[float] = []
     for at, outcome in story:
         watch._record(at, outcome)
         if isinstance(outcome, ReadError) or isinstance(outcome.snapshot, Snapshot):
-            heard.append(at)
+            outcome_times.append(at)
         totals = watch.integrals.totals
-        since = max(heard) - heard[0] if heard else 0.0
+        since = max(outcome_times) - outcome_times[0] if outcome_times else 0.0
         assert totals.observed_seconds + totals.gap_seconds == pytest.approx(since, abs=1e-6)
 
 

@@ -61,7 +61,7 @@ def test_a_hot_worker_is_reported_in_one_sentence() -> None:
     assert "669 ms, against 379 ms" in finding.evidence
     assert "(25 %) of the mean response time" in finding.meaning
     assert "more processes and fewer threads, such as 8x4 instead of 4x8" in finding.change
-    assert "interpreter_bound" not in by_code, "the same thing is not said twice"
+    assert "interpreter_bound" not in by_code, "the same problem is reported once"
 
 
 def test_a_hot_worker_on_a_full_machine() -> None:

@@ -27,9 +27,9 @@ def find_memory(
     reading = replace(reading, host=replace(reading.host, memory=memory))
     rows = [worker(worker_id, 500, each=0.01, cpu=0.5, busy=5.0) for worker_id in (1, 2, 3, 4)]
     figures = compute_figures(window(60.0, *rows), reading.snapshot, reading.host.cpus)
-    found = collect_findings(figures, reading)
-    assert {finding.code for finding in found} <= {"memory_headroom_low"}
-    return found[0] if found else None
+    findings = collect_findings(figures, reading)
+    assert {finding.code for finding in findings} <= {"memory_headroom_low"}
+    return findings[0] if findings else None
 
 
 def test_room_for_two_more_workers_is_no_finding() -> None:

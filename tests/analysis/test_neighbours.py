@@ -73,10 +73,10 @@ def test_few_slices_show_nothing() -> None:
 def test_chance_is_rare() -> None:
     """Next to jobs that start and stop independently, hardly any server seems to have followers."""
     rng = random.Random(4)
-    said = sum(
+    followers = sum(
         follow_requests([(rate, rng.uniform(0, 2)) for rate in bursty(20, seed)]) is True for seed in range(1000)
     )
-    assert said <= 10
+    assert followers <= 10
 
 
 rates = st.floats(0, 1e6)

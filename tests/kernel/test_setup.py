@@ -39,8 +39,10 @@ def _setup(server: real_uwsgi.Uwsgi, snapshot: Snapshot) -> Setup:
 
 def test_read_again_after_a_minute_or_for_other_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The setup is cached for a minute, unless the accepting workers change."""
-    asked: list[object] = []
-    monkeypatch.setattr("uwsgi_headroom.kernel.setup._read_setup", lambda *question: asked.append(question) or object())
+    reads: list[object] = []
+    monkeypatch.setattr(
+        "uwsgi_headroom.kernel.setup._read_setup", lambda *arguments: reads.append(arguments) or object()
+    )
     core = {"in_request": 0}
     worker = {"pid": 2, "status": "idle", "accepting": 1, "last_spawn": 9, "cores": [core]}
     one, two = (
@@ -56,9 +58,9 @@ def test_read_again_after_a_minute_or_for_other_workers(monkeypatch: pytest.Monk
         (two, KEEP_SECONDS + 6, 3),
     ):
         reader.read(1, snapshot, {2, 3}, now)
-        assert len(asked) == times
+        assert len(reads) == times
     reader.read(1, two, {2}, KEEP_SECONDS + 7)
-    assert len(asked) == 4, "the second worker is no longer a child of the master"
+    assert len(reads) == 4, "the second worker is no longer a child of the master"
 
 
 @pytest.mark.parametrize(

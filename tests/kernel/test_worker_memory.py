@@ -174,14 +174,14 @@ def test_a_walk_that_takes_too_long_is_not_repeated(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.dictionaries(st.integers(1, 4), st.integers(0, 10**9), max_size=4), min_size=1, max_size=6))
-def test_the_largest_living_worker_is_the_figure(looks: list[dict[int, int]]) -> None:
+def test_the_largest_living_worker_is_the_figure(samples: list[dict[int, int]]) -> None:
     """However workers come, go, grow and shrink, the figure is that of a living worker, and at least its present
     value."""
     memories = WorkerMemories(root=Path("/nonexistent"))
     most: dict[int, int] = {}
-    for turn, look in enumerate(looks):
-        most = {pid: max(size, most.get(pid, 0)) for pid, size in look.items()}
-        answer = memories.read(MASTER, by_pid(*(process(pid, size) for pid, size in look.items())), 5.0 * turn)
+    for turn, sizes in enumerate(samples):
+        most = {pid: max(size, most.get(pid, 0)) for pid, size in sizes.items()}
+        answer = memories.read(MASTER, by_pid(*(process(pid, size) for pid, size in sizes.items())), 5.0 * turn)
         assert (answer.largest if answer else None) == max(most.values(), default=None)
 
 

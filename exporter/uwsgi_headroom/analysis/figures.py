@@ -43,7 +43,7 @@ def compute_figures(
     window: Window, snapshot: Snapshot, cpus: UsableCpus | None, others_follow: bool | None = None
 ) -> Figures:
     """The figures of a window that ends with this snapshot of a server. cpus: the CPUs that its workers may use.
-    others_follow: whether the CPU use of other programs grows with its requests."""
+    others_follow: whether the CPU use of other programs grows with the server's requests."""
     workers = snapshot.workers
     seconds = window.observed_seconds
     ceiling = count_ceiling(

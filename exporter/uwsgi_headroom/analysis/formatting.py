@@ -9,12 +9,13 @@ MOST_NUMBERS = 8
 
 
 def percent(part: float) -> str:
-    """0.43 is `43 %`."""
+    """A fraction as a percentage: 0.43 is `43 %`."""
     return f"{100 * part:.0f} %"
 
 
 def duration(seconds: float) -> str:
-    """0.0672 is `67 ms`, 1.5 is `1.5 s`, 90 is `90 s`, 600 is `10 min`, 10,000 is `2.8 h`, 10**6 is `12 days`."""
+    """Seconds in a suitable unit: 0.0672 is `67 ms`, 1.5 is `1.5 s`, 90 is `90 s`, 600 is `10 min`, 10,000 is `2.8 h`,
+    10**6 is `12 days`."""
     if seconds < 0.01:
         return f"{1000 * seconds:.1f} ms"
     if seconds < 1:
@@ -28,7 +29,7 @@ def duration(seconds: float) -> str:
 
 
 def factor(value: float) -> str:
-    """1.52 is `1.5x`, 12.3 is `12x`."""
+    """A factor: 1.52 is `1.5x`, 12.3 is `12x`."""
     return f"{value:.1f}x" if value < 10 else f"{value:.0f}x"
 
 

@@ -32,7 +32,7 @@ class ServiceTime:
         self._sampled_at = -math.inf  # at or before the time when uWSGI wrote the last document
 
     def note(self, reading: Reading, workers: tuple[Worker, ...]) -> None:
-        """Record the requests in service at a sample. Call it after `bound` of each worker."""
+        """Record the requests in service at a sample. Call this after `bound` was called for each worker."""
         self._earlier, self._serving = (
             self._serving,
             {worker.worker_id: self._since(worker) for worker in workers if worker.serving},

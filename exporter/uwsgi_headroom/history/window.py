@@ -160,7 +160,7 @@ class History:
         return self._began, self._latest_at // step
 
     def covered(self, seconds: float) -> float:
-        """The seconds that the history covers of the last `seconds`."""
+        """How many of the last `seconds` the history covers."""
         return min(seconds, self.seconds)
 
 

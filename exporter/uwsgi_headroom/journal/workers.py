@@ -14,7 +14,7 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
 AWAY_SECONDS = 1.0
-"""The shortest absence of a worker for which its return is an event. After a shorter one, its end says enough."""
+"""The shortest absence of a worker for which its return is an event. If it is back sooner, it was replaced."""
 
 CHAIN_SECONDS = 60.0
 """The longest pause between two workers of a chain reload: an application may take this long to load."""

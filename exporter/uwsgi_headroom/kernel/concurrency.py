@@ -1,6 +1,6 @@
 """Determines how a worker serves several requests at once: on threads, or on one thread (gevent, asyncio, ugreen).
 
-The stats document has a core for each request that a worker can serve at once, but does not say which kind of core.
+The stats document has a core for each request that a worker can serve at once, but does not say if a core is a thread.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Host:
     `cpu_residency`, it also reads every thread of the workers.
 
     * At every reading: the listen queues; for workers that have served requests since the last reading, whether they
-      live, and their CPU time.
+      are alive, and their CPU time.
     * Once a second: the same for all workers, and the idle CPU time (`machine_cpu` reads it for all servers).
     * Every five seconds: the proof, the identity, the workers' memory, switches, descriptors and affinity, the usable
       CPUs, the available memory, listen overflows, OOM kills, and the setup if it has to be read again.

@@ -68,9 +68,9 @@ class Processes:
     ) -> dict[int, WorkerProcess]:
         """The living children of `master_pid` among `pids`, by pid.
 
-        With `quick`, it reads only `/proc/<pid>/stat` (whether the process lives, its CPU time and last CPU). The
-        other figures, which take five times as long, are those of the last reading of the same process. For processes
-        `at_rest`, all figures are.
+        With `quick`, it reads only `/proc/<pid>/stat` (whether the process is alive, its CPU time and last CPU). The
+        other figures, which take five times as long, are copied from the last reading of the same process; for
+        processes `at_rest`, all figures are copied.
         """
         known: dict[int, psutil.Process] = {}
         last: dict[int, tuple[_StatFields, WorkerProcess]] = {}

@@ -6,7 +6,7 @@ counts. For each step between two readings of the machine,
     idle = min(idle time of the server's CPUs, quota x step - the group's use, for each group with a quota)
 
 and the rest of that level's capacity is used: by the server itself, by other processes on its CPUs, or by other
-processes of its cgroup. So idle + used = capacity x time. Both totals never decrease.
+processes of its cgroup. So idle + used = capacity x time. Neither total ever decreases.
 """
 
 from __future__ import annotations

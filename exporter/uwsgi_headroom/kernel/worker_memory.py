@@ -116,7 +116,7 @@ class WorkerMemories:
 
 
 def read_unique_bytes(pid: int, root: Path = ROOT) -> int:
-    """The unique memory of a process, in bytes. Raises OSError if the file is unreadable, ValueError if it lacks it."""
+    """The unique memory of a process, in bytes. Raises OSError if it is unreadable, ValueError if it is missing."""
     lines = [line.split() for line in procfs.read_file(root, f"proc/{pid}/smaps_rollup").splitlines()]
     kilobytes = {words[0]: words[1] for words in lines if len(words) == 3 and words[2] == b"kB"}
     if not kilobytes.keys() >= set(_PRIVATE):

@@ -69,7 +69,7 @@ async def _receive_all(read: Callable[[], Awaitable[bytes]], size_cap: int) -> R
                 )
     except ConnectionResetError:
         # uWSGI resets the connection after a complete document if the client sent bytes that uWSGI did not read. The
-        # decoder finds out whether the document is complete.
+        # decoder checks whether the document is complete.
         if not chunks:
             raise
     return Received(b"".join(chunks), time.monotonic() - began if began else 0.0)

@@ -22,7 +22,7 @@ MOST: dict[str, int] = {
     "cores": 16_384,  # 64 x 64 threads are 4,096; gevent with 256 cores in each of 64 workers reaches the bound
     "applications of one worker": 256,  # `max-apps` is 64 unless set
     "applications": 8192,  # in all workers together
-    "sockets": 1024,  # each is searched among the kernel's listeners
+    "sockets": 1024,  # each is looked up among the kernel's listeners
     "caches": 1024,
     "spoolers": 1024,
     "crons": 1024,
@@ -37,7 +37,7 @@ MOST: dict[str, int] = {
     "nodes": 8192,  # of all subscriptions together
     "static nodes": 1024,
 }
-"""The most of each part in one document."""
+"""The maximum number of each part in one document."""
 
 LOCKS_BYTES = 256 * 1024
 """The longest list of locks. An entry has no fixed key, so the list is measured before it is built: 1,024 of uWSGI's

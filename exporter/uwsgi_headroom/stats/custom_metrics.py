@@ -1,7 +1,7 @@
 """Decodes custom metrics: those that an application or an operator has defined in uWSGI's metrics subsystem.
 
-uWSGI adds metrics of its own for every worker and thread, tens of thousands on a large server, and repeats in them
-only what the rest of the document says. They are not decoded.
+uWSGI adds metrics of its own for every worker and thread, tens of thousands on a large server. They only repeat what
+the rest of the document says, so they are not decoded.
 """
 
 from __future__ import annotations

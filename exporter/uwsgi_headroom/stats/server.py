@@ -33,8 +33,8 @@ class Worker(Struct, frozen=True):
     running_time: seconds spent in completed requests, over all threads. None after the host's clock was set back
         during a request, which wraps the field.
     last_spawn: whole epoch seconds.
-    serving: by number of each busy thread, the start of its request (whole epoch seconds; None before uWSGI 2.0.14).
-        Threads are numbered from 0, as in uWSGI's log ("core 3").
+    serving: the start of the request in each busy thread (whole epoch seconds; None before uWSGI 2.0.14), by thread
+        number. Threads are numbered from 0, as in uWSGI's log ("core 3").
     thread_requests: completed requests of each thread; empty with stats-no-cores.
     """
 
@@ -86,8 +86,8 @@ class Socket(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """One stats document of a server. `listen_queue` is the longest queue of its TCP sockets; `locks` has, by lock,
-    the pid of the process that holds it or waits for it, 0 for none. A part that uWSGI did not write is None."""
+    """One stats document of a server. `listen_queue` is the longest queue of its TCP sockets; `locks` has the pid of a
+    process that holds or waits for each lock, 0 for none. A part that uWSGI did not write is None."""
 
     kind: ClassVar[str] = "server"
 
@@ -165,8 +165,8 @@ def _worker(worker_id: int, raw: RawWorker) -> Worker:
 
 
 def _worker_state(raw: RawWorker) -> State:
-    """The state of a worker. uWSGI has no status for a dead, a starting or a never spawned worker: they are recognised
-    by pid, spawns and `accepting`."""
+    """The state of a worker. uWSGI has no status for a dead, a starting or a never spawned worker, so this uses its
+    pid, spawns and `accepting`."""
     if raw.pid <= 0:
         if not raw.last_spawn and not raw.respawn_count:
             return "never_spawned"
@@ -186,7 +186,7 @@ _lock_decoder = Decoder(list[dict[LockName, Whole]] | None)
 
 
 def _locks(raw: Raw) -> dict[str, int] | None:
-    """The pid that holds each lock. Several locks may share a name (spoolers of one folder): any holder counts."""
+    """The pid that holds each lock. Several locks may share a name (spoolers of one directory): any holder counts."""
     if len(raw) > LOCKS_BYTES:
         raise StatsError("too_large", f"the document's list of locks is longer than {LOCKS_BYTES:,} bytes")
     locks = _lock_decoder.decode(raw)
