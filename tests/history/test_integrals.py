@@ -93,7 +93,7 @@ class TestTime:
         assert totals.observed_seconds + totals.gap_seconds == pytest.approx(0.8)
 
     def test_sample_from_before_a_failure_adds_nothing(self) -> None:
-        """A sample that is older than the last outcome, also a failure, adds nothing."""
+        """A sample that is older than the last outcome, even if that is a failure, adds nothing."""
         server = Server()
         integrals = Integrals()
         integrals.miss(10.0)
@@ -360,7 +360,7 @@ class TestCpu:
         assert totals_of(first, server.read(10.2)).workers[0].cpu_seconds == pytest.approx(0.1)
 
     def test_cpu_of_a_respawned_worker_restarts(self) -> None:
-        """All CPU time of the new process is added; that its count is lower is not a decrease."""
+        """All CPU time of the new process is added; its lower count does not decrease the total."""
         server = Server()
         server.serve(1, 100, cpu=0.5)
         first = server.read(10.0)
@@ -404,7 +404,7 @@ class TestCpu:
         assert totals_of(first, second, server.read(10.4)).workers[0].cpu_seconds == pytest.approx(0.2)
 
     def test_facts_that_come_late_do_not_add_the_past(self) -> None:
-        """A process that is seen for the first time, but is not new, used an unknown part of its CPU time since."""
+        """If a process is first seen but not new, it is unknown how much of its CPU time is from this step."""
         server = Server()
         server.serve(1, 100, cpu=1.0)
         server.host = False
@@ -416,7 +416,7 @@ class TestCpu:
         assert totals.workers[0].cpu_seconds == pytest.approx(0.1)
 
     def test_cpu_time_that_becomes_known_does_not_add_the_past(self) -> None:
-        """If a process's CPU time was hidden, its earlier time is not added when it becomes known."""
+        """If the CPU time of a process becomes known, its earlier CPU time is not added."""
         server = Server(processes=1)
         server[1].cpu = None
         first = server.read(10.0)
