@@ -71,7 +71,7 @@ def test_few_slices_show_nothing() -> None:
 
 
 def test_chance_is_rare() -> None:
-    """Next to jobs that start and stop independently, hardly any server seems to have followers."""
+    """For jobs that start and stop independently, hardly any server is found to have followers."""
     rng = random.Random(4)
     followers = sum(
         follow_requests([(rate, rng.uniform(0, 2)) for rate in bursty(20, seed)]) is True for seed in range(1000)

@@ -174,7 +174,7 @@ def test_tcp_source() -> None:
     "bound", ["127.0.0.1", "0.0.0.0", *(pytest.param(host, marks=over_ipv6) for host in ("::1", "::"))]
 )
 def test_tcp_listener_on_any_address(bound: str) -> None:
-    """A listener on every address serves each address, and one on IPv6's also IPv4."""
+    """A listener on every IPv4 address serves each of them; one on every IPv6 address also serves IPv4."""
     with socket.socket(socket.AF_INET6 if ":" in bound else socket.AF_INET) as server:
         server.bind((bound, 0))
         server.listen()
