@@ -74,8 +74,8 @@ MISTAKES = [
     ((), "give the address of a server, or --all"),
     (("--all", "/a"), "give the address of a server, or --all"),
     (("/a", "--seconds", "1"), "expected 2 to 3600 seconds, not 1"),
-    (("tpc://a:1",), "no such kind of address as tpc://"),
-    (("shop",), "'shop' is no stats address"),
+    (("tpc://a:1",), "unknown scheme tpc://"),
+    (("shop",), "'shop' is not a stats address"),
     (("/a", "/a"), "another server is already named 'a'"),
 ]
 

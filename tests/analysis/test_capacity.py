@@ -19,8 +19,8 @@ def headroom_of(window_: Window, threads: int | None = 32, cpus: float | None = 
 
 
 def test_one_hot_worker_of_four() -> None:
-    """Nothing is left of the hottest interpreter while threads and CPUs could take double: it is first, and the
-    ceiling is the interpreters."""
+    """The hottest interpreter has no room, while threads and CPUs could take twice the load: it is the first limit, and
+    the interpreters are the ceiling."""
     result = headroom_of(the_example())
     used = 27.8 * 0.0833
     assert result.by_limit["hottest_interpreter"] == pytest.approx(1.0, abs=0.01)
@@ -45,8 +45,8 @@ def test_one_hot_worker_of_four() -> None:
 def test_of_several_that_are_reached_the_cause_is_first(
     load: float, busy: float, own: float, others: float, first: str
 ) -> None:
-    """Threads are full because they wait for an interpreter, and that waits for a CPU; where others use most of the
-    CPUs, it may as well be the threads. The factor is the least all the same."""
+    """Threads are full because they wait for an interpreter, which waits for a CPU; if others use most of the CPUs, it
+    may also be the threads. In both cases the factor is the smallest."""
     rows = window(60, worker(1, 300, cpu=60 * load, busy=60 * busy), cpu=(own, 2.0 - own - others, others))
     result = compute_headroom(compute_flow(rows), compute_balance(rows), 8, 2.0, compute_shares(rows.cpu))
     assert result.first == first
@@ -54,7 +54,7 @@ def test_of_several_that_are_reached_the_cause_is_first(
 
 
 def test_evening_out_multiplies_the_first_limit() -> None:
-    """By N max u / Σu, up to the interpreters' own headroom."""
+    """Balancing raises the first limit by N max u / Σu, up to the interpreters' own headroom."""
     result = compute_balance(the_example())
     loads = [worker.interpreter_load or 0 for worker in result.workers]
     by_limit = headroom_of(the_example()).by_limit
@@ -72,8 +72,8 @@ def test_evening_out_multiplies_the_first_limit() -> None:
         ((0.9, 0.2), 5, 8.0, "hottest_interpreter", "threads"),
     ],
 )
-def test_least_is_first(loads: tuple[float, float], threads: int, cpus: float, first: str, ceiling: str) -> None:
-    """The limit with the least factor comes first; the ceiling is the least of those that end throughput."""
+def test_least_factor_is_first(loads: tuple[float, float], threads: int, cpus: float, first: str, ceiling: str) -> None:
+    """The limit with the smallest factor comes first; the ceiling is the smallest among the limits of throughput."""
     rows = (worker(worker_id, 300, cpu=60 * load, busy=120.0) for worker_id, load in enumerate(loads, 1))
     result = headroom_of(window(60, *rows), threads, cpus)
     assert set(result.by_limit) == set(LIMITS)
@@ -82,7 +82,8 @@ def test_least_is_first(loads: tuple[float, float], threads: int, cpus: float, f
 
 
 def test_limits_of_unknown_use_are_left_out() -> None:
-    """No kernel facts: no interpreters and no CPUs. No cores: no threads. Neither: no headroom at all."""
+    """Without kernel facts, interpreters and CPUs are missing; without cores, threads; without both, there is no
+    headroom."""
     assert set(headroom_of(window(60, worker(1, 300, busy=60.0))).by_limit) == {"threads"}
     assert set(headroom_of(window(60, worker(1, 300, cpu=6.0)), threads=None, cpus=None).by_limit) == {
         "hottest_interpreter",
@@ -93,18 +94,18 @@ def test_limits_of_unknown_use_are_left_out() -> None:
 
 
 def test_worker_of_unknown_load_leaves_the_sum_unknown() -> None:
-    """The hottest is at least as hot as the hottest known; a sum without one worker would promise too much."""
+    """The hottest worker is at least as hot as the hottest known one; a sum without one worker would be too low."""
     result = headroom_of(window(60, worker(1, 300, cpu=30.0), worker(2, 300)), threads=None)
     assert result.by_limit == {"hottest_interpreter": 2.0}
 
 
-def test_law_stands_in_for_what_is_not_observed() -> None:
-    """Without samples of busy threads their use is taken from Little's law."""
+def test_law_replaces_missing_observations() -> None:
+    """Without samples of busy threads, their use is that of Little's law."""
     assert headroom_of(window(60, worker(1, 300, each=0.4)), threads=8).by_limit["threads"] == pytest.approx(4)
 
 
-def test_only_the_hottest_is_no_ceiling() -> None:
-    """One saturated interpreter among idle ones ends no throughput: the ceiling is elsewhere."""
+def test_a_single_hot_interpreter_is_not_the_ceiling() -> None:
+    """One saturated interpreter among idle ones does not limit throughput: the ceiling is another limit."""
     rows = [worker(1, 100, cpu=60.0, busy=6.0), *(worker(worker_id, 100, cpu=0.0, busy=6.0) for worker_id in (2, 3, 4))]
     result = headroom_of(window(60, *rows))
     assert result.first == "hottest_interpreter"
@@ -114,58 +115,59 @@ def test_only_the_hottest_is_no_ceiling() -> None:
 
 @pytest.mark.parametrize(("part", "there"), [(LEAST_LOAD * 0.99, False), (LEAST_LOAD * 1.01, True), (0.0, False)])
 def test_hardly_used_limits_are_absent(part: float, there: bool) -> None:
-    """Of a resource used to less than a hundredth the headroom is noise, and of an idle one it is infinite."""
+    """The headroom of a resource with a utilization below a hundredth is noise, and that of an idle one is infinite."""
     result = headroom_of(window(60, worker(1, 10, cpu=60 * part, busy=60 * 8 * part)), threads=8, cpus=1.0)
     assert set(result.by_limit) == (set(LIMITS) if there else set())
 
 
 @pytest.mark.parametrize("threads", [0, None])
 def test_no_thread_available(threads: int | None) -> None:
-    """While every worker starts, the headroom of threads is absent and not 0: it is no statement about load."""
+    """While all workers start, the headroom of threads is absent, not 0: it says nothing about load."""
     assert "threads" not in headroom_of(window(60, worker(1, 10, busy=60.0)), threads=threads).by_limit
 
 
 def test_overload_is_less_than_one() -> None:
-    """More in use than there is: a factor below 1 says by how much the limit is passed."""
+    """If more is in use than the capacity, the factor is below 1 and shows by how much the limit is exceeded."""
     result = headroom_of(window(60, worker(1, 10, cpu=90.0, busy=600.0)), threads=8, cpus=1.0)
     assert result.by_limit["cpu"] == pytest.approx(1 / 1.5)
     assert result.by_limit["threads"] == pytest.approx(0.8)
 
 
 def test_inactive_workers_are_no_capacity() -> None:
-    """A worker that cheaper ended is no interpreter that could take more."""
+    """The interpreter of a worker that cheaper ended adds no capacity."""
     rows = (worker(1, 100, cpu=30.0), worker(2, 10, cpu=0.5, up=1.0))
     assert headroom_of(window(60, *rows)).by_limit["interpreters"] == pytest.approx(2)
 
 
 def room(own: float, idle: float, others: float | None, follow: bool | None = None) -> Headroom:
-    """The headroom beside neighbours, of a server that may use 2 CPUs."""
+    """The CPU headroom beside neighbours, of a server that may use 2 CPUs."""
     window_ = window(60, worker(1, 300, cpu=60 * own), cpu=(own, idle, others))
     shares = compute_shares(window_.cpu)
     return compute_headroom(compute_flow(window_), compute_balance(window_), None, 2.0, shares, follow)
 
 
-def test_neighbours_that_stay_leave_what_is_idle() -> None:
-    """Beside a burner on each CPU nothing is left; alone the server has all that it may use."""
+def test_neighbours_that_stay_leave_the_idle_cpus() -> None:
+    """Beside a busy loop on each CPU there is no headroom; alone, the server can use all its CPUs."""
     assert room(0.15, 0.0, 1.85).by_limit["cpu"] == pytest.approx(1.0)
     assert room(0.15, 0.85, 1.0).by_limit["cpu"] == pytest.approx(1.0 / 0.15)
     assert room(0.15, 1.85, 0.0).by_limit["cpu"] == pytest.approx(2 / 0.15)
 
 
 def test_neighbours_that_follow_take_their_part() -> None:
-    """A proxy that takes as much as the server reaches the end with it, at half the load."""
+    """A proxy that uses as much CPU as the server, and grows with it, halves the headroom."""
     assert room(0.25, 1.5, 0.25, follow=False).by_limit["cpu"] == pytest.approx(7)
     assert room(0.25, 1.5, 0.25, follow=True).by_limit["cpu"] == pytest.approx(4)
     assert room(0.25, 1.5, None, follow=True).by_limit["cpu"] == pytest.approx(7)
 
 
-def test_idle_that_is_unknown_leaves_the_usable_cpus() -> None:
-    """What may be used stands in for what is idle, as if the server were alone."""
+def test_without_idle_time_the_usable_cpus_count() -> None:
+    """If idle time is unknown, the usable CPUs count as the server's alone."""
     assert headroom_of(window(60, worker(1, 300, cpu=30.0)), cpus=2.0).by_limit["cpu"] == pytest.approx(4)
 
 
 def test_nearly_idle_server_on_a_full_machine_has_a_limit() -> None:
-    """However little it uses: where next to nothing is idle, that is a fact; where there is much, it is noise."""
+    """If hardly any CPU is idle, there is a limit, however little the server uses; if much is idle, the factor is
+    noise."""
     assert room(0.005, 0.0, 1.995).by_limit["cpu"] == pytest.approx(1.0)
     assert room(0.005, 0.1, 1.895).by_limit["cpu"] == pytest.approx(21)
     assert "cpu" not in room(0.005, 1.0, 0.995).by_limit
@@ -178,7 +180,7 @@ cpus = st.floats(0, 64)
 
 @given(cpus, cpus, cpus)
 def test_cpu_headroom_is_at_least_reached(own: float, idle: float, others: float) -> None:
-    """Never below 1, and never more when neighbours follow than when they stay."""
+    """The factor is at least 1, and at most as large if neighbours follow as if they stay."""
     stay, follow = (room(own, idle, others, follow).by_limit.get("cpu") for follow in (False, True))
     assert stay is None or stay >= 1
     assert follow is None or follow >= 1

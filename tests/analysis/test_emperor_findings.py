@@ -1,4 +1,4 @@
-"""What is worth knowing of an emperor."""
+"""Findings about an emperor."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ def emperor(*throttled: Blacklisted, vassals: int = 2) -> EmperorSnapshot:
     return EmperorSnapshot(version="2.0.31", pid=9, vassals=running, blacklist=throttled)
 
 
-def test_an_emperor_that_throttles_nothing_is_well() -> None:
-    """There is no finding, whatever it runs."""
+def test_an_emperor_without_throttled_vassals_has_no_findings() -> None:
+    """There is no finding, whatever vassals the emperor runs."""
     assert collect_emperor_findings(emperor()) == []
     assert collect_emperor_findings(emperor(vassals=0)) == []
 
 
 def test_a_throttled_vassal_is_a_warning() -> None:
-    """It says which one, for how long it waits, what that means, and what to do; there is a runbook."""
+    """The finding names the vassal, its wait, the consequence and the remedy; there is a runbook."""
     (finding,) = collect_emperor_findings(emperor(Blacklisted(name="shop.ini", throttle_level=12_000, attempt=3)))
     assert (finding.code, finding.severity) == ("vassals_throttled", "warning")
     assert finding.title == "1 vassal of the emperor fails to start."
@@ -32,8 +32,8 @@ def test_a_throttled_vassal_is_a_warning() -> None:
 
 
 @pytest.mark.parametrize(("count", "end"), [(3, "c."), (5, "c; and 2 more.")])
-def test_of_many_throttled_vassals_some_are_named(count: int, end: str) -> None:
-    """The first three; the document has all of them. What uWSGI does not say is left out."""
+def test_only_some_of_many_throttled_vassals_are_listed(count: int, end: str) -> None:
+    """The sentence lists the first three, without figures that uWSGI omits; the document lists all of them."""
     (finding,) = collect_emperor_findings(emperor(*(Blacklisted(name=name) for name in "abcde"[:count]), vassals=1))
     assert finding.title == f"{count} vassals of the emperor fail to start."
     assert finding.evidence == f"a; b; {end}"

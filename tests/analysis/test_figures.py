@@ -1,4 +1,4 @@
-"""All figures together, and what holds of them whatever uWSGI says."""
+"""All figures of a window, and invariants that hold for any document."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from uwsgi_headroom.watch.watch import Watch
 
 BIG = 2**63 - 1
 
-# -- a few plain cases
+# -- a few simple cases
 
 
 def figures(window_: Window, server: Server) -> Figures:
-    """The figures of a window that ends with a look at a server."""
+    """The figures of a window that ends with this reading of a server."""
     reading_ = server.read(60.0)
     return compute_figures(window_, reading_.snapshot, reading_.host.cpus)
 
 
 def test_capacity_is_of_the_reading() -> None:
-    """Configured threads are of all slots, available ones of workers that accept."""
+    """Configured threads are those of all slots, available ones those of accepting workers."""
     server = Server(processes=4, threads=8, spawned=3)
     server.cheap(1)
     result = figures(window(60, worker(1, 0)), server)
@@ -49,14 +49,14 @@ def test_capacity_is_of_the_reading() -> None:
 
 
 def test_capacity_without_cores_is_unknown() -> None:
-    """None, and no headroom of threads."""
+    """Without cores, threads are None and have no headroom."""
     result = figures(window(60, worker(1, 10, each=1.0)), Server(cores=False))
     assert (result.configured, result.available) == (None, None)
     assert result.headroom.by_limit == {}
 
 
-def test_usable_cpus_are_the_hosts_word() -> None:
-    """With kernel facts there is a CPU limit, and without them none."""
+def test_usable_cpus_come_from_the_kernel() -> None:
+    """With kernel facts there is a CPU limit, without them there is none."""
     server = Server(cpus=1.5)
     busy = window(60, worker(1, 10, cpu=30.0))
     assert figures(busy, server).headroom.by_limit["cpu"] == 3.0
@@ -65,12 +65,12 @@ def test_usable_cpus_are_the_hosts_word() -> None:
 
 
 @pytest.mark.parametrize(("values", "sum_"), [([], None), ([1, 2], 3), ([0, 0], 0), ([1, None], None), ([None], None)])
-def test_total_of_what_is_known(values: list[int | None], sum_: int | None) -> None:
-    """A sum with an unknown part is unknown, and of nothing there is none."""
+def test_sum_if_all_known(values: list[int | None], sum_: int | None) -> None:
+    """A sum with an unknown part is unknown, and so is one of no parts."""
     assert sum_if_all_known(values) == sum_
 
 
-# -- whatever comes
+# -- any input
 
 counts = st.none() | st.integers(0, 50) | st.integers(0, BIG)
 small = st.integers(0, 3)
@@ -142,7 +142,7 @@ def outcomes(draw: st.DrawFn, at: float) -> Reading | ReadError:
 
 @st.composite
 def stories(draw: st.DrawFn) -> list[tuple[float, Reading | ReadError]]:
-    """Instants that mostly grow, and what reading brought at each."""
+    """Times that mostly increase, and the outcome of a read at each."""
     at, story = draw(st.floats(0, 1e6)), []
     for _ in range(draw(st.integers(1, 12))):
         story.append((at, draw(outcomes(at))))
@@ -167,7 +167,8 @@ def snapshot_of(totals: Totals) -> Totals:
 
 
 def numbers(value: object) -> list[float]:
-    """Every number in figures, however deep; but for memory, which may shrink, and the instants of knowing."""
+    """Every number in the figures, however deep, except memory growth, which may be negative, and starts of known
+    times."""
     if isinstance(value, bool) or value is None:
         return []
     if isinstance(value, (int, float)):
@@ -182,25 +183,25 @@ def numbers(value: object) -> list[float]:
     return []
 
 
-@settings(deadline=None)  # other work on the machine is no failure
+@settings(deadline=None)  # other work on the machine is not a failure
 @given(stories())
 def test_every_second_is_observed_or_a_gap(story: list[tuple[float, Reading | ReadError]]) -> None:
-    """Since the first attempt at a server, each second is counted once."""
+    """Each second since the first attempt to read a server is counted once."""
     watch = watch_of()
-    heard: list[float] = []
+    outcome_times: list[float] = []
     for at, outcome in story:
         watch._record(at, outcome)
         if isinstance(outcome, ReadError) or isinstance(outcome.snapshot, Snapshot):
-            heard.append(at)
+            outcome_times.append(at)
         totals = watch.integrals.totals
-        since = max(heard) - heard[0] if heard else 0.0
+        since = max(outcome_times) - outcome_times[0] if outcome_times else 0.0
         assert totals.observed_seconds + totals.gap_seconds == pytest.approx(since, abs=1e-6)
 
 
-@settings(deadline=None)  # other work on the machine is no failure
+@settings(deadline=None)  # other work on the machine is not a failure
 @given(stories())
-def test_totals_never_fall(story: list[tuple[float, Reading | ReadError]]) -> None:
-    """No reading takes anything back, of a worker slot or a socket as long as it is there."""
+def test_totals_never_decrease(story: list[tuple[float, Reading | ReadError]]) -> None:
+    """No reading decreases a total of a worker slot or socket while the slot or socket exists."""
     watch = watch_of()
     before = snapshot_of(watch.integrals.totals)
     for at, outcome in story:
@@ -223,10 +224,10 @@ def test_totals_never_fall(story: list[tuple[float, Reading | ReadError]]) -> No
         before = now
 
 
-@settings(deadline=None)  # other work on the machine is no failure
+@settings(deadline=None)  # other work on the machine is not a failure
 @given(stories())
 def test_figures_are_numbers(story: list[tuple[float, Reading | ReadError]]) -> None:
-    """Whatever uWSGI and the kernel say: never NaN, never infinite, never negative; and ratios within their bounds."""
+    """For any input, no figure is NaN, infinite or negative, and ratios are within their bounds."""
     watch = watch_of()
     for at, outcome in story:
         watch._record(at, outcome)

@@ -1,4 +1,4 @@
-"""What is worth saying of a window, and what is not."""
+"""Findings about windows, and windows without findings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AT = 1000.0
 
 
 def findings_by_code(window_: Window, server: Server | None = None, **changes: object) -> dict[str, Finding]:
-    """Findings by code of a window that ends with a look at a server."""
+    """The findings about a window that ends with this reading of a server, by code."""
     reading = replace((server or Server()).read(AT), **changes)
     figures = compute_figures(window_, reading.snapshot, reading.host.cpus)
     return {finding.code: finding for finding in collect_findings(figures, reading)}
@@ -44,14 +44,14 @@ def idle(seconds: float = 60.0, workers: int = 4) -> Window:
     )
 
 
-def test_a_quiet_server_has_nothing_to_say() -> None:
-    """Even workers with room everywhere: no finding at all."""
+def test_a_quiet_server_has_no_findings() -> None:
+    """Even workers with room everywhere have no finding at all."""
     assert findings_by_code(idle()) == {}
 
 
-def test_the_story_is_told_in_a_sentence() -> None:
-    """43 % in one worker whose interpreter is saturated while threads elsewhere idle: critical, with what it costs and
-    what to change."""
+def test_a_hot_worker_is_reported_in_one_sentence() -> None:
+    """43 % in one worker with a saturated interpreter, while threads in other workers are idle, is critical; the
+    finding has the cost and the remedy."""
     by_code = findings_by_code(the_example(), Server(cpus=4.0))
     finding = by_code["unevenness_hurts"]
     assert finding.severity == "critical"
@@ -61,11 +61,11 @@ def test_the_story_is_told_in_a_sentence() -> None:
     assert "669 ms, against 379 ms" in finding.evidence
     assert "(25 %) of the mean response time" in finding.meaning
     assert "more processes and fewer threads, such as 8x4 instead of 4x8" in finding.change
-    assert "interpreter_bound" not in by_code, "the same thing is not said twice"
+    assert "interpreter_bound" not in by_code, "the same problem is reported once"
 
 
 def test_a_hot_worker_on_a_full_machine() -> None:
-    """Where no CPU is idle all workers are slow for it: that is critical, and evening out is not."""
+    """If no CPU is idle, all workers are slow for that reason: that is critical, and unevenness is not."""
     full = replace(the_example(), cpu=window(60, cpu=(2.3, 0.0, 1.7)).cpu)
     by_code = findings_by_code(full, Server(cpus=4.0))
     assert by_code["unevenness_hurts"].severity == "warning"
@@ -73,7 +73,7 @@ def test_a_hot_worker_on_a_full_machine() -> None:
 
 
 def test_harmless_unevenness_is_called_harmless() -> None:
-    """33/26/23/18 % at a low interpreter load is said as what it is, and no warning."""
+    """33/26/23/18 % at a low interpreter load is reported as harmless, not as a warning."""
     finding = findings_by_code(the_harmless_one())["unevenness_harmless"]
     assert finding.severity == "info"
     assert finding.title == "Requests are spread unevenly; no impact."
@@ -82,7 +82,7 @@ def test_harmless_unevenness_is_called_harmless() -> None:
 
 
 def test_of_many_workers_the_hot_one_is_named() -> None:
-    """A list of 32 shares would cut off the one that it is about."""
+    """The sentence names the hot worker; a list of 32 shares would hide it."""
     rows = [
         worker(worker_id, 700 if worker_id == 11 else 20 + worker_id, each=0.05, cpu=3.0, busy=5.0)
         for worker_id in range(1, 33)
@@ -91,8 +91,8 @@ def test_of_many_workers_the_hot_one_is_named() -> None:
     assert finding.evidence.startswith("Worker 11 has 38 %, the other 31 have 1 to 3 %: up to 12x an even share")
 
 
-def test_unevenness_below_the_noise_is_not_mentioned() -> None:
-    """What chance explains is no finding: 8x1 at 10 to 17 % with few requests."""
+def test_unevenness_below_the_noise_is_not_reported() -> None:
+    """Unevenness that chance explains is not a finding: 8x1 at 10 to 17 % with few requests."""
     shares = (17, 10, 12, 13, 12, 13, 12, 11)
     rows = [worker(worker_id, 5 * share, each=0.05, cpu=3.0, busy=10.0) for worker_id, share in enumerate(shares, 1)]
     codes = findings_by_code(window(60, *rows), Server(processes=8, threads=1))
@@ -100,15 +100,15 @@ def test_unevenness_below_the_noise_is_not_mentioned() -> None:
 
 
 def test_too_few_requests_say_how_many_more() -> None:
-    """No judgement of shares without requests to support it."""
+    """With too few requests, shares are not judged."""
     rows = [worker(1, 40), *(worker(worker_id, 0) for worker_id in (2, 3, 4))]
     by_code = findings_by_code(window(30, *rows))
     assert "160 more are needed" in by_code["too_few_requests"].evidence
     assert "unevenness_hurts" not in by_code
 
 
-def test_without_process_facts_unevenness_is_no_verdict() -> None:
-    """Whether uneven shares cost anything cannot be told without interpreter load: said so, and why it is lacking."""
+def test_without_process_facts_the_cost_of_unevenness_is_undecided() -> None:
+    """Without interpreter load the cost of uneven shares is unknown; the finding says so, and why."""
     rows = [worker(worker_id, n, cpu=None) for worker_id, n in enumerate((2000, 300, 300, 300), 1)]
     by_code = findings_by_code(window(60, *rows), Server(host=False))
     assert by_code["uneven"].severity == "info"
@@ -116,8 +116,8 @@ def test_without_process_facts_unevenness_is_no_verdict() -> None:
 
 
 def loaded(used: float, *, wait: float | None = 0.0, full: float = 0.5) -> Window:
-    """A minute of 4x8 with this part of the threads busy, 20 requests a second of `used` * 1.6 s each that wait so many
-    seconds."""
+    """A minute of 4x8 with this fraction of the threads busy, and 20 requests per second of `used` * 1.6 s each that
+    wait this many seconds."""
     each = used * 32 / 20
     rows = (worker(worker_id, 300, each=each, cpu=3.0, busy=used * 8 * 60) for worker_id in (1, 2, 3, 4))
     queues = {} if wait is None else {"app.sock": wait * 1200}
@@ -139,13 +139,14 @@ def loaded(used: float, *, wait: float | None = 0.0, full: float = 0.5) -> Windo
     ],
 )
 def test_saturation(used: float, wait: float | None, severity: str | None) -> None:
-    """From three quarters of the threads in use it is a warning, at the limit and with waiting shown it is critical."""
+    """Three quarters of the threads in use are a warning; at the limit, with requests waiting, it is critical."""
     finding = findings_by_code(loaded(used, wait=wait)).get("saturation")
     assert (finding and finding.severity) == severity
 
 
-def test_a_queue_that_stands_still() -> None:
-    """Every thread is held, requests wait and none is completed: critical, though no wait can be computed."""
+def test_a_blocked_queue() -> None:
+    """If every thread is held and requests wait, but none is completed, that is critical, although no wait can be
+    computed."""
     rows = (worker(worker_id, 0, each=None, cpu=0.0, busy=8 * 60.0) for worker_id in (1, 2, 3, 4))
     by_code = findings_by_code(replace(window(60, *rows, **{"app.sock": 300.0}), full_seconds=60.0))
     assert by_code["queue_wait"].severity == "critical"
@@ -154,13 +155,14 @@ def test_a_queue_that_stands_still() -> None:
 
 
 def test_a_small_server_is_not_saturated_because_all_its_threads_are_busy_now_and_then() -> None:
-    """One thread that is busy an eighth of the time is that, and has nothing to say."""
+    """One thread that is busy an eighth of the time is not saturated, and there is no finding."""
     one = replace(window(60, worker(1, 120, each=0.06, cpu=0.6, busy=7.2), **{"app.sock": 0.1}), full_seconds=7.2)
     assert findings_by_code(one, Server(processes=1, threads=1)) == {}
 
 
 def test_cheaper_counts_the_reserve() -> None:
-    """Two of eight workers up and both busy are a quarter of what there is, as long as nothing waits."""
+    """If two of eight workers are up and both are busy, a quarter of the threads is in use, as long as no request
+    waits."""
     rows = (worker(worker_id, 300, each=0.2, cpu=3.0, busy=58.0) for worker_id in (1, 2))
     rest = (worker(worker_id, 0, cpu=0.0, busy=0.0, up=0.0) for worker_id in range(3, 9))
     window_ = replace(window(60, *rows, *rest, **{"app.sock": 1.0}), full_seconds=55.0)
@@ -168,7 +170,7 @@ def test_cheaper_counts_the_reserve() -> None:
 
 
 def test_all_interpreters_saturated() -> None:
-    """Every interpreter at its limit ends throughput: critical, and more processes is the way."""
+    """If every interpreter is saturated, throughput cannot grow: critical, and the remedy is more processes."""
     rows = [worker(worker_id, 600, each=0.2, cpu=57.0, busy=120.0) for worker_id in (1, 2)]
     finding = findings_by_code(window(60, *rows), Server(processes=2, cpus=8.0))["interpreter_bound"]
     assert finding.severity == "critical"
@@ -179,8 +181,8 @@ def test_all_interpreters_saturated() -> None:
 @pytest.mark.parametrize(
     ("limited_by", "word"), [("affinity", "cpu-affinity"), ("quota", "CPUQuota"), ("host", "Add CPUs")]
 )
-def test_cpu_bound_names_what_binds(limited_by: str, word: str) -> None:
-    """The advice is for the limit that is the least: mask, quota or host."""
+def test_cpu_bound_names_the_limit(limited_by: str, word: str) -> None:
+    """The advice is for the smallest limit: affinity mask, quota or host."""
     server = Server(cpus=2.0)
     reading = with_cpus(server, UsableCpus(2.0, limited_by, 8, 8, None))  # type: ignore[arg-type]
     rows = [worker(worker_id, 600, cpu=28.0, busy=60.0) for worker_id in (1, 2, 3, 4)]
@@ -190,13 +192,13 @@ def test_cpu_bound_names_what_binds(limited_by: str, word: str) -> None:
 
 
 def queued(waiting: float, full: float = 0.0, name: str = "app.sock", **changes: object) -> Window:
-    """A minute with so many waiting on average, and the queue at its limit for this part of it."""
+    """A minute with this many requests waiting on average, and the queue at its limit for this fraction of the time."""
     queues = {"queue_seconds": {name: waiting * 60}, "queue_full_seconds": {name: full * 60}}
     return replace(idle(), **queues, **changes)
 
 
 def test_a_queue_that_fills() -> None:
-    """Half of the queue in use is a warning; the advice is capacity first, then listen and somaxconn."""
+    """A half-full queue is a warning; the advice is capacity first, then listen and somaxconn."""
     by_code = findings_by_code(queued(60), Server(queue=60))
     assert by_code["queue_filling"].severity == "warning"
     assert "net.core.somaxconn" in by_code["queue_filling"].change
@@ -206,7 +208,7 @@ def test_a_queue_that_fills() -> None:
 
 @pytest.mark.parametrize(("full", "severity"), [(0.0, None), (0.01, "warning"), (0.04, "warning"), (0.06, "critical")])
 def test_a_full_queue_refuses_clients(full: float, severity: str | None) -> None:
-    """It is said first, and not called filling."""
+    """Refused clients are the first finding, and the queue is not reported as filling as well."""
     by_code = findings_by_code(queued(60, full), Server(queue=101))
     assert (by_code["clients_refused"].severity if severity else None) == severity
     assert ("queue_filling" in by_code) == (severity is None)
@@ -217,7 +219,7 @@ def test_a_full_queue_refuses_clients(full: float, severity: str | None) -> None
 
 
 def test_a_full_tcp_queue_counts_only_if_the_kernel_dropped_connections() -> None:
-    """Its count is of the network namespace, which is said; with no drop at all nobody was turned away."""
+    """The kernel counts drops per network namespace, and the finding says so; without drops no client was refused."""
     server = Server(queue=101, socket=":8080")
     finding = findings_by_code(queued(60, 0.5, ":8080", overflows=7), server)["clients_refused"]
     assert "dropped connections 7 times, over all TCP listeners of the network namespace" in finding.evidence
@@ -229,7 +231,7 @@ def test_a_full_tcp_queue_counts_only_if_the_kernel_dropped_connections() -> Non
     [(40, 4096, "raise `listen`, which is 40; net.core.somaxconn is 4096"), (100, 100, "raise net.core.somaxconn")],
 )
 def test_which_of_the_two_limits_a_queue(listen: int, somaxconn: int, words: str) -> None:
-    """The kernel cuts `listen` to net.core.somaxconn: the smaller is what can be raised."""
+    """The kernel caps `listen` at net.core.somaxconn: the smaller one is the limit to raise."""
     server = Server(queue=60)
     reading = server.read(AT)
     setup = Setup(Options(), somaxconn, "threads", None, None)
@@ -238,8 +240,8 @@ def test_which_of_the_two_limits_a_queue(listen: int, somaxconn: int, words: str
     assert words in findings_by_code(queued(60, 0.5), server, host=host)["clients_refused"].change
 
 
-def test_a_queue_that_cannot_be_measured_is_said() -> None:
-    """With the reason, and as no more than good to know."""
+def test_a_queue_that_cannot_be_measured_is_reported() -> None:
+    """The finding has the reason, and is only good to know."""
     finding = findings_by_code(idle(), Server(queue=None))["queue_not_measurable"]
     assert (finding.severity, finding.evidence) == ("info", "hidden.")
 
@@ -253,7 +255,8 @@ def with_worker(worker_id: int, base: Window | None = None, **changes: object) -
 
 @pytest.mark.parametrize(("harakiris", "severity"), [(1, "warning"), (2, "warning"), (30, "critical")])
 def test_harakiri(harakiris: int, severity: str) -> None:
-    """One is a warning; a storm that loses a hundredth of the requests is critical. The respawns are its own."""
+    """One harakiri is a warning; losing a hundredth of the requests to harakiri is critical. Its respawns are not
+    reported again."""
     by_code = findings_by_code(replace(with_worker(1, respawns=harakiris), harakiris=harakiris))
     assert by_code["harakiri"].severity == severity
     assert set(by_code) == {"harakiri"}
@@ -264,7 +267,7 @@ def test_harakiri(harakiris: int, severity: str) -> None:
 
 @pytest.mark.parametrize(("lost", "severity"), [(1, "warning"), (3, "warning"), (40, "critical")])
 def test_requests_lost_with_their_worker(lost: int, severity: str) -> None:
-    """A worker that ends with requests in service has lost them: few are a warning, a hundredth of all is critical."""
+    """The requests in service of a worker that ends are lost: a few are a warning, a hundredth of all is critical."""
     finding = findings_by_code(with_worker(2, respawns=1, lost=lost))["requests_lost"]
     assert finding.severity == severity
     assert finding.title.startswith(f"Worker 2 ended with at least {lost} request")
@@ -272,8 +275,8 @@ def test_requests_lost_with_their_worker(lost: int, severity: str) -> None:
 
 
 def test_respawns() -> None:
-    """Again and again while hardly serving is a warning in one worker and critical in half of them; recycling, in which
-    nothing is lost, is good to know, and so is a reload."""
+    """Repeated respawns with few requests are a warning in one worker and critical in half of them; recycling without
+    loss, and a reload, are good to know."""
     one = with_worker(3, respawns=3, requests=30)
     assert findings_by_code(one)["respawn_loop"].severity == "warning"
     assert findings_by_code(one)["respawn_loop"].title == "Worker 3 keeps restarting."
@@ -291,7 +294,7 @@ def test_respawns() -> None:
 
 
 def test_a_worker_that_lives_for_seconds_is_recycled_too_early() -> None:
-    """`max-requests` of 150 at 19 requests a second: no loop, and the advice is to raise it."""
+    """With `max-requests` of 150 at 19 requests per second there is no loop, and the advice is to raise it."""
     rows = tuple(replace(row, respawns=3, requests=450) for row in idle().workers)
     finding = findings_by_code(replace(idle(), workers=rows, respawns=12))["workers_respawned"]
     assert finding.severity == "info"
@@ -300,7 +303,7 @@ def test_a_worker_that_lives_for_seconds_is_recycled_too_early() -> None:
 
 
 def recycled(respawns: int, requests: int, up: float, **queues: float) -> Window:
-    """A minute of four workers, each with so many respawns and requests, and up for so many seconds."""
+    """A minute of four workers, each with this many respawns and requests, and up for this many seconds."""
     rows = (worker(number, requests, busy=6.0, up=up, respawns=respawns) for number in range(1, 5))
     return window(60, *rows, **queues)
 
@@ -308,17 +311,17 @@ def recycled(respawns: int, requests: int, up: float, **queues: float) -> Window
 @pytest.mark.parametrize(
     ("most", "respawns", "requests", "up", "queue", "severity"),
     [
-        (8, 12, 100, 58.0, 0.0, "warning"),  # a new worker for every eighth request
-        (200, 6, 1250, 58.0, 0.0, None),  # it costs next to nothing
+        (8, 12, 100, 58.0, 0.0, "warning"),  # a new worker for every eight requests
+        (200, 6, 1250, 58.0, 0.0, None),  # the cost is negligible
         (200, 6, 1250, 48.0, 0.0, "warning"),  # it costs a fifth of the capacity
         (5, 30, 150, 30.0, 5400.0, "critical"),  # and requests wait for it
-        (5000, 6, 1250, 48.0, 0.0, None),  # something else ends them
+        (5000, 6, 1250, 48.0, 0.0, None),  # other reasons end them
     ],
 )
 def test_recycling_that_costs(
     most: int, respawns: int, requests: int, up: float, queue: float, severity: str | None
 ) -> None:
-    """`max-requests` that is too tight is named as the cause, before what comes of it."""
+    """A `max-requests` that is too low is reported as the cause, before its consequences."""
     host = with_setup(Server(), max_requests=most, complete=True)
     by_code = findings_by_code(recycled(respawns, requests, up, **{"app.sock": queue}), host=host)
     finding = by_code.get("respawn_loop")
@@ -336,7 +339,8 @@ def test_recycling_that_costs(
 
 @pytest.mark.parametrize(("most", "named"), [(8, True), (200, False)])
 def test_recycling_where_options_may_be_hidden(most: int, named: bool) -> None:
-    """Cheaper mode may then be why workers are away; one that serves eight requests is recycled too early anyway."""
+    """Cheaper mode may be why workers are down; a worker that serves eight requests is recycled too early in any
+    case."""
     host = with_setup(Server(), max_requests=most, complete=False)
     by_code = findings_by_code(recycled(respawns=12, requests=12 * most, up=40.0), host=host)
     assert ("respawn_loop" in by_code) == named
@@ -346,21 +350,21 @@ def test_recycling_where_options_may_be_hidden(most: int, named: bool) -> None:
 
 @pytest.mark.parametrize(("respawns", "severity"), [(1, "warning"), (3, "warning"), (40, "critical")])
 def test_ends_that_no_option_explains(respawns: int, severity: str) -> None:
-    """Each most likely took a request with it, though it was too short for a sample: many are one in a hundred."""
+    """Each end most likely lost a request, even if it was too short for a sample: many are one in a hundred."""
     host = with_setup(Server(), complete=True)
     finding = findings_by_code(with_worker(3, respawns=respawns, requests=50 * respawns), host=host)["workers_ended"]
     assert finding.severity == severity
 
 
-def test_reloads_of_workers_are_no_ends() -> None:
-    """`touch-workers-reload` ends each of them equally often, however often."""
+def test_reloads_of_workers_are_not_reported_as_ends() -> None:
+    """`touch-workers-reload` ends each worker equally often, however often it is used."""
     host = with_setup(Server(), complete=True)
     rows = tuple(replace(row, respawns=2) for row in idle().workers)
     assert "workers_ended" not in findings_by_code(replace(idle(), workers=rows, respawns=8), host=host)
 
 
-def test_workers_that_cheaper_mode_spawned_late_were_not_away() -> None:
-    """Advice is to add capacity; where nothing but their absence explains the wait, to find out why."""
+def test_workers_that_cheaper_mode_spawned_late_were_not_down() -> None:
+    """The advice is to add capacity; if only the workers' absence explains the wait, it is to find its reason."""
     rows = window(60, *(worker(number, 500, busy=18.0, up=20.0) for number in range(1, 5)), **{"app.sock": 1200.0})
     for options, words in (({"cheaper": 1}, "Raise `threads`"), ({}, "See uWSGI's log for why workers are down 67 %")):
         host = with_setup(Server(), complete=True, **options)
@@ -368,14 +372,14 @@ def test_workers_that_cheaper_mode_spawned_late_were_not_away() -> None:
 
 
 def test_a_worker_that_dies_at_its_start_loses_nothing() -> None:
-    """One of four, whose import fails again and again: a loop, and no more than a warning."""
+    """If the import of one of four workers keeps failing, that is a loop, and no more than a warning."""
     host = with_setup(Server(), complete=True)
     finding = findings_by_code(with_worker(3, respawns=24, requests=6), host=host)["respawn_loop"]
     assert finding.severity == "warning"
 
 
-def test_an_application_that_is_not_there() -> None:
-    """The configuration names one, uWSGI lists none: every request is answered with 500."""
+def test_an_application_that_is_not_loaded() -> None:
+    """If the configuration names an application and uWSGI lists none, every request gets status 500."""
     server = Server()
     reading = server.read(AT)
     assert isinstance(reading.snapshot, Snapshot)
@@ -397,8 +401,8 @@ def test_an_application_that_is_not_there() -> None:
     assert judge(first, *others, host=with_setup(server)) is None
 
 
-def test_threads_of_a_worker_that_is_gone_count_for_its_time() -> None:
-    """Of two workers one is gone at the end: what was busy is never more than what was there."""
+def test_threads_of_a_worker_that_is_gone_count_in_proportion() -> None:
+    """One of two workers is gone at the end of the window: the busy threads never exceed those that existed."""
     server = Server(processes=2, threads=1)
     server[2].pid, server[2].state = None, "gone"
     rows = window(60, worker(1, 500, busy=59.0, up=60.0), worker(2, 400, busy=44.0, up=45.0))
@@ -409,7 +413,7 @@ def test_threads_of_a_worker_that_is_gone_count_for_its_time() -> None:
 
 
 def test_a_full_machine_beside_a_server_that_needs_little() -> None:
-    """It is fine, and the sentence does not promise what the CPUs do not have."""
+    """The server has no finding, and the verdict does not promise CPUs that others use."""
     rows = replace(idle(), cpu=window(60, cpu=(0.03, 0.0, 1.97)).cpu)
     reading = Server().read(AT)
     figures = compute_figures(rows, reading.snapshot, reading.host.cpus)
@@ -419,7 +423,7 @@ def test_a_full_machine_beside_a_server_that_needs_little() -> None:
 
 
 def test_stuck_requests() -> None:
-    """Older than the limit are stuck; in a killed worker they are lost, and not stuck."""
+    """Requests older than the limit are stuck; in a killed worker they are lost, not stuck."""
     server = Server()
     server[2].request_starts = (int(EPOCH + AT) - 45, int(EPOCH + AT) - 5)
     finding = findings_by_code(idle(), server)["request_stuck"]
@@ -431,7 +435,8 @@ def test_stuck_requests() -> None:
 
 
 def test_several_workers_are_named_in_the_plural() -> None:
-    """Two that are missing, or keep restarting, are `Workers 1 and 2`; of 4,096 a sentence names eight."""
+    """Two workers that are missing, or keep restarting, are `Workers 1 and 2`; of 4,096 workers a sentence lists
+    eight."""
     server = Server()
     server.kill(1)
     server.kill(2)
@@ -454,7 +459,7 @@ def test_several_workers_are_named_in_the_plural() -> None:
     ],
 )
 def test_saturated_interpreters_are_named(saturated: list[int], title: str) -> None:
-    """One by its worker, several by theirs, and all together."""
+    """A single interpreter is named by its worker, several by their workers, or all together."""
     rows = [
         worker(worker_id, 500, each=0.1, cpu=59.0 if worker_id in saturated else 1.0, busy=10.0)
         for worker_id in (1, 2, 3)
@@ -464,12 +469,12 @@ def test_saturated_interpreters_are_named(saturated: list[int], title: str) -> N
 
 @pytest.mark.parametrize(("raised", "severity"), [(1, "info"), (40, "warning")])
 def test_exceptions(raised: int, severity: str) -> None:
-    """A few are good to know; one in a hundred is a warning."""
+    """A few exceptions are good to know; one per hundred requests is a warning."""
     assert findings_by_code(replace(idle(), exceptions=raised))["exceptions"].severity == severity
 
 
 def test_growing_memory() -> None:
-    """A tenth and 16 MB more within a window is worth a warning, unless workers were replaced in it."""
+    """Growth by a tenth and 16 MB within a window is a warning, unless workers were replaced in it."""
     grown = replace(
         worker(1, 500, each=0.01, cpu=0.5, busy=5.0), resident_bytes=200_000_000, resident_growth=40_000_000
     )
@@ -481,7 +486,7 @@ def test_growing_memory() -> None:
 
 
 def test_workers_pinned_to_one_cpu() -> None:
-    """Two workers with the same single CPU in their masks are an affinity pile-up."""
+    """Two workers with the same single CPU in their masks share that CPU."""
     server = Server()
     server[1].affinity = server[3].affinity = (2,)
     server[2].affinity = (1,)
@@ -492,8 +497,7 @@ def test_workers_pinned_to_one_cpu() -> None:
 
 
 def test_cheaper_that_never_scales() -> None:
-    """Workers in reserve while every thread is in use and requests wait, and none spawned: said; with a spawn it is
-    not."""
+    """Workers in reserve, while every thread is in use and requests wait, are reported if none was spawned."""
     full = replace(queued(20), full_seconds=30.0)
     assert "cheaper_does_not_scale" not in findings_by_code(replace(queued(0.1), full_seconds=30.0), Server(spawned=2))
     server = Server(spawned=2)
@@ -502,7 +506,7 @@ def test_cheaper_that_never_scales() -> None:
 
 
 def test_options_that_hide_figures_or_cost() -> None:
-    """stats-no-cores, a document larger than a UNIX socket holds, and thunder-lock are good to know."""
+    """stats-no-cores, a document larger than a UNIX socket's buffer, and thunder-lock are good to know."""
     by_code = findings_by_code(idle(), Server(cores=False), document_bytes=300_000)
     assert {"no_threads", "large_document"} <= set(by_code)
     reading = Server().read(AT)
@@ -520,13 +524,13 @@ def test_the_worst_comes_first() -> None:
 
 
 def beside(own: float, idle: float, others: float | None) -> dict[str, Finding]:
-    """Findings about a server that uses so many CPUs, with so many idle and in use by others."""
+    """Findings about a server that uses this many CPUs, with this many idle and in use by others."""
     rows = (worker(worker_id, 500, each=0.01, cpu=15 * own, busy=5.0) for worker_id in (1, 2, 3, 4))
     return findings_by_code(window(60.0, *rows, cpu=(own, idle, others)))
 
 
 def test_others_that_leave_nothing_are_a_warning() -> None:
-    """It says how much of how much they use, who else uses how much, and what to do."""
+    """The finding has the CPUs in use by others, by the workers, and in total, and the remedy."""
     finding = beside(0.1, 0.0, 1.9)["cpu_used_by_others"]
     assert finding.severity == "warning"
     assert finding.title == "Other programs use 1.9 of the 2 CPUs."
@@ -548,7 +552,7 @@ def test_others_that_leave_nothing_are_a_warning() -> None:
     ],
 )
 def test_when_others_matter(own: float, idle: float, others: float | None, severity: str | None) -> None:
-    """They are named where they use the larger part and headroom of CPU is low because of it."""
+    """Neighbours are reported if they use the larger part and CPU headroom is low because of it."""
     finding = beside(own, idle, others).get("cpu_used_by_others")
     assert (finding and finding.severity) == severity
 
@@ -558,8 +562,8 @@ def with_setup(server: Server, kind: str | None = "threads", **options: int) -> 
     return replace(server.read(AT).host, setup=setup)
 
 
-def test_options_that_are_known_are_said() -> None:
-    """`harakiri` and `max-requests` with their values; where they are not known, without."""
+def test_known_options_are_in_the_texts() -> None:
+    """`harakiri` and `max-requests` come with their values if these are known, and without them if not."""
     killed = replace(with_worker(1, respawns=1), harakiris=1)
     host = with_setup(Server(), harakiri=5)
     assert "once for a request over `harakiri` (5 s)" in findings_by_code(killed, host=host)["harakiri"].title
@@ -569,8 +573,8 @@ def test_options_that_are_known_are_said() -> None:
     assert "`max-requests` (150)" in findings_by_code(recycled, host=host)["workers_respawned"].meaning
 
 
-def test_async_cores_are_no_threads() -> None:
-    """With gevent and the like there are no threads to raise, and the texts say so."""
+def test_async_cores_are_not_called_threads() -> None:
+    """With gevent and the like there are no threads to raise, and the texts say async cores."""
     server = Server(processes=2, threads=50)
     rows = (worker(worker_id, 1000, each=2.9, cpu=45.0, busy=48.0 * 60) for worker_id in (1, 2))
     full = replace(window(60, *rows, **{"app.sock": 2400.0}), full_seconds=30.0)

@@ -1,4 +1,4 @@
-"""Figures and lists as people read them."""
+"""Figures and lists as text."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from uwsgi_headroom.analysis.formatting import byte_size, numbered, repeated
     ],
 )
 def test_a_list_of_workers_stays_short(numbers: list[int], text: str) -> None:
-    """At most eight are named, and the noun is in the plural where there are several."""
+    """A list has at most eight workers, and the noun is in the plural if there are several."""
     assert numbered("worker", numbers) == text
 
 
 @pytest.mark.parametrize(("count", "text"), [(1, "once"), (2, "2 times"), (0, "0 times")])
 def test_how_often(count: int, text: str) -> None:
-    """In words a reader expects."""
+    """A count of times is `once` or `N times`."""
     assert repeated(count) == text
 
 
@@ -44,5 +44,5 @@ def test_how_often(count: int, text: str) -> None:
     ],
 )
 def test_sizes(count: int, text: str) -> None:
-    """A size has two or three digits, in the unit that suits."""
+    """A size has two or three digits, in MB or GB."""
     assert byte_size(count) == text

@@ -1,4 +1,4 @@
-"""Throughput, response time, concurrency and queue wait of windows whose truth is known."""
+"""Throughput, response time, concurrency and queue wait of windows with known true figures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from uwsgi_headroom.analysis.littles_law import compute_flow, queue_wait, ratio
 
 
 def test_one_hot_worker_of_four() -> None:
-    """27.8 requests a second of half a second each are 14 in service, by the law and as observed."""
+    """27.8 requests per second of half a second each are 14 in service, by the law and as observed."""
     result = compute_flow(the_example())
     assert result.throughput == pytest.approx(27.8, abs=0.05)
     assert result.response_time == pytest.approx(0.5, abs=0.005)
@@ -22,65 +22,65 @@ def test_one_hot_worker_of_four() -> None:
 
 
 def test_law_is_the_product() -> None:
-    """L is throughput times response time, where no request is static."""
+    """If no request is static, L is throughput times response time."""
     result = compute_flow(window(60, worker(1, 300, each=0.3), worker(2, 60, each=0.05)))
     assert result.throughput is not None
     assert result.response_time is not None
     assert result.littles_law == pytest.approx(result.throughput * result.response_time)
 
 
-def test_static_files_add_no_time_and_make_no_mean_shorter() -> None:
-    """They count as requests, and not in the response time, to which uWSGI adds nothing for them."""
+def test_static_files_do_not_shorten_the_mean() -> None:
+    """Static files count as requests but not in the response time, to which uWSGI adds nothing for them."""
     result = compute_flow(window(10, worker(1, 100, each=0.2, static=60)))
     assert (result.throughput, result.response_time) == (10, pytest.approx(0.2))
 
 
 @pytest.mark.parametrize("static", [10, 11])
 def test_nothing_but_static_files(static: int) -> None:
-    """Then there is no response time, even where a race counts one more static file than requests."""
+    """Then there is no response time, even if a race counts one static file more than requests."""
     assert compute_flow(window(10, worker(1, 10, each=0.2, static=static))).response_time is None
 
 
 def test_nothing_served() -> None:
-    """No request: a throughput of 0, and no response time at all."""
+    """Without requests the throughput is 0, and there is no response time."""
     result = compute_flow(window(10, worker(1, 0, busy=0.0)))
     assert (result.requests, result.throughput, result.littles_law, result.observed) == (0, 0, 0, 0)
     assert result.response_time is None
 
 
 def test_request_that_never_ends_is_observed_only() -> None:
-    """The law hears of a request when it ends; what is observed sees it."""
+    """The law includes a request only after its end; samples include it earlier."""
     result = compute_flow(window(10, worker(1, 0, busy=10.0)))
     assert (result.littles_law, result.observed) == (0, 1)
 
 
-def test_what_is_not_known_is_none() -> None:
-    """No running time, no busy threads, no queue."""
+def test_unknown_figures_are_none() -> None:
+    """Running time, busy threads and queue may be unknown."""
     result = compute_flow(window(10, worker(1, 5, each=None)))
     assert (result.response_time, result.littles_law, result.observed, result.queue_wait) == (None,) * 4
     assert result.throughput == 0.5
 
 
 def test_worker_of_unknown_time_does_not_shorten_the_mean() -> None:
-    """The response time is of the requests whose time is known."""
+    """The response time is that of the requests with a known time."""
     assert compute_flow(window(10, worker(1, 50, each=0.2), worker(2, 50, each=None))).response_time == pytest.approx(
         0.2
     )
 
 
 def test_worker_of_unknown_time_leaves_the_law_unknown() -> None:
-    """A concurrency without one worker's would be less than it is."""
+    """Without one worker's concurrency the sum would be too low."""
     result = compute_flow(window(10, worker(1, 50, each=0.2, busy=10.0), worker(2, 50, each=None, busy=10.0)))
     assert (result.littles_law, result.observed) == (None, 2)
 
 
 def test_observed_concurrency_is_over_observed_time() -> None:
-    """Of a minute with half of it a gap, thirty thread seconds are one thread."""
+    """If half a minute is a gap, thirty thread seconds in the other half are one thread."""
     assert compute_flow(window(60, worker(1, 10, busy=30.0), observed=30)).observed == 1
 
 
-def test_window_that_is_all_gap() -> None:
-    """Nothing was observed: concurrency as observed is absent, and no queue wait is made up."""
+def test_window_that_is_entirely_a_gap() -> None:
+    """Without samples, neither observed concurrency nor a queue wait is known."""
     result = compute_flow(window(60, worker(1, 600, each=0.1, busy=0.0), observed=0, socket=0.0))
     assert result.observed is None
     assert result.queue_wait is None
@@ -88,14 +88,15 @@ def test_window_that_is_all_gap() -> None:
 
 
 def test_queue_wait_of_several_sockets() -> None:
-    """A mean over all requests, whichever socket they came by."""
+    """The queue wait is a mean over all requests, of all sockets."""
     result = window(60, worker(1, 600), one=60.0, two=120.0)
     assert queue_wait(result, 600) == pytest.approx(0.3)
     assert queue_wait(result, 0) is None
 
 
 def test_queue_wait_is_exact_on_a_queue() -> None:
-    """Little's law on a queue that begins and ends empty: its length over time is the waits of its requests."""
+    """For a queue that starts and ends empty, Little's law holds exactly: its length over time is the waits of its
+    requests."""
     rng = random.Random(4)
     arrivals, at = [], 0.0
     for _ in range(500):
@@ -118,7 +119,7 @@ def test_queue_wait_is_exact_on_a_queue() -> None:
 
 
 def test_queue_wait_with_a_gap() -> None:
-    """The queue's mean length is of the time observed; requests are of all the time."""
+    """The queue's mean length is over observed time; requests are over the whole window."""
     result = window(60, worker(1, 600), observed=20, socket=100.0)
     assert queue_wait(result, 600) == pytest.approx(5 / 10)
 
@@ -127,5 +128,5 @@ def test_queue_wait_with_a_gap() -> None:
     ("part", "whole", "result"), [(1, 2, 0.5), (0, 2, 0), (1, 0, None), (0, 0, None), (1, -1, None)]
 )
 def test_ratio(part: float, whole: float, result: float | None) -> None:
-    """Without a whole there is no ratio: not a number and not infinity."""
+    """Without a whole there is no ratio, rather than NaN or infinity."""
     assert ratio(part, whole) == result

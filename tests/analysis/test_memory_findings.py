@@ -1,4 +1,4 @@
-"""When memory for more workers is worth a word, and which."""
+"""When memory for more workers is a finding, and its severity."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ MB = 1_000_000
 def find_memory(
     available: int, *, source: Source = "uss", workers: int = 20, limited_by: str = "cgroup"
 ) -> Finding | None:
-    """The finding of an idle server with workers of 100 MB each and this much memory left."""
+    """The finding about an idle server with workers of 100 MB each and this much memory left."""
     reading = Server().read(1000.0)
     taken = WorkerMemory(100 * MB, source, (workers if source == "uss" else 1) * 100 * MB, {})
     memory = Memory(taken, AvailableMemory(available, limited_by))  # type: ignore[arg-type]
     reading = replace(reading, host=replace(reading.host, memory=memory))
     rows = [worker(worker_id, 500, each=0.01, cpu=0.5, busy=5.0) for worker_id in (1, 2, 3, 4)]
     figures = compute_figures(window(60.0, *rows), reading.snapshot, reading.host.cpus)
-    found = collect_findings(figures, reading)
-    assert {finding.code for finding in found} <= {"memory_headroom_low"}
-    return found[0] if found else None
+    findings = collect_findings(figures, reading)
+    assert {finding.code for finding in findings} <= {"memory_headroom_low"}
+    return findings[0] if findings else None
 
 
-def test_room_for_two_more_workers_is_not_mentioned() -> None:
-    """From two more workers on there is nothing to say."""
+def test_room_for_two_more_workers_is_no_finding() -> None:
+    """If two or more workers fit, there is no finding."""
     assert find_memory(200 * MB) is None
 
 
@@ -47,7 +47,7 @@ def test_room_for_two_more_workers_is_not_mentioned() -> None:
     ],
 )
 def test_little_memory(available: int, workers: int, severity: str, title: str) -> None:
-    """Less than two more is good to know; none, and less than a tenth of what the workers take, is a warning."""
+    """Room for one worker is good to know; no room, and less than a tenth of the workers' memory, is a warning."""
     finding = find_memory(available, workers=workers)
     assert finding
     assert (finding.severity, finding.title) == (severity, title)
@@ -55,8 +55,9 @@ def test_little_memory(available: int, workers: int, severity: str, title: str) 
     assert "Raise the memory limit of the cgroup" in finding.change
 
 
-def test_an_upper_bound_claims_no_more_than_it_knows() -> None:
-    """By anonymous memory another worker may not fit; a warning takes less than a tenth of a single worker."""
+def test_an_upper_bound_is_not_certain() -> None:
+    """With anonymous memory as the source, the finding is that another worker may not fit; a warning needs less than a
+    tenth of a single worker."""
     finding = find_memory(99 * MB, source="anonymous", limited_by="host")
     assert finding
     assert (finding.severity, finding.title) == ("info", "There may be no memory for another worker.")

@@ -1,4 +1,4 @@
-"""How many more workers fit into memory, in figures and in words."""
+"""The number of workers that fit into memory, in figures and in text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def memory(per_worker: int, available: int, source: Source = "uss", workers: int
 
 
 def test_headroom() -> None:
-    """As many workers fit as what one takes goes into what is available, rounded down."""
+    """The number of workers that fit is available memory over that of one worker, rounded down."""
     room = compute_memory_headroom(memory(180 * MB, 719 * MB))
     assert room
     assert (room.more_workers, room.source, room.limited_by) == (3, "uss", "cgroup")
@@ -37,15 +37,15 @@ UNKNOWN = [
 
 @pytest.mark.parametrize("unknown", UNKNOWN)
 def test_unknown(unknown: Memory | None) -> None:
-    """Without one of the two there is no figure, and the clause says so."""
+    """If either is unknown, there is no figure, and the clause says so."""
     assert compute_memory_headroom(unknown) is None
     assert fits(unknown, 2) == "whether they fit into memory is not known from here"
     assert fits(unknown, 1) == "whether it fits into memory is not known from here"
 
 
 @given(st.integers(1, 10**12), st.integers(0, 10**13))
-def test_so_many_fit_and_not_one_more(per_worker: int, available: int) -> None:
-    """The headroom is never negative, fits, and is the largest that does."""
+def test_the_headroom_is_the_largest_number_that_fits(per_worker: int, available: int) -> None:
+    """The headroom is not negative, fits, and one more worker would not fit."""
     room = compute_memory_headroom(memory(per_worker, available))
     assert room
     assert room.more_workers >= 0
@@ -66,5 +66,5 @@ def test_so_many_fit_and_not_one_more(per_worker: int, available: int) -> None:
     ],
 )
 def test_whether_they_fit_in_words(more: int, available: int, source: Source, clause: str) -> None:
-    """What advice to add processes says of memory: of an upper bound, only what is certain."""
+    """The clause for advice to add processes; with an upper bound, it says only what is certain."""
     assert fits(memory(180 * MB, available, source), more) == clause

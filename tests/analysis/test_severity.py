@@ -1,4 +1,4 @@
-"""What severity means, held against exact long-run figures: 1 to 64 threads, 5 to 130 % load, several distributions."""
+"""Severities compared with exact long-run figures: 1 to 64 threads, 5 to 130 % load, several distributions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from uwsgi_headroom.analysis.waiting import NOTICED, SEVERE, SHOWN, judge_waitin
 from uwsgi_headroom.stats import Snapshot
 
 HARM = {"clients_refused", "queue_wait", "requests_lost", "harakiri", "request_stuck", "unevenness_hurts"}
-"""Users are hurt now."""
+"""Findings about harm that users feel now."""
 
 LOADS = [0.05, 0.12, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.1, 1.3]
 COUNTED = {"too_few_requests"}
-"""Findings that a longer window answers."""
+"""Findings that a longer window resolves."""
 
 prefork = st.builds(lambda workers: (workers, 1), st.sampled_from([1, 2, 4, 8, 16, 64]))
 threaded = st.tuples(st.sampled_from([1, 2, 4]), st.sampled_from([2, 8, 16]))
@@ -42,7 +42,7 @@ servers = st.one_of(prefork, threaded).flatmap(
 
 
 def judge(load: Load, seconds: float = 60.0) -> tuple[Figures, list[Finding]]:
-    """The figures and findings of a load over so many seconds."""
+    """The figures and findings of a load over this many seconds."""
     window = load.window(seconds)
     server = Server(processes=load.workers, threads=load.threads, spawned=load.up, queue=0, cpus=64.0)
     server.queue = int(window.queue_seconds["app.sock"] / seconds)
@@ -53,8 +53,8 @@ def judge(load: Load, seconds: float = 60.0) -> tuple[Figures, list[Finding]]:
 
 
 def near_a_threshold(figures: Figures) -> bool:
-    """Whether a wait, which rests on whole requests, is within a fifth of a threshold of the rules, or another figure
-    is on one."""
+    """Whether a wait, which depends on whole requests, is within a fifth of a threshold of the rules, or another figure
+    is at one."""
     flow, window = figures.flow, figures.window
     wait, served = flow.queue_wait or 0.0, flow.response_time or 1.0
     used = (flow.observed or 0.0) / (figures.ceiling or 1)
@@ -70,14 +70,14 @@ def near_a_threshold(figures: Figures) -> bool:
 
 
 def rank(findings: list[Finding]) -> int:
-    """0 for nothing, 3 for critical."""
+    """0 for no finding, 3 for critical."""
     return max((len(SEVERITIES) - SEVERITIES.index(finding.severity) for finding in findings), default=0)
 
 
 @given(servers)
 @settings(max_examples=150, deadline=None)
-def test_harm_never_gets_milder_as_load_grows(load: Load) -> None:
-    """Of what users feel now, and of everything together."""
+def test_severity_never_decreases_as_load_grows(load: Load) -> None:
+    """As load grows, the severity of present harm does not decrease, nor does that of all findings."""
     judged = [judge(each)[1] for each in rising(load, LOADS)]
     harm = [rank([finding for finding in findings if finding.code in HARM]) for findings in judged]
     assert harm == sorted(harm)
@@ -87,8 +87,8 @@ def test_harm_never_gets_milder_as_load_grows(load: Load) -> None:
 
 @given(servers)
 @settings(max_examples=300, deadline=None)
-def test_nothing_is_critical_with_room_and_nobody_hurt(load: Load) -> None:
-    """With a headroom of 2 and nothing waiting, refused, lost, stuck or down, no finding is even a warning."""
+def test_with_headroom_and_no_harm_there_is_no_warning(load: Load) -> None:
+    """With a headroom of 2 and no request waiting, refused, lost, stuck or down, no finding is even a warning."""
     figures, findings = judge(load)
     calm = judge_waiting(figures.flow) == "none" and not any(figures.window.queue_full_seconds.values())
     if calm and (figures.headroom.factor or 100.0) >= 2:
@@ -100,8 +100,8 @@ def test_nothing_is_critical_with_room_and_nobody_hurt(load: Load) -> None:
 @given(servers)
 @settings(max_examples=200, deadline=None)
 def test_status_number_and_sentence_agree(load: Load) -> None:
-    """The badge is the first finding's severity, the sentence is its title; with nothing wrong it is the headroom,
-    which is then above the limits that the warnings have."""
+    """The status is the first finding's severity and the sentence is its title; without findings it is the headroom,
+    which is then above the thresholds of the warnings."""
     figures, findings = judge(load)
     status, sentence = worst_status(findings), verdict_sentence(figures.headroom, findings)
     assert [SEVERITIES.index(finding.severity) for finding in findings] == sorted(
@@ -119,9 +119,10 @@ def test_status_number_and_sentence_agree(load: Load) -> None:
 @given(servers)
 @settings(max_examples=100, deadline=None)
 def test_windows_of_steady_load_agree(load: Load) -> None:
-    """20 s, a minute and five minutes of the same load are judged alike, where no figure is at a threshold."""
+    """Windows of 20 s, one minute and five minutes of the same load are judged alike, unless a figure is at a
+    threshold."""
     assume(not near_a_threshold(judge(load, 300.0)[0]))
-    assume(load.window(20.0).workers[0].requests >= 20)  # requests are whole
+    assume(load.window(20.0).workers[0].requests >= 20)  # requests are whole numbers
     judged = [
         {(finding.code, finding.severity) for finding in judge(load, seconds)[1] if finding.code not in COUNTED}
         for seconds in (20.0, 60.0, 300.0)
@@ -144,5 +145,5 @@ def test_windows_of_steady_load_agree(load: Load) -> None:
     ids=str,
 )
 def test_known_situations(load: Load, status: str) -> None:
-    """As an expert would judge them."""
+    """Known situations are judged as an expert would judge them."""
     assert worst_status(judge(load)[1]) == status

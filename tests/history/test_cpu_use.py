@@ -1,4 +1,4 @@
-"""Who uses the CPU that a server could use, from readings whose truth the test decides."""
+"""How the CPU that a server could use is divided, from readings whose true figures the test sets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from uwsgi_headroom.reading import Reading
 
 
 class Watched:
-    """A server, its totals and its history, a second at a time. Two workers, two CPUs."""
+    """A server, its totals and its history, sampled once a second. Two workers, two CPUs."""
 
     def __init__(self, server: Server | None = None) -> None:
         self.server = server or Server(processes=2, cpus=2.0, idle=0.5, others=1.0)
@@ -30,7 +30,7 @@ class Watched:
         self.history.add(reading.at, self.integrals.totals)
 
     def run(self, seconds: int, cpu: float = 0.25) -> None:
-        """Each worker uses so much CPU in each of the seconds."""
+        """Let each worker use this much CPU in each of the seconds."""
         for _ in range(seconds):
             for worker_id in (1, 2):
                 self.server.serve(worker_id, 1, cpu=cpu)
@@ -48,8 +48,8 @@ class Watched:
         return window
 
 
-def test_three_parts_are_all_of_it() -> None:
-    """Workers' own CPU, what is idle, and the rest, over the time that was measured."""
+def test_three_parts_are_the_capacity() -> None:
+    """The workers' own CPU time, idle time and the rest add up to the capacity over the measured time."""
     watched = Watched()
     watched.run(10)
     cpu = watched.window(60).cpu
@@ -59,8 +59,8 @@ def test_three_parts_are_all_of_it() -> None:
     assert cpu.others_seconds == pytest.approx(10)
 
 
-def test_unknown_until_the_kernel_says_something() -> None:
-    """Without its facts there are no totals and no part of a window, and no zeros."""
+def test_unknown_until_the_kernel_reports_cpu_times() -> None:
+    """Without kernel facts there are no totals and no CPU figures of a window, rather than zeros."""
     for server in (Server(processes=2), Server(processes=2, host=False, idle=1.0)):
         watched = Watched(server)
         watched.run(5)
@@ -69,7 +69,7 @@ def test_unknown_until_the_kernel_says_something() -> None:
 
 
 def test_window_that_reaches_into_an_unknown_time_is_unknown() -> None:
-    """Facts that are not proven for a while leave a hole, which no window bridges."""
+    """Host facts that are missing for a while leave a hole that no window spans."""
     watched = Watched()
     watched.run(5)
     watched.server.host = False
@@ -83,8 +83,8 @@ def test_window_that_reaches_into_an_unknown_time_is_unknown() -> None:
     assert cpu.idle_seconds == pytest.approx(1.5)
 
 
-def test_worker_that_ended_unseen_leaves_others_unknown_and_idle_known() -> None:
-    """What it used last is nobody's to know, and is not put down to others; the kernel still says what was idle."""
+def test_worker_that_ended_in_a_gap_leaves_others_unknown_and_idle_known() -> None:
+    """The worker's last CPU time is unknown and does not count as that of others; idle time is still known."""
     watched = Watched()
     watched.run(5)
     others = watched.cpu.others_seconds
@@ -103,8 +103,8 @@ def test_worker_that_ended_unseen_leaves_others_unknown_and_idle_known() -> None
     assert cpu.others_seconds == pytest.approx(2.0)
 
 
-def test_gap_with_the_same_processes_is_bridged() -> None:
-    """Counters of the kernel go on while a server cannot be read: nothing is lost in between."""
+def test_gap_with_the_same_processes_is_no_loss() -> None:
+    """The kernel's counters continue while a server cannot be read, so nothing is lost."""
     watched = Watched()
     watched.run(5)
     watched.integrals.miss(6.0)
@@ -116,8 +116,8 @@ def test_gap_with_the_same_processes_is_bridged() -> None:
     assert (cpu.own_seconds, cpu.others_seconds) == (pytest.approx(5.0), pytest.approx(15.0))
 
 
-def test_respawn_that_is_seen_is_no_gap() -> None:
-    """A new process begins at zero, and what it used is the server's."""
+def test_observed_respawn_is_no_gap() -> None:
+    """A new process starts at zero, and its CPU time counts as the server's own."""
     watched = Watched()
     watched.run(5)
     watched.server.respawn(1, 5.0)
@@ -127,8 +127,8 @@ def test_respawn_that_is_seen_is_no_gap() -> None:
     assert (cpu.own_seconds, cpu.others_seconds) == (pytest.approx(5.0), pytest.approx(10.0))
 
 
-def test_other_number_of_workers_begins_anew() -> None:
-    """A reload with another number of workers: totals go on, and are known from then on."""
+def test_other_number_of_workers_restarts_the_known_time() -> None:
+    """After a reload with another number of workers, the totals continue, and are known from then on."""
     watched = Watched()
     watched.run(3)
     before = replace(watched.cpu)
@@ -139,13 +139,13 @@ def test_other_number_of_workers_begins_anew() -> None:
 
 
 def with_children(reading: Reading, seconds: float) -> Reading:
-    """Its workers' children have used so much, each."""
+    """The children of the workers have used this much CPU each."""
     processes = {pid: replace(process, children_cpu_seconds=seconds) for pid, process in reading.host.processes.items()}
     return replace(reading, host=replace(reading.host, processes=processes))
 
 
 def test_children_that_were_waited_for_are_own() -> None:
-    """A program that a request starts counts when it has ended, and does not load the worker's interpreter."""
+    """A program that a request starts counts after its end, and does not load the worker's interpreter."""
     watched = Watched(Server(processes=1, idle=0.5, others=1.5))
     for second, children in ((1.0, 0.0), (2.0, 1.0), (3.0, 1.0)):
         watched.add(with_children(watched.server.read(second), children))
@@ -153,8 +153,9 @@ def test_children_that_were_waited_for_are_own() -> None:
     assert watched.integrals.totals.workers[0].cpu_seconds == 0
 
 
-def test_child_that_ran_for_long_is_one_of_the_others_while_it_runs() -> None:
-    """At its end no step gives the workers more than was used in it, and what waits for the next steps is bounded."""
+def test_long_running_child_counts_as_others_while_it_runs() -> None:
+    """At the child's end no step attributes more to the workers than was used in it, and the excess carried over is
+    bounded."""
     watched = Watched(Server(processes=1, idle=0.0, others=2.0))
     watched.add(with_children(watched.server.read(1.0), 0.0))
     for second in range(2, 60):
@@ -164,7 +165,7 @@ def test_child_that_ran_for_long_is_one_of_the_others_while_it_runs() -> None:
 
 
 def test_two_servers_on_one_host_are_each_others_neighbours() -> None:
-    """They share what is idle, and each sees the other's CPU as used by others."""
+    """Two servers share the idle time, and each sees the other's CPU time as used by others."""
     servers = [Watched(Server(processes=1, idle=0.0)) for _ in range(2)]
     own = (0.3, 0.9)
     for second in range(1, 11):
@@ -191,8 +192,8 @@ moves = st.lists(
 
 @settings(max_examples=100, deadline=None)
 @given(moves)
-def test_no_total_falls_and_the_parts_are_the_capacity(story: list[tuple[str, float, float, float]]) -> None:
-    """Whatever workers and readings do: no part falls, and while all three are known they add up to idle + used."""
+def test_no_total_decreases_and_the_parts_are_the_capacity(story: list[tuple[str, float, float, float]]) -> None:
+    """For any workers and readings, no part decreases, and while all three are known they add up to idle + used."""
     server = Server(processes=2, idle=0.0)
     integrals, before, times, counted = Integrals(), CpuTotals(), CpuTimes(), 0.0
     for second, (move, own, idle, used) in enumerate(story, 1):

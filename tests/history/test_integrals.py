@@ -1,4 +1,4 @@
-"""Totals made of readings whose instants, and whose truth, the test decides."""
+"""Totals made of readings whose times and true figures the test sets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import Snapshot
 
 STEP = 1.0
-"""The longest step that these tests allow between samples."""
+"""The longest step between samples in these tests."""
 
 
 def workers_of(reading: Reading):
@@ -34,27 +34,27 @@ def totals_of(*readings: Reading) -> Totals:
 
 
 class TestTime:
-    def test_first_sample_begins_the_time(self) -> None:
-        """One sample covers no time, and has no gap before it."""
+    def test_first_sample_starts_the_time(self) -> None:
+        """One sample covers no time, and there is no gap before it."""
         totals = totals_of(Server().read(1000.0))
         assert (totals.samples, totals.observed_seconds, totals.gap_seconds) == (1, 0.0, 0.0)
 
     def test_samples_close_together_cover_the_time_between_them(self) -> None:
-        """Time between two samples is observed up to the longest step, that one included."""
+        """Time between two samples is observed up to and including the longest step."""
         server = Server()
         totals = totals_of(server.read(10.0), server.read(10.2), server.read(11.2))
         assert totals.observed_seconds == pytest.approx(1.2)
         assert totals.gap_seconds == 0
 
     def test_long_step_is_one_gap(self) -> None:
-        """A pause longer than the longest step is a gap as a whole."""
+        """A pause longer than the longest step is entirely a gap."""
         server = Server()
         totals = totals_of(server.read(10.0), server.read(11.5), server.read(12.0))
         assert totals.gap_seconds == pytest.approx(1.5)
         assert totals.observed_seconds == pytest.approx(0.5)
 
     def test_failed_read_makes_the_step_a_gap_once(self) -> None:
-        """However often a read fails in it, the time between two samples is counted once."""
+        """However often a read fails between two samples, the time between them is counted once."""
         server = Server()
         integrals = Integrals()
         integrals.add(server.read(10.0), STEP)
@@ -66,14 +66,14 @@ class TestTime:
         assert integrals.totals.observed_seconds == pytest.approx(0.2)
 
     def test_gap_grows_while_nothing_is_read(self) -> None:
-        """Each failed read adds the time since the last word, so the gap is there before the server is back."""
+        """Each failed read adds the time since the last outcome, so the gap is visible before the server is back."""
         integrals = Integrals()
         integrals.add(Server().read(10.0), STEP)
         integrals.miss(25.0)
         assert integrals.totals.gap_seconds == pytest.approx(15.0)
 
-    def test_failure_before_the_first_sample_begins_the_time_too(self) -> None:
-        """A server that is down when the exporter starts has a gap from the first attempt on."""
+    def test_failure_before_the_first_sample_starts_the_time_too(self) -> None:
+        """If a server is down when the exporter starts, the gap begins with the first attempt."""
         integrals = Integrals()
         integrals.miss(5.0)
         integrals.miss(8.0)
@@ -82,7 +82,7 @@ class TestTime:
         assert integrals.totals.observed_seconds == 0
 
     def test_failure_recorded_late_is_not_counted_twice(self) -> None:
-        """A failure dated before the last sample takes no time back."""
+        """A failure dated before the last sample does not decrease any time."""
         server = Server()
         integrals = Integrals()
         integrals.add(server.read(10.0), STEP)
@@ -93,7 +93,7 @@ class TestTime:
         assert totals.observed_seconds + totals.gap_seconds == pytest.approx(0.8)
 
     def test_sample_from_before_a_failure_adds_nothing(self) -> None:
-        """What is older than the last word, be it a failure, is too late."""
+        """A sample that is older than the last outcome, even if that is a failure, adds nothing."""
         server = Server()
         integrals = Integrals()
         integrals.miss(10.0)
@@ -104,7 +104,7 @@ class TestTime:
         assert totals.gap_seconds == pytest.approx(0.1)
 
     def test_reload_is_one_gap(self) -> None:
-        """Between the last sample before a reload and the first one after it nothing is known of the levels."""
+        """Levels are unknown between the last sample before a reload and the first one after it."""
         server = Server()
         before = [server.read(10.0), server.read(10.2)]
         server.reload(10.3)
@@ -113,7 +113,7 @@ class TestTime:
         assert totals.observed_seconds == pytest.approx(0.4)
         assert totals.reloads == 1
 
-    def test_reload_behind_a_failure_is_one_gap_as_well(self) -> None:
+    def test_reload_after_a_failure_is_one_gap_as_well(self) -> None:
         """A reload that refuses connections for a while is not counted as two gaps."""
         server = Server()
         integrals = Integrals()
@@ -127,7 +127,7 @@ class TestTime:
 
     @pytest.mark.parametrize("again", [10.2, 10.1, 0.0])
     def test_reading_that_is_not_newer_adds_nothing(self, again: float) -> None:
-        """The same instant again, or an earlier one, is not a sample."""
+        """A reading at the same instant as the last, or an earlier one, is not a sample."""
         server = Server()
         first = [server.read(10.0), server.read(10.2)]
         server.serve(1, 5)
@@ -136,7 +136,7 @@ class TestTime:
         assert totals.workers[0].requests == 0
 
     def test_clock_of_the_host_does_not_matter(self) -> None:
-        """Differences are taken over the monotonic instant, wherever the epoch jumps."""
+        """Times are differences of the monotonic clock, whatever jumps the wall clock makes."""
         server = Server()
         server.busy(1, 0, 0, 0)
         first, second = server.read(10.0), server.read(10.5)
@@ -146,7 +146,7 @@ class TestTime:
 
     @pytest.mark.parametrize("other", [emperor, router])
     def test_document_of_another_kind_adds_nothing(self, other) -> None:
-        """An emperor or a router has no totals, alone or in between."""
+        """An emperor or a router has no totals, neither alone nor between readings of a server."""
         assert totals_of(other(1.0), other(2.0)) == Totals()
         server = Server()
         totals = totals_of(server.read(10.0), other(10.1), server.read(10.2))
@@ -155,7 +155,7 @@ class TestTime:
 
 
 class TestCounters:
-    def test_what_came_before_the_first_sample_is_not_counted(self) -> None:
+    def test_counts_before_the_first_sample_are_left_out(self) -> None:
         """Totals begin with the exporter, not with uWSGI."""
         server = Server()
         server.serve(1, 1000)
@@ -165,8 +165,9 @@ class TestCounters:
         assert total.requests == 7
         assert total.running_time == pytest.approx(1.4)
 
-    def test_step_back_of_a_race_adds_nothing(self) -> None:
-        """uWSGI's unlocked counter falls by one or two and recovers; no request is counted twice or lost for good."""
+    def test_decrease_due_to_a_race_adds_nothing(self) -> None:
+        """uWSGI's unlocked counter decreases by one or two and recovers; no request is counted twice or lost
+        permanently."""
         server = Server()
         counts, readings = [100, 103, 101, 102, 110], []
         for at, requests in enumerate(counts):
@@ -177,7 +178,7 @@ class TestCounters:
         assert 10 <= totals.workers[0].requests <= 12
 
     def test_counters_survive_a_gap(self) -> None:
-        """uWSGI counted on while nobody looked."""
+        """Counts that uWSGI made during a gap are added."""
         server = Server()
         integrals = Integrals()
         integrals.add(server.read(10.0), STEP)
@@ -186,8 +187,8 @@ class TestCounters:
         integrals.add(server.read(100.0), STEP)
         assert integrals.totals.workers[1].requests == 40
 
-    def test_reload_counts_what_came_since(self) -> None:
-        """After a full reload a counter holds what came since."""
+    def test_reload_counts_from_zero(self) -> None:
+        """After a full reload, a counter's value is the growth since the reload."""
         server = Server()
         server.serve(1, 1000)
         first = server.read(10.0)
@@ -199,7 +200,7 @@ class TestCounters:
         assert totals.workers[0].running_time == pytest.approx(1.5)
 
     def test_reload_with_counters_already_higher(self) -> None:
-        """A reload shows in the spawns although each counter has overtaken what it was."""
+        """The number of spawns shows a reload even if each counter already exceeds its earlier value."""
         server = Server()
         server.serve(1, 10)
         first = server.read(10.0)
@@ -209,7 +210,7 @@ class TestCounters:
         assert (totals.reloads, totals.workers[0].requests) == (1, 25)
 
     def test_reload_of_respawned_workers(self) -> None:
-        """Spawns fall when the workers had been respawned before the reload."""
+        """The number of spawns decreases in a reload if the workers had been respawned before."""
         server = Server()
         server.respawn(1, 5.0)
         server.respawn(2, 6.0)
@@ -218,7 +219,7 @@ class TestCounters:
         assert totals_of(first, server.read(12.0)).reloads == 1
 
     def test_reload_within_the_second_of_the_first_spawn(self) -> None:
-        """A reload shows in the pid although uWSGI's whole seconds say the same."""
+        """The pid shows a reload even if uWSGI's whole seconds are equal."""
         server = Server(born=10.1)
         server.serve(1, 3)
         first = server.read(10.4)
@@ -228,7 +229,7 @@ class TestCounters:
         assert (totals.reloads, totals.workers[0].requests) == (1, 4)
 
     def test_reload_hidden_by_a_respawn_of_every_worker(self) -> None:
-        """A count of requests that falls by more than a race can is a reload, whatever the spawns say."""
+        """If a count of requests decreases by more than a race can cause, that is a reload, whatever the spawns are."""
         server = Server(processes=1)
         server.serve(1, 5000)
         first = server.read(10.0)
@@ -240,7 +241,7 @@ class TestCounters:
 
     @pytest.mark.parametrize("workers", [(1,), (1, 2, 3, 4)])
     def test_respawn_keeps_counters_and_is_no_reload(self, workers: tuple[int, ...]) -> None:
-        """One worker, a chain reload, and a reload with `lazy` all keep what was counted."""
+        """A worker restart, a chain reload, and a reload with `lazy` all keep the counters."""
         server = Server()
         server.serve(1, 100)
         readings = [server.read(10.0)]
@@ -254,7 +255,7 @@ class TestCounters:
         assert sum(total.respawns for total in totals.workers) == len(workers)
 
     def test_workers_drained_by_a_reload_are_one_reload(self) -> None:
-        """The old master shows dead workers for a while before it begins anew."""
+        """The old master lists dead workers for a while before the reload."""
         server = Server(processes=2)
         server.serve(1, 50)
         readings = [server.read(10.0)]
@@ -276,7 +277,7 @@ class TestCounters:
         assert totals_of(first, server.read(13.0)).reloads == 1
 
     def test_worker_that_cheaper_adds_and_takes_away(self) -> None:
-        """A slot that comes, goes and comes again keeps its totals, and is no reload."""
+        """A slot that cheaper spawns, ends and spawns again keeps its totals; that is not a reload."""
         server = Server(processes=2, spawned=1)
         readings = [server.read(10.0)]
         server.respawn(2, 10.1)
@@ -292,8 +293,8 @@ class TestCounters:
         assert (totals.workers[1].requests, totals.workers[1].respawns) == (10, 2)
         assert totals.gap_seconds == 0
 
-    def test_workers_added_by_a_reload_count_from_nothing(self) -> None:
-        """A slot that was not there before the reload served all its requests since."""
+    def test_workers_added_by_a_reload_count_from_zero(self) -> None:
+        """All requests of a slot that a reload added came after the reload."""
         server = Server(processes=2)
         first = server.read(10.0)
         server.reload(11.0, processes=4)
@@ -303,15 +304,15 @@ class TestCounters:
         assert totals.workers[3].running_time == pytest.approx(3.0)
         assert totals.workers[3].cpu_seconds == pytest.approx(1.2)
 
-    def test_workers_taken_away_by_a_reload_are_forgotten(self) -> None:
+    def test_workers_removed_by_a_reload_are_dropped(self) -> None:
         """A slot that uWSGI no longer lists has no totals."""
         server = Server(processes=4)
         first = server.read(10.0)
         server.reload(11.0, processes=2)
         assert len(totals_of(first, server.read(12.0)).workers) == 2
 
-    def test_wrapped_running_time_and_back(self) -> None:
-        """While uWSGI's clock error hides the field it adds nothing, and what it comes back with is no jump."""
+    def test_running_time_that_wrapped_and_recovered(self) -> None:
+        """While uWSGI's clock error hides the field it adds nothing, and its next value is not a jump."""
         server = Server()
         server.serve(1, 10, each=1.0)
         readings = [server.read(10.0)]
@@ -325,8 +326,8 @@ class TestCounters:
         readings.append(server.read(10.8))
         assert totals_of(*readings).workers[0].running_time == pytest.approx(2.0)
 
-    def test_running_time_hidden_until_a_reload(self) -> None:
-        """After a reload the field holds what came since, whether or not it could be read before."""
+    def test_running_time_unknown_until_a_reload(self) -> None:
+        """After a reload, the field's value is the growth since the reload, whether or not it was known before."""
         server = Server()
         server[1].running_time = None
         first = server.read(10.0)
@@ -335,14 +336,14 @@ class TestCounters:
         assert totals_of(first, server.read(12.0)).workers[0].running_time == pytest.approx(2.0)
 
     def test_running_time_that_was_never_there_stays_unknown(self) -> None:
-        """What uWSGI never said is None, and not 0."""
+        """A figure that uWSGI never reported is None, not 0."""
         server = Server(processes=1)
         server[1].running_time = None
         totals = totals_of(server.read(10.0), server.read(10.2))
         assert totals.workers[0].running_time is None
 
     def test_reload_needs_something_to_compare(self) -> None:
-        """The first sample is no reload, and neither is a slot without a count of spawns."""
+        """The first sample is not a reload, and neither is a slot without a count of spawns."""
         server = Server(processes=1)
         now = workers_of(server.read(1.0))
         assert not is_reload((), now)
@@ -351,15 +352,15 @@ class TestCounters:
 
 class TestCpu:
     def test_cpu_of_a_process_that_stays(self) -> None:
-        """User and system time together, from the first sample on."""
+        """CPU time is user and system time together, from the first sample on."""
         server = Server()
         server.serve(1, 100, cpu=0.5)
         first = server.read(10.0)
         server.serve(1, 2, cpu=0.05)
         assert totals_of(first, server.read(10.2)).workers[0].cpu_seconds == pytest.approx(0.1)
 
-    def test_cpu_of_a_respawned_worker_begins_again(self) -> None:
-        """All that the new process has used is new; that its count is lower is no loss."""
+    def test_cpu_of_a_respawned_worker_restarts(self) -> None:
+        """All CPU time of the new process is added; its lower count does not decrease the total."""
         server = Server()
         server.serve(1, 100, cpu=0.5)
         first = server.read(10.0)
@@ -368,7 +369,7 @@ class TestCpu:
         assert totals_of(first, server.read(10.2)).workers[0].cpu_seconds == pytest.approx(0.03)
 
     def test_cpu_of_a_worker_respawned_twice_in_a_second(self) -> None:
-        """A new pid is a new process, even where uWSGI's whole seconds say the same."""
+        """A new pid is a new process, even if uWSGI's whole seconds are equal."""
         server = Server(born=10.0)
         first = server.read(10.1)
         server.respawn(1, 10.3)
@@ -376,7 +377,7 @@ class TestCpu:
         assert totals_of(first, server.read(10.6)).workers[0].cpu_seconds == pytest.approx(0.25)
 
     def test_reused_pid_is_another_process(self) -> None:
-        """Where the kernel gave the same pid again, the start tells."""
+        """If the kernel reuses a pid, the start of the process shows it."""
         server = Server()
         server.serve(1, 10, cpu=0.01)
         first = server.read(10.0)
@@ -385,7 +386,7 @@ class TestCpu:
         assert totals_of(first, server.read(10.2)).workers[0].cpu_seconds == pytest.approx(0.3)
 
     def test_worker_that_cheaper_spawns(self) -> None:
-        """A worker spawned between two samples has used all of its CPU time since."""
+        """A worker spawned between two samples has used all its CPU time since the first."""
         server = Server(processes=2, spawned=1)
         first = server.read(10.0)
         server.respawn(2, 10.1)
@@ -394,7 +395,7 @@ class TestCpu:
         assert totals.workers[1].cpu_seconds == pytest.approx(0.2)
 
     def test_worker_ended_by_cheaper_keeps_its_total(self) -> None:
-        """A slot without a process uses nothing, and forgets nothing."""
+        """A slot without a process uses no CPU and keeps its total."""
         server = Server()
         first = server.read(10.0)
         server.serve(1, 1, cpu=0.2)
@@ -402,8 +403,8 @@ class TestCpu:
         server.cheap(1)
         assert totals_of(first, second, server.read(10.4)).workers[0].cpu_seconds == pytest.approx(0.2)
 
-    def test_facts_that_come_late_do_not_bring_the_past(self) -> None:
-        """A process seen for the first time, but not new, has used an unknown part of its time since."""
+    def test_facts_that_come_late_do_not_add_the_past(self) -> None:
+        """If a process is first seen but not new, it is unknown how much of its CPU time is from this step."""
         server = Server()
         server.serve(1, 100, cpu=1.0)
         server.host = False
@@ -414,22 +415,22 @@ class TestCpu:
         totals = totals_of(first, second, server.read(10.4))
         assert totals.workers[0].cpu_seconds == pytest.approx(0.1)
 
-    def test_cpu_time_that_may_be_known_late_does_not_bring_the_past(self) -> None:
-        """A process whose CPU time was hidden does not seem to have used all of it at once."""
+    def test_cpu_time_that_becomes_known_does_not_add_the_past(self) -> None:
+        """If the CPU time of a process becomes known, its earlier CPU time is not added."""
         server = Server(processes=1)
         server[1].cpu = None
         first = server.read(10.0)
         server[1].cpu = 500.0
         assert totals_of(first, server.read(10.2)).workers[0].cpu_seconds == 0.0
 
-    def test_without_facts_it_stays_unknown(self) -> None:
-        """None, and not 0, where the kernel is not asked."""
+    def test_cpu_without_facts_is_unknown(self) -> None:
+        """Without kernel facts, CPU time is None, not 0."""
         server = Server(host=False)
         totals = totals_of(server.read(10.0), server.read(10.2))
         assert {total.cpu_seconds for total in totals.workers} == {None}
 
-    def test_cpu_that_falls_adds_nothing(self) -> None:
-        """The kernel's sum of user and system time may be scaled back a tick."""
+    def test_cpu_that_decreases_adds_nothing(self) -> None:
+        """The kernel may scale the sum of user and system time back by a tick."""
         server = Server()
         server.serve(1, 1, cpu=1.0)
         first = server.read(10.0)
@@ -437,14 +438,14 @@ class TestCpu:
         assert totals_of(first, server.read(10.2)).workers[0].cpu_seconds == 0.0
 
     def test_resident_memory_is_the_latest(self) -> None:
-        """Memory is a level: the latest, from the kernel alone."""
+        """Memory is the latest level, from the kernel only."""
         server = Server()
         first = server.read(10.0)
         server[1].resident = 70 << 20
         assert totals_of(first, server.read(10.2)).workers[0].resident_bytes == 70 << 20
 
     def test_process_without_a_known_start(self) -> None:
-        """Where starts are hidden, the same pid is the same process."""
+        """If starts are hidden, the same pid is the same process."""
         server = Server(processes=1)
         first, second = server.read(10.0), server.read(10.2)
 
@@ -460,8 +461,8 @@ class TestCpu:
 
 
 class TestLevels:
-    def test_straight_line_is_exact(self) -> None:
-        """A level that moves in a straight line is integrated exactly, however unevenly it is sampled."""
+    def test_linear_change_is_exact(self) -> None:
+        """A level that changes linearly is integrated exactly, however unevenly it is sampled."""
         rng = random.Random(1)
         server = Server(processes=1, threads=1000)
         server.queue = 0
@@ -478,8 +479,8 @@ class TestLevels:
 
     @pytest.mark.parametrize("period", [0.2, 1.0, 2.0, 7.3])
     def test_square_wave_is_estimated_without_bias(self, period: float) -> None:
-        """Jittered samples of a load that is on and off find its mean, within the sampling error, whatever its period,
-        the sampling interval itself included."""
+        """Jittered samples of a load that is on and off find its mean within the sampling error, whatever its period,
+        even if it equals the sampling interval."""
         rng = random.Random(2)
         runs, seconds = 20, 60.0
         errors = []
@@ -493,15 +494,15 @@ class TestLevels:
             observed = (integrals.totals.workers[0].busy_seconds or 0) / integrals.totals.observed_seconds
             on = _on_time(phase, seconds, period) / seconds
             errors.append((observed - 16 * on) / 8)
-        # A wave's standard deviation is its mean, so a run of n independent samples errs by 1/sqrt(n): 6 % at 300.
-        # At the sampling interval itself, samples stay in step for a few, as if there were an eighth of them.
+        # A wave's standard deviation equals its mean, so a run of n independent samples errs by 1/sqrt(n): 6 % at 300.
+        # At the sampling interval itself, consecutive samples are correlated: an eighth of them count.
         n = 5 * seconds / (8 if period == 0.2 else 1)
         assert abs(sum(errors) / runs) < 3 / math.sqrt(n * runs)
         assert max(map(abs, errors)) < 4 / math.sqrt(n)
 
     @pytest.mark.parametrize("mean", [0.5, 4, 14])
     def test_random_load_errs_as_stated(self, mean: float) -> None:
-        """Samples far apart of a Poisson number of busy threads err by sqrt(L/n)/L."""
+        """With sparse samples of a Poisson number of busy threads, the error is sqrt(L/n)/L."""
         rng = random.Random(3)
         n, runs, errors = 300, 40, []
         for _ in range(runs):
@@ -518,7 +519,7 @@ class TestLevels:
         assert stated / 1.6 < rms < stated * 1.6
 
     def test_gap_adds_to_no_integral(self) -> None:
-        """Busy threads and queues at both ends of a gap say nothing of what was between."""
+        """Busy threads and queues at both ends of a gap say nothing about the time in between."""
         server = Server()
         server.busy(8, 8, 8, 8)
         server.queue = 50
@@ -528,18 +529,18 @@ class TestLevels:
         assert totals.full_seconds == 0
         assert [total.up_seconds for total in totals.workers] == [0.0] * 4
 
-    def test_workers_that_were_not_there_are_not_joined(self) -> None:
-        """A document without workers and one with four are not two samples of the same levels."""
+    def test_a_document_without_workers_begins_no_step(self) -> None:
+        """A document without workers and one with four have no levels in common, so no step joins them."""
         server = Server()
         server.busy(8, 8, 8, 8)
-        whole = server.read(10.2)
-        empty = replace(whole, at=10.0, snapshot=msgspec.structs.replace(whole.snapshot, workers=()))
-        totals = totals_of(empty, whole, server.read(10.4))
+        sample = server.read(10.2)
+        empty = replace(sample, at=10.0, snapshot=msgspec.structs.replace(sample.snapshot, workers=()))
+        totals = totals_of(empty, sample, server.read(10.4))
         assert [total.busy_seconds for total in totals.workers] == [pytest.approx(8 * 0.2)] * 4
         assert totals.gap_seconds == pytest.approx(0.2)
 
     def test_reload_adds_to_no_integral(self) -> None:
-        """Two samples a moment apart with a reload in between are not joined."""
+        """Two samples shortly before and after a reload are not joined."""
         server = Server()
         server.busy(8, 8, 8, 8)
         first = server.read(10.0)
@@ -549,7 +550,7 @@ class TestLevels:
         assert [total.busy_seconds for total in totals.workers] == [0.0] * 4
 
     def test_full_occupancy_is_timed(self) -> None:
-        """Every available thread busy for a second, then one free."""
+        """Every available thread is busy for a second, then one is free."""
         server = Server(processes=2, threads=2)
         server.busy(2, 2)
         readings = [server.read(10.0), server.read(11.0)]
@@ -558,14 +559,15 @@ class TestLevels:
         assert totals_of(*readings).full_seconds == pytest.approx(1.25)
 
     def test_no_thread_available_is_not_full(self) -> None:
-        """A server whose workers are all starting is not full: it is not there."""
+        """A server whose workers are all starting is not full, since it has no available threads."""
         server = Server(processes=2, spawned=0)
         totals = totals_of(server.read(10.0), server.read(10.5))
         assert totals.full_seconds == 0
         assert sum(totals.occupancy) == 0
 
     def test_worker_is_up_while_it_accepts(self) -> None:
-        """Time accepting is a level too: a worker that cheaper ends at half of a step was up for half of it."""
+        """Time accepting is a level, too: if cheaper ends a worker at half of a step, it was up for half of the
+        step."""
         server = Server()
         first = server.read(10.0)
         server.cheap(1)
@@ -573,8 +575,8 @@ class TestLevels:
         assert totals.workers[0].up_seconds == pytest.approx(0.2)
         assert totals.workers[1].up_seconds == pytest.approx(0.4)
 
-    def test_ghost_is_not_busy(self) -> None:
-        """Flags that a killed worker left up are no work."""
+    def test_killed_worker_is_not_busy(self) -> None:
+        """The flags that a killed worker left set do not count as work."""
         server = Server(processes=1)
         server.busy(5)
         server.kill(1)
@@ -582,8 +584,8 @@ class TestLevels:
         assert totals.workers[0].busy_seconds == 0
         assert totals.full_seconds == 0
 
-    def test_ghost_cannot_be_told_without_facts(self) -> None:
-        """Where the kernel is not asked, uWSGI's word stands."""
+    def test_killed_worker_without_facts_is_as_uwsgi_says(self) -> None:
+        """Without kernel facts, uWSGI's figures count."""
         server = Server(processes=1, host=False)
         server.busy(5)
         server.kill(1)
@@ -599,7 +601,7 @@ class TestLevels:
         assert totals.observed_seconds == pytest.approx(0.4)
 
     def test_queue_that_cannot_be_measured_is_absent(self) -> None:
-        """No integral where there is no length, and none over the step to or from one."""
+        """There is no integral without a length, nor over the step before or after one."""
         server = Server(queue=None)
         first = server.read(10.0)
         assert totals_of(first).queue_seconds == {}
@@ -609,7 +611,7 @@ class TestLevels:
         assert totals_of(first, second, server.read(10.4)).queue_seconds == {"app.sock": pytest.approx(3.0)}
 
     def test_full_queue_is_timed(self) -> None:
-        """Time at the limit, or above it: the kernel lets one more in than the backlog says."""
+        """Time at or above the limit counts: the kernel accepts one connection more than the backlog."""
         server = Server(queue=100)
         readings = [server.read(10.0)]
         for at, queue in ((10.2, 101), (10.4, 99), (10.6, 0)):
@@ -617,8 +619,8 @@ class TestLevels:
             readings.append(server.read(at))
         assert totals_of(*readings).queue_full_seconds == {"app.sock": pytest.approx(0.2 + 0.1)}
 
-    def test_socket_that_is_gone_after_a_reload_is_forgotten(self) -> None:
-        """A reload may give a socket another name; the old one has no total any more."""
+    def test_socket_that_a_reload_removed_is_dropped(self) -> None:
+        """A reload may rename a socket; the old name has no total any more."""
         server = Server(socket=":40001")
         first = server.read(10.0)
         server.socket = ":40002"
@@ -629,7 +631,7 @@ class TestLevels:
 class TestOccupancy:
     @pytest.mark.parametrize("busy", range(11))
     def test_bound_belongs_to_its_bucket(self, busy: int) -> None:
-        """A sample on a bound counts below it, as in every Prometheus histogram."""
+        """A sample equal to a bound counts below it, as in every Prometheus histogram."""
         server = Server(processes=1, threads=10)
         server.busy(busy)
         totals = totals_of(server.read(10.0))
@@ -639,7 +641,7 @@ class TestOccupancy:
         assert totals.occupancy_sum == pytest.approx(busy / 10)
 
     def test_more_busy_than_available_is_full(self) -> None:
-        """A worker told to go still finishes its requests, which are not of the available threads."""
+        """A worker that is told to stop still finishes its requests, but its threads are not available."""
         server = Server(processes=2, threads=2)
         server.busy(2, 2)
         server[2].state = "cheap"
@@ -648,21 +650,21 @@ class TestOccupancy:
         assert totals.full_seconds == pytest.approx(0.5)
 
     def test_every_sample_counts_once(self) -> None:
-        """Samples across a gap count as well: the histogram is of samples, not of time."""
+        """Samples around a gap count as well: the histogram is over samples, not over time."""
         server = Server()
         totals = totals_of(*(server.read(at) for at in (1.0, 1.2, 9.0, 9.2)))
         assert sum(totals.occupancy) == totals.samples == 4
 
 
 def test_dates_of_uwsgi_are_epoch() -> None:
-    """The scenes these tests stand on date spawns as uWSGI does."""
+    """The simulated spawn times are epoch seconds, as in uWSGI."""
     assert workers_of(Server(born=3.7).read(5.0))[0].last_spawn == EPOCH + 3
 
 
 def _on_time(phase: float, seconds: float, period: float) -> float:
     def until(at: float) -> float:
-        whole, rest = divmod(at, period)
-        return whole * period / 2 + min(rest, period / 2)
+        periods, rest = divmod(at, period)
+        return periods * period / 2 + min(rest, period / 2)
 
     return until(phase + seconds) - until(phase)
 
@@ -678,8 +680,8 @@ def _poisson(rng: random.Random, mean: float) -> int:
 class TestLost:
     """Requests in service when their worker's process ends."""
 
-    def test_killed_worker_loses_what_it_had(self) -> None:
-        """At least so many: those that the last sample saw, whether uWSGI's master has noticed the death or not."""
+    def test_killed_worker_loses_its_requests(self) -> None:
+        """The requests in service at the last sample are lost, whether or not uWSGI's master has noticed the death."""
         server = Server()
         server.busy(3, 0, 0, 0)
         readings = [server.read(10.0)]
@@ -691,7 +693,7 @@ class TestLost:
         assert totals_of(readings[0], readings[2]).workers[0].lost == 3
 
     def test_recycled_worker_loses_nothing(self) -> None:
-        """What it had in hand it finishes first, which its count of requests shows."""
+        """A recycled worker first finishes its requests, as its count of requests shows."""
         server = Server()
         server.busy(3, 0, 0, 0)
         first = server.read(10.0)
@@ -700,15 +702,16 @@ class TestLost:
         assert totals_of(first, server.read(10.2)).workers[0].lost == 0
 
     def test_full_reload_is_not_counted(self) -> None:
-        """It begins all counts anew, so that what it lost cannot be known."""
+        """A full reload resets all counts, so its lost requests are unknown."""
         server = Server()
         server.busy(3, 3, 3, 3)
         first = server.read(10.0)
         server.reload(11.0)
         assert [total.lost for total in totals_of(first, server.read(12.0)).workers] == [0] * 4
 
-    def test_next_process_is_told_apart(self) -> None:
-        """What it has served while uWSGI was silent for a second is not what the last one finished."""
+    def test_successor_is_counted_apart(self) -> None:
+        """Requests that the successor served before uWSGI's next document do not count as completed by the
+        predecessor."""
         server = Server()
         server.busy(3, 0, 0, 0)
         first = server.read(10.0)
@@ -719,7 +722,7 @@ class TestLost:
 
 
 def test_overflows_are_counted_from_the_first_sample() -> None:
-    """The kernel's count is since the network namespace began; where it is not known it is unknown."""
+    """The kernel counts since the creation of the network namespace; without its count, overflows are unknown."""
     server = Server()
     counts = [ListenOverflows(1000, 0), ListenOverflows(1007, 0), ListenOverflows(1009, 0)]
     readings = [server.read(10.0 + 0.2 * place) for place in range(3)]

@@ -1,4 +1,4 @@
-"""Running time is counted in full where it can be time, and not beyond, whatever uWSGI's wall clock does."""
+"""Running time is counted in full up to what is possible, whatever uWSGI's wall clock does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import Snapshot
 
 STEP = 1.0
-"""The longest step without a gap."""
+"""The longest step that is not a gap."""
 
 
 class Watched:
@@ -37,7 +37,7 @@ class Watched:
             self.history.add(self.at, self.integrals.totals)
 
     def serving(self, worker_id: int, *starts: float) -> None:
-        """Requests in service now, by uWSGI's date of each."""
+        """Requests in service now, with uWSGI's start of each."""
         self.server[worker_id].request_starts = tuple(EPOCH + int(start) for start in starts)
         self.server[worker_id].busy = len(starts)
 
@@ -47,15 +47,15 @@ class Watched:
 
 
 @pytest.mark.parametrize("forward", [10.0, 100.0, 86_400.0])
-def test_forward_step_makes_no_concurrency_above_the_threads(forward: float) -> None:
-    """Every request in service when uWSGI's clock is set forward adds the step; the window's figures stay possible."""
+def test_clock_set_forward_makes_no_concurrency_above_the_threads(forward: float) -> None:
+    """If uWSGI's clock is set forward, every request in service adds the step; the window's figures stay possible."""
     watched = Watched()
     watched.sample(0.2)
     for second in range(60):
         watched.serving(1, second, second)
         watched.serving(2, second, second)
         watched.sample(1.0)
-        for worker_id in (1, 2):  # each of the two threads ends a request of a second
+        for worker_id in (1, 2):  # each of the two threads ends a request of one second
             watched.server.serve(worker_id, 2, each=1.0 + (forward if second == 30 else 0.0))
     watched.serving(1)
     watched.serving(2)
@@ -68,7 +68,7 @@ def test_forward_step_makes_no_concurrency_above_the_threads(forward: float) -> 
 
 
 def test_long_request_is_counted_in_full() -> None:
-    """A request of ten minutes ends between two samples and adds all of its time."""
+    """A request of ten minutes that ends between two samples adds all its time."""
     watched = Watched()
     watched.sample(1.0)
     watched.serving(1, watched.at)
@@ -80,7 +80,7 @@ def test_long_request_is_counted_in_full() -> None:
 
 
 def test_long_request_that_ended_while_the_document_was_written() -> None:
-    """The thread is no longer serving in one document, and its time is in the next: it is counted in full."""
+    """If the thread is idle in one document and its time is added in the next, the time is counted in full."""
     watched = Watched()
     watched.sample(1.0)
     watched.serving(1, watched.at)
@@ -93,7 +93,7 @@ def test_long_request_that_ended_while_the_document_was_written() -> None:
 
 
 def test_long_request_from_before_the_first_sample() -> None:
-    """A request that the exporter never saw begin may be of any age."""
+    """A request that began before the first sample may be of any age."""
     watched = Watched()
     watched.serving(1, -5000)
     watched.sample(10.0)
@@ -104,7 +104,7 @@ def test_long_request_from_before_the_first_sample() -> None:
 
 
 def test_long_request_over_a_gap() -> None:
-    """The time of a gap is time too."""
+    """A request's time in a gap counts, too."""
     watched = Watched()
     watched.sample(1.0)
     watched.serving(2, watched.at)
@@ -116,8 +116,8 @@ def test_long_request_over_a_gap() -> None:
     assert watched.running_time == pytest.approx(121.0)
 
 
-def test_only_what_is_impossible_is_dropped() -> None:
-    """Of a request of a minute that the clock lengthens by a day, the minute is counted, and no more than the slack."""
+def test_only_impossible_time_is_dropped() -> None:
+    """If the clock lengthens a request of one minute by a day, only the minute and the slack are counted."""
     watched = Watched()
     watched.sample(1.0)
     watched.serving(1, watched.at)
@@ -129,7 +129,7 @@ def test_only_what_is_impossible_is_dropped() -> None:
 
 
 def test_next_request_of_a_thread_is_not_as_old_as_the_one_before() -> None:
-    """A thread's age is that of its present request: uWSGI's date of it changes with each."""
+    """A thread's age is that of its present request: uWSGI's start of it changes with each request."""
     watched = Watched()
     watched.sample(1.0)
     for second in range(100):
@@ -142,7 +142,7 @@ def test_next_request_of_a_thread_is_not_as_old_as_the_one_before() -> None:
 
 
 def test_absurd_time_after_a_reload_is_not_counted() -> None:
-    """What a worker holds after a full reload came since the sample before it."""
+    """After a full reload, a worker's running time is bounded by the time since the last sample."""
     watched = Watched()
     watched.sample(1.0)
     watched.server.reload(watched.at)
@@ -153,7 +153,7 @@ def test_absurd_time_after_a_reload_is_not_counted() -> None:
 
 
 def test_without_threads_nothing_is_bounded() -> None:
-    """With stats-no-cores the number of threads is not known: uWSGI's word stands."""
+    """With stats-no-cores the number of threads is unknown, so uWSGI's figure counts."""
     server = Server(processes=1, cores=False)
     integrals = Integrals()
     integrals.add(server.read(1.0), STEP)
@@ -163,7 +163,7 @@ def test_without_threads_nothing_is_bounded() -> None:
 
 
 def _captured(name: str, at: float, running_time: int, serving: bool) -> Reading:
-    """A captured document, its workers' running time moved on (µs), its requests as captured or ended."""
+    """A captured document with its workers' running time increased (µs), and its requests as captured or ended."""
     tree = json.loads(document(name).decode("latin-1"), strict=False)
     for worker in tree["workers"]:
         worker["running_time"] += running_time * sum(core["in_request"] for core in worker.get("cores", ()))
@@ -178,7 +178,7 @@ CAPTURED = [name for name in NAMES if kind(name) == "server"]
 @pytest.mark.parametrize("name", CAPTURED)
 @pytest.mark.parametrize("lasting", [0.3, 90.0])
 def test_captured_requests_are_counted_in_full(name: str, lasting: float) -> None:
-    """The requests of every captured document begin, last and end: all of their time is counted."""
+    """The requests of every captured document begin, last and end: all their time is counted."""
     integrals = Integrals()
     integrals.add(_captured(name, 1.0, 0, serving=False), STEP)
     integrals.add(_captured(name, 1.2, 0, serving=True), STEP)
@@ -189,14 +189,14 @@ def test_captured_requests_are_counted_in_full(name: str, lasting: float) -> Non
     assert isinstance(busy, Snapshot)
     expected = [lasting * (worker.busy_threads or 0) for worker in busy.workers]
     grown = [worker.running_time or 0.0 for worker in integrals.totals.workers]
-    # The flags of a killed worker stay up and are no requests: their time is not counted, whatever is written.
+    # The flags of a killed worker stay set but are not requests, so their time does not count.
     assert [time for time, truth in zip(grown, expected, strict=True) if truth] == pytest.approx(
         [truth for truth in expected if truth]
     )
 
 
 def test_slow_read_is_time_too() -> None:
-    """uWSGI may have written a document as early as its read began: the step is that much longer."""
+    """uWSGI may have written a document when its read began, so the step includes the read."""
     server = Server(processes=1, threads=1)
     integrals = Integrals()
     integrals.add(replace(server.read(10.0), read_seconds=3.0), STEP)

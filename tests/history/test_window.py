@@ -1,4 +1,4 @@
-"""A history of totals, and the windows cut out of it, at instants that the test decides."""
+"""A history of totals, and windows of it, at times that the test sets."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from uwsgi_headroom.history.window import History
 
 
 class Watched:
-    """A server whose every reading goes into totals and a history, as the exporter does it."""
+    """A server whose readings go into totals and a history, as in the exporter."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
         self.integrals = Integrals()
         self.history = History()
 
-    def look(self, at: float) -> None:
+    def sample(self, at: float) -> None:
         self.integrals.add(self.server.read(at), 1.0)
         self.history.add(at, self.integrals.totals)
 
@@ -42,14 +42,14 @@ class TestLength:
         assert history_of((1.0, Totals())).window(60) is None
 
     def test_shorter_than_asked(self) -> None:
-        """A young history gives the window it has, and the window says its length."""
+        """A young history gives a shorter window, which reports its length."""
         window = history_of(*((at, Totals()) for at in (0.0, 1.0, 2.5))).window(60)
         assert window is not None
         assert (window.asked, window.seconds) == (60, 2.5)
 
     @pytest.mark.parametrize("seconds", [1, 10, 60, 300])
     def test_as_long_as_asked(self, seconds: int) -> None:
-        """An old enough history gives the asked length to half a row."""
+        """An old enough history gives the requested length to within half a row."""
         history = History()
         at = 0.0
         while at < 400:
@@ -60,8 +60,7 @@ class TestLength:
         assert window.seconds == pytest.approx(seconds, abs=0.57)
 
     def test_rows_are_a_second_apart(self) -> None:
-        """Samples within a second of the last row make no row: an hour takes an hour's rows, however often it is
-        sampled."""
+        """Samples within a second of the last row make no row: an hour takes an hour's rows at any sampling rate."""
         history = History()
         for index in range(101):
             history.add(index / 5, Totals())
@@ -69,7 +68,7 @@ class TestLength:
         assert list(history._times) == [float(second) for second in range(21)]
 
     def test_an_hour_is_kept(self) -> None:
-        """The oldest row leaves when the hour is full."""
+        """When the hour is full, the oldest row is dropped."""
         history = History()
         for second in range(HISTORY_SECONDS + 500):
             history.add(float(second), Totals())
@@ -78,16 +77,16 @@ class TestLength:
         assert window.seconds == HISTORY_SECONDS - 1
 
     def test_clock_that_stands_still_or_goes_back(self) -> None:
-        """An instant that is not a second later makes no row, and no window of no length."""
+        """A sample less than a second later makes no row, and there is no window without a length."""
         history = history_of((10.0, Totals()), (10.0, Totals()), (5.0, Totals()), (10.9, Totals()))
         assert history.window(60) is None
 
-    def test_until_an_earlier_instant(self) -> None:
-        """A window may end in the past: with the last row up to that instant."""
+    def test_until_an_earlier_time(self) -> None:
+        """A window may end in the past, with the last row up to that time."""
         server = Server(processes=1)
         watched = Watched(server)
         for second in range(100):
-            watched.look(float(second))
+            watched.sample(float(second))
             server.serve(1, second)
         window = watched.history.window(10, until=50.5)
         assert window is not None
@@ -97,25 +96,25 @@ class TestLength:
         assert watched.history.window(10, until=-5.0) is None
 
     def test_outage_is_not_spanned_by_a_shorter_window(self) -> None:
-        """After eight hours down, the last minute is of what came since, and says how short it is."""
+        """After eight hours down, the last minute covers only the time since, and reports its length."""
         server = Server(processes=1)
         watched = Watched(server)
-        watched.look(0.0)
-        watched.look(1.0)
+        watched.sample(0.0)
+        watched.sample(1.0)
         hours = 8 * 3600.0
-        watched.look(hours)
+        watched.sample(hours)
         assert watched.history.window(60) is None
         server.serve(1, 30)
-        watched.look(hours + 20)
+        watched.sample(hours + 20)
         window = watched.history.window(60)
         assert window is not None
         assert (window.seconds, window.workers[0].requests) == (20, 30)
 
     def test_outage_shorter_than_the_window_is_within_it(self) -> None:
-        """The row before a short outage is the nearest, and the window says how much of it is a gap."""
+        """The row before a short outage is the nearest, and the window reports how much of it is a gap."""
         watched = Watched(Server())
         for at in (0.0, 1.0, 40.0, 41.0, 61.0):
-            watched.look(at)
+            watched.sample(at)
         window = watched.history.window(60)
         assert window is not None
         assert window.seconds == 60
@@ -123,20 +122,20 @@ class TestLength:
         assert window.observed_seconds == pytest.approx(1)
 
 
-class TestDifferences:
-    def test_window_of_a_story(self) -> None:
-        """Counts, times and levels of the window, and nothing from before it."""
+class TestGrowth:
+    def test_window_of_a_scenario(self) -> None:
+        """A window has the counts, times and levels of its time, and nothing from before it."""
         server = Server(processes=2, threads=2)
         watched = Watched(server)
         server.serve(1, 1000)
-        watched.look(0.0)
+        watched.sample(0.0)
         server.busy(2, 1)
         server.queue = 4
         server[2].exceptions = 3
         server[1].static_requests = 2
         server.serve(1, 10, each=0.15, cpu=0.02)
         for at in (1.0, 2.0):
-            watched.look(at)
+            watched.sample(at)
         window = watched.history.window(1)
         assert window is not None
         assert (window.seconds, window.exceptions) == (1, 0)
@@ -152,7 +151,7 @@ class TestDifferences:
 
     @pytest.mark.parametrize("before", [0, 2**32 - 3, 2**33 - 1, 2**63])
     def test_counts_are_exact_across_the_wrap(self, before: int) -> None:
-        """A difference of counts is exact wherever the totals stand."""
+        """The growth of a count is exact, also across the wrap."""
         window = history_of(
             (0.0, Totals(workers=[WorkerTotals(requests=before)])),
             (1.0, Totals(workers=[WorkerTotals(requests=before + 7)])),
@@ -162,7 +161,7 @@ class TestDifferences:
 
     @pytest.mark.parametrize("before", [0.0, 429_496.7, 12_345_678.9, 1e9])
     def test_times_are_exact_to_a_tick_across_the_wrap(self, before: float) -> None:
-        """A difference of times is exact to 0.1 ms wherever the totals stand."""
+        """The growth of a time is exact to 0.1 ms, also across the wrap."""
 
         def totals(grown: float) -> Totals:
             worker = WorkerTotals(running_time=before + grown, running_time_since=0.0)
@@ -174,8 +173,8 @@ class TestDifferences:
         assert window.queue_seconds["a"] == pytest.approx(1.2345, abs=1.01e-4)
 
     def test_119_hours_of_thread_time_fit(self) -> None:
-        """As the module says of its ticks: a window holds 119 hours of one worker's thread time, and 32 threads busy
-        for the whole hour are 32 of them."""
+        """As `rows` says of its ticks, a window holds 119 hours of one worker's thread time; 32 threads busy for the
+        whole hour are 32 hours."""
         hours = 119.0
         window = history_of(
             (0.0, Totals(workers=[WorkerTotals(busy_seconds=0.0)])),
@@ -185,30 +184,30 @@ class TestDifferences:
         assert window.workers[0].busy_seconds == hours * 3600
 
     def test_reload_in_the_middle(self) -> None:
-        """Counts go on over a reload; the time between its two sides is a gap."""
+        """Counts continue over a reload; the time across it is a gap."""
         server = Server(processes=1)
         watched = Watched(server)
-        watched.look(0.0)
+        watched.sample(0.0)
         server.serve(1, 100)
-        watched.look(1.0)
+        watched.sample(1.0)
         server.reload(1.5)
         server.serve(1, 40)
-        watched.look(2.0)
+        watched.sample(2.0)
         server.serve(1, 2)
-        watched.look(3.0)
+        watched.sample(3.0)
         window = watched.history.window(60)
         assert window is not None
         assert (window.reloads, window.seconds, window.workers[0].requests) == (1, 3, 142)
         assert window.observed_seconds + window.gap_seconds == pytest.approx(3)
 
     def test_memory_growth(self) -> None:
-        """Memory at the end, and by how much it grew or shrank; unknown where it was not known at the start."""
+        """Memory at the end, and its growth or decrease; the growth is unknown if memory was unknown at the start."""
         server = Server(processes=2, spawned=1)
         watched = Watched(server)
-        watched.look(0.0)
+        watched.sample(0.0)
         server[1].resident = 40 << 20
         server.respawn(2, 0.5)
-        watched.look(1.0)
+        watched.sample(1.0)
         window = watched.history.window(60)
         assert window is not None
         first, second = window.workers
@@ -217,85 +216,85 @@ class TestDifferences:
 
 
 class TestUnknown:
-    def test_what_was_never_said_is_none(self) -> None:
+    def test_figures_never_reported_are_none(self) -> None:
         """Without cores or kernel facts their figures are None in the window too, not 0."""
         server = Server(processes=1, cores=False, host=False, queue=None)
         server[1].running_time = None
         watched = Watched(server)
-        watched.look(0.0)
-        watched.look(1.0)
+        watched.sample(0.0)
+        watched.sample(1.0)
         window = watched.history.window(60)
         assert window is not None
         worker = window.workers[0]
         assert (worker.busy_seconds, worker.cpu_seconds, worker.running_time, worker.resident_bytes) == (None,) * 4
         assert window.queue_seconds == {}
 
-    def test_facts_that_went_are_unknown(self) -> None:
-        """A process that may no longer be looked at has not stopped working: CPU time is None, not 0."""
+    def test_facts_that_became_unknown(self) -> None:
+        """If a process can no longer be read, its CPU time is None, not 0."""
         server = Server(processes=1)
         watched = Watched(server)
-        watched.look(0.0)
+        watched.sample(0.0)
         server.host = False
         for second in range(1, 70):
-            watched.look(float(second))
+            watched.sample(float(second))
         window = watched.history.window(60)
         assert window is not None
         assert window.workers[0].cpu_seconds is None
 
     def test_facts_that_came_are_unknown_until_they_cover_the_window(self) -> None:
-        """CPU time of the last ten seconds is not that of a minute."""
+        """CPU time known for the last ten seconds is not that of a minute."""
         server = Server(processes=1, host=False)
         watched = Watched(server)
         for second in range(100):
             server.host = second >= 50
             server.serve(1, 1, cpu=0.5)
-            watched.look(float(second))
+            watched.sample(float(second))
         for seconds, known in ((40, 20.0), (49, 24.5), (60, None)):
             window = watched.history.window(seconds)
             assert window is not None
             assert window.workers[0].cpu_seconds == known
 
     def test_worker_without_a_process_has_known_cpu_time(self) -> None:
-        """A slot that cheaper emptied, or filled within the window, has used what its processes have."""
+        """A slot that cheaper emptied, or filled within the window, has the CPU time of its processes."""
         server = Server(processes=2, spawned=1)
         watched = Watched(server)
-        watched.look(0.0)
-        watched.look(1.0)
+        watched.sample(0.0)
+        watched.sample(1.0)
         server.respawn(2, 1.5)
         server.serve(2, 1, cpu=0.25)
-        watched.look(2.0)
+        watched.sample(2.0)
         server.cheap(2)
-        watched.look(3.0)
+        watched.sample(3.0)
         window = watched.history.window(60)
         assert window is not None
         assert window.workers[1].cpu_seconds == 0.25
 
     def test_killed_worker_has_known_cpu_time(self) -> None:
-        """A ghost uses nothing; its successor goes on."""
+        """A killed worker uses no CPU; its successor's time is added."""
         server = Server(processes=1)
         watched = Watched(server)
-        watched.look(0.0)
+        watched.sample(0.0)
         server.serve(1, 1, cpu=0.5)
-        watched.look(1.0)
+        watched.sample(1.0)
         server.kill(1)
-        watched.look(2.0)
+        watched.sample(2.0)
         server.respawn(1, 2.5)
         server.serve(1, 1, cpu=0.25)
-        watched.look(3.0)
+        watched.sample(3.0)
         window = watched.history.window(60)
         assert window is not None
         assert window.workers[0].cpu_seconds == 0.75
 
     def test_running_time_that_wrapped_is_unknown(self) -> None:
-        """While uWSGI's field is wrapped, and until the window is past it, the time is None: 0 would be a response time
-        of nothing."""
+        """While uWSGI's field is wrapped, and until the window begins later, the time is None: 0 would mean a response
+        time of zero."""
         server = Server(processes=1)
         watched = Watched(server)
         known = []
         for second in range(20):
             server.serve(1, 1)
             server[1].running_time = None if 5 <= second < 10 else float(second)
-            watched.look(float(second))
+            watched.sample(float(second))
             window = watched.history.window(4)
             known.append(None if window is None else window.workers[0].running_time)
         assert known[4] == 4
@@ -303,78 +302,78 @@ class TestUnknown:
         assert known[14:] == [4] * 6
 
     def test_queue_that_can_no_longer_be_measured_is_absent(self) -> None:
-        """A queue that the kernel stopped telling of is not empty."""
+        """A queue that the kernel no longer reports is absent, not empty."""
         server = Server()
         server.queue = 5
         watched = Watched(server)
         for second in range(5):
-            watched.look(float(second))
+            watched.sample(float(second))
         server.queue = None
         for second in range(5, 8):
-            watched.look(float(second))
+            watched.sample(float(second))
         window = watched.history.window(60)
         assert window is not None
         assert window.queue_seconds == {}
 
 
 class TestChanges:
-    def test_other_number_of_workers_begins_anew(self) -> None:
-        """A reload with more or fewer processes leaves nothing to compare with."""
+    def test_other_number_of_workers_restarts_the_history(self) -> None:
+        """After a reload with more or fewer processes there is nothing to compare with."""
         for processes in (2, 6):
             server = Server(processes=4)
             watched = Watched(server)
             for second in range(10):
-                watched.look(float(second))
+                watched.sample(float(second))
             server.reload(10.0, processes=processes)
-            watched.look(11.0)
+            watched.sample(11.0)
             assert watched.history.window(60) is None
-            watched.look(12.0)
+            watched.sample(12.0)
             window = watched.history.window(60)
             assert window is not None
             assert (window.seconds, len(window.workers)) == (1, processes)
 
     @pytest.mark.parametrize("processes", [2, 6])
     def test_other_number_of_workers_within_the_second(self, processes: int) -> None:
-        """A window asked for before the next row is due is of the workers there are, and so there is none yet."""
+        """If the number of workers changes before the next row, there is no window yet."""
         server = Server(processes=4)
         watched = Watched(server)
         for second in range(10):
-            watched.look(float(second))
+            watched.sample(float(second))
         server.reload(9.1, processes=processes)
-        watched.look(9.5)
+        watched.sample(9.5)
         assert watched.history.window(60) is None
 
-    def test_other_sockets_begin_anew(self) -> None:
-        """So does one whose socket has another name."""
+    def test_other_sockets_restart_the_history(self) -> None:
+        """If a socket is renamed, there is nothing to compare with either."""
         server = Server(socket="a.sock")
         watched = Watched(server)
-        watched.look(0.0)
-        watched.look(1.0)
+        watched.sample(0.0)
+        watched.sample(1.0)
         server.socket = "b.sock"
-        watched.look(2.0)
+        watched.sample(2.0)
         assert watched.history.window(60) is None
-        watched.look(3.0)
+        watched.sample(3.0)
         window = watched.history.window(60)
         assert window is not None
         assert list(window.queue_seconds) == ["b.sock"]
 
 
-def test_rows_cost_what_the_module_says() -> None:
-    """The docstring's bytes a worker are those of the array, and of an hour of them."""
+def test_rows_cost_what_the_docstring_says() -> None:
+    """The bytes per worker in the docstring of `rows` are those of the arrays, for a row and for an hour."""
     history = history_of((0.0, Totals(workers=[WorkerTotals() for _ in range(64)])))
     without = history_of((0.0, Totals()))
     pairs = zip(history._rows[0], without._rows[0], strict=True)
     each = sum((len(columns) - len(empty)) * columns.itemsize for columns, empty in pairs) / 64
-    said = re.search(
+    stated = re.search(
         r"takes (\d+) bytes a worker: (\d+) kB a worker for the hour", " ".join((rows.__doc__ or "").split())
     )
-    assert said is not None
-    assert each == int(said[1])
-    assert round(each * HISTORY_SECONDS / 1000) == int(said[2])
+    assert stated is not None
+    assert each == int(stated[1])
+    assert round(each * HISTORY_SECONDS / 1000) == int(stated[2])
 
 
-def test_totals_that_go_on_changing_do_not_change_a_row() -> None:
-    """A row is what the totals were then."""
+def test_later_totals_do_not_change_a_row() -> None:
+    """A row keeps the totals of its time."""
     totals = Totals(workers=[WorkerTotals()])
     history = history_of((0.0, totals))
     totals.workers[0].requests = 5

@@ -8,8 +8,8 @@ def served(requests: int, workers: int = 1) -> Totals:
     return Totals(workers=[WorkerTotals(requests=requests, running_time=0.0) for _ in range(workers)])
 
 
-def test_it_ends_with_the_latest_totals() -> None:
-    """What came after the last row, less than a second ago, is in the window."""
+def test_a_window_ends_with_the_latest_totals() -> None:
+    """A window includes samples after the last row, less than a second ago."""
     history = History()
     for at, requests in ((0.0, 0), (1.0, 10), (2.0, 20), (2.4, 29)):
         history.add(at, served(requests))
@@ -18,8 +18,9 @@ def test_it_ends_with_the_latest_totals() -> None:
     assert (window.seconds, window.workers[0].requests) == (2.4, 29)
 
 
-def test_it_starts_at_the_row_nearest_to_its_length() -> None:
-    """Rows are a second apart: the window is up to half a second longer or shorter than asked, and says so."""
+def test_a_window_starts_at_the_row_nearest_to_its_length() -> None:
+    """Rows are a second apart: the window is up to half a second longer or shorter than requested, and reports its
+    length."""
     history = History()
     for at in range(10):
         history.add(float(at), served(at * 10))
@@ -30,8 +31,8 @@ def test_it_starts_at_the_row_nearest_to_its_length() -> None:
     assert window.workers[0].requests == 54
 
 
-def test_a_window_until_then_ends_with_a_row() -> None:
-    """For a moment in the past there are rows only."""
+def test_a_window_until_an_earlier_time_ends_with_a_row() -> None:
+    """For an earlier time there are only rows."""
     history = History()
     for at, requests in ((0.0, 0), (1.0, 10), (2.0, 20), (2.4, 29)):
         history.add(at, served(requests))
@@ -41,15 +42,15 @@ def test_a_window_until_then_ends_with_a_row() -> None:
 
 
 def test_two_rows_are_needed() -> None:
-    """The first second has no window, whatever came in it."""
+    """Within the first second there is no window."""
     history = History()
     history.add(0.0, served(0))
     history.add(0.9, served(9))
     assert history.window(60) is None
 
 
-def test_it_begins_anew_with_another_number_of_workers() -> None:
-    """Within a second of a row, too: totals of another shape cannot be compared with it."""
+def test_a_history_restarts_with_another_number_of_workers() -> None:
+    """A row cannot be compared with totals of another number of workers, not even within the same second."""
     history = History()
     history.add(0.0, served(0))
     history.add(1.0, served(10))

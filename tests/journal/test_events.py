@@ -9,7 +9,7 @@ def titles(journal: Journal) -> list[str]:
 
 
 def test_the_newest_comes_first() -> None:
-    """Ids grow in the order of adding; one that was found late stands where it belongs."""
+    """Ids grow in the order of adding; an event that was noticed late is sorted in by its time."""
     journal = Journal()
     journal.add(10.0, "reload", "a")
     journal.add(30.0, "reload", "b")
@@ -23,8 +23,8 @@ def test_the_newest_comes_first() -> None:
     assert journal.latest_of("server_down") is None
 
 
-def test_what_repeats_is_one_event() -> None:
-    """A worker that crashes again and again is one event with a count, for as long as it goes on."""
+def test_repeated_events_are_joined() -> None:
+    """The ends of a worker that keeps crashing are one event with a count."""
     journal = Journal()
     for second in range(100):
         journal.add(float(second), "worker_ended", f"end {second}", workers=(1,), cause="unknown", count=2)
@@ -37,8 +37,8 @@ def test_what_repeats_is_one_event() -> None:
     assert len(journal.latest(9)) == 3
 
 
-def test_another_cause_or_kind_is_another_event() -> None:
-    """So is each change of verdict and configuration, and each reload."""
+def test_another_cause_or_kind_is_a_new_event() -> None:
+    """Each change of verdict or configuration, and each reload, is an event of its own, too."""
     journal = Journal()
     journal.add(1.0, "worker_ended", "a", workers=(1,), cause="unknown")
     journal.add(2.0, "worker_ended", "b", workers=(1,), cause="harakiri")
@@ -47,8 +47,8 @@ def test_another_cause_or_kind_is_another_event() -> None:
     assert len(journal.latest(99)) == 6
 
 
-def test_it_is_bounded() -> None:
-    """In number, and to the time that the history reaches back."""
+def test_the_journal_is_bounded() -> None:
+    """The journal is bounded in number, and to the time that the history covers."""
     journal = Journal()
     for number in range(MOST_EVENTS + 5):
         journal.add(float(number), "reload", str(number))
@@ -60,5 +60,5 @@ def test_it_is_bounded() -> None:
 
 
 def test_every_kind_is_counted_from_the_start() -> None:
-    """So that Prometheus sees the first."""
+    """Counts of every kind exist from the start, so that Prometheus sees the first event."""
     assert Journal().counts == dict.fromkeys(KINDS, 0)

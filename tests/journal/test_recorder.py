@@ -1,4 +1,4 @@
-"""What is read becomes events: down and up, gaps, configuration, verdicts; and one real uWSGI."""
+"""Readings become events: down and up, gaps, configuration, verdicts; and one real uWSGI."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from uwsgi_headroom.source import Unix
 from uwsgi_headroom.watch.watch import Watch
 
 REFUSED = ReadError("refused", "connection refused: nothing listens here")
-TIMEOUT = ReadError("timeout", "no whole answer within 5 s")
+TIMEOUT = ReadError("timeout", "no complete answer within 5 s")
 
 
 def events(watch: ScriptedWatch) -> list[Event]:
-    """The oldest first, but for the start."""
+    """All events except the start, oldest first."""
     first, *rest = reversed(watch.watch.recorder.journal.latest(100))
     assert first.kind == "exporter_started"
     return rest
@@ -40,10 +40,10 @@ def kinds(watch: ScriptedWatch) -> list[str]:
 
 
 class TestDown:
-    """The server cannot be read: when that is an event, and what ends it."""
+    """When a server that cannot be read counts as down, and when it is up again."""
 
     def test_refused(self) -> None:
-        """It is down at once, once, and up with the first answer."""
+        """A server that refuses connections is down immediately, with one event, and up with the first answer."""
         server = Server()
         watch = ScriptedWatch().seconds(server, 5)
         for at in (5.5, 6.5, 7.5):
@@ -55,8 +55,8 @@ class TestDown:
         assert (up.kind, up.title) == ("server_up", "The server is up again after 2.5 s.")
         assert up.evidence == "Its master is the same process."
 
-    def test_silence_is_normal_for_some_seconds(self) -> None:
-        """uWSGI's master is silent for up to 3 s; beyond 5 s it is down."""
+    def test_silence_is_normal_for_a_few_seconds(self) -> None:
+        """uWSGI's master is silent for up to 3 s; after 5 s the server is down."""
         server = Server()
         watch = ScriptedWatch().seconds(server, 5).read(TIMEOUT, 8.0)
         assert kinds(watch.seconds(server, 5)) == []
@@ -64,13 +64,13 @@ class TestDown:
         assert kinds(watch) == ["server_down"]
 
     def test_never_read(self) -> None:
-        """One that is down from the start."""
+        """A server that was never read is down from the start."""
         watch = ScriptedWatch().read(REFUSED, 1.0)
         assert kinds(watch) == ["server_down"]
         assert kinds(watch.seconds(Server(), 1)) == ["server_down", "server_up"]
 
-    def test_a_gap_is_no_failure(self) -> None:
-        """The exporter was stopped, say: there are no samples, and nothing was down."""
+    def test_a_gap_is_not_an_outage(self) -> None:
+        """If the exporter was stopped, for example, there are no samples, but the server was not down."""
         server = Server()
         watch = ScriptedWatch().seconds(server, 5)
         watch.read(server.read(17.0))
@@ -78,13 +78,13 @@ class TestDown:
         assert (gap.kind, gap.title) == ("sampling_gap", "There were no samples for 12 s.")
 
     def test_an_emperor(self) -> None:
-        """What is no server is down and up as well."""
+        """An emperor is reported as down and up as well."""
         watch = ScriptedWatch().read(emperor(1.0)).read(REFUSED, 2.0).read(emperor(3.0))
         assert kinds(watch) == ["server_down", "server_up"]
 
 
 class TestConfiguration:
-    """What of a server is another than before."""
+    """Changes in a server's configuration."""
 
     def reading(self, at: float, options: Options | None = None, **snapshot: object) -> Reading:
         reading = Server(born=at - 1.0).read(at)
@@ -101,7 +101,7 @@ class TestConfiguration:
         return changed[0].title if changed else ""
 
     def test_version_and_sockets(self) -> None:
-        """What the document says itself."""
+        """Changes in the stats document itself are reported."""
         sockets = (stats.server.Socket("127.0.0.1:80", None, None),)
         assert (
             self.title(self.reading(1.0), self.reading(2.0, version="2.0.32", sockets=sockets))
@@ -109,14 +109,14 @@ class TestConfiguration:
         )
 
     def test_workers_and_threads(self) -> None:
-        """The number of a master's workers changes with a restart."""
+        """A master's number of workers changes with a restart."""
         watch = ScriptedWatch().read(Server(threads=8).read(1.0)).read(Server(processes=2, threads=16).read(2.0))
         watch.read(Server(processes=2, threads=8).read(3.0))
         titles = [event.title for event in events(watch) if event.kind == "configuration_changed"]
         assert titles == ["Configuration changed: workers 4 → 2.", "Configuration changed: threads 32 → 16."]
 
     def test_options(self) -> None:
-        """By their names; one that is not seen again is unset only where all are known."""
+        """Options are reported by name; a missing one counts as unset only if all options are known."""
         before = self.reading(1.0, Options(harakiri=30, thunder_lock=True, async_cores=5))
         assert (
             self.title(before, self.reading(2.0), self.reading(3.0, Options(harakiri=60, thunder_lock=False)))
@@ -128,7 +128,7 @@ class TestConfiguration:
         assert self.title(before, before) == ""
 
     def test_many_are_counted(self) -> None:
-        """A sentence names six."""
+        """A sentence lists at most six changes."""
         set_now = "harakiri", "listen", "max_requests", "gevent", "cheaper", "reload_on_rss", "asyncio", "http_timeout"
         many = Options(**dict.fromkeys(set_now, 2), complete=True)  # type: ignore[arg-type]
         title = self.title(self.reading(1.0, Options(complete=True)), self.reading(2.0, many))
@@ -136,12 +136,12 @@ class TestConfiguration:
         assert title.count("→") == 6
 
     def test_one_that_is_starting(self) -> None:
-        """A document without workers says nothing of how many there will be."""
+        """Without workers in its document, uWSGI is still starting, and their number is unknown."""
         assert self.title(self.reading(1.0), self.reading(2.0, workers=()), self.reading(3.0)) == ""
 
 
 class TestVerdicts:
-    """The verdict changes, and findings have been so since."""
+    """Changes of the verdict, and the start of findings."""
 
     def overloaded(self, seconds: int) -> tuple[ScriptedWatch, Server]:
         server = Server(processes=1, threads=1)
@@ -154,14 +154,14 @@ class TestVerdicts:
 
         return watch.seconds(server, seconds, second), server
 
-    def test_it_changes_once(self) -> None:
-        """Dated when it was first seen; a moment's verdict is none."""
+    def test_a_verdict_changes_once(self) -> None:
+        """A change is dated when it was first seen; a verdict of a single moment is not a change."""
         watch, server = self.overloaded(60)
         changed = [event for event in events(watch) if event.kind == "verdict_changed"]
         assert changed[-1].title.startswith("Verdict: critical. ")
         assert changed[-1].evidence.startswith("Before: ")
         assert 30 < changed[0].time - EPOCH < 60
-        assert len(changed) <= 3  # at most: as it begins, the worst of what is found
+        assert len(changed) <= 3  # at most: at first, the worst finding of each moment
         before = len(events(watch))
         server.queue = 0
 
@@ -174,7 +174,7 @@ class TestVerdicts:
         assert len(events(watch)) > before
 
     def test_since(self) -> None:
-        """Findings say since when, until they end."""
+        """A finding reports its start until it ends."""
         watch, server = self.overloaded(60)
         finding = next(each for each in watch.document().findings if each.code == "queue_wait")
         assert finding.since is not None
@@ -184,8 +184,8 @@ class TestVerdicts:
         watch.read(REFUSED, watch.now + 1.0)
         assert all(each.since is None for each in watch.document().findings)
 
-    def test_a_moment_without_it_is_no_end(self) -> None:
-        """A finding that two judgements in a row did not make goes on; after three it is a new one."""
+    def test_a_short_absence_does_not_end_a_finding(self) -> None:
+        """A finding that is missing in two consecutive judgements persists; after three, it is a new one."""
         verdicts = Verdicts(Journal())
         finding = Finding(code="queue_wait", severity="warning", title="It waits.", evidence="Much.")
         for time, found in enumerate([True, False, False, True, False, False, False, True]):
@@ -193,7 +193,7 @@ class TestVerdicts:
             assert verdicts.since("queue_wait") == (0.0 if time < 6 else None if time == 6 else 7.0)
 
     def test_a_finding_names_its_event(self) -> None:
-        """What ended last, of those that it counts."""
+        """A finding has the latest event of those that it counts."""
         server = Server()
         watch = ScriptedWatch().seconds(server, 15)
         server.busy(2, 0, 0, 0)
@@ -205,8 +205,8 @@ class TestVerdicts:
         assert lost.event.title == "Worker 1 ended with at least 2 requests in service."
 
 
-def test_a_fault_of_the_journal_costs_no_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is logged, and the server is sampled on."""
+def test_a_fault_in_the_journal_does_not_stop_sampling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault in the journal is logged, and the server is still sampled."""
     watch = ScriptedWatch()
 
     def fail(*_: object) -> None:
@@ -219,7 +219,7 @@ def test_a_fault_of_the_journal_costs_no_sample(monkeypatch: pytest.MonkeyPatch)
 
 
 async def _kill_a_worker(running: Uwsgi) -> Watch:
-    """Watch it until the journal has the end of a worker that is killed here."""
+    """Watch a server until its journal has the end of a worker that is killed here."""
     watch = Watch("shop", Unix(running.stats))
     sampling = asyncio.create_task(watch.sample())
     try:
@@ -236,7 +236,8 @@ async def _kill_a_worker(running: Uwsgi) -> Watch:
 
 
 def test_a_real_worker_is_killed() -> None:
-    """uWSGI respawns it: the journal has its end, with nothing that would explain it, and of the other nothing."""
+    """uWSGI respawns a killed worker: the journal has its end, without an explanation, and no event of the other
+    worker."""
     with uwsgi("--processes", "2", "--threads", "2") as running:
         journal = asyncio.run(_kill_a_worker(running)).recorder.journal
     ended = journal.latest_of("worker_ended")

@@ -1,4 +1,4 @@
-"""Events of workers: what ended one, who came back, and what replaced them all."""
+"""Events of workers: the causes of their ends, returns, and reloads that replace all of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from uwsgi_headroom.reading import Reading
 
 
 class Watched:
-    """A server that is watched, and what its journal has of workers."""
+    """A server that is watched, and the worker events in its journal."""
 
     def __init__(self, options: Options | None = None, **server: int) -> None:
         self.server = Server(**server)  # type: ignore[arg-type]
@@ -27,7 +27,7 @@ class Watched:
         self.pass_by(2.0)
 
     def pass_by(self, seconds: float = 0.5) -> None:
-        """So much time, with two samples a second."""
+        """Let this much time pass, with two samples per second."""
         for _ in range(round(seconds * 2)):
             self.watch.read(self.reading(self.watch.now + 0.5))
 
@@ -40,13 +40,13 @@ class Watched:
         return replace(reading, host=replace(reading.host, setup=setup))
 
     def events(self, *kinds: Kind) -> list[Event]:
-        """Of these kinds, the oldest first."""
+        """The events of these kinds, oldest first."""
         latest = self.watch.watch.recorder.journal.latest(100)
         return [event for event in reversed(latest) if event.kind in kinds]
 
 
 def test_nothing_happens() -> None:
-    """A server that serves has no event but the start."""
+    """A server that serves requests has no event except the start."""
     watched = Watched()
     for _ in range(10):
         watched.server.serve(1, 5)
@@ -55,14 +55,14 @@ def test_nothing_happens() -> None:
 
 
 def test_a_killed_worker() -> None:
-    """Its end is dated when it was seen, although uWSGI notices later, with the requests that it took along; and that
-    it is back."""
+    """A worker's end is dated when it was noticed, even if uWSGI notices it later, and reports the lost requests; the
+    worker's return is an event, too."""
     watched = Watched()
     watched.server.busy(0, 3, 0, 0)
     watched.pass_by()
     watched.server.kill(2)
     watched.pass_by(1.5)
-    assert watched.events("worker_ended") == []  # until uWSGI has counted why
+    assert watched.events("worker_ended") == []  # until uWSGI has counted the end
     ended_at = watched.watch.now - 1.0
     watched.server.respawn(2, watched.watch.now)
     watched.pass_by(1.0)
@@ -73,8 +73,8 @@ def test_a_killed_worker() -> None:
     assert start.title == "Worker 2 is back after 1.5 s."
 
 
-def test_an_end_that_uwsgi_does_not_notice() -> None:
-    """It is put down after three seconds, and once."""
+def test_an_end_that_uwsgi_never_notices() -> None:
+    """The end is recorded once, after three seconds."""
     watched = Watched()
     watched.server.kill(2)
     watched.pass_by(20.0)
@@ -87,7 +87,7 @@ def test_an_end_that_uwsgi_does_not_notice() -> None:
 
 
 def test_harakiri_is_found_although_uwsgi_counts_it_later() -> None:
-    """The process is gone before `harakiri_count` grows."""
+    """A harakiri is recognised even if the process ends before `harakiri_count` grows."""
     watched = Watched(Options(harakiri=30))
     watched.server.kill(1)
     watched.pass_by(1.0)
@@ -100,7 +100,7 @@ def test_harakiri_is_found_although_uwsgi_counts_it_later() -> None:
 
 
 def test_respawns_between_two_samples_are_counted() -> None:
-    """One that crashes faster than it is sampled."""
+    """If a worker crashes faster than it is sampled, all its respawns are counted."""
     watched = Watched()
     for _ in range(3):
         watched.server.respawn(1, watched.watch.now)
@@ -111,7 +111,7 @@ def test_respawns_between_two_samples_are_counted() -> None:
 
 
 def test_cheaper() -> None:
-    """Spawned and ended by cheaper mode is no end of a worker."""
+    """A worker that cheaper mode spawns or ends is not a worker's end."""
     watched = Watched(processes=4, spawned=2)
     watched.server.respawn(3, watched.watch.now)
     watched.pass_by()
@@ -126,10 +126,10 @@ def test_cheaper() -> None:
 
 
 class TestReload:
-    """Reloads: of the master, which begins its counters anew, and of the workers alone."""
+    """Reloads: of the master, which resets its counters, and of the workers only."""
 
     def test_full(self) -> None:
-        """One event, and no end of any worker."""
+        """A reload of the master is one event, and not the end of any worker."""
         watched = Watched()
         watched.server.serve(1, 500)
         watched.pass_by()
@@ -141,7 +141,7 @@ class TestReload:
 
     @pytest.mark.parametrize(("pause", "manner"), [(0.0, "at once"), (8.0, "one after another")])
     def test_of_the_workers(self, pause: float, manner: str) -> None:
-        """All have ended once and lost nothing: that is a reload of them."""
+        """If all workers ended once and lost no requests, the workers were reloaded."""
         watched = Watched()
         for worker in (3, 1, 4, 2):
             watched.server.respawn(worker, watched.watch.now)
@@ -152,15 +152,15 @@ class TestReload:
 
     @pytest.mark.parametrize("workers", [(1, 2, 3), (1, 2, 3, 1, 2, 3)])
     def test_not_all_of_the_workers(self, workers: tuple[int, ...]) -> None:
-        """As long as one is as it was, it is none."""
+        """As long as one worker was not replaced, there is no reload."""
         watched = Watched()
         for worker in workers:
             watched.server.respawn(worker, watched.watch.now)
             watched.pass_by(2.0)
         assert watched.events("reload") == []
 
-    def test_a_crash_loop_is_none(self) -> None:
-        """All workers end in turn, once; that they do so again and again is no reload."""
+    def test_a_crash_loop_is_not_a_reload(self) -> None:
+        """If all workers end in turn, but repeatedly, that is not a reload."""
         watched = Watched()
         for turn in range(6):
             for worker in (1, 2, 3, 4):
@@ -169,7 +169,7 @@ class TestReload:
             assert len(watched.events("reload")) == 1, turn
 
     def test_with_requests_in_service(self) -> None:
-        """Workers that take requests along were killed, and not reloaded."""
+        """Workers that end with requests in service were killed, not reloaded."""
         watched = Watched()
         for worker in (1, 2, 3, 4):
             watched.server.busy(1, 1, 1, 1)
@@ -204,7 +204,7 @@ NO_KILLS, KILLS = OomKills(1, 5), OomKills(2, 6)
 def test_causes(
     options: Options | None, kills: OomKills | None, served: int, age: float, resident: int | None, cause: str
 ) -> None:
-    """The likely cause is one that has left a trace; without one it is unknown."""
+    """The likely cause is the one that left a trace; without a trace it is unknown."""
     server = Server(processes=1)
     server.serve(1, served)
     then = server.read(1.0).snapshot.workers[0]  # type: ignore[union-attr]
@@ -215,4 +215,4 @@ def test_causes(
     assert found == cause
     assert evidence.endswith(".")
     if cause in ("unknown", "max_requests"):
-        assert f"served {served} request" in evidence  # those of its successor are not its own
+        assert f"served {served} request" in evidence  # requests of the successor are not the process's own

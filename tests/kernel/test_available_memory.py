@@ -1,4 +1,4 @@
-"""Available memory: from trees of `/proc` and `/sys` written here, and from a cgroup of this machine."""
+"""Available memory: from trees of `/proc` and `/sys` written by these tests, and from a cgroup of this machine."""
 
 import contextlib
 import os
@@ -16,10 +16,10 @@ from uwsgi_headroom.kernel.available_memory import UNLIMITED, AvailableMemory, r
 
 PID = 4242
 MB = 1_000_000
-HOST = 4_096_000_000  # as MEMINFO says
+HOST = 4_096_000_000  # as in MEMINFO
 MEMINFO = "MemTotal:        8000000 kB\nMemFree:          100000 kB\nMemAvailable:    4000000 kB\n"
 NO_LIMIT = 9_223_372_036_854_771_712
-"""What the kernel writes into memory.limit_in_bytes where there is none."""
+"""The kernel's value of memory.limit_in_bytes without a limit."""
 
 V1 = {
     "proc/4242/cgroup": "4:memory:/site/app\n0::/\n",
@@ -58,7 +58,7 @@ def v2_level(folder: str, limit: int | str, usage: int, cache: int, top: str = "
 
 
 def available(*parts: Mapping[str, str], without: str = "") -> AvailableMemory | None:
-    """What is available to process 4242 in a tree of these files, MEMINFO among them, less one."""
+    """The memory available to process 4242, in a tree of these files and MEMINFO but not of the file `without`."""
     with tempfile.TemporaryDirectory() as directory:
         for part in ({"proc/meminfo": MEMINFO}, *parts):
             for name, text in part.items():
@@ -84,12 +84,12 @@ V2_LIMITED = (
 
 
 def test_the_tightest_level_of_version_1() -> None:
-    """A parent's limit counts for its children, less what is used without the inactive file cache of all below."""
+    """A parent's limit applies to its children; its usage is that of all below it, without the inactive file cache."""
     assert available(*V1_LIMITED) == AvailableMemory(500 * MB, "cgroup")
 
 
 def test_the_tightest_level_of_version_2() -> None:
-    """`max` is no limit, and neither is a level without the controller."""
+    """Neither `max` nor a level without the controller is a limit."""
     assert available(*V2_LIMITED) == AvailableMemory(300 * MB, "cgroup")
 
 
@@ -113,7 +113,7 @@ def test_hybrid() -> None:
     ids=["version 1", "not enabled", "max", "as much as the host", "no controller"],
 )
 def test_without_a_tighter_limit(tree: tuple[Mapping[str, str], ...]) -> None:
-    """Without a cgroup that has less, what the host has available is the least."""
+    """If no cgroup has less, the host's available memory is the limit."""
     assert available(*tree) == AvailableMemory(HOST, "host")
 
 
@@ -123,7 +123,7 @@ def test_without_a_tighter_limit(tree: tuple[Mapping[str, str], ...]) -> None:
     ids=["above its limit", "above it with cache", "more cache than usage"],
 )
 def test_figures_that_contradict_each_other(usage: int, cache: int, left: int) -> None:
-    """Usage may be above a limit, and cache above usage: what is left is never negative, nor more than the limit."""
+    """Usage may exceed a limit, and cache may exceed usage: the rest is never negative, nor above the limit."""
     tree = v2_level("/web.slice/app.service", 600 * MB, usage, cache)
     assert available(V2, tree) == AvailableMemory(left, "cgroup")
 
@@ -141,20 +141,21 @@ def test_figures_that_contradict_each_other(usage: int, cache: int, left: int) -
         (V2_LIMITED, "sys/fs/cgroup/web.slice/app.service/memory.stat"),
     ],
 )
-def test_what_cannot_be_read_is_unknown(tree: tuple[Mapping[str, str], ...], without: str) -> None:
-    """Without a file that a limit depends on nothing is known: what the host has may be out of reach."""
+def test_an_unreadable_limit_makes_the_figure_unknown(tree: tuple[Mapping[str, str], ...], without: str) -> None:
+    """Without a file that a limit depends on, available memory is unknown: the process may not get what the host
+    has."""
     assert available(*tree, without=without) is None
 
 
-def test_text_that_is_not_understood_is_unknown() -> None:
-    """A file that says something else than documented is no figure."""
+def test_an_invalid_file_makes_the_figure_unknown() -> None:
+    """A file with unexpected text makes available memory unknown."""
     assert available(*V2_LIMITED, {"proc/meminfo": "MemFree: 10 kB\n"}) is None
     assert available(*V2_LIMITED, {"sys/fs/cgroup/web.slice/memory.max": "plenty\n"}) is None
     assert available(*V2_LIMITED, {"sys/fs/cgroup/web.slice/app.service/memory.stat": "anon 1\n"}) is None
 
 
-def test_what_cannot_be_opened_is_unknown() -> None:
-    """A limit that cannot be opened (here, because it is a folder) is not the same as none."""
+def test_a_limit_that_cannot_be_opened_is_unknown() -> None:
+    """A limit that cannot be opened (here, because it is a folder) is unknown, which is different from no limit."""
     limit = "sys/fs/cgroup/web.slice/app.service/memory.max"
     assert available(*V2_LIMITED, {f"{limit}/something": ""}, without=limit) is None
 
@@ -165,7 +166,8 @@ LEVELS = st.lists(st.tuples(st.none() | SIZES, SIZES, SIZES), min_size=1, max_si
 
 @given(LEVELS)
 def test_the_least_wins(levels: list[tuple[int | None, int, int]]) -> None:
-    """Whatever the levels say: never negative, never more than the host's or any limit, and from one of them."""
+    """For any levels, available memory is not negative, at most the host's and every limit, and determined by one of
+    them."""
     folders = ["", "/web.slice", "/web.slice/app.service"][-len(levels) :]
     parts = [
         v2_level(folder, "max" if limit is None else limit, usage, cache)
@@ -180,7 +182,7 @@ def test_the_least_wins(levels: list[tuple[int | None, int, int]]) -> None:
 
 
 def test_gone() -> None:
-    """Of a process that ended nothing is known."""
+    """The memory available to a process that has ended is unknown."""
     assert read_available_memory(2**22 + 1) is None
 
 
@@ -189,7 +191,7 @@ MEMORY_CONTROLLER = Path("/sys/fs/cgroup/memory")  # cgroup version 1
 
 @contextlib.contextmanager
 def cgroup(name: str, limit: int) -> Iterator[Path]:
-    """A real cgroup, removed at the end."""
+    """A real cgroup, removed at the end of the test."""
     folder = MEMORY_CONTROLLER / name
     folder.mkdir()
     try:
@@ -205,7 +207,7 @@ def cgroup(name: str, limit: int) -> Iterator[Path]:
     reason="the memory controller of this machine is not in cgroup version 1",
 )
 def test_real_limit() -> None:
-    """A limit set on a cgroup's parent counts for a process in it, less what that process takes."""
+    """A limit on a cgroup's parent applies to a process in the cgroup, minus the process's own usage."""
     name = f"headroom-{os.getpid()}"
     program = "taken = b'x' * 20_000_000; print(flush=True); input()"
     with cgroup(name, 64 << 20), cgroup(f"{name}/inner", 128 << 20) as inner:

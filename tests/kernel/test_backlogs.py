@@ -30,7 +30,7 @@ SOMAXCONN = int(Path("/proc/sys/net/core/somaxconn").read_text())
 
 
 def names(server: Uwsgi) -> list[str]:
-    """The sockets' names in the stats document; a backslash stands there unescaped, which is not JSON."""
+    """The sockets' names in the stats document; uWSGI does not escape a backslash, which is not valid JSON."""
     document = server.document().replace(b"\\", b"\\\\")
     return [each["name"] for each in msgspec.json.decode(document)["sockets"]]
 
@@ -43,7 +43,7 @@ def reason(backlog: Backlog) -> str:
 
 @contextlib.contextmanager
 def busy(server: Uwsgi) -> Iterator[None]:
-    """The one worker sleeps in a request, so that nothing is accepted."""
+    """The only worker sleeps in a request, so that nothing is accepted."""
     url = f"http://127.0.0.1:{server.http}/?io_ms=1500"
     request = Thread(target=lambda: urllib.request.urlopen(url, timeout=10).read())
     request.start()
@@ -53,7 +53,7 @@ def busy(server: Uwsgi) -> Iterator[None]:
 
 
 def connect(address: str | tuple[str, int], count: int) -> list[socket.socket]:
-    """Clients that wait; over TCP they say something, for uWSGI defers accepting silent ones."""
+    """Clients that wait. Over TCP they send a byte, because uWSGI defers accepting silent clients."""
     clients = []
     for _ in range(count):
         client = socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET)
@@ -66,7 +66,7 @@ def connect(address: str | tuple[str, int], count: int) -> list[socket.socket]:
 
 @pytest.mark.integration
 def test_exact_queues_of_a_busy_server() -> None:
-    """Every unaccepted connection is counted, for UNIX and TCP, against the limit that `listen` set."""
+    """Every unaccepted connection is counted, for UNIX and TCP; the limit is the option `listen`."""
     with accepting("--listen", "24", "--stats-minified") as server:
         http = f"127.0.0.1:{server.http}"
         backlogs = Backlogs()
@@ -98,14 +98,14 @@ def test_exact_queue_for_another_user() -> None:
 
 @pytest.mark.integration
 def test_listen_above_somaxconn() -> None:
-    """uWSGI refuses to start with a `listen` above net.core.somaxconn: the limit is what was configured."""
+    """uWSGI refuses to start with a `listen` above net.core.somaxconn: the limit is the configured one."""
     with pytest.raises(AssertionError, match=r"net\.core\.somaxconn"), uwsgi("--listen", str(SOMAXCONN + 1)):
         pass
 
 
 @pytest.mark.integration
 def test_every_kind_of_name() -> None:
-    """Whatever uWSGI calls its sockets, before and after a reload, their queues are found."""
+    """The queues of all kinds of socket names are found, before and after a reload."""
     ports = [free_port() for _ in range(6)]
     options = ["relative.sock", "./dot.sock", "@abstract", "\\0zero", "127.0.0.1:0"]
     options += [f":{ports[0]}", f"0.0.0.0:{ports[1]}", f"127.1:{ports[2]}", f"localhost:{ports[3]}"]
@@ -129,7 +129,7 @@ def check_names(server: Uwsgi, backlogs: Backlogs, options: list[str]) -> None:
 
 
 def worker_pids(server: Uwsgi) -> set[int]:
-    """The workers that accept; none while the stats server does not answer."""
+    """The pids of accepting workers; None while the stats server does not answer."""
     try:
         document = server.document().replace(b"\\", b"\\\\")
     except OSError:
@@ -139,7 +139,7 @@ def worker_pids(server: Uwsgi) -> set[int]:
 
 @pytest.mark.integration
 def test_socket_named_twice() -> None:
-    """A socket that was configured twice stands twice in the document, and is one."""
+    """A socket that was configured twice occurs twice in the document, and has one queue."""
     with accepting("--socket", "twice.sock", "--socket", "twice.sock", "--listen", "17") as server:
         assert names(server).count("twice.sock") == 2
         assert Backlogs().read(server.pid, ["twice.sock", "twice.sock"]) == {"twice.sock": Backlog(0, 17, None)}
@@ -169,7 +169,7 @@ os.execv(sys.argv[1], sys.argv[1:])
     [(b"\0inherited", "inherited"), (b"inherited.sock", "inherited.sock"), (("127.0.0.1", 0), "127.0.0.1:")],
 )
 def test_inherited_socket(bound: bytes | tuple[str, int], name: str, tmp_path: Path) -> None:
-    """An inherited descriptor has the name getsockname gives, an abstract one perhaps without its @."""
+    """An inherited descriptor has the name of getsockname(2); an abstract one may lack its @."""
     activation = tmp_path / "activation.py"
     family = int(socket.AF_UNIX if isinstance(bound, bytes) else socket.AF_INET)
     activation.write_text(SOCKET_ACTIVATION.format(family=family, bound=bound))
@@ -182,7 +182,7 @@ def test_inherited_socket(bound: bytes | tuple[str, int], name: str, tmp_path: P
 
 @pytest.mark.integration
 def test_router() -> None:
-    """Behind the http router only the socket between router and workers is uWSGI's to name."""
+    """With the http router, uWSGI's stats name only the socket between router and workers."""
     public = f"127.0.0.1:{free_port()}"
     with accepting("--http", public) as server:
         assert public not in names(server)
@@ -192,7 +192,7 @@ def test_router() -> None:
 @as_root
 @pytest.mark.integration
 def test_another_network_namespace(tmp_path: Path) -> None:
-    """In another network namespace queues are not measurable, whether or not the descriptors may be read."""
+    """In another network namespace queues are not measurable, whether or not the descriptors are readable."""
     with accepting(binary=wrapped(tmp_path, uwsgi_binary(), "unshare --net")) as server:
         for backlogs in (
             Backlogs().read(server.pid, [server.socket, ":80"]),
@@ -209,18 +209,18 @@ def test_unproven_master() -> None:
 
 
 def test_process_that_is_gone() -> None:
-    """A master that ended meanwhile has no queues."""
-    assert "gone" in reason(Backlogs().read(2**22 + 1, [":80"])[":80"])
+    """A master that has ended has no queues."""
+    assert "it has ended" in reason(Backlogs().read(2**22 + 1, [":80"])[":80"])
 
 
 @pytest.mark.parametrize("name", ["", "/nowhere.sock", "@nowhere", ":1", "[::1]:1", "[no]:1", "localhost:1", "no:no"])
-def test_name_that_is_nowhere(name: str) -> None:
+def test_name_without_a_listener(name: str) -> None:
     """A name without a listener is unmeasurable, never 0."""
     assert "no listening socket" in reason(Backlogs().read(os.getpid(), [name])[name])
 
 
 def test_same_name_of_another_process(tmp_path: Path) -> None:
-    """Of two listeners with one name, as when a path was bound to anew, only the master's counts."""
+    """If two listeners have one name (after a second bind to the path), only the master's counts."""
     path = str(tmp_path / "a.sock")
     with socket.socket(socket.AF_UNIX) as ours, socket.socket(socket.AF_UNIX) as older:
         older.bind(path)
@@ -240,7 +240,7 @@ def test_same_name_of_another_process(tmp_path: Path) -> None:
 
 @as_root
 def test_ambiguous_name_for_another_user(tmp_path: Path) -> None:
-    """Where two listeners have the name and whose they are is hidden, neither is taken."""
+    """If two listeners have the name and their owners are hidden, neither is used."""
     path = str(tmp_path / "a.sock")
     with socket.socket(socket.AF_UNIX) as first, socket.socket(socket.AF_UNIX) as second:
         first.bind(path)
@@ -250,11 +250,11 @@ def test_ambiguous_name_for_another_user(tmp_path: Path) -> None:
         second.listen(5)
         pid = os.getpid()
         backlog = as_nobody(lambda: Backlogs().read(pid, [path]))[path]
-        assert reason(backlog).startswith(f"2 sockets listen on {path}, and which is uWSGI's is hidden")
+        assert reason(backlog).startswith(f"2 sockets listen on {path}, and this user may not see which is uWSGI's")
 
 
 def test_one_name_held_twice() -> None:
-    """Two sockets of the master that share an address share its clients: what waits is their sum."""
+    """Two of the master's sockets with one address share its clients, so their queues are summed."""
     with socket.socket() as first, socket.socket() as second:
         for each in (first, second):
             each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -266,7 +266,7 @@ def test_one_name_held_twice() -> None:
 
 
 def test_socket_opened_later(tmp_path: Path) -> None:
-    """Descriptors are listed again when a name is not among the known ones, and only then."""
+    """Descriptors are listed again only if a name is not among the known sockets."""
     backlogs = Backlogs()
     path = str(tmp_path / "a.sock")
     assert "no listening socket" in reason(backlogs.read(os.getpid(), [path])[path])
@@ -281,7 +281,7 @@ def test_socket_opened_later(tmp_path: Path) -> None:
 
 @knows_socket_call
 def test_forbidden_netlink() -> None:
-    """Where netlink is forbidden every queue is unmeasurable, and the reason says what to allow."""
+    """If netlink is forbidden, every queue is unmeasurable, and the reason says what to allow."""
 
     def ask() -> dict[str, Backlog]:
         forbid_netlink(errno.EAFNOSUPPORT)

@@ -1,4 +1,4 @@
-"""Where the cgroups of a process are: from trees of `/proc` and `/sys` (see fixtures/README.md)."""
+"""The cgroups of a process: from trees of `/proc` and `/sys` (see fixtures/README.md)."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ FIXTURES = Path(__file__).with_name("fixtures")
     ],
 )
 def test_levels(tree: str, version: int, folders: list[str]) -> None:
-    """The levels go from the top of what is mounted here down to the process's own."""
+    """The levels go from the root of the mount down to the process's own cgroup."""
     cgroups = find_cgroups(4242, "cpu", FIXTURES / tree)
     top = FIXTURES / tree / "sys/fs/cgroup"
     assert (cgroups.version, [Path(folder) for folder in cgroups.folders]) == (
@@ -29,7 +29,7 @@ def test_levels(tree: str, version: int, folders: list[str]) -> None:
 
 
 def test_each_controller_has_its_own_version() -> None:
-    """On a hybrid host a controller that version 1 does not have belongs to version 2."""
+    """On a hybrid host a controller that version 1 lacks belongs to version 2."""
     cgroups = find_cgroups(4242, "hugetlb", FIXTURES / "hybrid_quota")
     assert cgroups.version == 2
     assert all("unified" in folder for folder in cgroups.folders)
@@ -37,7 +37,7 @@ def test_each_controller_has_its_own_version() -> None:
 
 @pytest.mark.parametrize("tree", ["v1_neighbour", "v2_neighbour"])
 def test_neighbouring_container(tree: str) -> None:
-    """A cgroup that is not mounted here is an error, which is not the same as no level."""
+    """A cgroup that is not mounted here is an error, which is different from a process without cgroups."""
     with pytest.raises(FileNotFoundError, match="not mounted here"):
         find_cgroups(4242, "cpu", FIXTURES / tree)
 

@@ -19,17 +19,17 @@ def _proc(where: Path, *threads: int) -> Path:
     ("options", "cores", "threads", "kind"),
     [
         (Options(), {1: 1, 2: 1}, (1, 1), "single"),
-        (Options(), {1: 1}, (12,), "single"),  # the application's own
+        (Options(), {1: 1}, (12,), "single"),  # the application has threads of its own
         (Options(), {1: 8}, (8,), "threads"),
         (Options(), {1: 8}, (30,), "threads"),
-        (Options(), {1: 8, 2: 8}, (3, 8), "threads"),  # the first one is ending
+        (Options(), {1: 8, 2: 8}, (3, 8), "threads"),  # the first process is ending
         (Options(), {1: 50, 2: 50}, (1, 4), "async"),
         (Options(gevent=50), {1: 50}, (90,), "async"),
         (Options(async_cores=50), {}, (), "async"),
         (Options(gevent=1), {1: 1}, (1,), "single"),
         (Options(asyncio=0), {1: 8}, (8,), "threads"),
         (Options(), {1: None}, (8,), None),  # stats-no-cores
-        (Options(), {9: 8}, (), None),  # gone
+        (Options(), {9: 8}, (), None),  # the process has ended
         (Options(), {}, (), None),
     ],
 )

@@ -29,18 +29,18 @@ CPU_CONTROLLER = Path("/sys/fs/cgroup/cpu")  # cgroup version 1
     ],
 )
 def test_tightest_quota(tree: str, expected: UsableCpus) -> None:
-    """The tightest quota on the path from the process up to what is mounted here is the one that counts."""
+    """The tightest quota applies, from the process's own cgroup up to the root of the mount."""
     assert read_usable_cpus(4242, affinity=range(8), root=FIXTURES / tree) == expected
 
 
 @pytest.mark.parametrize("tree", ["v1_neighbour", "v2_neighbour"])
 def test_neighbouring_container(tree: str) -> None:
-    """The quota of a cgroup that is not mounted here is unknown, which is not the same as none."""
+    """The quota of a cgroup that is not mounted here is unknown, which is different from no quota."""
     assert read_usable_cpus(4242, affinity=range(8), root=FIXTURES / tree) is None
 
 
-def test_every_group_with_a_quota_and_what_counts_its_use() -> None:
-    """A quota of any level binds, so each is listed with its usage file; levels without a quota are not."""
+def test_every_group_with_a_quota_and_its_usage_file() -> None:
+    """Each level with a quota is listed with its usage file; levels without a quota are not."""
     root = FIXTURES / "v2_quota"
     cpus = read_usable_cpus(4242, affinity=range(8), root=root)
     assert cpus is not None
@@ -51,16 +51,17 @@ def test_every_group_with_a_quota_and_what_counts_its_use() -> None:
     )
 
 
-def test_use_of_a_group_that_cpuacct_does_not_know() -> None:
-    """Where version 1 counts CPU time in a hierarchy of its own, with the process elsewhere in it, no file counts."""
+def test_usage_file_of_a_group_that_cpuacct_does_not_know() -> None:
+    """If version 1 counts CPU time in a separate hierarchy, with the process elsewhere in it, there is no usage
+    file."""
     cpus = read_usable_cpus(4242, affinity=range(8), root=FIXTURES / "v1_quota")
     assert cpus is not None
     assert {group.usage_file for group in cpus.groups} == {None}
 
 
 @pytest.mark.parametrize("mounts", [("cpu,cpuacct",), ("cpu", "cpuacct")])
-def test_use_of_a_group_of_version_1(mounts: tuple[str, ...], tmp_path: Path) -> None:
-    """In one mount with cpu or in another: cpuacct counts a group if the process has the same path in both."""
+def test_usage_file_of_a_group_of_version_1(mounts: tuple[str, ...], tmp_path: Path) -> None:
+    """In the same mount as cpu or another one, cpuacct counts a group if the process has the same path in both."""
     for name, text in {
         "proc/7/cgroup": "".join(f"{place}:{mount}:/app\n" for place, mount in enumerate(mounts, 1)),
         "proc/self/mountinfo": "".join(
@@ -80,13 +81,13 @@ def test_use_of_a_group_of_version_1(mounts: tuple[str, ...], tmp_path: Path) ->
 
 
 def test_affinity_below_the_quota() -> None:
-    """Fewer CPUs to run on than the quota allows are the limit."""
+    """If the process may run on fewer CPUs than its quota, affinity is the limit."""
     cpus = read_usable_cpus(4242, affinity={0, 5}, root=FIXTURES / "v2_quota")
     assert cpus == UsableCpus(2, "affinity", host=8, affinity=2, quota=2.5)
 
 
 def test_here() -> None:
-    """Pinned to one CPU, a process of this machine can use one at most."""
+    """A process that is pinned to one CPU of this machine can use at most one."""
     with subprocess.Popen(["sleep", "60"]) as process:
         os.sched_setaffinity(process.pid, {min(os.sched_getaffinity(0))})
         cpus = read_usable_cpus(process.pid)
@@ -98,13 +99,13 @@ def test_here() -> None:
 
 
 def test_gone() -> None:
-    """Of a process that ended nothing is known."""
+    """The CPUs that a process can use are unknown after its end."""
     assert read_usable_cpus(2**22 + 1) is None
 
 
 @contextlib.contextmanager
 def cgroup(name: str, quota: int) -> Iterator[Path]:
-    """A real cgroup, removed at the end."""
+    """A real cgroup, removed at the end of the test."""
     folder = CPU_CONTROLLER / name
     folder.mkdir()
     try:
@@ -120,7 +121,7 @@ def cgroup(name: str, quota: int) -> Iterator[Path]:
     reason="the cpu controller of this machine is not in cgroup version 1",
 )
 def test_real_quota() -> None:
-    """A quota set on a cgroup's parent counts for a process in it."""
+    """A quota on a cgroup's parent applies to a process in the cgroup."""
     name = f"headroom-{os.getpid()}"
     with (
         cgroup(name, 70_000),

@@ -1,4 +1,4 @@
-"""What is asked of the kernel at every sample, what once a second, and what every five."""
+"""How often each fact is read from the kernel: at every sample, once a second, or every five seconds."""
 
 import json
 import os
@@ -15,8 +15,8 @@ from uwsgi_headroom.source import Answer
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
-def test_what_changes_slowly_is_asked_for_seldom() -> None:
-    """Affinity and the CPUs usable are repeated for five seconds; that a worker has ended is known sooner."""
+def test_slow_facts_are_read_seldom() -> None:
+    """Affinity and usable CPUs are cached for five seconds; the end of a worker is noticed sooner."""
     hands = MovableClock()
     host = Host(clock=hands.clock.monotonic)
     with subprocess.Popen(["sleep", "60"]) as worker:
@@ -44,8 +44,8 @@ def test_what_changes_slowly_is_asked_for_seldom() -> None:
         assert host.read_facts(snapshot, answer).processes == {}
 
 
-def test_a_worker_that_does_nothing_is_looked_at_once_a_second() -> None:
-    """That a worker at rest has ended is known within a second; that one in the middle of a request has, at once."""
+def test_an_idle_worker_is_read_once_a_second() -> None:
+    """The end of an idle worker is noticed within a second; that of a worker in a request, immediately."""
     hands = MovableClock()
     host = Host(clock=hands.clock.monotonic)
     with subprocess.Popen(["sleep", "60"]) as resting, subprocess.Popen(["sleep", "60"]) as busy:
@@ -66,7 +66,7 @@ def test_a_worker_that_does_nothing_is_looked_at_once_a_second() -> None:
 
 
 def test_servers_share_one_reading_of_the_machine() -> None:
-    """Two servers with the same CPUs have the same idle time; a server whose pid is not proven has none."""
+    """Two servers with the same CPUs have the same idle time; a server without a proven pid has none."""
     hands = MovableClock()
     machine = MachineCpu(hands.clock.monotonic)
     snapshot = stats.decode(json.dumps({"pid": os.getpid(), "workers": []}).encode())

@@ -1,4 +1,4 @@
-"""What a document names is looked up in the kernel, and whatever it names, looking it up does no harm."""
+"""Lookups in the kernel do no harm, whatever names and pids a document contains."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def facts(document: object, answer: Answer) -> None:
 @example(["127.0.0.1:²", "[::1]:٣", "0x7f.1:1", "1:1"], [])
 @settings(max_examples=150, deadline=None)
 def test_any_names_and_pids_of_a_proven_server(names: list[str], pids: list[int]) -> None:
-    """A server that is proven may still say anything of its sockets and workers."""
+    """The document of a proven server may contain any socket names and pids."""
     document = {
         "pid": os.getpid(),
         "workers": [{"pid": pid} for pid in pids],
@@ -40,8 +40,8 @@ def test_any_names_and_pids_of_a_proven_server(names: list[str], pids: list[int]
 
 
 @pytest.mark.parametrize("name", ["\0:80", "127.0.0.1\0:80", "/run/a\0", ":65536", "[::1]:" + "9" * 200])
-def test_a_name_that_no_socket_can_have(name: str) -> None:
-    """The queue of a socket that cannot be is not measurable, with a reason, and those beside it are looked up."""
+def test_an_impossible_socket_name(name: str) -> None:
+    """The queue of an impossible socket name is not measurable, with a reason; other sockets are looked up."""
     document = {"pid": os.getpid(), "workers": [], "sockets": [{"name": name}, {"name": "/run/none"}]}
     host = Host().read_facts(stats.decode(json.dumps(document).encode()), Answer(b"", peer_pid=os.getpid()))
     assert host.off is None
@@ -64,13 +64,13 @@ def test_a_name_that_no_socket_can_have(name: str) -> None:
     ],
 )
 def test_any_master_pid(pid: int, answer: Answer) -> None:
-    """A server may say anything of its own pid: nothing is proven, and nothing breaks."""
+    """A document may contain any master pid: nothing is proven, and nothing fails."""
     host = Host().read_facts(stats.decode(json.dumps({"pid": pid, "workers": []}).encode()), answer)
     assert host.off
 
 
 @pytest.mark.parametrize("pid", [-1, 0, 2**31, 2**63 - 1])
-def test_the_same_wrong_pid_from_both_sides(pid: int) -> None:
-    """A pid that cannot be, though the peer has it too, is no proof."""
+def test_the_same_impossible_pid_in_document_and_peer(pid: int) -> None:
+    """An impossible pid proves nothing, even if the peer has the same one."""
     host = Host().read_facts(stats.decode(json.dumps({"pid": pid, "workers": []}).encode()), Answer(b"", peer_pid=pid))
     assert host.off

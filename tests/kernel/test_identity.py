@@ -1,4 +1,4 @@
-"""Which server a master is: its age, its directory and its emperor."""
+"""The identity of a server: its start, its working directory and its emperor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from uwsgi_headroom.kernel.identity import read_identity
 
 
 def test_a_process_of_this_host() -> None:
-    """Its host, its directory and when it began; this test is no emperor."""
+    """A process of this host has the host's name, its directory and its start; this test has no emperor."""
     with subprocess.Popen(["sleep", "60"], cwd="/usr") as process:
         identity = read_identity(process.pid)
         process.kill()
@@ -24,8 +24,8 @@ def test_a_process_of_this_host() -> None:
     assert identity.emperor_pid is None
 
 
-def test_a_process_that_is_gone() -> None:
-    """Nothing is known of it but the host."""
+def test_a_process_that_has_ended() -> None:
+    """After the end of a process only its host is known."""
     with subprocess.Popen(["true"]) as process:
         process.wait()
     identity = read_identity(process.pid)
@@ -34,7 +34,7 @@ def test_a_process_that_is_gone() -> None:
 
 @pytest.mark.parametrize(("parent", "emperor"), [("uwsgi\n", 6), ("systemd\n", None), (None, None)])
 def test_the_emperor_is_a_parent_called_uwsgi(parent: str | None, emperor: int | None, tmp_path: Path) -> None:
-    """Any other parent, and one that cannot be seen, is none."""
+    """A parent with another name, or a hidden one, is not an emperor."""
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "stat").write_text("7 (uwsgi) S 6 7 7 0\n")
     if parent is not None:

@@ -1,4 +1,4 @@
-"""CPU time of the machine: what `/proc/stat` says, and how seldom it is asked."""
+"""CPU time of the machine: how `/proc/stat` is parsed, and how often it is read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from uwsgi_headroom.kernel.machine_cpu import FORGET_SECONDS, READ_SECONDS, Mach
 
 
 def test_iowait_is_idle_and_steal_is_used() -> None:
-    """A CPU that waits for a disk could do other work; time that the hypervisor took is gone; a guest's is in user."""
+    """iowait is idle time, since the CPU could do other work; steal is used; user time includes a guest's."""
     line = f"cpu3 {1 * TICKS} {2 * TICKS} {4 * TICKS} {8 * TICKS} {16 * TICKS} {32 * TICKS} {64 * TICKS} {128 * TICKS}"
     idle, used = parse_stat(f"cpu 9 9 9 9 9 9 9 9 9 9\n{line} 1 2\nintr 5 0 0\ncpu7 0 0 0 0 0\n".encode())
     assert idle == {3: 8 + 16}
@@ -21,20 +21,20 @@ def test_iowait_is_idle_and_steal_is_used() -> None:
 
 
 @pytest.mark.parametrize("text", [b"cpu0 1 2 3\n", b"cpu0 1 2 3 x 5\n", b"cpuX 1 2 3 4 5\n"])
-def test_what_is_no_stat_is_unknown(text: bytes, tmp_path: Path) -> None:
-    """Neither too few times nor words are taken for any."""
+def test_an_invalid_stat_is_unknown(text: bytes, tmp_path: Path) -> None:
+    """A file with too few or invalid times makes the reading unknown."""
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/stat").write_bytes(text)
     assert MachineCpu(root=tmp_path).read() is None
 
 
-def test_no_stat_at_all(tmp_path: Path) -> None:
-    """Without the file nothing is known."""
+def test_missing_stat(tmp_path: Path) -> None:
+    """Without the file the reading is unknown."""
     assert MachineCpu(root=tmp_path).read() is None
 
 
-def test_it_is_read_once_a_second_for_all_servers(tmp_path: Path) -> None:
-    """Within a second every caller has the same reading; then a new one."""
+def test_one_reading_a_second_for_all_servers(tmp_path: Path) -> None:
+    """Within a second every caller gets the same reading, then a new one."""
     hands, tree = MovableClock(), KernelTree(tmp_path)
     machine = MachineCpu(hands.clock.monotonic, tmp_path)
     tree.run(0, idle=1.0)
@@ -51,7 +51,7 @@ def test_it_is_read_once_a_second_for_all_servers(tmp_path: Path) -> None:
 
 
 def test_usage_of_cgroups_is_part_of_a_reading(tmp_path: Path) -> None:
-    """Asked for, a cgroup is in the reading at once, and in the next ones; and no longer when nobody asks."""
+    """A requested cgroup is in the current reading and the next ones, until no server has asked for it for a minute."""
     hands, tree = MovableClock(), KernelTree(tmp_path)
     machine = MachineCpu(hands.clock.monotonic, tmp_path)
     path, missing = tree.use_group(1.5), str(tmp_path / "cpu.stat")
@@ -71,7 +71,7 @@ def test_usage_of_cgroups_is_part_of_a_reading(tmp_path: Path) -> None:
 
 
 def test_usage_of_version_1(tmp_path: Path) -> None:
-    """Nanoseconds in a file of their own."""
+    """Version 1 has nanoseconds in a file of their own."""
     (tmp_path / "cpuacct.usage").write_text("2500000000\n")
     path = str(tmp_path / "cpuacct.usage")
     reading = MachineCpu(root=KernelTree(tmp_path).root).read([path])
@@ -80,7 +80,7 @@ def test_usage_of_version_1(tmp_path: Path) -> None:
 
 
 def test_here() -> None:
-    """This machine names its CPUs, and each has been idle or used."""
+    """This machine lists its CPUs, and each has idle or used time."""
     reading = MachineCpu().read()
     assert reading
     assert os.sched_getaffinity(0) <= reading.idle.keys() == reading.used.keys()

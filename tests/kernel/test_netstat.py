@@ -1,4 +1,4 @@
-"""Overflows of listen queues: captured ones, and those of this network namespace."""
+"""Listen overflows: from captured files, and of this network namespace."""
 
 import os
 from pathlib import Path
@@ -12,26 +12,26 @@ FIXTURES = Path(__file__).with_name("fixtures")
 
 
 def test_captured() -> None:
-    """The two counts are found by their names among the hundred others."""
+    """The two counts are found by name among a hundred others."""
     assert read_listen_overflows(proc=FIXTURES / "netstat" / "proc") == ListenOverflows(12, 12)
 
 
 @pytest.mark.parametrize("text", ["", "TcpExt: SyncookiesSent\nTcpExt: 1\n", "IpExt: ListenDrops\n"])
 def test_absent(text: str, tmp_path: Path) -> None:
-    """Where the kernel does not count them there are none, which is not 0."""
+    """If the kernel does not count them, they are None, not 0."""
     (tmp_path / "self" / "net").mkdir(parents=True)
     (tmp_path / "self" / "net" / "netstat").write_text(text)
     assert read_listen_overflows(proc=tmp_path) is None
 
 
 def test_gone() -> None:
-    """The network namespace of a process that ended is not known."""
+    """The counts of a process that has ended are unknown."""
     assert read_listen_overflows(2**22 + 1) is None
 
 
 @as_root
-def test_any_user_may_know() -> None:
-    """The counts of another user's process need no privilege."""
+def test_no_privilege_is_needed() -> None:
+    """Any user may read the counts of another user's process."""
     pid = os.getpid()
     overflows = as_nobody(lambda: read_listen_overflows(pid))
     assert overflows is not None

@@ -1,4 +1,4 @@
-"""Kills for want of memory, from trees of `/proc` and `/sys` written here."""
+"""OOM kills, from trees of `/proc` and `/sys` written by these tests."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ HOST = {"proc/vmstat": "nr_free_pages 9\noom_kill 7\nunevictable_pgs_scanned 0\n
     ],
 )
 def test_counts(tmp_path: Path, files: dict[str, str], kills: OomKills) -> None:
-    """Of either version of cgroups; unknown where the kernel says nothing or nonsense."""
+    """The counts of both cgroup versions are read; missing or invalid ones are unknown."""
     for name, text in files.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -44,5 +44,5 @@ def test_counts(tmp_path: Path, files: dict[str, str], kills: OomKills) -> None:
 
 
 def test_of_this_machine() -> None:
-    """The host counts its kills since Linux 4.13."""
+    """The host has counted its kills since Linux 4.13."""
     assert (read_oom_kills(1).host or 0) >= 0

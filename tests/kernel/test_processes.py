@@ -63,10 +63,10 @@ def test_child_of_the_master() -> None:
 
 
 @pytest.mark.parametrize(("number", "is_kept"), [(errno.EMFILE, True), (errno.ENOMEM, True), (errno.EACCES, False)])
-def test_an_exporter_without_descriptors_takes_nobody_for_dead(
+def test_an_exporter_without_descriptors_keeps_its_workers(
     sleeper: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch, number: int, is_kept: bool
 ) -> None:
-    """What it knew of a worker stays, as long as it is only itself that cannot look."""
+    """If the exporter itself cannot read processes, it keeps the last figures of its workers."""
     reader = Processes()
     before = reader.read(os.getpid(), [sleeper.pid])
 
@@ -78,7 +78,8 @@ def test_an_exporter_without_descriptors_takes_nobody_for_dead(
 
 
 def test_children_that_a_worker_waited_for() -> None:
-    """The CPU time of a worker's children is there when they have ended, in a quick reading too, and is not its own."""
+    """The CPU time of a worker's children is known after their end, in a quick reading too, and is not the worker's
+    own."""
     burn = "import time\nwhile time.process_time() < 0.2: pass"
     code = (
         "import subprocess, sys, time\n"
@@ -99,7 +100,7 @@ def test_children_that_a_worker_waited_for() -> None:
         end(worker)
     assert first.children_cpu_seconds is not None
     assert second.children_cpu_seconds is not None
-    least = 0.2 - 2 / os.sysconf("SC_CLK_TCK")  # user and system time are each cut to whole ticks
+    least = 0.2 - 2 / os.sysconf("SC_CLK_TCK")  # user and system time are each rounded down to whole ticks
     assert first.children_cpu_seconds >= least
     assert second.children_cpu_seconds - first.children_cpu_seconds >= least
     assert second.cpu_user_seconds is not None
@@ -107,15 +108,15 @@ def test_children_that_a_worker_waited_for() -> None:
 
 
 def test_pinned_child(sleeper: subprocess.Popen[str]) -> None:
-    """A pinned process has only the CPUs it is pinned to."""
+    """A pinned process has only the CPUs to which it is pinned."""
     cpu = min(os.sched_getaffinity(sleeper.pid))
     os.sched_setaffinity(sleeper.pid, {cpu})
     assert Processes().read(os.getpid(), [sleeper.pid])[sleeper.pid].affinity == (cpu,)
 
 
 def test_quick_reading() -> None:
-    """A quick reading has fresh CPU time, and what changes slowly from the reading before; a process that was not in
-    that one is read in full."""
+    """A quick reading has new CPU times and the slow figures of the reading before; a process that the reading before
+    lacks is read in full."""
     cpu = min(os.sched_getaffinity(0))
     process = start(sys.executable, "-c", "print(flush=True)\nwhile True: pass")
     try:
@@ -146,7 +147,7 @@ def test_quick_reading() -> None:
 
 
 def test_not_a_child(sleeper: subprocess.Popen[str]) -> None:
-    """A process whose parent is not the master is not a worker, and pid 0 is nobody."""
+    """A process whose parent is not the master is not a worker; pid 0 is not a process."""
     processes = Processes()
     assert processes.read(os.getpid(), [os.getpid(), os.getppid(), 1, 0, -1, 2**40]) == {}
     assert processes.read(os.getppid(), [sleeper.pid]) == {}
@@ -154,7 +155,7 @@ def test_not_a_child(sleeper: subprocess.Popen[str]) -> None:
 
 
 def test_zombie() -> None:
-    """A worker that ended and was not yet waited for is not read."""
+    """A worker that has ended but was not yet waited for is left out."""
     process = start("true")
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert Processes().read(os.getpid(), [process.pid]) == {}
@@ -162,7 +163,7 @@ def test_zombie() -> None:
 
 
 def test_gone_between_readings(sleeper: subprocess.Popen[str]) -> None:
-    """A worker that ended since the last reading is not in the next, and the others are."""
+    """A worker that has ended since the last reading is left out of the next one; the others are read."""
     other = start("sleep", "60")
     processes = Processes()
     pids = [sleeper.pid, other.pid]
@@ -173,11 +174,11 @@ def test_gone_between_readings(sleeper: subprocess.Popen[str]) -> None:
     assert not processes._known
 
 
-@pytest.mark.alone  # else others take the pid
+@pytest.mark.alone  # otherwise other processes take the pid
 @as_root
 @pytest.mark.skipif(not os.access(LAST_PID, os.W_OK), reason="this kernel does not let one choose the next pid")
-def test_reused_pid_of_a_stranger() -> None:
-    """A worker's pid that meanwhile belongs to somebody else's process is not read."""
+def test_pid_reused_by_an_unrelated_process() -> None:
+    """A worker's pid that now belongs to an unrelated process is not read."""
     processes = Processes()
     for _ in range(50):
         worker = start("sleep", "60")
@@ -201,11 +202,11 @@ def passed(instant: float) -> bool:
     return time.monotonic() > instant
 
 
-@pytest.mark.alone  # else others take the pid
+@pytest.mark.alone  # otherwise other processes take the pid
 @as_root
 @pytest.mark.skipif(not os.access(LAST_PID, os.W_OK), reason="this kernel does not let one choose the next pid")
-def test_reused_pid_of_a_sibling() -> None:
-    """A worker that got the pid of an earlier one is read as itself, never with its predecessor's start."""
+def test_pid_reused_by_a_sibling() -> None:
+    """A worker with the pid of an earlier worker has its own start, not its predecessor's."""
     processes = Processes()
     for _ in range(50):
         first = start("sleep", "60")
@@ -227,7 +228,7 @@ def test_reused_pid_of_a_sibling() -> None:
 
 @as_root
 def test_another_user(sleeper: subprocess.Popen[str]) -> None:
-    """Another user without privileges has every fact but the open descriptors."""
+    """Another user without privileges reads every figure except the open descriptors."""
     master = os.getpid()
     privileged = Processes().read(master, [sleeper.pid])[sleeper.pid]
     worker = as_nobody(lambda: Processes().read(master, [sleeper.pid]))[sleeper.pid]
@@ -242,7 +243,7 @@ def test_another_user(sleeper: subprocess.Popen[str]) -> None:
 
 @pytest.mark.integration
 def test_real_workers() -> None:
-    """uWSGI's workers are children of its master; the master itself is none."""
+    """uWSGI's workers are children of its master; the master itself is not a worker."""
     with accepting("--processes", "3") as server:
         pids = [worker["pid"] for worker in msgspec.json.decode(server.document())["workers"]]
         workers = Processes().read(server.pid, [*pids, server.pid])

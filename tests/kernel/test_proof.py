@@ -1,4 +1,4 @@
-"""Which pids are proven, seen from the same namespace, from others, and by users without privileges."""
+"""Proofs of pids, in the same namespace, from other namespaces, and by users without privileges."""
 
 import os
 import socket
@@ -17,7 +17,7 @@ from uwsgi_headroom.kernel.proof import Proof, prove_master_pid
 
 
 def peer_pid(path: str) -> int:
-    """The pid of SO_PEERCRED: who called listen(2), in this process's PID namespace."""
+    """The pid of SO_PEERCRED: the process that called listen(2), in this process's PID namespace."""
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(path)
         pid, _, _ = struct.unpack("iII", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
@@ -25,7 +25,7 @@ def peer_pid(path: str) -> int:
 
 
 def document(address: tuple[str, int]) -> bytes:
-    """What a stats server on TCP says; nothing while it does not listen."""
+    """The document of a stats server on TCP; None while it does not listen."""
     try:
         with socket.create_connection(address, timeout=5) as client:
             return b"".join(iter(lambda: client.recv(1 << 18), b""))
@@ -35,7 +35,7 @@ def document(address: tuple[str, int]) -> bytes:
 
 @pytest.fixture
 def listening() -> Iterator[tuple[str, int]]:
-    """A TCP address this process listens on."""
+    """A TCP address on which this process listens."""
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
@@ -44,7 +44,7 @@ def listening() -> Iterator[tuple[str, int]]:
 
 @pytest.mark.integration
 def test_unix_source() -> None:
-    """Over a UNIX socket the master's pid is proven, for the kernel names the same one."""
+    """Over a UNIX socket the master's pid is proven: the kernel reports the same one."""
     with accepting() as server:
         document_pid = msgspec.json.decode(server.document())["pid"]
         assert document_pid == server.pid
@@ -62,16 +62,16 @@ def test_unix_source_for_another_user() -> None:
 
 
 def test_unix_source_of_another_process() -> None:
-    """A document of one process behind the socket of another, as through a proxy, proves nothing."""
+    """If the document is of one process and the socket of another, as with a proxy, nothing is proven."""
     proof = prove_master_pid(os.getppid(), peer_pid=os.getpid(), listener=None)
     assert proof.pid is None
-    assert f"on their socket listens process {os.getpid()}" in (proof.reason or "")
+    assert f"process {os.getpid()} listens on their socket" in (proof.reason or "")
 
 
 @as_root
 @pytest.mark.integration
 def test_nested_pid_namespace(tmp_path: Path) -> None:
-    """A master in a PID namespace of its own calls itself 1; the reason says so and what it is here."""
+    """A master in a PID namespace of its own has pid 1 there; the reason gives both pids."""
     binary = wrapped(tmp_path, uwsgi_binary(), "unshare --pid --fork --kill-child")
     with accepting(binary=binary) as server:
         document_pid = msgspec.json.decode(server.document())["pid"]
@@ -80,14 +80,14 @@ def test_nested_pid_namespace(tmp_path: Path) -> None:
         assert read_pid_numbers(peer) == (peer, 1)
         assert prove_master_pid(1, peer_pid=peer, listener=None) == Proof(
             None,
-            f"uWSGI runs in another PID namespace (its master calls itself 1, here it is {peer}): "
+            f"uWSGI runs in another PID namespace (its master is process 1 there and {peer} here): "
             "share the PID namespace or run the exporter in it",
         )
 
 
 @as_root
-def test_equal_by_chance() -> None:
-    """A pid that is equal and counted in another namespace is not proven."""
+def test_equal_by_coincidence() -> None:
+    """A pid of another namespace that is equal by coincidence is not proven."""
     with subprocess.Popen(["unshare", "--pid", "--fork", "--kill-child", "sleep", "60"]) as nested:
         children = Path(f"/proc/{nested.pid}/task/{nested.pid}/children")
         try:
@@ -95,14 +95,14 @@ def test_equal_by_chance() -> None:
             pid = int(children.read_text())
             reason = prove_master_pid(pid, peer_pid=pid, listener=None).reason
             assert reason
-            assert f"process {pid} runs in another PID namespace, where it is 1" in reason
+            assert f"process {pid} runs in another PID namespace, where its pid is 1" in reason
         finally:
             nested.kill()
 
 
 @as_root
 def test_master_outside_of_the_exporters_namespace(tmp_path: Path) -> None:
-    """From inside a PID namespace a process outside of it has no pid at all."""
+    """In the exporter's PID namespace, a process outside of it has no pid."""
     path = str(tmp_path / "stats")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
@@ -120,13 +120,13 @@ print(pid, prove_master_pid({os.getpid()}, peer_pid=pid, listener=None).reason)
 
 @as_root
 def test_procfs_of_another_namespace() -> None:
-    """Where /proc counts in another PID namespace than the exporter, nothing is proven."""
+    """If /proc belongs to another PID namespace than the exporter, nothing is proven."""
     code = """
 import os
 from uwsgi_headroom.kernel.proof import prove_master_pid
 print(prove_master_pid(os.getpid(), peer_pid=os.getpid(), listener=None).reason)
 """
-    assert python_in("--pid", code).startswith("/proc here belongs to another PID namespace")
+    assert python_in("--pid", code).startswith("/proc belongs to another PID namespace")
     assert python_in("--pid --mount-proc", code) == "None"
 
 
@@ -143,12 +143,12 @@ def test_hidden_process() -> None:
     proof = as_nobody(lambda: prove_master_pid(pid, peer_pid=pid, listener=None), before=hide)
     assert proof == Proof(
         None,
-        f"/proc hides process {pid} from this user: give the exporter the group of its mount option gid=",
+        f"/proc hides process {pid} from this user: add the exporter to the group of the mount option gid=",
     )
 
 
 def unshare_mounts() -> None:
-    """Mounts made from now on are this process's own (os.unshare comes with Python 3.12)."""
+    """Make new mounts private to this process (os.unshare exists from Python 3.12 on)."""
     import ctypes  # noqa: PLC0415  # only here
 
     clone_newns = 0x00020000
@@ -157,13 +157,13 @@ def unshare_mounts() -> None:
 
 
 def test_no_socket() -> None:
-    """Stats that were not read from a socket prove nothing."""
+    """Stats that did not come from a socket prove nothing."""
     assert prove_master_pid(os.getpid(), peer_pid=None, listener=None).pid is None
 
 
 @pytest.mark.integration
 def test_tcp_source() -> None:
-    """Over TCP on this machine the master is proven by the listening socket that it holds."""
+    """Over TCP on this machine, the listening socket that the master holds proves its pid."""
     address = ("127.0.0.1", free_port())
     with uwsgi("--stats", f"{address[0]}:{address[1]}", stats=False) as server:
         wait_until(lambda: b'"accepting":1' in document(address), what="the worker to accept")
@@ -174,7 +174,7 @@ def test_tcp_source() -> None:
     "bound", ["127.0.0.1", "0.0.0.0", *(pytest.param(host, marks=over_ipv6) for host in ("::1", "::"))]
 )
 def test_tcp_listener_on_any_address(bound: str) -> None:
-    """A listener on every address is the one behind each of them, IPv4 behind IPv6's too."""
+    """A listener on every IPv4 address serves each of them; one on every IPv6 address also serves IPv4."""
     with socket.socket(socket.AF_INET6 if ":" in bound else socket.AF_INET) as server:
         server.bind((bound, 0))
         server.listen()
@@ -184,21 +184,21 @@ def test_tcp_listener_on_any_address(bound: str) -> None:
 
 
 def test_tcp_source_of_another_process(listening: tuple[str, int]) -> None:
-    """A document of a process that does not listen there is not proven."""
+    """If the process in the document does not listen there, nothing is proven."""
     with subprocess.Popen(["sleep", "60"]) as other:
         reason = prove_master_pid(other.pid, peer_pid=None, listener=listening).reason
         other.kill()
     assert reason
-    assert f"here that is not who listens on port {listening[1]}" in reason
+    assert f"here that process does not listen on port {listening[1]}" in reason
 
 
-def test_tcp_source_of_no_process(listening: tuple[str, int]) -> None:
-    """A document of a process that is not here is not proven."""
+def test_tcp_source_of_a_missing_process(listening: tuple[str, int]) -> None:
+    """If the process in the document does not exist here, nothing is proven."""
     assert prove_master_pid(2**22 + 1, peer_pid=None, listener=listening).pid is None
 
 
 def test_nothing_listens_here() -> None:
-    """A local address that answers and has no listener is answered from another network namespace."""
+    """If a local address answers but has no listener here, the listener is in another network namespace."""
     reason = prove_master_pid(os.getpid(), peer_pid=None, listener=("127.0.0.1", free_port())).reason
     assert reason
     assert "in this network namespace" in reason
@@ -206,7 +206,7 @@ def test_nothing_listens_here() -> None:
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1", "fe80::1%lo", "not-an-address"])
 def test_another_host(host: str) -> None:
-    """An address that is not this machine's says so."""
+    """For an address of another machine, the reason says so."""
     reason = prove_master_pid(os.getpid(), peer_pid=None, listener=(host, 1717)).reason
     assert reason
     assert reason.startswith("the stats server is on another host")
@@ -214,7 +214,7 @@ def test_another_host(host: str) -> None:
 
 @as_root
 def test_tcp_source_for_another_user(listening: tuple[str, int]) -> None:
-    """Over TCP another user may not see who listens; the reason names both ways out."""
+    """Another user may not see who holds a TCP listener; the reason names both remedies."""
     pid = os.getpid()
     reason = as_nobody(lambda: prove_master_pid(pid, peer_pid=None, listener=listening)).reason
     assert reason
@@ -224,7 +224,7 @@ def test_tcp_source_for_another_user(listening: tuple[str, int]) -> None:
 
 @as_root
 def test_same_network_for_another_user() -> None:
-    """Any user may know whether a process shares the network namespace; of one that is gone nobody can."""
+    """Any user can see whether a process shares the network namespace; for a process that has ended it is unknown."""
     with subprocess.Popen(["unshare", "--net", "sleep", "60"]) as away:
         try:
             ours = os.readlink("/proc/self/ns/net")

@@ -1,4 +1,4 @@
-"""Where threads ran: every thread that lives, whichever others end meanwhile."""
+"""CPU time and last CPU of every living thread, while other threads end."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from uwsgi_headroom.kernel import procfs, residency
 
 
-def test_every_thread_of_a_process_is_there() -> None:
-    """Each with the CPU it last ran on and the CPU time it used."""
+def test_every_thread_of_a_process_is_read() -> None:
+    """Each thread has the CPU on which it last ran and its CPU time."""
     ended = threading.Event()
     thread = threading.Thread(target=ended.wait)
     thread.start()
@@ -25,20 +25,20 @@ def test_every_thread_of_a_process_is_there() -> None:
     assert all(cpu >= 0 and seconds >= 0 for cpu, seconds in threads.values())
 
 
-def test_a_thread_that_ends_meanwhile_takes_no_other_along(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread that was listed and is gone when it is looked at is left out, alone."""
+def test_a_thread_that_ends_during_the_reading_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that ended after it was listed is left out; the others are read."""
     listed = os.listdir
     monkeypatch.setattr(os, "listdir", lambda folder: ["999999999", *listed(folder)])
     assert os.getpid() in residency.read_threads(os.getpid())
 
 
 def test_no_process_no_threads() -> None:
-    """A process that is gone has none."""
+    """A process that has ended has no threads."""
     assert residency.read_threads(999999999) == {}
 
 
 def test_a_name_may_hold_anything(tmp_path: Path) -> None:
-    """The fields are those behind the last parenthesis of the name."""
+    """The fields are those after the last parenthesis of the name."""
     path = f"{tmp_path}/stat"
     with open(path, "wb") as file:
         file.write(b"7 (a) S (b) R 1 2 3\n")

@@ -1,4 +1,4 @@
-"""How much CPU is idle for one server: its CPUs, its quotas, and what is tightest."""
+"""Idle CPU time of one server: its CPUs, its quotas, and the tightest of them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from uwsgi_headroom.kernel.server_cpu import QUOTA_PERIOD, CpuTimes, ServerCpu
 
 
 class Machine:
-    """Two CPUs, and a clock that moves as they run."""
+    """Two CPUs, and a clock that moves while they run."""
 
     def __init__(self, root: Path, cpus: int = 2) -> None:
         self.tree, self._hands = KernelTree(root, cpus), MovableClock()
         self.cpu = MachineCpu(self._hands.clock.monotonic, root)
 
     def run(self, *used: float, seconds: float = 10.0) -> None:
-        """Each CPU is used for so much of the seconds, and idle for the rest."""
+        """Use each CPU for part of the seconds and leave it idle for the rest."""
         for place, busy in enumerate(used):
             self.tree.run(place, used=busy, idle=seconds - busy)
         self._hands.move(seconds)
@@ -41,7 +41,7 @@ def values(times: CpuTimes | None) -> tuple[float, float, float]:
 
 
 def test_totals_begin_at_zero(machine: Machine) -> None:
-    """What was before the first reading is nobody's, and the same totals come until the machine is read again."""
+    """Times before the first reading do not count, and the totals stay the same object until the next reading."""
     machine.run(5.0, 5.0)
     server = ServerCpu(machine.cpu)
     first = server.read((0, 1), ())
@@ -49,8 +49,8 @@ def test_totals_begin_at_zero(machine: Machine) -> None:
     assert server.read((0, 1), ()) is first
 
 
-def test_only_the_cpus_that_it_may_run_on_count(machine: Machine) -> None:
-    """A neighbour on another CPU takes nothing from a server that is pinned."""
+def test_only_usable_cpus_count(machine: Machine) -> None:
+    """A process on another CPU takes no idle time from a pinned server."""
     everywhere, pinned = ServerCpu(machine.cpu), ServerCpu(machine.cpu)
     everywhere.read((0, 1), ())
     pinned.read((1,), ())
@@ -60,7 +60,8 @@ def test_only_the_cpus_that_it_may_run_on_count(machine: Machine) -> None:
 
 
 def test_quota_that_is_nearly_used_up_is_tighter_than_idle_cpus(machine: Machine) -> None:
-    """What is left of the group's quota is idle for the server, whatever the machine has; the group's use is used."""
+    """If the group's remaining quota is less than the idle CPUs, it is the idle time; the group's use is the used
+    time."""
     server, group = ServerCpu(machine.cpu), machine.tree.group(0.5)
     server.read((0, 1), (group,))
     machine.tree.use_group(4.0)
@@ -69,7 +70,7 @@ def test_quota_that_is_nearly_used_up_is_tighter_than_idle_cpus(machine: Machine
 
 
 def test_cpus_that_are_taken_are_tighter_than_an_unused_quota(machine: Machine) -> None:
-    """Nobody can use a quota on CPUs that others use."""
+    """A quota cannot be used while other processes use the CPUs."""
     server, group = ServerCpu(machine.cpu), machine.tree.group(1.5)
     server.read((0, 1), (group,))
     machine.tree.use_group(1.0)
@@ -77,8 +78,8 @@ def test_cpus_that_are_taken_are_tighter_than_an_unused_quota(machine: Machine) 
     assert values(server.read((0, 1), (group,))) == (10, 0.5, 19.5)
 
 
-def test_group_that_exceeds_its_quota_for_a_period_owes_it_to_the_next_step(machine: Machine) -> None:
-    """A step may hold one period more than its share: a group that uses all it may has nothing idle on average."""
+def test_excess_of_a_period_counts_against_the_next_step(machine: Machine) -> None:
+    """A step may contain one period too many: a group that uses its whole quota has no idle time on average."""
     server, group = ServerCpu(machine.cpu), machine.tree.group(1.0)
     server.read((0, 1), (group,))
     for used in (10 + QUOTA_PERIOD, 10 - QUOTA_PERIOD) * 3:
@@ -89,7 +90,7 @@ def test_group_that_exceeds_its_quota_for_a_period_owes_it_to_the_next_step(mach
 
 
 def test_group_without_a_usage_file_leaves_idle_time_unknown(machine: Machine) -> None:
-    """A quota of which nobody knows what is left is no reason to promise all of it."""
+    """If a quota's remainder is unknown, so is the idle time."""
     server = ServerCpu(machine.cpu)
     assert server.read((0, 1), (GroupQuota(1.0, None),)) is None
     assert server.read((0, 1), (GroupQuota(1.0, str(machine.tree.root / "gone" / "cpu.stat")),)) == CpuTimes()
@@ -97,8 +98,8 @@ def test_group_without_a_usage_file_leaves_idle_time_unknown(machine: Machine) -
     assert server.read((0, 1), (GroupQuota(1.0, str(machine.tree.root / "gone" / "cpu.stat")),)) is None
 
 
-def test_kernel_that_counts_nothing_is_not_believed(machine: Machine) -> None:
-    """CPUs that are neither idle nor used are those of a kernel that does not count, and not full."""
+def test_kernel_that_counts_nothing_is_ignored(machine: Machine) -> None:
+    """If the kernel reports CPUs as neither idle nor used, it does not count, and the CPUs are not saturated."""
     server = ServerCpu(machine.cpu)
     server.read((0, 1), ())
     machine.run(0.0, 0.0, seconds=2.0)
@@ -110,8 +111,8 @@ def test_kernel_that_counts_nothing_is_not_believed(machine: Machine) -> None:
     assert values(server.read((0, 1), ())) == (12, 22, 2)
 
 
-def test_cpu_that_goes_offline_takes_no_total_back(machine: Machine) -> None:
-    """A step counts CPUs that were online at both of its ends; a CPU that comes back begins anew."""
+def test_cpu_that_goes_offline_decreases_no_total(machine: Machine) -> None:
+    """A step counts only CPUs that were online at both ends; a CPU that comes back starts again."""
     server = ServerCpu(machine.cpu)
     server.read((0, 1), ())
     machine.run(1.0, 1.0)
@@ -132,7 +133,7 @@ steps = st.lists(st.tuples(parts, parts, parts, st.sets(st.just(1))), max_size=1
 @settings(max_examples=60, deadline=None)
 @given(steps, quotas)
 def test_idle_and_used_are_the_capacity(moves: list[tuple[float, float, float, set[int]]], quota: float | None) -> None:
-    """Whatever CPUs and groups do, no total falls, and idle + used of a step is a capacity that the server had."""
+    """For any CPUs and groups, no total decreases, and idle + used of a step is a capacity of the server."""
     with tempfile.TemporaryDirectory() as folder:
         machine = Machine(Path(folder))
         groups = (machine.tree.group(quota),) if quota else ()

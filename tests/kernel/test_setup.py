@@ -1,4 +1,4 @@
-"""How real servers are set up, and how often it is asked for."""
+"""The setup of real servers, and how often it is read."""
 
 from __future__ import annotations
 
@@ -37,10 +37,12 @@ def _setup(server: real_uwsgi.Uwsgi, snapshot: Snapshot) -> Setup:
     return SetupReader().read(server.pid, snapshot, {worker.pid for worker in snapshot.workers}, 0.0)
 
 
-def test_asked_anew_after_a_minute_and_for_other_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The setup is kept for a minute, unless other workers accept."""
-    asked: list[object] = []
-    monkeypatch.setattr("uwsgi_headroom.kernel.setup._read_setup", lambda *question: asked.append(question) or object())
+def test_read_again_after_a_minute_or_for_other_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The setup is cached for a minute, unless the accepting workers change."""
+    reads: list[object] = []
+    monkeypatch.setattr(
+        "uwsgi_headroom.kernel.setup._read_setup", lambda *arguments: reads.append(arguments) or object()
+    )
     core = {"in_request": 0}
     worker = {"pid": 2, "status": "idle", "accepting": 1, "last_spawn": 9, "cores": [core]}
     one, two = (
@@ -56,9 +58,9 @@ def test_asked_anew_after_a_minute_and_for_other_workers(monkeypatch: pytest.Mon
         (two, KEEP_SECONDS + 6, 3),
     ):
         reader.read(1, snapshot, {2, 3}, now)
-        assert len(asked) == times
+        assert len(reads) == times
     reader.read(1, two, {2}, KEEP_SECONDS + 7)
-    assert len(asked) == 4, "the second worker is none of the master's any more"
+    assert len(reads) == 4, "the second worker is no longer a child of the master"
 
 
 @pytest.mark.parametrize(
@@ -76,26 +78,27 @@ def test_asked_anew_after_a_minute_and_for_other_workers(monkeypatch: pytest.Mon
 def test_mapped(
     options: Options, holders: dict[str, tuple[int, ...]] | None, workers: int, mapped: bool | None
 ) -> None:
-    """Descriptors show it; where they are hidden, the options may say it."""
+    """The descriptors show whether sockets are mapped; if they are hidden, the options may."""
     assert are_mapped(options, holders, workers) is mapped
 
 
 def test_somaxconn() -> None:
-    """It is that of this network namespace, and of a process in another one or gone it is not known."""
+    """somaxconn is that of this network namespace; for a process of another one, or one that has ended, it is
+    unknown."""
     assert read_somaxconn(os.getpid()) == int(Path("/proc/sys/net/core/somaxconn").read_text())
     assert read_somaxconn(2**22 + 1) is None
 
 
 @as_root
-def test_somaxconn_elsewhere() -> None:
-    """A process of another network namespace has another one."""
+def test_somaxconn_in_another_namespace() -> None:
+    """somaxconn of a process in another network namespace is unknown."""
     code = f"from uwsgi_headroom.kernel.setup import read_somaxconn; print(read_somaxconn({os.getpid()}))"
     assert python_in("--net", code) == "None"
 
 
 @pytest.fixture(scope="module")
 def mapped() -> Iterator[real_uwsgi.Uwsgi]:
-    """Four workers of eight threads each, the first with a UNIX socket for itself."""
+    """Four workers of eight threads each; the first has a UNIX socket for itself."""
     sockets = ["--http-socket", "web", "--socket", "127.0.0.1:0", "--map-socket", "0:1", "--map-socket", "1:2,3,4"]
     shape = ["--master", "--processes", "4", "--threads", "8", "--wsgi-file", str(real_uwsgi.APP), "--stats", "stats"]
     with real_uwsgi.bare(*shape, *sockets, "--listen", "20") as server:
@@ -104,7 +107,7 @@ def mapped() -> Iterator[real_uwsgi.Uwsgi]:
 
 @pytest.mark.integration
 def test_mapped_sockets(mapped: real_uwsgi.Uwsgi) -> None:
-    """Each worker holds the sockets that map-socket gives it, and no other."""
+    """Each worker holds only the sockets that map-socket assigns to it."""
     setup = _setup(mapped, _accepting(mapped))
     holders = dict(setup.socket_holders or {})
     assert holders.pop("web") == (1,)
@@ -117,8 +120,8 @@ def test_mapped_sockets(mapped: real_uwsgi.Uwsgi) -> None:
 
 
 @pytest.mark.integration
-def test_host_facts_have_it(mapped: real_uwsgi.Uwsgi) -> None:
-    """The facts of a server whose master is proven have its setup; those of another have none."""
+def test_host_facts_include_the_setup(mapped: real_uwsgi.Uwsgi) -> None:
+    """The facts of a server with a proven master include its setup; other facts do not."""
     snapshot = _accepting(mapped)
     proven = Host().read_facts(snapshot, Answer(b"", peer_pid=mapped.pid))
     assert proven.setup
@@ -129,7 +132,7 @@ def test_host_facts_have_it(mapped: real_uwsgi.Uwsgi) -> None:
 @pytest.mark.integration
 @as_root
 def test_descriptors_are_hidden_from_other_users(mapped: real_uwsgi.Uwsgi) -> None:
-    """Who holds what is not known to another user; that sockets are mapped is, from the command line."""
+    """Another user cannot see which worker holds which socket, but sees on the command line that sockets are mapped."""
     snapshot = _accepting(mapped)
     setup = as_nobody(lambda: _setup(mapped, snapshot))
     assert setup.socket_holders is None
@@ -143,8 +146,8 @@ def test_descriptors_are_hidden_from_other_users(mapped: real_uwsgi.Uwsgi) -> No
     [(["--processes", "2"], "single"), (["--ugreen", "--async", "10"], "async")],
 )
 def test_concurrency(options: list[str], kind: str) -> None:
-    """A prefork server serves one request at a time, one of green threads many on one thread; nothing is mapped. The
-    cores say it without the options."""
+    """A prefork worker serves one request at a time, a worker with green threads many on one thread; nothing is mapped.
+    The cores show it without the options."""
     with real_uwsgi.uwsgi(*options) as server:
         snapshot = _accepting(server)
         setup = _setup(server, snapshot)

@@ -34,7 +34,7 @@ def clients(listening: socket.socket, count: int) -> list[socket.socket]:
 
 
 def test_unix_queue(tmp_path: Path) -> None:
-    """A UNIX listener has the path it was bound to, the connections nobody accepted, and its limit."""
+    """A UNIX listener has the path of its bind(2), its unaccepted connections and its limit."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "a.sock"))
         listening.listen(37)
@@ -46,7 +46,7 @@ def test_unix_queue(tmp_path: Path) -> None:
 
 
 def test_full_queue_holds_one_more_than_its_limit(tmp_path: Path) -> None:
-    """A full queue is one longer than its limit."""
+    """The queue of a full listener is one longer than its limit."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "a.sock"))
         listening.listen(3)
@@ -59,7 +59,7 @@ def test_full_queue_holds_one_more_than_its_limit(tmp_path: Path) -> None:
     ("bound", "name"), [(b"\0plain", "@plain"), (b"\0with nul\0", "@with nul"), (b"\0in\0side", "@in\0side")]
 )
 def test_abstract_name(bound: bytes, name: str) -> None:
-    """An abstract name opens with @ and ends before the NUL that uWSGI binds with it."""
+    """An abstract name begins with @ and ends before the NUL that uWSGI appends."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(bound)
         listening.listen()
@@ -67,7 +67,7 @@ def test_abstract_name(bound: bytes, name: str) -> None:
 
 
 def test_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A relative path stays as it was bound: the kernel never knew the folder."""
+    """A relative path stays relative: the kernel does not record the folder."""
     monkeypatch.chdir(tmp_path)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind("./a.sock")
@@ -85,7 +85,7 @@ def test_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_tcp_queue(family: sock_diag.Family, host: str, spelled: str) -> None:
-    """A TCP listener has its address and port, the connections nobody accepted, and its limit."""
+    """A TCP listener has its address and port, its unaccepted connections and its limit."""
     with socket.socket(socket.AF_INET6 if family == "inet6" else socket.AF_INET) as listening:
         listening.bind((host, 0))
         listening.listen(37)
@@ -97,7 +97,7 @@ def test_tcp_queue(family: sock_diag.Family, host: str, spelled: str) -> None:
 
 
 def test_limit_is_somaxconn_at_most(tmp_path: Path) -> None:
-    """The limit is what the kernel granted, not what was asked for."""
+    """The limit is the one that the kernel granted, not the requested one."""
     somaxconn = int(Path("/proc/sys/net/core/somaxconn").read_text())
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "a.sock"))
@@ -105,8 +105,8 @@ def test_limit_is_somaxconn_at_most(tmp_path: Path) -> None:
         assert find("unix", listening).limit == somaxconn
 
 
-def test_only_what_listens_to_streams(tmp_path: Path) -> None:
-    """Sockets that do not listen, and listeners for packets, are not listeners here."""
+def test_only_stream_listeners_are_listed(tmp_path: Path) -> None:
+    """Sockets that do not listen, and listeners for packets, are left out."""
     with (
         socket.socket(socket.AF_UNIX) as idle,
         socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as packets,
@@ -119,7 +119,7 @@ def test_only_what_listens_to_streams(tmp_path: Path) -> None:
 
 
 def test_answer_in_many_parts() -> None:
-    """A dump of hundreds of listeners comes in parts and is complete; of chosen inodes it is only those."""
+    """A dump of hundreds of listeners arrives in parts and is complete; with `inodes`, only those are listed."""
     listening = [socket.socket(socket.AF_UNIX) for _ in range(400)]
     try:
         for number, one in enumerate(listening):
@@ -135,8 +135,8 @@ def test_answer_in_many_parts() -> None:
             one.close()
 
 
-def test_interrupted_dump_is_asked_for_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dump that the kernel calls inconsistent is repeated once, and then believed."""
+def test_interrupted_dump_is_repeated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dump that the kernel marks as inconsistent is repeated once, and then accepted."""
     requests = []
     honest = sock_diag._ask
 
@@ -150,7 +150,7 @@ def test_interrupted_dump_is_asked_for_once_more(monkeypatch: pytest.MonkeyPatch
 
 
 def test_interruption_is_seen() -> None:
-    """The flag NLM_F_DUMP_INTR of any message is handed on with it."""
+    """The flag NLM_F_DUMP_INTR of a message is returned with it."""
     header = struct.pack("=IHHII", 20, sock_diag.SOCK_DIAG_BY_FAMILY, sock_diag.NLM_F_DUMP_INTR | 2, 1, 0)
     ((kind, flags, payload),) = sock_diag._messages(header + b"body")
     assert (kind, payload) == (sock_diag.SOCK_DIAG_BY_FAMILY, b"body")
@@ -169,13 +169,14 @@ def test_truncated_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("length", [3, 400])
 def test_message_of_impossible_length_is_an_error(length: int) -> None:
-    """A message that claims to be shorter than its header or longer than its datagram is an error."""
+    """A message with a length below its header's, or beyond its datagram, is an error."""
     with pytest.raises(OSError, match="cut off"):
         list(sock_diag._messages(struct.pack("=IHHII", length, 20, 2, 1, 0) + b"body"))
 
 
 def test_kernel_without_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel that cannot answer for a family (here one that does not exist) is told apart, with a cure."""
+    """A kernel that cannot answer for a family (here one that does not exist) is an error that names the modules to
+    load."""
     monkeypatch.setitem(sock_diag._FAMILIES, "unix", (bytes([44, 0]) + bytes(54), sock_diag._unix))
     with pytest.raises(OSError, match="load the modules unix_diag"):
         sock_diag.list_listeners("unix")
@@ -187,7 +188,7 @@ def test_kernel_without_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
     [(errno.EAFNOSUPPORT, "add AF_NETLINK to RestrictAddressFamilies="), (errno.EPERM, "security policy")],
 )
 def test_forbidden_netlink(code: int, sentence: str) -> None:
-    """Where a security policy forbids netlink, the error says what to allow."""
+    """If a security policy forbids netlink, the error says what to allow."""
 
     def ask() -> str:
         forbid_netlink(code)
@@ -201,7 +202,7 @@ def test_forbidden_netlink(code: int, sentence: str) -> None:
 
 @as_root
 def test_no_privilege_is_needed(tmp_path: Path) -> None:
-    """A user without privileges sees every listener, root's too."""
+    """A user without privileges sees every listener, also root's."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "a.sock"))
         listening.listen(9)
@@ -215,5 +216,5 @@ def test_no_privilege_is_needed(tmp_path: Path) -> None:
     [("", "0.0.0.0:80"), ("127.1", "127.0.0.1:80"), ("0:0:0:0:0:0:0:1", "[::1]:80"), ("localhost", None)],
 )
 def test_inet_name(host: str, name: str | None) -> None:
-    """Addresses are spelled as the kernel's are; a host's name is not looked up."""
+    """Addresses are written as the kernel's; a host name is not resolved."""
     assert sock_diag.inet_name(host, 80) == name

@@ -25,12 +25,12 @@ from uwsgi_headroom.kernel.systemd_unit import find_systemd_unit
     ],
 )
 def test_a_unit_is_the_innermost_service(tmp_path: Path, cgroup: bytes, unit: str | None) -> None:
-    """Of cgroup version 2, or of systemd's own hierarchy of version 1."""
+    """The unit is found in cgroup version 2 and in systemd's own hierarchy of version 1."""
     (tmp_path / "proc" / "7").mkdir(parents=True)
     (tmp_path / "proc" / "7" / "cgroup").write_bytes(cgroup)
     assert find_systemd_unit(7, tmp_path) == unit
 
 
-def test_a_process_that_has_ended_has_none(tmp_path: Path) -> None:
-    """Nothing is raised."""
+def test_a_process_that_has_ended_has_no_unit(tmp_path: Path) -> None:
+    """A process that has ended has no unit, and nothing is raised."""
     assert find_systemd_unit(7, tmp_path) is None

@@ -1,4 +1,4 @@
-"""What one more worker takes: from `smaps_rollup` files written here, and from a real process."""
+"""The memory of one more worker: from `smaps_rollup` files written by these tests, and from a real process."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ Private_Clean:        44 kB
 Private_Dirty:     {dirty:>5} kB
 Anonymous:           116 kB
 """
-"""As Linux 6.18 writes it, some lines left out."""
+"""A file of Linux 6.18, with some lines left out."""
 
 HUGE = "Shared_Hugetlb:        0 kB\nPrivate_Hugetlb:    2048 kB\n"
 
 
 def write_rollup(root: Path, pid: int, dirty: int, more: str = "") -> None:
-    """A process with 44 kB of clean private memory and this much dirty, in kB."""
+    """Write the file of a process with 44 kB of clean private memory and `dirty` kB of dirty memory."""
     folder = root / f"proc/{pid}"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "smaps_rollup").write_text(ROLLUP.format(dirty=dirty) + more)
@@ -52,7 +52,7 @@ def by_pid(*processes: WorkerProcess) -> dict[int, WorkerProcess]:
 
 
 class SlowClock:
-    """CPU time that grows by `step` seconds each time it is asked for."""
+    """CPU time that grows by `step` seconds at each call."""
 
     def __init__(self, step: float = 0.0) -> None:
         self.step, self._now = step, 0.0
@@ -63,7 +63,7 @@ class SlowClock:
 
 
 def test_unique_memory(tmp_path: Path) -> None:
-    """It is the private pages, clean and dirty, and those of hugetlbfs where the kernel counts them."""
+    """Unique memory is the private pages, clean and dirty, and those of hugetlbfs if the kernel counts them."""
     write_rollup(tmp_path, 7, 116)
     assert read_unique_bytes(7, tmp_path) == (44 + 116) * KB
     write_rollup(tmp_path, 7, 116, HUGE)
@@ -71,7 +71,7 @@ def test_unique_memory(tmp_path: Path) -> None:
 
 
 def test_a_rollup_without_private_pages(tmp_path: Path) -> None:
-    """A file that does not say what is asked is an error, and no 0."""
+    """A file without private pages is an error, not 0."""
     (tmp_path / "proc/7").mkdir(parents=True)
     (tmp_path / "proc/7/smaps_rollup").write_text("Rss: 10 kB\nPrivate_Clean: 1 kB\n")
     with pytest.raises(ValueError, match="no private pages"):
@@ -79,8 +79,7 @@ def test_a_rollup_without_private_pages(tmp_path: Path) -> None:
 
 
 def test_one_worker_a_minute_the_largest_first(tmp_path: Path) -> None:
-    """Each worker has its turn, and only one in a minute: of those never asked the largest, then the one asked the
-    longest ago."""
+    """One worker is read per minute: first those never read, the largest first, then the one read the longest ago."""
     workers = by_pid(process(1, 10_000), process(2, 30_000), process(3, 20_000))
     for pid in workers:
         write_rollup(tmp_path, pid, pid)
@@ -91,14 +90,15 @@ def test_one_worker_a_minute_the_largest_first(tmp_path: Path) -> None:
             answer = memories.read(MASTER, workers, (turn + part) * USS_SECONDS)
             assert answer is not None
             known.append(sorted(answer.unique))
-        write_rollup(tmp_path, 2, 100)  # seen when it is the turn of worker 2 again
+        write_rollup(tmp_path, 2, 100)  # read when it is worker 2's turn again
     assert known == [*[[2]] * 3, *[[2, 3]] * 3, *[[1, 2, 3]] * 6]
     assert answer is not None
     assert (answer.largest, answer.source) == (144 * KB, "uss")
 
 
-def test_the_most_that_each_was_seen_with_counts(tmp_path: Path) -> None:
-    """A worker that shrinks counts as large as it was; one that ended no longer counts, nor does a pid used again."""
+def test_the_largest_value_of_each_worker_counts(tmp_path: Path) -> None:
+    """A worker that shrinks keeps its largest value; a worker that has ended no longer counts, nor does a reused
+    pid."""
     memories = WorkerMemories(root=tmp_path)
     write_rollup(tmp_path, 1, 956)
     assert memories.read(MASTER, by_pid(process(1)), 0.0) == WorkerMemory(1000 * KB, "uss", 1000 * KB, {1: 1000 * KB})
@@ -113,8 +113,8 @@ def test_the_most_that_each_was_seen_with_counts(tmp_path: Path) -> None:
     assert used_again == WorkerMemory(200 * KB, "uss", 200 * KB, {1: 200 * KB})
 
 
-def test_workers_that_come_and_go_are_not_asked_more_often(tmp_path: Path) -> None:
-    """A respawn does not begin the minute anew."""
+def test_restarted_workers_are_not_read_more_often(tmp_path: Path) -> None:
+    """A worker restart does not restart the minute."""
     memories = WorkerMemories(root=tmp_path)
     for pid in (1, 2):
         write_rollup(tmp_path, pid, 100)
@@ -123,7 +123,7 @@ def test_workers_that_come_and_go_are_not_asked_more_often(tmp_path: Path) -> No
 
 
 def test_together(tmp_path: Path) -> None:
-    """A worker not asked yet counts as the largest; of anonymous memory, which they may share, only the largest
+    """A worker not yet read counts as the largest; of anonymous memory, which workers may share, only the largest
     counts."""
     write_rollup(tmp_path, 2, 56)
     workers = by_pid(process(1, 50_000), process(2, 90_000), process(3, 70_000))
@@ -134,8 +134,8 @@ def test_together(tmp_path: Path) -> None:
     assert nothing.read(MASTER, workers, 0.0) == WorkerMemory(90_000, "anonymous", 90_000, {})
 
 
-def test_anonymous_memory_where_there_is_no_other(tmp_path: Path) -> None:
-    """Where smaps_rollup cannot be read, the most anonymous memory of a living worker is the figure."""
+def test_anonymous_memory_if_there_is_no_other(tmp_path: Path) -> None:
+    """If smaps_rollup is unreadable, the most anonymous memory of a living worker is the figure."""
     memories = WorkerMemories(root=tmp_path)
     memories.read(MASTER, by_pid(process(1, 900), process(2, 100)), 0.0)
     assert memories.read(MASTER, by_pid(process(1, 300), process(2, 200)), 5.0) == WorkerMemory(
@@ -144,16 +144,16 @@ def test_anonymous_memory_where_there_is_no_other(tmp_path: Path) -> None:
     assert memories.read(MASTER, by_pid(process(2, 150)), 10.0) == WorkerMemory(200, "anonymous", 200, {})
 
 
-def test_nothing_is_known_of_no_worker(tmp_path: Path) -> None:
-    """Without a worker, and of one of which the kernel says nothing, there is no figure."""
+def test_nothing_is_known_without_a_worker(tmp_path: Path) -> None:
+    """Without a worker, or if the kernel reports nothing about it, there is no figure."""
     memories = WorkerMemories(root=tmp_path)
     assert memories.read(MASTER, {}, 0.0) is None
     assert memories.read(MASTER, by_pid(process(1)), 5.0) is None
 
 
-def test_a_walk_that_takes_too_long_is_the_last(tmp_path: Path) -> None:
-    """Where page tables take more than 50 ms of CPU to walk, the server's anonymous memory is the figure from then on;
-    a new master has another chance."""
+def test_a_walk_that_takes_too_long_is_not_repeated(tmp_path: Path) -> None:
+    """If a walk of page tables takes more than 50 ms of CPU, anonymous memory is the figure from then on; a new master
+    is tried again."""
     write_rollup(tmp_path, 1, 956)
     clock = SlowClock(step=0.9 * LONGEST_WALK)
     memories = WorkerMemories(root=tmp_path, cpu_clock=clock)
@@ -174,18 +174,19 @@ def test_a_walk_that_takes_too_long_is_the_last(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.dictionaries(st.integers(1, 4), st.integers(0, 10**9), max_size=4), min_size=1, max_size=6))
-def test_the_largest_living_worker_is_the_figure(looks: list[dict[int, int]]) -> None:
-    """However workers come, go, grow and shrink: the figure is that of a living one, and never less than it has now."""
+def test_the_largest_living_worker_is_the_figure(samples: list[dict[int, int]]) -> None:
+    """However workers come, go, grow and shrink, the figure is that of a living worker, and at least its present
+    value."""
     memories = WorkerMemories(root=Path("/nonexistent"))
     most: dict[int, int] = {}
-    for turn, look in enumerate(looks):
-        most = {pid: max(size, most.get(pid, 0)) for pid, size in look.items()}
-        answer = memories.read(MASTER, by_pid(*(process(pid, size) for pid, size in look.items())), 5.0 * turn)
+    for turn, sizes in enumerate(samples):
+        most = {pid: max(size, most.get(pid, 0)) for pid, size in sizes.items()}
+        answer = memories.read(MASTER, by_pid(*(process(pid, size) for pid, size in sizes.items())), 5.0 * turn)
         assert (answer.largest if answer else None) == max(most.values(), default=None)
 
 
 def test_a_real_process() -> None:
-    """Anonymous memory is what the kernel names RssAnon, and unique memory is at least what a process took itself."""
+    """Anonymous memory is the kernel's RssAnon, and unique memory is at least what the process allocated itself."""
     program = "taken = b'x' * 20_000_000; print(flush=True); input()"
     with subprocess.Popen(["python3", "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout
@@ -195,7 +196,7 @@ def test_a_real_process() -> None:
         answer = WorkerMemories().read(os.getpid(), known, 0.0)
         child.kill()
     named = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon:"))
-    # The kernel adds up the pages of each CPU only now and then.
+    # The kernel adds up the pages of each CPU only occasionally.
     assert known[child.pid].anonymous_bytes == pytest.approx(named * KB, abs=2_000_000)
     assert answer is not None
     assert answer.source == "uss"

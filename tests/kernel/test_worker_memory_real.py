@@ -1,4 +1,4 @@
-"""What one more worker takes: from real uWSGI, as a user who may see its page tables and as one who may not."""
+"""The memory of one more worker: from real uWSGI, as a user who may read its page tables and as one who may not."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from uwsgi_headroom.source import Answer
 pytestmark = pytest.mark.integration
 
 OWN_BYTES = 50_000_000
-"""What large_workers_app.py takes in each worker."""
+"""The bytes that large_workers_app.py allocates in each worker."""
 
 OTHER_BYTES = 16_000_000
-"""What the interpreter and uWSGI may add to it: pages they write after the fork, and those only one worker uses."""
+"""The bytes that the interpreter and uWSGI may add: pages written after the fork, and pages of only one worker."""
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def large_workers() -> Iterator[Uwsgi]:
 
 
 def memory_over_minutes(server: Uwsgi, minutes: int) -> Memory:
-    """What a host says of a server's memory after so many minutes, which pass in no time."""
+    """The memory facts about a server after this many minutes of a movable clock."""
     hands = MovableClock()
     host = Host(clock=hands.clock.monotonic)
     for _ in range(minutes):
@@ -45,7 +45,7 @@ def memory_over_minutes(server: Uwsgi, minutes: int) -> Memory:
 
 
 def test_unique_memory_of_real_workers(large_workers: Uwsgi) -> None:
-    """What each worker takes after the fork is its unique memory."""
+    """The memory that a worker allocates after the fork is its unique memory."""
     memory = memory_over_minutes(large_workers, 2)
     assert memory.worker
     assert memory.worker.source == "uss"
@@ -58,7 +58,7 @@ def test_unique_memory_of_real_workers(large_workers: Uwsgi) -> None:
 
 @as_root
 def test_anonymous_memory_of_another_users_workers(large_workers: Uwsgi) -> None:
-    """A user who may not see the page tables of the workers has their anonymous memory, what they share included."""
+    """For a user who may not read the workers' page tables, the figure is anonymous memory, shared pages included."""
     memory = as_nobody(lambda: memory_over_minutes(large_workers, 2), before=lambda: open_to_all(large_workers))
     assert memory.worker
     assert (memory.worker.source, memory.worker.unique) == ("anonymous", {})

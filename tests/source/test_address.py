@@ -1,4 +1,4 @@
-"""What a person may write for a stats address, and what they are told when it is none."""
+"""Valid stats addresses and their types, and the advice in the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix, parse_
 
 
 def _without_query(address: Address) -> Address:
-    """The address that the printed form means: a query may hold a secret, and is printed as `?...`."""
+    """The address that the printed form stands for: a query may hold a secret and is printed as `?...`."""
     if isinstance(address, Http) and "?" in address.target:
         return replace(address, target=address.target.partition("?")[0] + "?...")
     return address
 
 
 def test_a_query_is_not_shown() -> None:
-    """A query is sent, and left out of what people read."""
+    """The query is sent to the server and left out of the printed address."""
     address = parse_address("http://shop:1717/stats?token=hunter2")
     assert isinstance(address, Http)
     assert address.target == "/stats?token=hunter2"
@@ -60,7 +60,7 @@ def test_a_query_is_not_shown() -> None:
     ],
 )
 def test_understood(text: str, address: Address) -> None:
-    """Each form means one place, and what the address prints as means the same place again."""
+    """Each form parses to one address, and the printed address parses to the same one."""
     assert parse_address(text) == address
     assert parse_address(str(address)) == _without_query(address)
 
@@ -78,7 +78,7 @@ def test_understood(text: str, address: Address) -> None:
         ("~/stats", "write the path out"),
         ("unix:~/stats", "write the path out"),
         ("ftp://shop:21", "tcp://host:port"),
-        ("uwsgi://shop:21", "no such kind of address as uwsgi://"),
+        ("uwsgi://shop:21", "unknown scheme uwsgi://"),
         ("tcp://shop", "tcp://host:port"),
         ("tcp://shop:0", "tcp://host:port"),
         ("tcp://shop:1717/stats", "tcp://host:port"),
@@ -92,8 +92,8 @@ def test_understood(text: str, address: Address) -> None:
         ("http://shöp/", "ASCII"),
         ("http://a b:80/", "ASCII"),
         ("tcp://a\x01b:80", "ASCII"),
-        ("tcp://a..b:80", "no host name"),
-        (f"tcp://{'a' * 64}:80", "no host name"),
+        ("tcp://a..b:80", "not a host name"),
+        (f"tcp://{'a' * 64}:80", "not a host name"),
         ("/run/" + "x" * 110, "107 bytes"),
         ("/run/" + "ä" * 55, "107 bytes"),
         ("@" + "x" * 110, "107 bytes"),
@@ -101,7 +101,7 @@ def test_understood(text: str, address: Address) -> None:
     ],
 )
 def test_refused_with_advice(text: str, advice: str) -> None:
-    """What is no address is refused in words that say what would be right."""
+    """Any other text is refused with a message that gives the valid form."""
     with pytest.raises(AddressError) as caught:
         parse_address(text)
     assert advice in str(caught.value)
@@ -109,21 +109,21 @@ def test_refused_with_advice(text: str, advice: str) -> None:
 
 @pytest.mark.parametrize("text", ["http://ann:hunter2@shop/", "tcp://ann:hunter2@shop:1", "https://hunter2@shop"])
 def test_a_password_is_refused_and_not_repeated(text: str) -> None:
-    """An address with a password is refused in words that do not hold it: they go to a log."""
+    """An address with a password is refused; the message, which goes to a log, does not contain the password."""
     with pytest.raises(AddressError) as caught:
         parse_address(text)
     assert "hunter2" not in str(caught.value)
 
 
 def test_an_abstract_name_has_two_spellings() -> None:
-    """An abstract name begins with a NUL byte; uWSGI's own ends in one too, and is tried first."""
+    """An abstract name begins with a NUL byte; uWSGI's own names also end with one and are tried first."""
     assert Unix("@shop").sockaddrs == ("\0shop\0", "\0shop")
     assert Unix("/run/shop").sockaddrs == ("/run/shop",)
 
 
 @given(st.text(max_size=60) | st.from_regex(r"(unix|tcp|http|https|file):(//)?.{0,20}", fullmatch=True))
 def test_any_text(text: str) -> None:
-    """Whatever is written, it is understood or refused with AddressError; an understood one prints as itself."""
+    """Any text is either parsed or refused with AddressError; a parsed address prints as a text that parses to it."""
     try:
         address = parse_address(text)
     except AddressError:

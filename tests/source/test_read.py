@@ -1,4 +1,4 @@
-"""Reading stats servers that behave and servers that do not: what came or why nothing did, and no connection left."""
+"""Reads of well-behaved and misbehaving stats servers: the bytes or the error, and no connection left open."""
 
 from __future__ import annotations
 
@@ -55,26 +55,26 @@ def reason(address: str | source.Address, timeout: float = 5.0, size_cap: int = 
     return failure(address, timeout, size_cap).reason
 
 
-# ---------------------------------------------------------------- what behaves
+# ---------------------------------------------------------------- well-behaved servers
 
 
 @both
-def test_a_document_comes_whole(where: Where) -> None:
-    """What the server wrote is what comes, byte for byte."""
+def test_a_document_is_read_completely(where: Where) -> None:
+    """The document is read byte for byte as the server wrote it."""
     with bad_servers.answers(where, DOCUMENT) as address:
         assert read(address).body == DOCUMENT
 
 
 @both
-def test_a_large_document_comes_whole(where: Where) -> None:
-    """A document far larger than any socket buffer comes whole."""
+def test_a_large_document_is_read_completely(where: Where) -> None:
+    """A document far larger than any socket buffer is read completely."""
     large = b"x" * 6_000_000
     with bad_servers.answers(where, large) as address:
         assert read(address).body == large
 
 
 def test_the_process_behind_a_unix_socket_is_known() -> None:
-    """Over a UNIX socket the kernel names who listens; over TCP the address of the other end is known."""
+    """Over a UNIX socket the answer has the listener's pid, from the kernel; over TCP, the server's address."""
     with bad_servers.answers("unix", DOCUMENT) as address:
         answer = read(address)
         assert (answer.peer_pid, answer.peer) == (os.getpid(), None)
@@ -95,35 +95,35 @@ def test_ipv6() -> None:
 
 
 def test_the_second_address_of_a_name_is_tried() -> None:
-    """A name whose first address refuses is read at the next one."""
+    """If the first address of a name refuses, the next one is read."""
     with _listening(socket.AF_INET, ("127.0.0.1", 0)) as listener:
         assert read(f"localhost:{listener.getsockname()[1]}").body == DOCUMENT
 
 
 @pytest.mark.parametrize("ending", ["", "\0"])
 def test_an_abstract_socket(ending: str) -> None:
-    """An abstract socket is read whether its name ends in a NUL byte, as uWSGI's do, or not."""
+    """An abstract socket is read with and without a NUL byte at the end of its name (uWSGI's names have one)."""
     name = f"headroom-test-{os.getpid()}-{len(ending)}"
     with _listening(socket.AF_UNIX, f"\0{name}{ending}"):
         assert read(f"unix:@{name}").body == DOCUMENT
 
 
 def test_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A path may be relative to where the exporter runs."""
+    """A path may be relative to the exporter's working directory."""
     monkeypatch.chdir(tmp_path)
     with _listening(socket.AF_UNIX, "stats"):
         assert read("./stats").body == DOCUMENT
 
 
-def test_a_path_that_is_no_utf8(tmp_path: Path) -> None:
-    """A socket whose name is no UTF-8 is read like any other."""
+def test_a_path_that_is_not_utf8(tmp_path: Path) -> None:
+    """A socket whose name is not valid UTF-8 is read like any other."""
     path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.stats")
     with _listening(socket.AF_UNIX, path):
         assert read(Unix(path)).body == DOCUMENT
 
 
 def test_nothing_is_sent_to_a_raw_server() -> None:
-    """Not a byte goes to a raw server: it would answer what it did not read with a reset."""
+    """No byte is sent to a raw server, since uWSGI resets a connection with unread bytes."""
     for where in ("unix", "tcp"):
         heard: list[bytes] = []
 
@@ -140,7 +140,7 @@ def test_nothing_is_sent_to_a_raw_server() -> None:
 
 @contextlib.contextmanager
 def _listening(family: int, address: str | tuple[str, int]) -> Iterator[socket.socket]:
-    """A listener at a given address that answers one client with the document."""
+    """A listener at this address that answers one client with the document."""
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.bind(address)
         listener.listen()
@@ -156,26 +156,26 @@ def _listening(family: int, address: str | tuple[str, int]) -> Iterator[socket.s
         thread.join()
 
 
-# ---------------------------------------------------------------- what does not
+# ---------------------------------------------------------------- misbehaving servers
 
 
 @both
 def test_an_empty_answer_is_an_empty_body(where: Where) -> None:
-    """A raw server that closes without a word gave nothing, which the decoder refuses."""
+    """If a raw server closes without an answer, the body is empty, and the decoder refuses it."""
     with bad_servers.answers_nothing(where) as address:
         assert read(address).body == b""
 
 
 @both
-def test_half_a_document_is_half_a_document(where: Where) -> None:
-    """A raw stream has no length: what came before the end is given to the decoder, which knows."""
+def test_half_a_document_goes_to_the_decoder(where: Where) -> None:
+    """A raw stream has no length: the bytes before its end go to the decoder, which finds the document truncated."""
     with bad_servers.closes_half_way(where, DOCUMENT) as address:
         assert read(address).body == DOCUMENT[: len(DOCUMENT) // 2]
 
 
 @both
 def test_a_silent_server_times_out(where: Where) -> None:
-    """A server that accepts and never writes is left at the deadline."""
+    """A read of a server that accepts and never writes ends at the deadline."""
     with bad_servers.accepts_and_never_writes(where) as address:
         error = failure(address, PATIENCE)
     assert error.reason == "timeout"
@@ -193,7 +193,7 @@ while True:
 
 
 def test_a_server_that_cannot_write_its_log(tmp_path: Path) -> None:
-    """One that is stopped at a full pipe is named, with its pid and what to do."""
+    """The error for a server that waits for a full pipe names its pid and the pipe."""
     path = tmp_path / "stats"
     with subprocess.Popen([sys.executable, "-c", STOPPED, str(path)], stdout=subprocess.PIPE) as process:
         try:
@@ -202,19 +202,19 @@ def test_a_server_that_cannot_write_its_log(tmp_path: Path) -> None:
         finally:
             process.kill()
     assert error.reason == "timeout"
-    assert f"master ({process.pid}) waits to write to a pipe that is full" in str(error)
+    assert f"master ({process.pid}) waits to write to a full pipe" in str(error)
 
 
 @both
 def test_a_dripping_server_times_out(where: Where) -> None:
-    """Bytes that come now and then do not move the deadline."""
+    """Bytes that arrive slowly do not move the deadline."""
     with bad_servers.drips(where, DOCUMENT, interval=0.05) as address:
         assert reason(address, PATIENCE) == "timeout"
 
 
 @both
 def test_an_endless_document_stops_at_the_cap(where: Where) -> None:
-    """Past the size cap the connection is closed and nothing is kept."""
+    """Past the size cap the read fails, and the error names the option that raises it."""
     with bad_servers.endless(where) as address:
         error = failure(address, size_cap=100_000)
     assert error.reason == "too_large"
@@ -223,20 +223,20 @@ def test_an_endless_document_stops_at_the_cap(where: Where) -> None:
 
 @both
 def test_the_cap_is_met_exactly(where: Where) -> None:
-    """A document of exactly the cap is read; a byte more is refused."""
+    """A document of exactly the cap is read; one byte more is refused."""
     with bad_servers.answers(where, DOCUMENT) as address:
         assert read(address, size_cap=len(DOCUMENT)).body == DOCUMENT
         assert reason(address, size_cap=len(DOCUMENT) - 1) == "too_large"
 
 
-def test_a_reset_behind_a_whole_document_is_no_error() -> None:
-    """uWSGI resets a client that sent it something it did not read, behind the whole document: that is an answer."""
+def test_a_reset_after_a_complete_document_is_not_an_error() -> None:
+    """uWSGI resets a client whose bytes it did not read, but after the complete document: the read succeeds."""
     with bad_servers.resets("tcp", DOCUMENT) as address:
         assert read(address).body == DOCUMENT
 
 
 def test_a_reset_before_a_document() -> None:
-    """A reset before the first byte is an answer cut short."""
+    """A reset before the first byte makes the answer `truncated`."""
 
     def behave(connection: socket.socket, _ended: threading.Event) -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -246,7 +246,7 @@ def test_a_reset_before_a_document() -> None:
 
 
 def test_a_reset_while_the_connection_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection that is reset before the kernel is asked whom it is to is an answer cut short, too."""
+    """A reset between connect() and getpeername() makes the answer `truncated`, too."""
 
     def fail(_: socket.socket) -> None:
         raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
@@ -258,13 +258,13 @@ def test_a_reset_while_the_connection_is_made(monkeypatch: pytest.MonkeyPatch) -
 
 @both
 def test_a_listener_that_never_accepts(where: Where) -> None:
-    """A full listen queue is a timeout: no hang, and nothing read from a connection that is not one."""
+    """A full listen queue is a timeout: the read does not hang, and reads nothing from an unconnected socket."""
     with bad_servers.never_accepts(where) as address:
         assert reason(address, PATIENCE) == "timeout"
 
 
 def test_a_full_unix_backlog_is_waited_for(tmp_path: Path) -> None:
-    """A reader that found the listen queue of a UNIX socket full is served once the server accepts again."""
+    """A reader that finds the listen queue of a UNIX socket full is served once the server accepts again."""
     path = str(tmp_path / "stats")
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.socket(socket.AF_UNIX))
@@ -283,18 +283,18 @@ def test_a_full_unix_backlog_is_waited_for(tmp_path: Path) -> None:
                 with listener.accept()[0] as connection, contextlib.suppress(BrokenPipeError):
                     connection.sendall(DOCUMENT)
 
-        async def look() -> None:
+        async def read_when_full() -> None:
             reading = asyncio.create_task(source.read_document(Unix(path), timeout=5))
-            await asyncio.sleep(0.05)  # it has found the queue full by now, or will find it so: both are the case
+            await asyncio.sleep(0.05)  # the reader has found the queue full, or will: the test holds in both cases
             assert not reading.done()
             begun.set()
             served.append((await reading).body)
-            with socket.socket(socket.AF_UNIX) as last:  # so that the server sees that it is over
+            with socket.socket(socket.AF_UNIX) as last:  # ends the server's accept()
                 last.connect(path)
 
         thread = threading.Thread(target=serve)
         thread.start()
-        asyncio.run(look())
+        asyncio.run(read_when_full())
         thread.join(5)
     assert served == [DOCUMENT]
 
@@ -303,7 +303,7 @@ Behaviour = Callable[[socket.socket, threading.Event], None]
 
 
 def _silent(_connection: socket.socket, _ended: threading.Event) -> None:
-    """Not a word."""
+    """Sends nothing."""
 
 
 def _dripping(connection: socket.socket, ended: threading.Event) -> None:
@@ -323,7 +323,7 @@ def _flooding(connection: socket.socket, ended: threading.Event) -> None:
 )
 @pytest.mark.parametrize("behave", [_silent, _dripping, _flooding])
 def test_the_server_sees_its_client_leave(where: Where, scheme: str, behave: Behaviour) -> None:
-    """Whatever ended a read, the server's end of the connection is closed right away, so that it is not held up."""
+    """However a read ends, the connection is closed immediately, so that the server is not held up."""
     left = threading.Event()
 
     def watched(connection: socket.socket, ended: threading.Event) -> None:
@@ -345,7 +345,7 @@ def test_the_server_sees_its_client_leave(where: Where, scheme: str, behave: Beh
 
 @pytest.mark.parametrize("framing", ["until_close", "length"])
 def test_http_in_each_framing(framing: bad_servers.Framing) -> None:
-    """The document comes without its HTTP, whichever way the answer says how long it is."""
+    """The document is read without its HTTP head, with and without a Content-Length."""
     with bad_servers.answers_http("tcp", DOCUMENT, framing=framing) as address:
         answer = read(f"http://{address}/stats")
     assert answer.body == DOCUMENT
@@ -354,7 +354,7 @@ def test_http_in_each_framing(framing: bad_servers.Framing) -> None:
 
 @pytest.mark.parametrize("status", ["404 Not Found", "302 Found", "500 Oops", "204 No Content", "206 Partial Content"])
 def test_http_of_another_status(status: str) -> None:
-    """Only 200 is an answer; nothing is followed anywhere."""
+    """Any status but 200 is an error; redirects are not followed."""
     location = ("Location: http://127.0.0.1:1/",)
     with bad_servers.answers_http("tcp", b"", status, "length", location) as address:
         error = failure(f"http://{address}")
@@ -363,7 +363,7 @@ def test_http_of_another_status(status: str) -> None:
 
 
 def test_http_cut_short() -> None:
-    """An answer shorter than it says is cut short."""
+    """An answer shorter than its Content-Length is `truncated`."""
     with bad_servers.answers_http("tcp", DOCUMENT, framing="length") as address, socket.socket() as client:
         host, _, port = address.partition(":")
         client.connect((host, int(port)))
@@ -402,8 +402,8 @@ SECRET = b"hunter2-in-a-cookie"
         (b"[" + SECRET, "http"),
     ],
 )
-def test_what_is_no_http_answer(answer: bytes, expected: Reason) -> None:
-    """Anything but an HTTP answer is refused, and nothing of it is repeated in the message."""
+def test_anything_but_an_http_answer_is_refused(answer: bytes, expected: Reason) -> None:
+    """Anything but an HTTP answer is refused, and the message quotes nothing of it."""
     with _after_request(answer) as address:
         error = failure(f"http://{address}")
     assert error.reason == expected
@@ -411,7 +411,7 @@ def test_what_is_no_http_answer(answer: bytes, expected: Reason) -> None:
 
 
 def test_http_in_chunks_is_refused() -> None:
-    """Chunks, which uWSGI never sends and which cost a parser's turn each, are refused by their header."""
+    """A chunked answer is refused by its header: uWSGI never sends chunks, and each costs a step of the parser."""
     with bad_servers.answers_http("tcp", DOCUMENT, framing="chunked") as address:
         error = failure(f"http://{address}")
     assert error.reason == "http"
@@ -419,34 +419,34 @@ def test_http_in_chunks_is_refused() -> None:
 
 
 def test_http_after_a_few_other_answers() -> None:
-    """A proxy's `100 Continue` before the answer is stepped over."""
+    """A proxy's `100 Continue` before the answer is skipped."""
     with _after_request(b"HTTP/1.1 100 Continue\r\n\r\n" * 3 + b"HTTP/1.1 200 OK\r\n\r\n" + DOCUMENT) as address:
         assert read(f"http://{address}").body == DOCUMENT
 
 
-def test_http_with_something_behind_the_document() -> None:
-    """The document ends where the head says that it does."""
+def test_http_with_bytes_after_the_document() -> None:
+    """The Content-Length determines the end of the document."""
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(DOCUMENT)
     with _after_request(head + DOCUMENT + b"more") as address:
         assert read(f"http://{address}").body == DOCUMENT
 
 
-def test_http_asks_for_no_chunks() -> None:
-    """The request is of HTTP/1.0, to which no proxy answers in chunks."""
-    asked: list[bytes] = []
+def test_http_requests_exclude_chunks() -> None:
+    """The request is HTTP/1.0, which a proxy does not answer with chunks."""
+    requests: list[bytes] = []
 
     def behave(connection: socket.socket, ended: threading.Event) -> None:
-        asked.append(connection.recv(4096))
+        requests.append(connection.recv(4096))
         connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n" + DOCUMENT)
 
     with bad_servers.serving("tcp", behave) as address:
         assert read(f"http://{address}/stats").body == DOCUMENT
-    assert asked[0].startswith(b"GET /stats HTTP/1.0\r\n")
+    assert requests[0].startswith(b"GET /stats HTTP/1.0\r\n")
 
 
 @pytest.mark.parametrize("size", [100, 200_000])
-def test_http_document_of_any_size_is_whole(size: int) -> None:
-    """What is behind the head comes byte for byte, whether or not it fits what is read of a head."""
+def test_an_http_document_of_any_size_is_read_completely(size: int) -> None:
+    """The document after the head is read byte for byte, within the limit of the head or far beyond it."""
     document = bytes(number % 251 for number in range(size))
     with bad_servers.answers_http("tcp", document) as address:
         assert read(f"http://{address}").body == document
@@ -459,7 +459,7 @@ def test_http_past_the_cap() -> None:
 
 
 def test_http_of_a_raw_server() -> None:
-    """A raw server behind http:// is told apart, with the address that would work."""
+    """A raw server read with http:// is recognised; the error names the scheme that works."""
     with bad_servers.answers("tcp", DOCUMENT) as address:
         error = failure(f"http://{address}")
     assert error.reason == "http"
@@ -467,27 +467,27 @@ def test_http_of_a_raw_server() -> None:
 
 
 def test_https_of_a_server_without_tls() -> None:
-    """A server that knows no TLS is a failed read with the reason, as any other."""
+    """A server without TLS is a failed read with a reason, like any other."""
     with bad_servers.answers_http("tcp", DOCUMENT) as address:
         assert reason(f"https://{address}", PATIENCE) in ("unreachable", "truncated", "timeout")
 
 
-def test_a_silent_https_server_harms_no_other_read() -> None:
-    """After a handshake that never came the loop reads other servers as ever."""
+def test_a_silent_https_server_does_not_disturb_other_reads() -> None:
+    """After TLS handshakes that timed out, the event loop still reads other servers."""
 
-    async def look(silent: str, well: str) -> None:
+    async def read_both(silent: str, well: str) -> None:
         for _ in range(3):
-            with pytest.raises(SourceError, match="no whole answer"):
+            with pytest.raises(SourceError, match="no complete answer"):
                 await source.read_document(parse_address(f"https://{silent}"), timeout=0.1)
             assert (await source.read_document(parse_address(well), timeout=5)).body == DOCUMENT
 
     with bad_servers.accepts_and_never_writes("tcp") as silent, bad_servers.answers("tcp", DOCUMENT) as well:
-        asyncio.run(look(silent, well))
+        asyncio.run(read_both(silent, well))
 
 
 @contextlib.contextmanager
 def _after_request(answer: bytes) -> Iterator[str]:
-    """A server that reads a request and answers these bytes."""
+    """A server that reads a request and answers with these bytes."""
 
     def behave(connection: socket.socket, _ended: threading.Event) -> None:
         request = b""
@@ -499,39 +499,39 @@ def _after_request(answer: bytes) -> Iterator[str]:
         yield address
 
 
-# ---------------------------------------------------------------- nothing there
+# ---------------------------------------------------------------- no server
 
 
 def test_nothing_listens() -> None:
-    """A port and a stale socket where nobody listens are refused, in words that say so."""
+    """A port without a listener is refused, and the message says so."""
     error = failure(f"127.0.0.1:{free_port()}")
     assert error.reason == "refused"
     assert "nothing listens" in str(error)
 
 
 def test_a_stale_unix_socket(tmp_path: Path) -> None:
-    """The file of a socket whose server is gone is refused."""
+    """The socket file of a server that has ended is refused."""
     path = str(tmp_path / "stats")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
     assert reason(path) == "refused"
 
 
-def test_no_abstract_socket_of_that_name() -> None:
-    """An abstract name nobody has is refused: there is no file that could be missing."""
+def test_an_unused_abstract_name() -> None:
+    """An unused abstract name is refused, not missing: it has no file."""
     assert reason("@headroom-nobody") == "refused"
 
 
 def test_a_missing_socket(tmp_path: Path) -> None:
-    """A path where nothing is says what to look at."""
+    """A missing file is `not_found`, and the message names the `stats` option."""
     error = failure(str(tmp_path / "stats"))
     assert error.reason == "not_found"
     assert "stats" in str(error)
 
 
 @pytest.mark.parametrize("what", ["file", "folder", "fifo", "below a file"])
-def test_what_is_no_socket(tmp_path: Path, what: str) -> None:
-    """A path of anything but a socket is not connected to, not opened, and named for what it is not."""
+def test_anything_but_a_socket_is_refused(tmp_path: Path, what: str) -> None:
+    """A path of anything but a socket is not opened, and the error says that the path is not a socket."""
     path = tmp_path / "stats"
     if what == "folder":
         path.mkdir()
@@ -552,21 +552,21 @@ def test_a_datagram_socket(tmp_path: Path) -> None:
         other.bind(path)
         error = failure(path)
     assert error.reason == "unreachable"
-    assert "takes no connections, so it is no stats server" in str(error)
+    assert "takes no connections, so it is not a stats server" in str(error)
 
 
-def test_links_that_lead_in_a_circle(tmp_path: Path) -> None:
-    """A path without an end is said to be one, without the words of the operating system."""
+def test_a_loop_of_symbolic_links(tmp_path: Path) -> None:
+    """A loop of symbolic links is reported as one, without the operating system's text."""
     (tmp_path / "stats").symlink_to(tmp_path / "stats")
     for scheme in ("unix", "file"):
         error = failure(f"{scheme}://{tmp_path}/stats")
         assert error.reason == "unreachable"
-        assert str(error).startswith("the path's symbolic links lead in a circle: give")
+        assert str(error).startswith("the path's symbolic links form a loop: give")
 
 
 @pytest.mark.parametrize("number", sorted(set(errno.errorcode) - {errno.ENOENT}))
 def test_every_error_of_the_operating_system_comes_with_advice(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One sentence: what happened, and what to look at; no number of the operating system."""
+    """The message says what happened and what to check, without the operating system's error number."""
 
     def fail(*_: object) -> None:
         raise OSError(number, os.strerror(number), "/run/stats")
@@ -578,7 +578,7 @@ def test_every_error_of_the_operating_system_comes_with_advice(number: int, monk
 
 
 def test_a_name_that_does_not_resolve() -> None:
-    """A host name nobody has is told as such."""
+    """An unknown host name is reported as one that does not resolve."""
     error = failure("tcp://no-such-host.invalid:1717", 20)
     assert error.reason == "unreachable"
     assert "resolve" in str(error)
@@ -587,7 +587,7 @@ def test_a_name_that_does_not_resolve() -> None:
 @as_root
 @pytest.mark.parametrize("scheme", ["unix", "file"])
 def test_permission_denied(tmp_path: Path, scheme: str) -> None:
-    """A place this user may not open says who may."""
+    """If this user lacks the permission, the error says so; for a socket it names `chmod-socket`."""
     for folder in (tmp_path, *tmp_path.parents[:-2]):
         folder.chmod(0o755)
     path = tmp_path / "stats"
@@ -599,14 +599,14 @@ def test_permission_denied(tmp_path: Path, scheme: str) -> None:
             path.write_bytes(DOCUMENT)
         path.chmod(0o600)
 
-        def look() -> tuple[str, str]:
+        def try_to_read() -> tuple[str, str]:
             try:
                 asyncio.run(source.read_document(parse_address(f"{scheme}://{path}"), timeout=1))
             except SourceError as error:
                 return error.reason, str(error)
             return "", "it was read"
 
-        why, message = as_nobody(look)
+        why, message = as_nobody(try_to_read)
     assert why == "permission"
     assert "permission denied" in message
     assert ("chmod-socket" in message) == (scheme == "unix")
@@ -616,7 +616,7 @@ def test_permission_denied(tmp_path: Path, scheme: str) -> None:
 
 
 def test_a_file_is_replayed(tmp_path: Path) -> None:
-    """A file is read whole, up to the cap and not a byte further."""
+    """A file of at most the cap is read completely; a larger one is refused."""
     path = tmp_path / "stats.json"
     path.write_bytes(DOCUMENT)
     assert read(f"file://{path}").body == DOCUMENT
@@ -625,8 +625,8 @@ def test_a_file_is_replayed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["missing", "folder", "fifo", "socket"])
-def test_what_is_no_file(tmp_path: Path, what: str) -> None:
-    """What is no regular file is not read and does not hang; that is so again and again."""
+def test_anything_but_a_regular_file_is_refused(tmp_path: Path, what: str) -> None:
+    """Anything but a regular file is refused without hanging, each time."""
     path = tmp_path / "stats.json"
     with socket.socket(socket.AF_UNIX) as listener:
         if what == "folder":
@@ -644,7 +644,7 @@ def test_what_is_no_file(tmp_path: Path, what: str) -> None:
 
 @pytest.mark.integration
 def test_real_uwsgi_over_http_and_raw() -> None:
-    """Real uWSGI is read raw and with --stats-http; each taken for the other is told apart and not held up."""
+    """Real uWSGI is read raw and with --stats-http; the wrong scheme is recognised and does not hold up the server."""
     raw, web = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     with uwsgi("--stats", raw, stats=False):
         wait_until(lambda: _reads(raw), what="the raw server")
@@ -653,7 +653,7 @@ def test_real_uwsgi_over_http_and_raw() -> None:
     with uwsgi("--stats", web, "--stats-http", stats=False):
         wait_until(lambda: _reads(f"http://{web}"), what="the HTTP server")
         assert read(f"http://{web}/anything").body.startswith(b"{")
-        # Read raw by mistake, it is told that no request comes: its master does not wait four seconds for one.
+        # Read raw by mistake, the server sees that no request will come: its master does not wait four seconds.
         assert read(web).body == b""
         assert read(f"http://{web}").body.startswith(b"{")
 
@@ -666,7 +666,7 @@ def _reads(address: str) -> bool:
 
 @pytest.mark.integration
 def test_real_uwsgi_abstract_and_long_documents() -> None:
-    """Real uWSGI is read from an abstract socket, and a document past a UNIX socket's buffer comes whole."""
+    """Real uWSGI is read from an abstract socket, and a document larger than a UNIX socket's buffer completely."""
     name = f"headroom-{os.getpid()}"
     with uwsgi("--stats", f"@{name}", "--processes", "2", "--threads", "600", stats=False):
         wait_until(lambda: _reads(f"@{name}"), what="the abstract socket")
@@ -683,7 +683,7 @@ def test_real_router() -> None:
         assert b'"active_sessions"' in read(Unix(server.stats)).body
 
 
-def test_types_of_address_are_told_apart() -> None:
-    """An address of each kind goes to its own reader."""
+def test_each_kind_of_address_has_its_own_type() -> None:
+    """Each kind of address parses to its own type."""
     addresses = ("/a", "a:1", "http://a", "file:///a")
     assert {type(parse_address(address)) for address in addresses} == {Unix, Tcp, Http, File}

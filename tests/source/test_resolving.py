@@ -1,4 +1,4 @@
-"""Host names: what a resolver that hangs may hold up, and what not."""
+"""A resolver that hangs delays only the reads of its host name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAME = "stats.example"
 
 
 class _Resolver:
-    """Hangs until it is `released`, or for ten seconds; knows then where the name leads. `asked` counts lookups."""
+    """Hangs until `released` is set, ten seconds at most, and then resolves the name. `asked` counts lookups."""
 
     def __init__(self) -> None:
         self.released = threading.Event()
@@ -36,7 +36,7 @@ class _Resolver:
 
 @pytest.fixture
 def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Resolver]:
-    """A resolver that hangs, and is let go at the end."""
+    """A resolver that hangs and is released at the end of the test."""
     hung = _Resolver()
     monkeypatch.setattr(socket, "getaddrinfo", hung)
     yield hung
@@ -51,7 +51,7 @@ def read(address: str, timeout: float) -> source.Answer:
 
 
 def test_a_numeric_address_needs_no_resolver(resolver: _Resolver) -> None:
-    """It is read although the lookups of other servers' names hang."""
+    """A server with a numeric address is read while lookups of other servers' names hang."""
     with bad_servers.answers("tcp", b"{}") as address:
         assert read(f"tcp://{address}", 5).body == b"{}"
     assert resolver.asked == 0
@@ -59,7 +59,7 @@ def test_a_numeric_address_needs_no_resolver(resolver: _Resolver) -> None:
 
 @pytest.mark.parametrize("scheme", ["tcp", "http"])
 def test_a_name_waits_no_longer_than_the_deadline(resolver: _Resolver, scheme: str) -> None:
-    """A lookup that hangs is a timeout that names the resolver, and the program ends without waiting for it."""
+    """A lookup that hangs is a timeout that names the resolver, and the program ends without waiting for the lookup."""
     with pytest.raises(SourceError, match=f"the name {_NAME} was not resolved within 0.05 s: check") as caught:
         read(f"{scheme}://{_NAME}:1717", 0.05)
     assert caught.value.reason == "timeout"
@@ -68,7 +68,7 @@ def test_a_name_waits_no_longer_than_the_deadline(resolver: _Resolver, scheme: s
 
 
 def test_reads_share_the_lookup_that_hangs(resolver: _Resolver) -> None:
-    """However often a server is read meanwhile, one thread waits for its name; its answer serves whoever waits then."""
+    """Repeated reads of one server share a single lookup thread, and its answer serves the read that still waits."""
     for _ in range(3):
         with pytest.raises(SourceError):
             read(f"tcp://{_NAME}:1717", 0.01)
@@ -77,7 +77,7 @@ def test_reads_share_the_lookup_that_hangs(resolver: _Resolver) -> None:
     async def read_when_released(port: int) -> bytes:
         resolver.port = port
         reading = asyncio.create_task(source.read_document(source.parse_address(f"tcp://{_NAME}:1717"), timeout=5))
-        for _ in range(10):  # turns of the event loop, in which it comes to wait for the lookup
+        for _ in range(10):  # iterations of the event loop, until the read waits for the lookup
             await asyncio.sleep(0)
         resolver.released.set()
         return (await reading).body
@@ -88,7 +88,7 @@ def test_reads_share_the_lookup_that_hangs(resolver: _Resolver) -> None:
 
 
 def test_a_name_that_does_not_exist() -> None:
-    """The reason, and what to do."""
+    """An unknown name is `unreachable`, and the message says what to check."""
     with pytest.raises(SourceError, match=r"the name does not resolve .*: check its spelling") as caught:
         read("tcp://no-such-host.invalid:1717", 5)
     assert caught.value.reason == "unreachable"

@@ -1,4 +1,4 @@
-"""What a document may have of each part is bounded, and nothing that uWSGI writes in earnest is refused for it."""
+"""Each part of a document is bounded, and no realistic document of uWSGI is over a bound."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ PARTS = {
     "members of legions": lambda count: server(legions=[{"members": some(1)}, {"members": some(count - 1)}]),
     "locks": lambda count: server(locks=[{f"{SECRET} {number}": 0} for number in range(count)]),
     "metrics": lambda count: server(metrics={f"worker.1.{number}": {} for number in range(count)}),
-    "metrics of its own making": lambda count: server(metrics={f"{SECRET}.{number}": {} for number in range(count)}),
+    "custom metrics": lambda count: server(metrics={f"{SECRET}.{number}": {} for number in range(count)}),
     "vassals": lambda count: emperor(vassals=some(count, id=SECRET)),
     "blacklisted vassals": lambda count: emperor(blacklist=some(count, id=SECRET)),
     "subscriptions": lambda count: router(subscriptions=some(count, key=SECRET)),
@@ -63,20 +63,20 @@ PARTS = {
 
 
 def test_every_bound_is_tested() -> None:
-    """There is no part with a bound of which these tests have no document."""
+    """These tests have a document for every part with a bound."""
     assert PARTS.keys() == MOST.keys()
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_as_many_as_may_be_are_read(part: str) -> None:
-    """A document with exactly as many of a part as its bound is read; the one before it does not count."""
+    """A document with exactly as many of a part as its bound is read; parts of an earlier document do not count."""
     for _ in range(2):
         assert isinstance(stats.decode(PARTS[part](MOST[part])), (Snapshot, EmperorSnapshot, RouterSnapshot))
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_one_more_is_refused(part: str) -> None:
-    """One more refuses the whole document, with the bound and no word of the document."""
+    """A document with one part more is refused; the message has the bound and quotes nothing of the document."""
     error = refusal(PARTS[part](MOST[part] + 1))
     assert error.reason == "too_large"
     assert f"more than {MOST[part]:,} {part}" in str(error)
@@ -84,13 +84,13 @@ def test_one_more_is_refused(part: str) -> None:
 
 
 def test_parts_listed_under_a_key_twice_are_counted_together() -> None:
-    """A key that stands in the document twice is no way around the bound."""
+    """A key that occurs twice in the document does not evade the bound."""
     half = json.dumps(some(MOST["caches"] // 2 + 1))
     assert refusal(f'{{"workers":[],"caches":{half},"caches":{half}}}'.encode()).reason == "too_large"
 
 
 def test_a_document_that_needs_repair_is_counted_once() -> None:
-    """Parts counted before the repair do not count again: a control character in a request hides no document."""
+    """Parts counted before a repair do not count twice: a control character in a request does not hide the server."""
     caches = json.dumps(some(MOST["caches"])).encode()
     body = b'{"caches":' + caches + b',"workers":[{"cores":[{"vars":["A=\x01"]}]}]}'
     assert isinstance(stats.decode(body), Snapshot)
@@ -113,7 +113,7 @@ def test_a_document_that_needs_repair_is_counted_once() -> None:
     ],
 )
 def test_names_have_a_length(make: Any, name: int) -> None:
-    """A name of 255 characters is read; a longer one refuses the document with its place, and is not quoted."""
+    """A name of 255 characters is read; a document with a longer one is refused, and the name is not quoted."""
     body = make("é" * name)
     if name == 255:
         stats.decode(body)
@@ -125,14 +125,14 @@ def test_names_have_a_length(make: Any, name: int) -> None:
 
 
 def test_paths_may_be_longer() -> None:
-    """A spooler's directory and a cron's command have the length of a path."""
+    """A spooler's directory and a cron's command may be as long as a path."""
     stats.decode(server(spoolers=[{"dir": "d" * 4096}], crons=[{"command": "c" * 4096}]))
     assert refusal(server(spoolers=[{"dir": "d" * 4097}])).reason == "too_large"
     assert refusal(server(crons=[{"command": "c" * 4097}])).reason == "too_large"
 
 
 def test_locks_are_measured_before_they_are_built() -> None:
-    """A list of locks that is longer than 1,024 of them can be is refused by its bytes."""
+    """A list of locks longer than 1,024 locks can be is refused by its size in bytes."""
     error = refusal(server(locks=[{}] * LOCKS_BYTES))
     assert error.reason == "too_large"
     assert "locks" in str(error)
@@ -140,13 +140,13 @@ def test_locks_are_measured_before_they_are_built() -> None:
 
 
 @pytest.mark.parametrize("locks", [3, [3], [{"a": "b"}], {"a": 1}])
-def test_locks_of_another_kind_are_no_uwsgis(locks: object) -> None:
-    """What is no list of locks refuses the document as it did."""
+def test_locks_of_another_type_are_not_uwsgis(locks: object) -> None:
+    """A document whose `locks` are not a list of locks is refused as `not_uwsgi`."""
     assert refusal(server(locks=locks)).reason == "not_uwsgi"
 
 
 def test_locks_that_are_not_there() -> None:
-    """A uWSGI without the list, or with nothing in its place, says nothing of locks."""
+    """If the list of locks is absent or null, locks are unknown."""
     for body in (server(), server(locks=None)):
         snapshot = stats.decode(body)
         assert isinstance(snapshot, Snapshot)
@@ -154,16 +154,16 @@ def test_locks_that_are_not_there() -> None:
 
 
 def test_uwsgis_own_metrics_are_many() -> None:
-    """64 workers of 64 threads have 29,248 metrics of uWSGI's own, and may have others beside them."""
+    """64 workers of 64 threads have 29,248 of uWSGI's own metrics, and may have custom metrics as well."""
     own = {f"worker.{worker}.core.{core}.m{key}": {} for worker in range(64) for core in range(64) for key in range(7)}
     snapshot = stats.decode(server(metrics={**own, "shop.orders": {"value": 3}}))
     assert isinstance(snapshot, Snapshot)
     assert snapshot.custom_metrics["shop.orders"].value == 3
-    assert len(snapshot.custom_metrics) < MOST["metrics of its own making"]
+    assert len(snapshot.custom_metrics) < MOST["custom metrics"]
 
 
 def as_uwsgi_writes(workers: int, cores: int, variables: int, busy: bool) -> bytes:
-    """A document as uWSGI prints it, with tabs; so many bytes of request variables in each core."""
+    """A document as uWSGI prints it, with tabs; each core has `variables` bytes of request variables."""
     request = [f"HTTP_X_{number}={'v' * (variables // 20 - 9)}" for number in range(20)] + [""] if busy else []
     info = {"request_start": 1_700_000_000} if busy else {}
     keys = ("id", "requests", "static_requests", "routed_requests", "offloaded_requests", "write_errors", "read_errors")
@@ -180,7 +180,7 @@ def as_uwsgi_writes(workers: int, cores: int, variables: int, busy: bool) -> byt
     ("workers", "cores", "variables"), [(64, 64, 0), (64, 16, 4096), (1024, 1, 4096), (64, 64, 1024), (64, 256, 0)]
 )
 def test_large_servers_are_read(workers: int, cores: int, variables: int) -> None:
-    """64 x 64 threads, and 1,024 of them busy with all that `buffer-size` lets in, are within every bound."""
+    """64 x 64 threads, or 1,024 busy ones with as many request variables as `buffer-size` allows, are within bounds."""
     body = as_uwsgi_writes(workers, cores, variables, busy=variables > 0)
     assert len(body) <= SIZE_CAP
     snapshot = stats.decode(body)
@@ -190,7 +190,7 @@ def test_large_servers_are_read(workers: int, cores: int, variables: int) -> Non
 
 
 def test_many_names_are_refused() -> None:
-    """A large document of little but names takes long to read: it is refused before."""
+    """A large document with very many names would take long to decode: it is refused before that."""
     body = b'{"workers":[]' + b',"x":0' * (QUOTES // 2) + b" " * 2**20 + b"}"
     with pytest.raises(StatsError, match="more than 500,000 quotation marks") as caught:
         stats.decode(body)
@@ -199,7 +199,7 @@ def test_many_names_are_refused() -> None:
 
 
 def test_quotes_in_request_variables_are_not_counted() -> None:
-    """A client that sends many quotation marks does not blind the exporter."""
+    """Quotation marks that a client sends do not count, so the client cannot blind the exporter."""
     core = b'{"requests":1,"in_request":1,"vars":["A=' + rb"\"" * 2000 + b'",""],"req_info":{}}'
     body = b'{"workers":[{"pid":2,"accepting":1,"cores":[' + b",".join([core] * 1024) + b"]}]}"
     assert body.count(b'"') > QUOTES
@@ -209,8 +209,8 @@ def test_quotes_in_request_variables_are_not_counted() -> None:
 
 
 @pytest.mark.parametrize("variable", [b"{" * 4000, b"{}," * 1300, b'{\\"name\\":0},' * 300, b"\x01{}" * 1300])
-def test_braces_in_request_variables_are_no_parts(variable: bytes) -> None:
-    """A client that sends what looks like parts of a document does not use up its bounds."""
+def test_braces_in_request_variables_are_not_counted(variable: bytes) -> None:
+    """Text of a client that resembles parts of a document does not count towards their bounds."""
     core = b'{"requests":1,"in_request":1,"vars":["A=' + variable + b'",""],"req_info":{}}'
     body = b'{"workers":[{"pid":2,"accepting":1,"cores":[' + b",".join([core] * 1024) + b"]}]}"
     snapshot = stats.decode(body)
@@ -220,7 +220,7 @@ def test_braces_in_request_variables_are_no_parts(variable: bytes) -> None:
 
 @pytest.mark.parametrize("escape", [r"\ud800", r"\uDFFF", r"\ud83d\ud83d", r"\\\ud800"])
 def test_half_a_surrogate_pair_is_replaced(escape: str) -> None:
-    """An escape that no text can hold does not refuse the document."""
+    """An escape of half a surrogate pair is replaced, and the document is read."""
     snapshot = stats.decode(b'{"workers":[],"caches":[{"name":"a' + escape.encode() + b'b"}]}')
     assert isinstance(snapshot, Snapshot)
     assert "\ufffd" in snapshot.caches[0].name
@@ -228,14 +228,14 @@ def test_half_a_surrogate_pair_is_replaced(escape: str) -> None:
 
 
 def test_other_escapes_stay_beside_half_a_surrogate_pair() -> None:
-    """Whole pairs, and backslashes that stand before a u, are what they are."""
+    """Complete pairs, and escaped backslashes before a u, are left alone."""
     snapshot = stats.decode(rb'{"workers":[],"caches":[{"name":"\ud83e\udd84 \\ud800 \ud800 \u00e9"}]}')
     assert isinstance(snapshot, Snapshot)
     assert snapshot.caches[0].name == "\U0001f984 \\ud800 \ufffd é"
 
 
-def test_what_is_negative_and_should_not_be_is_unknown() -> None:
-    """A count, a date or a length below zero is absent, and the rest of the document is read."""
+def test_negative_counts_and_dates_of_a_server_are_unknown() -> None:
+    """A negative count, date or length is unknown, and the rest of the document is read."""
     snapshot = stats.decode(
         server(
             signal_queue=-5,
@@ -252,8 +252,8 @@ def test_what_is_negative_and_should_not_be_is_unknown() -> None:
     assert snapshot.workers[0].serving == {0: None}
 
 
-def test_what_is_negative_of_other_kinds_is_unknown() -> None:
-    """So is that of an emperor and of a router."""
+def test_negative_counts_and_dates_of_emperors_and_routers_are_unknown() -> None:
+    """Negative counts and dates of an emperor or a router are unknown, too."""
     keys = ("born", "last_heartbeat", "loyal", "ready", "accepting", "cursed", "respawns")
     snapshot = stats.decode(emperor(vassals=[dict.fromkeys(keys, -1)], blacklist=[{"attempt": -1}]))
     assert isinstance(snapshot, EmperorSnapshot)
@@ -270,7 +270,7 @@ def test_what_is_negative_of_other_kinds_is_unknown() -> None:
 
 
 def test_a_large_document_is_repaired_too() -> None:
-    """Beyond a megabyte, control bytes in requests and the name of an abstract socket are repaired as ever."""
+    """Beyond a megabyte, control bytes in requests and the names of abstract sockets are still repaired."""
     core = b'{"requests":1,"in_request":1,"vars":["A=' + b"\x01\xff" * 2000 + b'",""],"req_info":{}}'
     cores = b",".join([core] * 512)
     body = b'{"sockets":[{"name":"\\0app"}],"workers":[{"pid":2,"accepting":1,"cores":[' + cores + b"]}]}"

@@ -1,4 +1,4 @@
-"""What is no document of uWSGI's is refused in one way: StatsError, with a reason and no word of the document."""
+"""Anything but a document of uWSGI raises StatsError, with a reason and no quotation of the document."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def refusal(body: bytes) -> StatsError:
 
 
 def decoded_or_refused(body: bytes) -> AnySnapshot | StatsError:
-    """The only two things that may come of any bytes."""
+    """The two possible outcomes of decoding any bytes."""
     try:
         return stats.decode(body)
     except StatsError as error:
@@ -49,41 +49,41 @@ def worker(**keys: object) -> bytes:
         pytest.param(b"uwsgi\n", "not_json", id="text"),
         pytest.param(b"HTTP/1.0 200 OK\r\n\r\n" + server(), "not_json", id="http"),
         pytest.param(server() + server(), "not_json", id="two documents"),
-        pytest.param(server() + b"x", "not_json", id="something behind"),
+        pytest.param(server() + b"x", "not_json", id="trailing bytes"),
         pytest.param(server()[:-1], "truncated", id="cut"),
         pytest.param(b"null", "not_uwsgi", id="null"),
         pytest.param(b"3", "not_uwsgi", id="a number"),
         pytest.param(b'"workers"', "not_uwsgi", id="a string"),
         pytest.param(b"[]", "not_uwsgi", id="a list"),
         pytest.param(b"{}", "not_uwsgi", id="an empty object"),
-        pytest.param(b'{"status":"ok","workers":3}', "not_uwsgi", id="somebody else's workers"),
+        pytest.param(b'{"status":"ok","workers":3}', "not_uwsgi", id="workers of another program"),
         pytest.param(b'{"workers":{"a":1}}', "not_uwsgi", id="workers by name"),
-        pytest.param(server(workers=[{}] * 1025), "too_large", id="more workers than can be"),
+        pytest.param(server(workers=[{}] * 1025), "too_large", id="too many workers"),
         pytest.param(b'{"jsonrpc":"2.0","result":[1]}', "not_uwsgi", id="another protocol"),
         pytest.param(b'{"x":' * 100_000, "not_json", id="deep objects"),
         pytest.param(b'{"x":' + b"[" * 100_000, "not_json", id="deep lists"),
         pytest.param(b'{"workers":[{"cores":[{"vars":' + b"[" * 100_000, "not_json", id="deep variables"),
-        pytest.param(b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "not_json", id="deep and whole"),
+        pytest.param(b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "not_json", id="deep and complete"),
     ],
 )
 def test_refused_with_a_reason(body: bytes, reason: Reason) -> None:
-    """What is no stats document is refused, and the reason says in which way."""
+    """Anything but a stats document is refused with the right reason."""
     assert refusal(body).reason == reason
 
 
 def test_http_is_pointed_out() -> None:
-    """An HTTP answer read raw is refused with the address form that would work."""
+    """An HTTP answer on a raw socket is refused with the form of address that works."""
     assert "http://" in str(refusal(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
 
 
-def test_an_empty_answer_says_what_it_means() -> None:
-    """An empty answer names the things it may be."""
+def test_the_error_for_an_empty_answer_names_its_causes() -> None:
+    """The error for an empty answer names its possible causes."""
     for word in ("http-socket", "exporter", "stopping", "stats-http"):
         assert word in str(refusal(b""))
 
 
-def test_a_web_page_says_whose_it_is() -> None:
-    """An exporter's own page is recognised."""
+def test_the_error_for_a_web_page_names_its_owner() -> None:
+    """The error for a web page distinguishes an exporter's page from an application's."""
     page = "<!doctype html>\n<html><head><title>{}</title></head></html>"
     assert "the page of a uwsgi-headroom exporter" in str(refusal(page.format("shop · uwsgi-headroom").encode()))
     assert "an application's (`http-socket`)" in str(refusal(page.format("Welcome").encode()))
@@ -91,13 +91,13 @@ def test_a_web_page_says_whose_it_is() -> None:
 
 @pytest.mark.parametrize("at", range(len(document(SMALL))))
 def test_cut_anywhere(at: int) -> None:
-    """A document cut at any byte is refused as empty or truncated, never half believed."""
+    """A document cut at any byte is refused as empty or truncated; no part of it is used."""
     assert refusal(document(SMALL)[:at]).reason == ("truncated" if at else "empty")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_cut_at_many_places(name: str) -> None:
-    """No beginning of any captured document passes for a whole one."""
+    """No prefix of any captured document is accepted as a complete one."""
     body = document(name).rstrip()
     for at in {*range(0, len(body), 97), len(body) - 1}:
         assert refusal(body[:at]).reason in ("truncated", "empty")
@@ -114,8 +114,8 @@ def test_cut_at_many_places(name: str) -> None:
         ('{"version":"2","workers":[],"caches":[{"hits":%s}]}', "$.caches[0].hits"),
     ],
 )
-def test_what_is_no_count_is_refused(body: str, path: str, value: int) -> None:
-    """A counter below zero or past 2**63 refuses the document and names the place; the value is not quoted."""
+def test_an_invalid_count_is_refused(body: str, path: str, value: int) -> None:
+    """A negative counter, or one of 2**63 and more, is refused; the message has its place but not its value."""
     error = refusal((body % value).encode())
     assert error.reason == "not_uwsgi"
     assert path in str(error)
@@ -124,14 +124,14 @@ def test_what_is_no_count_is_refused(body: str, path: str, value: int) -> None:
 
 @pytest.mark.parametrize("value", [2**63, 2**64 - 1, 2**64 - 60_000_000])
 def test_wrapped_running_time_is_absent(value: int) -> None:
-    """A running time that a clock set back has wrapped around is unknown; the rest of the worker is not."""
+    """A running time that wrapped because the clock was set back is unknown; the worker's other figures are known."""
     snapshot = stats.decode(worker(running_time=value, requests=3))
     assert isinstance(snapshot, Snapshot)
     assert (snapshot.workers[0].running_time, snapshot.workers[0].requests) == (None, 3)
 
 
-def test_what_is_missing_is_unknown() -> None:
-    """A worker of which uWSGI wrote nothing has nothing that is 0."""
+def test_missing_keys_are_unknown() -> None:
+    """If uWSGI wrote nothing about a worker, its figures are None, not 0."""
     snapshot = stats.decode(b'{"workers":[{}]}')
     assert isinstance(snapshot, Snapshot)
     (worker,) = snapshot.workers
@@ -156,8 +156,8 @@ def test_what_is_missing_is_unknown() -> None:
     assert (snapshot.listen_queue, snapshot.signal_queue, snapshot.locks, snapshot.thunder_lock) == (None,) * 4
 
 
-def test_unknown_keys_are_stepped_over() -> None:
-    """Keys of a later uWSGI do not matter, whatever is in them."""
+def test_unknown_keys_are_skipped() -> None:
+    """Keys of a later uWSGI are skipped, whatever their values."""
     later = {"later": [{"a": [1.5, None, True, {}]}]}
     snapshot = stats.decode(worker(uss=1, pss=2.5, requests=3, **later))
     assert isinstance(snapshot, Snapshot)
@@ -165,7 +165,7 @@ def test_unknown_keys_are_stepped_over() -> None:
 
 
 def test_threads_are_numbered_from_0() -> None:
-    """A busy thread has the number that uWSGI's log gives it ("core 3"): its place among the cores, from 0."""
+    """A busy thread has the number in uWSGI's log ("core 3"): its position among the cores, from 0."""
     raw = json.loads(document("threads_4x8_busy"))["workers"]
     busy = [{place for place, core in enumerate(worker["cores"]) if core["in_request"]} for worker in raw]
     snapshot = stats.decode(document("threads_4x8_busy"))
@@ -175,7 +175,7 @@ def test_threads_are_numbered_from_0() -> None:
 
 
 def test_the_oldest_request_is_of_busy_threads_only() -> None:
-    """A thread that has just become idle, its request's date still there, has no request to be old."""
+    """An idle thread has no request in service, even if the start of its last one is still in the document."""
     cores = [
         {"in_request": 0, "req_info": {"request_start": 5}},
         {"in_request": 1, "req_info": {}},
@@ -202,7 +202,7 @@ def test_the_oldest_request_is_of_busy_threads_only() -> None:
     ],
 )
 def test_a_refusal_quotes_nothing(body: bytes) -> None:
-    """No message of a refusal holds anything that stood in the document."""
+    """The message of a refusal contains nothing of the document."""
     error = refusal(body)
     assert SECRET not in str(error)
     assert SECRET not in repr(error)
@@ -210,8 +210,8 @@ def test_a_refusal_quotes_nothing(body: bytes) -> None:
 
 
 def test_a_wrong_value_anywhere_is_refused_or_harmless() -> None:
-    """Whatever stands in the place of any value, the document is understood or refused, and an understood one holds
-    no number that a float cannot."""
+    """With any value replaced, a document is either decoded or refused, and a decoded one has no number too large
+    for a float."""
     count = 0
     for body in with_a_wrong_value():
         count += 1
@@ -225,14 +225,14 @@ def test_a_wrong_value_anywhere_is_refused_or_harmless() -> None:
 @example(b'{"workers":[{"cores":[{"vars":["\xff')
 @settings(max_examples=300, deadline=None)
 def test_any_bytes(body: bytes) -> None:
-    """Whatever comes, nothing but StatsError is raised."""
+    """For any bytes, decode() raises nothing but StatsError."""
     decoded_or_refused(body)
 
 
 @given(st.sampled_from(NAMES), st.data())
 @settings(max_examples=150, deadline=None)
 def test_damaged_documents(name: str, data: st.DataObject) -> None:
-    """A document with bytes flipped, cut out or put in is understood or refused."""
+    """A document with replaced, removed or inserted bytes is either decoded or refused."""
     body = bytearray(document(name))
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(body)))
@@ -246,14 +246,14 @@ def test_damaged_documents(name: str, data: st.DataObject) -> None:
     [b"[", b'{"x":', b'"', b"\\", b"\xff", b"\x01", b"9", b" ", b'",\n', b'{"id":0},', b'{"cores":[{"vars":["a'],
 )
 def test_sixteen_megabytes_of_anything_come_to_an_end(filling: bytes) -> None:
-    """As many bytes as a read may bring, made to cost time, are decoded or refused."""
+    """16 MB of bytes that are expensive to decode are either decoded or refused."""
     head = b'{"version":"2.0.31","workers":['
     decoded_or_refused(head + filling * ((16 * 2**20 - len(head)) // len(filling)))
 
 
 @pytest.mark.parametrize("variable", [b"a" * 1000, b"\xff" * 1000, b"\x01" * 1000, b'\\"' * 500, b"\\\\" * 500])
 def test_sixteen_megabytes_of_request_variables(variable: bytes) -> None:
-    """A server with very many hostile requests in flight is understood."""
+    """A document with very many hostile requests in service is decoded."""
     cores = b",".join([b'{"requests":1,"in_request":1,"vars":["' + variable + b'",""]}'] * 15_000)
     snapshot = stats.decode(b'{"workers":[{"pid":2,"accepting":1,"status":"busy","cores":[' + cores + b"]}]}")
     assert isinstance(snapshot, Snapshot)

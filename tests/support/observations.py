@@ -28,7 +28,7 @@ from uwsgi_headroom.watch.pace import Pace
 WHEN = 1795250100.25
 """An instant behind every capture, in epoch seconds."""
 
-UNPROVEN = HostFacts(off="the stats were not read from a socket of uWSGI's")
+UNPROVEN = HostFacts(off="the stats did not come from a socket")
 
 
 def reading(body: bytes, host: HostFacts = UNPROVEN) -> Reading:

@@ -130,7 +130,7 @@ def test_a_server_that_never_answers() -> None:
     assert 'uwsgi_threads_configured{server="well"} 4.0\n' in text
     names = {line.partition("{")[0] for line in text.splitlines() if 'server="silent"' in line}
     assert {name for name in names if not name.startswith("uwsgi_exporter_")} == {"uwsgi_up", "uwsgi_events_total"}
-    assert "no whole answer within 0.8 s" in page
+    assert "no complete answer within 0.8 s" in page
 
 
 def test_no_server_at_all() -> None:

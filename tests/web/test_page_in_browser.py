@@ -369,7 +369,17 @@ def test_the_keyboard_is_enough(chromium: Browser, shop: Exporter) -> None:
                 sorted_by = shown.page.query_selector("table[aria-label=Workers] th[aria-sort=descending]")
                 assert sorted_by
                 assert sorted_by.inner_text().startswith("Share")
-        expected = ["uwsgi-headroom", "Pause", "Copy snapshot", "Help", "60 s", "Workers", "Worker", "Share", "5 m"]
+        expected = [
+            "uwsgi-headroom",
+            "Pause",
+            "Copy snapshot",
+            "Help",
+            "60 s",
+            "Table: Workers",
+            "Worker",
+            "Share",
+            "5 m",
+        ]
         assert [name for name in names if name in expected] == expected
         assert shown.problems == []
 

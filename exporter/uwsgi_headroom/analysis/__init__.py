@@ -1,4 +1,4 @@
-"""Windows to figures, and figures to words. Pure functions: no I/O, no clock, no Prometheus.
+"""Computes figures from windows, and findings and verdicts from figures: no I/O, no clock, no Prometheus.
 
-A figure that the window cannot support is None: never NaN, never infinite, never negative.
+A figure that the window does not support is None: never NaN, infinite or negative.
 """

@@ -1,4 +1,4 @@
-"""What to change for more capacity, by what is short: CPUs, interpreters or threads."""
+"""Advises what to change for more capacity, depending on the scarce resource: CPUs, interpreters or threads."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from uwsgi_headroom.analysis.stuck import MANY_STUCK, find_stuck_requests
 from uwsgi_headroom.reading import Reading
 
 INTERPRETERS_BUSY = 0.45
-"""Mean load of the interpreters from which more threads in them would rather wait for them than serve."""
+"""Above this mean load of the interpreters, more threads would mostly wait for their interpreter."""
 
 CPU_FULL = 0.90
-"""CPU used by the workers against what they may use at all."""
+"""CPU is scarce if the workers use at least this fraction of the usable CPUs."""
 
 ASYNC_FULL = 0.9
-"""Part of the async cores in use from which they are what is short. uWSGI spins then, like a busy worker."""
+"""Async cores are scarce if at least this fraction of them is in use. uWSGI then spins, like a busy worker."""
 
 LEAST_OWN = 0.05
-"""Part of the CPUs that the workers use from which a lack of CPU is theirs: no request waits on an idle server."""
+"""The workers can lack CPU only if they use at least this fraction of the usable CPUs: on an idle server no request
+waits."""
 
 MORE = 1.5
-"""By what the advice multiplies: a step whose effect shows, and that can be taken back."""
+"""The factor that the advice recommends: a step whose effect is visible, and that can be undone."""
 
 
 def add_capacity(figures: Figures, reading: Reading) -> str:
@@ -54,7 +55,7 @@ def add_capacity(figures: Figures, reading: Reading) -> str:
 
 
 def _more_workers_or_threads(figures: Figures, reading: Reading, load: float | None) -> str:
-    """load: of an interpreter, on average."""
+    """The advice to add workers or threads. load: mean load of an interpreter; None if unknown."""
     processes = len(figures.snapshot.workers)
     each = round((figures.ceiling or 0) / processes) if processes else 0
     more = math.ceil(MORE * processes)
@@ -73,6 +74,6 @@ def _more_workers_or_threads(figures: Figures, reading: Reading, load: float | N
 
 
 def lacks_cpu(figures: Figures, cpus: float) -> bool:
-    """Whether the workers use CPU and none is idle, the rest being used by others."""
+    """Whether the workers use CPU while no CPU is idle and other processes use the rest."""
     cpu = figures.cpu
     return cpu is not None and cpu.own >= LEAST_OWN * cpus and cpu.idle <= (1 - CPU_FULL) * cpus

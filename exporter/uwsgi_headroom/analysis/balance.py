@@ -1,7 +1,8 @@
-"""How evenly the workers share the requests, and what unevenness costs.
+"""Computes how evenly the workers share the requests, and the cost of unevenness.
 
-Shares alone say nothing: workers of one socket take requests as the kernel wakes them, and an idle uWSGI is uneven by
-nature. What tells harm from chance is the response time of each worker beside the load of its interpreter.
+Shares alone show no harm: workers of one socket take requests in the order in which the kernel wakes them, so an idle
+uWSGI is always uneven. The response time of each worker, together with the load of its interpreter, distinguishes harm
+from chance.
 """
 
 from __future__ import annotations
@@ -13,17 +14,21 @@ from uwsgi_headroom.analysis.littles_law import ratio, response_time
 from uwsgi_headroom.history.window import Window, WorkerWindow
 
 ACTIVE = 0.9
-"""Part of the window that a worker must have accepted requests for to be compared with the others: cheaper mode adds
-workers in the middle of it, which are not to be blamed for their small shares."""
+"""The fraction of the window in which a worker must have accepted requests to be compared with the others. Cheaper mode
+spawns workers during the window, and these have small shares for that reason alone."""
 
 ENOUGH_REQUESTS = 100
-"""Fewer than these, in the calm workers together, support no comparison of response times."""
+"""The fewest requests, in all calm workers together, for a comparison of response times."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerFigures:
-    """share: its part of the requests; response_time: seconds; interpreter_load: CPU seconds a second, of the one CPU
-    that one CPython interpreter can use; concurrency: mean busy threads."""
+    """Figures of one worker in a window.
+
+    share: its fraction of all requests. response_time: in seconds. concurrency: mean busy threads.
+    interpreter_load: CPU seconds per second; a CPython interpreter can use at most one CPU.
+    active: whether it accepted requests for nearly the whole window.
+    """
 
     worker_id: int
     requests: int
@@ -36,10 +41,15 @@ class WorkerFigures:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """hot_ratio: workers x largest share, 1 is even, of the active workers alone; noise_floor: below it unevenness is
-    chance; fairness: Jain's, 1 is even; calm_response_time: of the half of the workers with the smaller shares;
-    cost: the part of the mean response time that balancing would save, 0 to 1. hottest: the worker with the largest
-    share."""
+    """The balance of a server's workers in a window.
+
+    hot_ratio: workers x largest share, over the active workers only; 1 is even.
+    noise_floor: the hot ratio below which unevenness is chance.
+    fairness: Jain's index; 1 is even.
+    calm_response_time: that of the half of the workers with the smaller shares, in seconds.
+    cost: the fraction of the mean response time that balancing would save, 0 to 1.
+    hottest: the worker with the largest share.
+    """
 
     workers: tuple[WorkerFigures, ...]
     hot_ratio: float | None
@@ -51,7 +61,7 @@ class Balance:
 
 
 def compute_balance(window: Window) -> Balance:
-    """Compare the workers of a window. Only those that accepted requests for nearly all of it count as active."""
+    """Compare the workers of a window. A worker is active if it accepted requests for nearly the whole window."""
     requests = sum(worker.requests for worker in window.workers)
     figures = tuple(_figures(window, worker, requests) for worker in window.workers)
     active = [worker for worker in figures if worker.active]
@@ -70,12 +80,12 @@ def compute_balance(window: Window) -> Balance:
 
 
 def noise_floor(workers: int, requests: int) -> float | None:
-    """The hot ratio that even odds exceed once in several hundred windows, at any number of workers.
+    """The hot ratio that random assignment exceeds once in several hundred windows, for any number of workers.
 
     A worker's count is binomial with p = 1/N, mean R/N and standard deviation sqrt(R (N-1)) / N. The largest of N
-    counts is beyond z of them as rarely as that of two is beyond three if z² = 9 + 2 ln(N/2). The last term is for the
-    skew of small counts: E. A. Cornish, R. A. Fisher, "Moments and Cumulants in the Specification of Distributions",
-    Revue de l'Institut International de Statistique 5 (4), 1938.
+    counts exceeds z standard deviations as rarely as the larger of two exceeds three if z² = 9 + 2 ln(N/2). The last
+    term corrects for the skew of small counts: E. A. Cornish, R. A. Fisher, "Moments and Cumulants in the Specification
+    of Distributions", Revue de l'Institut International de Statistique 5 (4), 1938.
     """
     if workers < 1 or requests < 1:
         return None
@@ -86,7 +96,7 @@ def noise_floor(workers: int, requests: int) -> float | None:
 
 
 def fairness(counts: list[int]) -> float | None:
-    """Jain's index: (Σx)² / (n Σx²), 1 for all alike and 1/n for one taking everything.
+    """Jain's index: (Σx)² / (n Σx²). It is 1 for equal counts and 1/n if one worker takes everything.
 
     R. Jain, D. Chiu, W. Hawe, DEC Research Report TR-301, 1984.
     """
@@ -107,10 +117,12 @@ def _figures(window: Window, worker: WorkerWindow, requests: int) -> WorkerFigur
 
 
 def _calm_response_time(window: Window, active: list[WorkerFigures]) -> float | None:
-    """Response time over the half of the active workers that served fewer requests, two of three, if they are enough.
+    """Response time of the half of the active workers (two of three) that served fewer requests; None if these are too
+    few.
 
-    Not the half with less CPU time: by chance the cheaper requests would be in it, and everything would look costly
-    (simulated at even odds, 8 workers, 250 requests of mixed cost: 0.1 or more in 92 % of windows, against 28 %).
+    It is not the half with less CPU time, which by chance has the cheaper requests, so that unevenness would always
+    seem to cost something (simulated with random assignment, 8 workers, 250 requests of mixed cost: a cost of 0.1 or
+    more in 92 % of windows, against 28 %).
     """
     busiest = sorted((worker.requests, worker.worker_id) for worker in active)
     calm = {worker_id for _, worker_id in busiest[: min(len(busiest) - 1, (len(busiest) + 1) // 2)]}

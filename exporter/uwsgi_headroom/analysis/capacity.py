@@ -1,19 +1,19 @@
-"""Headroom: by what factor load can grow before a limit is reached, and which limit that is.
+"""Computes headroom: the factor by which load can grow before a limit is reached, and which limit that is.
 
-The utilization law says that each resource's use grows in proportion to throughput, so a resource that is used to U of
-its capacity reaches it at 1/U times today's load (bottleneck analysis: P. J. Denning, J. P. Buzen, "The Operational
-Analysis of Queueing Network Models", Computing Surveys 10 (3), 1978; E. D. Lazowska et al., "Quantitative System
-Performance", 1984, chapters 3 and 5). It holds while requests stay of the kind they are.
+By the utilization law, the use of each resource grows in proportion to throughput, so a resource with utilization U is
+full at 1/U times the present load (bottleneck analysis: P. J. Denning, J. P. Buzen, "The Operational Analysis of
+Queueing Network Models", Computing Surveys 10 (3), 1978; E. D. Lazowska et al., "Quantitative System Performance",
+1984, chapters 3 and 5). This holds as long as the mix of requests does not change.
 
-CPUs have neighbours, which take part of them. Where what is idle is known, the server's own use can grow by that much:
-(own + idle) / own. Neighbours that grow with the server's requests (`neighbours` says which) take their part of what is
-idle: (own + others + idle) / (own + others), which is never more. Where it is not known, the usable CPUs are taken for
-the server's alone.
+Other programs ("neighbours") also use the CPUs. If idle CPU time is known, the server's own use can grow by it: (own +
+idle) / own. Neighbours whose use grows with the server's requests (see `neighbours`) take their part of the idle time:
+(own + others + idle) / (own + others), which is never more. If idle time is unknown, all usable CPUs count as the
+server's.
 
-Four limits: the hottest worker's interpreter at today's shares (latency degrades from there), all interpreters
-(throughput ends), the threads, and the CPUs. The least of the last three is the hard ceiling. Where several are
-reached, the CPUs come first and the threads last: threads are full because they wait for an interpreter, and
-interpreters because they wait for a CPU.
+There are four limits: the hottest worker's interpreter at the present shares (beyond it, latency degrades), all
+interpreters (beyond them, throughput does not grow), the threads, and the CPUs. The smallest factor of the last three
+is the hard ceiling. If several limits are reached, the CPUs come first and the threads last: threads are busy because
+they wait for an interpreter, and interpreters because they wait for a CPU.
 """
 
 from __future__ import annotations
@@ -31,22 +31,26 @@ Limit = Literal["hottest_interpreter", "interpreters", "threads", "cpu"]
 LIMITS: tuple[Limit, ...] = get_args(Limit)
 
 ONE_INTERPRETER = 1.0
-"""CPUs one worker's interpreter can use: CPython's global lock lets one thread run at a time."""
+"""CPUs that one worker's interpreter can use: CPython's global lock lets one thread run at a time."""
 
 REACHED = 0.85
-"""Part of a resource in use from which its limit counts as reached: eight threads that computed all the time got 0.86
-to 0.94 of a CPU out of their interpreter, and 0.88 where requests waited for something else as well."""
+"""A limit counts as reached at or above this utilization. Eight threads that always computed used 0.86 to 0.94 of a CPU
+in their interpreter, and 0.88 if requests also waited for something else."""
 
 LEAST_LOAD = 0.01
-"""Below this part of a resource in use, its headroom is larger than anybody plans for and mostly noise: `far`. Of the
-CPUs the resource is what the server uses and what is idle: a small part of a full machine may have no headroom."""
+"""Below this utilization, headroom is beyond any plan and mostly noise: `far`. For CPUs, the capacity is the server's
+use plus idle time, so a server that uses little of a saturated machine may have no headroom."""
 
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """by_limit: factors, 1 is "reached"; first: the limit that comes first, which has the least of them, or is the
-    cause of others that are reached; ceiling: the same of those that end throughput; far: limits over 100 times today's
-    load away, which are in no other field."""
+    """The headroom of a server.
+
+    by_limit: the factor of each limit; 1 means that the limit is reached.
+    first: the limit with the smallest factor, or the one that causes the others if several are reached.
+    ceiling: the same among the limits of throughput.
+    far: limits beyond 100 times the present load; no other field includes them.
+    """
 
     by_limit: dict[Limit, float]
     first: Limit | None
@@ -55,12 +59,12 @@ class Headroom:
 
     @property
     def factor(self) -> float | None:
-        """The headroom: the least of all factors."""
+        """The headroom: the smallest factor."""
         return min(self.by_limit.values(), default=None)
 
     @property
     def is_upper_bound(self) -> bool:
-        """Whether a limit that cannot be seen from here, CPU, may come first."""
+        """Whether the CPU limit is unknown, and may come first."""
         return "cpu" not in self.by_limit and "cpu" not in self.far
 
 
@@ -72,8 +76,8 @@ def compute_headroom(
     cpu: CpuShares | None = None,
     others_follow: bool | None = None,
 ) -> Headroom:
-    """The headroom of a server at the load of a window. Limits whose use is not known are left out. others_follow:
-    whether the CPU use of others grows with the server's requests."""
+    """The headroom of a server at the load of a window. Limits with unknown use are left out. others_follow: whether
+    the CPU use of other programs grows with the server's requests."""
     loads = [worker.interpreter_load for worker in balance.workers if worker.active]
     hottest, used = max((load for load in loads if load is not None), default=None), sum_if_all_known(loads)
     concurrency = flow.observed if flow.observed is not None else flow.littles_law
@@ -85,7 +89,7 @@ def compute_headroom(
     }
     known = sorted((1 / use, limit) for limit, use in uses.items() if use is not None and use >= LEAST_LOAD)
     by_limit = {limit: factor for factor, limit in known}
-    # Where others use most of the CPUs, requests may as well wait for something else.
+    # If other programs use most of the CPUs, requests may just as well wait for something else.
     causes = _CAUSES if cpu is None or cpu.own >= cpu.idle + (cpu.others or 0.0) else _CAUSES[1:]
     return Headroom(
         by_limit=by_limit,
@@ -96,23 +100,23 @@ def compute_headroom(
 
 
 _CAUSES: tuple[Limit, ...] = ("cpu", "interpreters", "hottest_interpreter", "threads")
-"""Each is why those behind it are reached."""
+"""Limits in order of cause: each, once reached, causes the later ones to be reached."""
 
 
 def _first(by_limit: dict[Limit, float], causes: tuple[Limit, ...]) -> Limit | None:
-    """The limit of these, which come with the least factor first, that comes first."""
+    """The limit that comes first. `by_limit` is sorted, smallest factor first."""
     reached = [limit for limit in causes if by_limit.get(limit, inf) <= 1 / REACHED]
     return reached[0] if reached else next(iter(by_limit), None)
 
 
 def _cpu_room(cpu: CpuShares, others_follow: bool) -> tuple[float, float]:
-    """What those who grow use now, and can use together."""
+    """The CPUs that the server, and the neighbours that grow with it, use now, and those that they can use."""
     used = cpu.own + cpu.others if others_follow and cpu.own and cpu.others is not None else cpu.own
     return used, used + cpu.idle
 
 
 def _use(used: float | None, capacity: float | None) -> float | None:
-    """The part of a resource in use; None where it is not known."""
+    """The utilization of a resource; None if unknown."""
     if used is None or capacity is None:
         return None
     return ratio(used, capacity) or 0.0

@@ -1,4 +1,4 @@
-"""Workers and CPUs."""
+"""Counts workers that `cpu-affinity` pins to the same CPU."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from uwsgi_headroom.kernel.facts import HostFacts
 
 
 def count_workers_sharing_one_cpu(host: HostFacts) -> int:
-    """How many workers of a server are pinned to one CPU together with another of them.
+    """The number of workers that are pinned to a single CPU together with another worker of the server.
 
-    A mask that the master has too is inherited (one CPU in the host, its container, or by `taskset`) and no pin.
+    An affinity mask equal to the master's is inherited (from a host or container with one CPU, or `taskset`), so it
+    does not count as pinning.
     """
     masks = [process.affinity for process in host.processes.values()]
     pinned = Counter(mask for mask in masks if mask and len(mask) == 1 and mask != host.master_affinity)

@@ -1,4 +1,4 @@
-"""All figures of one window together."""
+"""Computes all figures of one window."""
 
 from __future__ import annotations
 
@@ -19,9 +19,14 @@ from uwsgi_headroom.stats.server import Worker
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a window says. snapshot: the server's document at the window's end. configured and available: threads, None
-    where uWSGI names none; ceiling: the most that can serve at the window's end, with workers that are gone then for
-    the part of the window that they were there. cpu: None where the kernel does not say."""
+    """The figures of one window.
+
+    snapshot: the server's stats document at the end of the window.
+    configured, available: threads; None if uWSGI omits them.
+    ceiling: the most threads that can serve at the end of the window. The threads of a worker that is gone by then
+        count in proportion to its presence in the window.
+    cpu: None if the kernel does not report it.
+    """
 
     window: Window
     snapshot: Snapshot
@@ -37,8 +42,8 @@ class Figures:
 def compute_figures(
     window: Window, snapshot: Snapshot, cpus: UsableCpus | None, others_follow: bool | None = None
 ) -> Figures:
-    """The figures of a window that ends with this document of a server, whose workers may use these CPUs.
-    others_follow: whether the CPU use of others grows with its requests."""
+    """The figures of a window that ends with this snapshot of a server. cpus: the CPUs that its workers may use.
+    others_follow: whether the CPU use of other programs grows with the server's requests."""
     workers = snapshot.workers
     seconds = window.observed_seconds
     ceiling = count_ceiling(
@@ -59,8 +64,8 @@ def compute_figures(
 
 
 def count_ceiling(workers: Sequence[Worker], up: Mapping[int, float] | None = None) -> int | None:
-    """The most threads that can serve: those available, and those of workers that cheaper mode keeps in reserve. None
-    where uWSGI names no threads. up: by id, the part of the time that a worker that is not there counts for."""
+    """The most threads that can serve: available ones, and those of workers that cheaper mode keeps in reserve. None if
+    uWSGI omits threads. up: the fraction for which the threads of an absent worker count, by worker id."""
     parts = [None if worker.threads is None else worker.threads * _part(worker, up or {}) for worker in workers]
     threads = sum_if_all_known(parts)
     return None if threads is None else ceil(threads)

@@ -1,20 +1,21 @@
-"""Figures as people read them."""
+"""Formats figures for people."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 MOST_NUMBERS = 8
-"""How many workers a sentence names; a reader skips a longer list."""
+"""The most workers that a sentence lists; readers skip a longer list."""
 
 
 def percent(part: float) -> str:
-    """0.43 is `43 %`."""
+    """A fraction as a percentage: 0.43 is `43 %`."""
     return f"{100 * part:.0f} %"
 
 
 def duration(seconds: float) -> str:
-    """0.0672 is `67 ms`, 1.5 is `1.5 s`, 90 is `90 s`, 600 is `10 min`, 10,000 is `2.8 h`, 10**6 is `12 days`."""
+    """Seconds in a suitable unit: 0.0672 is `67 ms`, 1.5 is `1.5 s`, 90 is `90 s`, 600 is `10 min`, 10,000 is `2.8 h`,
+    10**6 is `12 days`."""
     if seconds < 0.01:
         return f"{1000 * seconds:.1f} ms"
     if seconds < 1:
@@ -28,7 +29,7 @@ def duration(seconds: float) -> str:
 
 
 def factor(value: float) -> str:
-    """1.52 is `1.5x`, 12.3 is `12x`."""
+    """A factor: 1.52 is `1.5x`, 12.3 is `12x`."""
     return f"{value:.1f}x" if value < 10 else f"{value:.0f}x"
 
 
@@ -38,7 +39,7 @@ def megabytes(count: float) -> str:
 
 
 def byte_size(count: float) -> str:
-    """Bytes in the unit that suits: 180,000,000 is `180 MB`, 1,200,000,000 is `1.2 GB`, 4,200,000 is `4.2 MB`."""
+    """Bytes in MB or GB: 180,000,000 is `180 MB`, 1,200,000,000 is `1.2 GB`, 4,200,000 is `4.2 MB`."""
     if count < 9.95e6:
         return f"{count / 1e6:.1f} MB"
     if count < 999.5e6:
@@ -47,17 +48,18 @@ def byte_size(count: float) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """1 worker, 2 workers."""
+    """A count with its noun: `1 worker`, `2 workers`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def repeated(count: int) -> str:
-    """`once`, `2 times`."""
+    """How often: `once`, `2 times`."""
     return "once" if count == 1 else f"{count} times"
 
 
 def numbered(noun: str, numbers: Sequence[int]) -> str:
-    """`worker 1`, `workers 1, 2 and 3`; of many the first MOST_NUMBERS: `workers 1, 2, 3, 4, 5, 6, 7, 8 and 5 more`."""
+    """A noun with numbers: `worker 1`, `workers 1, 2 and 3`. At most MOST_NUMBERS are listed: `workers 1, 2, 3, 4, 5,
+    6, 7, 8 and 5 more`."""
     shown = [str(number) for number in numbers[:MOST_NUMBERS]]
     if len(numbers) > MOST_NUMBERS:
         shown.append(f"{len(numbers) - MOST_NUMBERS:,} more")

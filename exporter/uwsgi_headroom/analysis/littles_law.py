@@ -1,9 +1,9 @@
-"""Throughput, response time and concurrency of a server (Little's law: L = λ W).
+"""Computes throughput, response time and concurrency of a server (Little's law: L = λ W).
 
 J. D. C. Little, "A Proof for the Queuing Formula: L = λW", Operations Research 9 (3), 1961. The law holds for any
-stable system over a long window, whatever the distributions. uWSGI counts a request, and adds its time, when it ends:
-over a window the law's L lags behind by what is in flight, and never hears of what is killed. Concurrency observed by
-sampling sees both, so the difference of the two is work in flight, or stuck.
+stable system over a long window, whatever the distributions. uWSGI counts a request, and adds its time, when the
+request ends, so the law's L does not include requests in service, and never includes killed ones. Concurrency observed
+by sampling includes both; the difference is work in service, or stuck.
 """
 
 from __future__ import annotations
@@ -17,9 +17,15 @@ from uwsgi_headroom.history.window import Window, WorkerWindow
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """requests: completed; throughput λ: requests a second; response_time W: seconds, static files left out;
-    concurrency: mean requests in service, by Little's law and as observed; queue_wait: mean seconds that a request
-    waited in a listen queue before uWSGI saw it; queue_length: how many waited on average."""
+    """The flow of requests in a window.
+
+    requests: completed requests.
+    throughput: λ, requests per second.
+    response_time: W, in seconds, without static files.
+    littles_law, observed: concurrency, the mean number of requests in service, by Little's law and as sampled.
+    queue_wait: mean seconds that a request waited in a listen queue before uWSGI accepted it.
+    queue_length: mean number of requests in the listen queues.
+    """
 
     requests: int
     throughput: float | None
@@ -47,7 +53,7 @@ def compute_flow(window: Window) -> Flow:
 
 
 def response_time(workers: Iterable[WorkerWindow]) -> float | None:
-    """Mean time in service over those of these workers whose running time is known, static files left out. Seconds."""
+    """Mean seconds in service per request of the workers with a known running time, without static files."""
     known = [
         (worker.running_time, worker.requests - worker.static_requests)
         for worker in workers
@@ -57,21 +63,21 @@ def response_time(workers: Iterable[WorkerWindow]) -> float | None:
 
 
 def queue_wait(window: Window, requests: int) -> float | None:
-    """Little's law on the listen queues: mean length over the rate of requests that left it. Seconds.
+    """Little's law on the listen queues: mean length over the rate of requests that left them. Seconds.
 
-    Samples cover observed_seconds and requests all of the window, so each is taken by its own time.
+    Samples cover observed_seconds, but requests cover the whole window, so each is divided by its own time.
     """
     length = queue_length(window)
     return None if length is None or not window.seconds else ratio(length, requests / window.seconds)
 
 
 def queue_length(window: Window) -> float | None:
-    """How many connections waited in all listen queues, on average; None where none is measured."""
+    """The mean number of connections in all listen queues; None if no queue is measured."""
     if not window.queue_seconds:
         return None
     return ratio(sum(window.queue_seconds.values()), window.observed_seconds)
 
 
 def ratio(part: float, whole: float) -> float | None:
-    """part / whole, or None where there is no whole."""
+    """part / whole; None unless the whole is positive."""
     return part / whole if whole > 0 else None

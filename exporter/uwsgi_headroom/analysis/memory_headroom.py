@@ -1,6 +1,6 @@
-"""How many more workers fit into memory: what is available over what one worker takes.
+"""Computes how many more workers fit into memory: the available memory divided by that of one worker.
 
-Advice to add processes has to say whether they fit: `fits` makes a clause of it.
+Advice to add processes must say whether they fit; `fits` writes that clause.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from uwsgi_headroom.kernel.worker_memory import Source
 
 @dataclass(frozen=True, slots=True)
 class MemoryHeadroom:
-    """more_workers: how many fit into what is `available`, in bytes, on the host or in the cgroup that has the least.
-    per_worker: bytes, by `source`: where that is `anonymous`, a worker takes so much at most, and more workers may
-    fit. together: bytes that the workers take now."""
+    """The memory headroom of a server, in bytes except for more_workers.
+
+    more_workers: the number of workers that fit into `available`, on the host or in the cgroup that limits it.
+    per_worker: the memory of one worker; if `source` is `anonymous`, an upper bound, so more workers may fit.
+    together: the memory of all workers now.
+    """
 
     more_workers: int
     per_worker: int
@@ -28,12 +31,12 @@ class MemoryHeadroom:
 
     @property
     def is_exact(self) -> bool:
-        """Whether more workers than these surely do not fit."""
+        """Whether more_workers is exact, not a lower bound."""
         return self.source == "uss"
 
 
 def compute_memory_headroom(memory: Memory | None) -> MemoryHeadroom | None:
-    """The memory headroom; None where one of its parts is unknown."""
+    """The memory headroom; None if any part of it is unknown."""
     if memory is None or memory.available is None or memory.worker is None or memory.worker.largest <= 0:
         return None
     worker, available = memory.worker, memory.available
@@ -48,8 +51,8 @@ def compute_memory_headroom(memory: Memory | None) -> MemoryHeadroom | None:
 
 
 def fits(memory: Memory | None, more_processes: int) -> str:
-    """Whether so many more processes (1 or more) fit into memory, as a clause that goes into parentheses or behind a
-    comma: `2 more workers of 180 MB each fit into the 1.2 GB available`."""
+    """Whether this many more processes (at least 1) fit into memory, as a clause for parentheses or after a comma:
+    `2 more workers of 180 MB each fit into the 1.2 GB available`."""
     room = compute_memory_headroom(memory)
     if room is None:
         return f"whether {'it fits' if more_processes == 1 else 'they fit'} into memory is not known from here"

@@ -1,12 +1,12 @@
-"""Neighbours: whatever else uses the CPU that a server could use, and whether it grows with the server's load.
+"""Determines whether the CPU use of neighbours (other programs on the server's CPUs) grows with the server's load.
 
-A batch job stays as it is when the server gets more requests. The nginx in front of the server and the database behind
-it, on the same host, grow with it. The history shows which of the two they are: from minute to minute, CPU used by
+A batch job does not change when the server gets more requests. An nginx in front of the server, or a database behind
+it, on the same host, grows with the server. The history distinguishes the two: from minute to minute, the CPU use of
 others rises and falls with the server's requests, or it does not.
 
 The test is the correlation of the *changes* from slice to slice, not of the values: two series that both drift often
-correlate with no connection at all (C. W. J. Granger, P. Newbold, "Spurious Regressions in Econometrics", Journal of
-Econometrics 2, 1974). Of n changes with correlation r, t = r sqrt((n - 2) / (1 - r²)).
+correlate without any connection (C. W. J. Granger, P. Newbold, "Spurious Regressions in Econometrics", Journal of
+Econometrics 2, 1974). For n changes with correlation r, t = r sqrt((n - 2) / (1 - r²)).
 """
 
 from __future__ import annotations
@@ -20,26 +20,27 @@ from uwsgi_headroom.analysis.littles_law import compute_flow, ratio
 from uwsgi_headroom.history.window import CpuWindow, Window
 
 SLICE_SECONDS = 60.0
-"""Length of a slice: CPU time is read once a second, and an error of one reading is then a sixtieth."""
+"""Length of a slice. CPU time is read once a second, so the error of one reading is a sixtieth."""
 
 LEAST_SLICES = 20
-"""Fewer slices say nothing about what goes together."""
+"""The fewest slices that can show a connection."""
 
 LEAST_SPREAD = 0.1
-"""Standard deviation of the change of the requests a second from slice to slice, over their mean. Load that is steady,
-or grows steadily, shows no connection, and does not show either that there is none."""
+"""The smallest standard deviation of the changes in requests per second, over their mean. A load that is steady, or
+grows steadily, shows neither a connection nor the absence of one."""
 
 LEAST_SIGNIFICANCE = 4.0
-"""t-statistic from which others follow. Where there is no connection, chance gets there once in four hundred
-times with 20 slices, and once in a thousand with 60 (simulated with normal values: each is in two changes)."""
+"""At or above this t-statistic, others follow the requests. Without a connection, chance reaches it once in four
+hundred times with 20 slices, and once in a thousand with 60 (simulated with normal values: each is in two changes)."""
 
 LEAST_EFFECT = 0.25
-"""Part of the others' CPU time that is proportional to the requests. Below, most of it stays when load grows."""
+"""The smallest fraction of the others' CPU time that must be proportional to the requests. Below it, most of their use
+does not grow with the load."""
 
 
 @dataclass(frozen=True, slots=True)
 class CpuShares:
-    """CPUs in use by the server's workers, idle, and in use by others (None: not known). Together they are what the
+    """CPUs used by the server's workers, idle, and used by others (None: unknown). Together they are the CPUs that the
     server could use if it were alone."""
 
     own: float
@@ -48,7 +49,7 @@ class CpuShares:
 
 
 def compute_shares(cpu: CpuWindow | None) -> CpuShares | None:
-    """The mean use of CPU in a window; None where it is not known."""
+    """The mean CPU use in a window; None if unknown."""
     if cpu is None or not cpu.measured_seconds:
         return None
     others = cpu.others_seconds
@@ -60,7 +61,8 @@ def compute_shares(cpu: CpuWindow | None) -> CpuShares | None:
 
 
 def extract_pair(window: Window) -> tuple[float, float] | None:
-    """What `follow_requests` needs of a slice; None where it is not known, or samples covered less than half of it."""
+    """The figures of a slice for `follow_requests`; None if unknown, or if samples cover less than half of the
+    slice."""
     shares, throughput = compute_shares(window.cpu), compute_flow(window).throughput
     if throughput is None or shares is None or shares.others is None:
         return None
@@ -68,9 +70,9 @@ def extract_pair(window: Window) -> tuple[float, float] | None:
 
 
 def follow_requests(slices: Sequence[tuple[float, float]]) -> bool | None:
-    """Whether CPU used by others grows with the requests. Each slice: requests a second, and CPUs used by others.
+    """Whether the CPU use of others grows with the requests. Each slice: requests per second, and CPUs used by others.
 
-    None where that cannot be known: too few slices, or too steady a load.
+    None if there are too few slices, or the load is too steady.
     """
     if len(slices) < LEAST_SLICES:
         return None
@@ -88,7 +90,7 @@ def follow_requests(slices: Sequence[tuple[float, float]]) -> bool | None:
 
 
 def _significance(first: Sequence[float], second: Sequence[float]) -> float:
-    """The t-statistic of their correlation."""
+    """The t-statistic of the correlation of two series."""
     explained = _covariance(first, second) ** 2
     unexplained = _covariance(first, first) * _covariance(second, second) - explained
     return sqrt((len(first) - 2) * explained / unexplained) if unexplained > 0 else inf

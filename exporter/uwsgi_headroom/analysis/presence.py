@@ -1,4 +1,4 @@
-"""Whether the workers are there to take requests, for how much of their time, and with their application."""
+"""Determines for how much of a window workers were down, and which workers have no application loaded."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Worker
 
 AWAY = 0.15
-"""Part of the workers' time that they are away from which this is what is wrong with the capacity."""
+"""If workers are down for at least this fraction of the time, that is why capacity is short."""
 
 
 def part_away(figures: Figures, reading: Reading) -> float | None:
-    """The part of a window that workers were not there; None where that is not known, or cheaper mode may be why."""
+    """The fraction of a window in which workers were down; None if unknown, or if cheaper mode may be the reason."""
     options = reading.host.setup.options if reading.host.setup else None
     if options is None or not options.complete or options.cheaper:
         return None
@@ -23,8 +23,8 @@ def part_away(figures: Figures, reading: Reading) -> float | None:
 
 
 def find_without_application(reading: Reading, workers: Sequence[Worker]) -> tuple[list[Worker], list[Worker]] | None:
-    """Of these workers, those that take requests, and those of them in which no application is loaded; None
-    where the configuration names none, or cannot be read."""
+    """The accepting workers, and those among them without a loaded application; None if the configuration names no
+    application or cannot be read."""
     setup = reading.host.setup
     if setup is None or not setup.options.names_application:
         return None

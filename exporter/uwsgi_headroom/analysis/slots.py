@@ -1,4 +1,4 @@
-"""What serves a request: a thread, or one of many slots of one thread where uWSGI is async."""
+"""Names the slots that serve requests: threads, or async cores, of which one thread has many."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ ASYNC = "async cores"
 
 
 def name_slots(reading: Reading) -> str:
-    """What a text calls them: `threads`, or `async cores` with gevent and the like."""
+    """The name of the slots in texts: `threads`, or `async cores` with gevent and the like."""
     setup = reading.host.setup
     return ASYNC if setup and setup.concurrency_kind == "async" else "threads"

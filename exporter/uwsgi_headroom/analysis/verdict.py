@@ -1,4 +1,4 @@
-"""How a server is, in one word and one sentence: the worst finding, or what the headroom is."""
+"""Judges a server in one word and one sentence: the worst finding, or its headroom."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.formatting import factor
 
 Status = Literal["ok", "warning", "critical", "unknown"]
-"""unknown: it cannot be read, or has not been watched for long enough."""
+"""unknown: the server cannot be read, or was not watched for long enough."""
 
 NO_ROOM = 1.1
-"""CPU headroom below which others use the CPUs where nothing is wrong: a server that does is `cpu_bound`."""
+"""CPU headroom below which the verdict says that no CPU is idle. Without any finding, other programs use the CPUs: a
+server that uses them itself is `cpu_bound`."""
 
 GIVES_OUT: dict[Limit, str] = {
     "hottest_interpreter": "the hottest worker's interpreter saturates",
@@ -24,19 +25,19 @@ GIVES_OUT: dict[Limit, str] = {
 
 
 def gives_out(limit: Limit, slots: str = "threads") -> str:
-    """What happens at a limit, as half a sentence."""
+    """What happens at a limit, as a clause."""
     return f"{slots} run out" if limit == "threads" else GIVES_OUT[limit]
 
 
 def worst_status(findings: Sequence[Finding]) -> Status:
-    """The severity of the worst of the findings; ok where none is worse than info."""
+    """The severity of the worst finding; ok if no finding is worse than info."""
     severities = {finding.severity for finding in findings}
     return "critical" if "critical" in severities else "warning" if "warning" in severities else "ok"
 
 
 def verdict_sentence(room: Headroom, findings: Sequence[Finding], slots: str = "threads") -> str:
-    """The verdict in one sentence: the worst finding (they come the worst first), or which limit comes first and when.
-    slots: what serves requests, as `name_slots` says."""
+    """The verdict in one sentence: the title of the worst finding (`findings` are sorted, worst first), or the
+    headroom and the limit that comes first. slots: the name of the slots, from `name_slots`."""
     if worst_status(findings) != "ok":
         return findings[0].title
     unseen = " (CPU is not visible from here)" if room.is_upper_bound else ""

@@ -1,7 +1,7 @@
-"""Whether requests wait in the listen queue, whether users notice, and whether it is most of what they wait for.
+"""Judges how long requests wait in the listen queue: whether users notice, and whether it is most of their wait.
 
-A wait counts by itself and against the time in service: nobody notices 20 ms before an answer that takes 2 ms, nor
-0.1 s before one that takes 10 s.
+A wait is compared with absolute thresholds and with the time in service: users do not notice 20 ms before an answer
+that takes 2 ms, nor 0.1 s before one that takes 10 s.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from uwsgi_headroom.analysis.formatting import duration
 from uwsgi_headroom.analysis.littles_law import Flow
 
 SHOWN = (0.01, 0.25)
-"""Mean wait in seconds, and against the response time, that shows a limit to be reached: below, requests that come at
-the same instant explain it."""
+"""At or above this mean wait, in seconds and as a multiple of the response time, a limit is reached. Simultaneous
+arrivals explain a shorter wait."""
 
 NOTICED = (0.1, 0.25)
-"""The same, from which users notice the queue (the wait of the unlucky is several times the mean)."""
+"""At or above this mean wait, users notice the queue (the longest waits are several times the mean)."""
 
 SEVERE = (0.5, 1.0)
-"""The same, from which most of the time that users wait is in the queue."""
+"""At or above this mean wait, users spend most of their time in the queue."""
 
 STANDING = 0.5
-"""Mean length of the queue from which it stands still where no request at all is completed."""
+"""If no request is completed and the mean length of the queue is at least this, requests are blocked."""
 
 Waiting = Literal["none", "shown", "noticed", "severe"]
 
 
 def judge_waiting(flow: Flow) -> Waiting | None:
-    """How much requests wait; None where the queues cannot be measured, or nothing came."""
+    """How long requests wait; None if the queues cannot be measured, or no requests came."""
     if is_standing(flow):
         return "severe"
     if flow.queue_wait is None:
@@ -41,17 +41,17 @@ def judge_waiting(flow: Flow) -> Waiting | None:
 
 
 def is_standing(flow: Flow) -> bool:
-    """Whether requests wait and none is completed: how long they will have waited is not known then."""
+    """Whether requests wait and none is completed, so that their wait is unknown."""
     return not flow.requests and flow.queue_length is not None and flow.queue_length >= STANDING
 
 
 def shows_a_limit(flow: Flow) -> bool:
-    """Whether requests wait in the queue for what is short."""
+    """Whether requests wait in the queue because a resource is scarce."""
     return judge_waiting(flow) in ("shown", "noticed", "severe")
 
 
 def waiting_clause(flow: Flow) -> str:
-    """What is known of the wait, to go behind a semicolon."""
+    """The wait as a clause, to follow a semicolon."""
     if is_standing(flow):
         return "requests wait, and none is completed"
     if flow.queue_wait is None:

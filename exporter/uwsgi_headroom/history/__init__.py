@@ -1,1 +1,1 @@
-"""What was read, kept in memory: totals that only grow, and an hour of them."""
+"""Keeps readings in memory: totals that never decrease, and an hour of their history."""

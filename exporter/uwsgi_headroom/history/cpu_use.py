@@ -1,11 +1,12 @@
-"""Who uses the CPU that a server could use: its own workers, or others.
+"""Splits the CPU that a server could use into the use of its own workers, the use of others, and idle time.
 
-The kernel says how much is used (`kernel.server_cpu`) and how much of that by each worker; others have the rest. No
-step gives the workers more than was used in it, and the excess waits for the next step: it is a reading a moment late,
-or a child process that ended and whose CPU time comes all at once. So own + idle + others = capacity x time.
+The kernel reports the total use (`kernel.server_cpu`) and the use of each worker; the rest is the use of others. No
+step attributes more to the workers than was used in the step. An excess is carried over to the next step: either the
+two readings are not simultaneous, or a child process has ended, whose CPU time arrives all at once. So own + idle +
+others = capacity x time.
 
-The last CPU time of a worker that ended while the server could not be read (a failed read, a pause) is not known, and
-would be put down to others: what others used is then unknown for that time.
+If a worker ended while the server could not be read (a failed read, a pause), its last CPU time is unknown and would
+count as the use of others. The use of others is therefore unknown for that time.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Worker
 
 MOST_WAITING = 10.0
-"""CPU seconds that may wait for a next step. A child process that used more did so long before it ended, and counts as
-one of the others."""
+"""The most CPU seconds that are carried over to the next step. A child process that used more did so long before its
+end, and the excess counts as the use of others."""
 
 
 class CpuUse:
-    """Adds the CPU times of readings to a server's totals. It keeps what was so at the last new times."""
+    """Adds the CPU times of readings to a server's totals, and keeps the state as of the last new CPU times."""
 
     def __init__(self) -> None:
         self._times: CpuTimes | None = None
@@ -31,8 +32,8 @@ class CpuUse:
         self._looked = True
 
     def add(self, totals: Totals, reading: Reading, workers: tuple[Worker, ...], *, bridged: bool) -> None:
-        """Add a reading, when its workers' own CPU time is in the totals. bridged: nothing happened unseen since the
-        reading before."""
+        """Add a reading, after its workers' own CPU time was added to the totals. bridged: no gap since the previous
+        reading."""
         self._looked = self._looked and bridged
         times = reading.host.cpu_times
         own = _own_seconds(totals)
@@ -66,7 +67,7 @@ class CpuUse:
 
 
 def _own_seconds(totals: Totals) -> float | None:
-    """What all workers have used; None where one of them is not known. A slot that was never used has used nothing."""
+    """CPU seconds of all workers; None if those of one worker are unknown. A slot that was never used has used none."""
     if any(worker.cpu_since is None for worker in totals.workers):
         return None
     return sum([(worker.cpu_seconds or 0.0) + worker.children_cpu_seconds for worker in totals.workers])

@@ -1,17 +1,17 @@
-"""Readings to totals that only grow: what Prometheus calls counters, made from samples.
+"""Integrates readings into totals that never decrease: counters, in Prometheus's terms, made from samples.
 
-What happens between two scrapes cannot be had otherwise. Totals still aggregate: any number of Prometheus servers, at
-any interval, take rates of them. Rules that live here:
+Only totals show what happens between two scrapes, and they aggregate: any number of Prometheus servers can take rates
+of them, at any interval. Rules of this module:
 
-* Between two samples a level (busy threads, queue length) is taken to have moved in a straight line; over jittered
-  samples the error is random and averages out, at sqrt(L/n)/L for n samples of a mean level L.
-* A stretch without samples (a failed read, a pause longer than `longest_step`, a full reload) is a gap: it is counted
-  as one and adds to no level's integral. uWSGI's own counters survive a gap; a level does not.
-* uWSGI's counters go back to zero in a full reload only, and that shows: a worker was spawned and its count of spawns
-  did not grow, or there are more or fewer slots, whose number a master never changes. Any other fall is one of its
-  races (two threads, one unlocked ++) and adds nothing, unless it is larger than those can be.
-* No worker adds more running time than its threads can have served: `service_time` says why, and how much that is.
-* CPU time is a process's own: it begins again with each new process. `cpu_use` says what it is a part of.
+* Between two samples a level (busy threads, queue length) is assumed to change linearly. Over jittered samples the
+  error is random and averages out: it is sqrt(L/n)/L for n samples of a mean level L.
+* A time without samples (a failed read, a pause longer than `longest_step`, a full reload) is a gap: it counts as gap
+  time and adds nothing to the integral of any level. uWSGI's own counters survive a gap.
+* Only a full reload resets uWSGI's counters, and it is visible: either a worker was spawned but its count of spawns did
+  not grow, or the number of slots changed, which a master never does. Any other decrease is due to a race in uWSGI (two
+  threads, one unlocked ++) and adds nothing, unless it is too large for a race.
+* No worker adds more running time than its threads can have served; see `service_time`.
+* CPU time is counted per process and restarts with each new process; `cpu_use` compares it with the server's CPUs.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
 LARGEST_RACE = 16
-"""Requests by which a worker's own count may fall for want of a lock; one or two are what has been thought possible."""
+"""The largest decrease of a worker's own request count that may be due to a race. One or two are plausible."""
 
 
 class Integrals:
-    """The totals of one server, and the last sample, which the next one is joined to. Time is monotonic seconds."""
+    """The totals of one server, and the last sample, from which the next step begins. Times are monotonic seconds."""
 
     def __init__(self) -> None:
         self.totals = Totals()
         self._before: Reading | None = None
-        self._levels: Levels | None = None  # then
-        self._until: float | None = None  # how far the time is accounted for
+        self._levels: Levels | None = None  # at the last sample
+        self._until: float | None = None  # the end of the time that is accounted for
         self._broken = False
         self._service_time = ServiceTime()
         self._cpu_use = CpuUse()
 
     def miss(self, at: float) -> None:
-        """A read failed at this instant: the time since the last word is a gap, and so will be what follows it."""
+        """Record a failed read: the time since the last outcome is a gap, and so is the time until the next sample."""
         self._gap_to(at)
         self._broken = True
 
     def add(self, reading: Reading, longest_step: float) -> None:
-        """Add a sample. A reading that is no server's, or not newer than the last word, adds nothing."""
+        """Add a sample. A reading of an emperor or router, or one not newer than the last outcome, adds nothing."""
         snapshot = reading.snapshot
         before = self._before
         if not isinstance(snapshot, Snapshot) or (self._until is not None and reading.at <= self._until):
@@ -61,14 +61,14 @@ class Integrals:
         del totals.workers[len(snapshot.workers) :]
         reloaded = is_reload(earlier, snapshot.workers)
         totals.reloads += reloaded
-        # A document without workers (uWSGI has not made them yet) has no levels that could be joined to later ones.
+        # A document without workers (uWSGI has not created them yet) has no levels from which a step could begin.
         same_slots = len(earlier) == len(snapshot.workers)
         joined = same_slots and not self._broken and not reloaded
         bridged = before is not None and joined and reading.at - before.at <= longest_step
         step = reading.at - before.at if before and bridged else 0.0
         for index, (total, now) in enumerate(zip(totals.workers, snapshot.workers, strict=True)):
             then = earlier[index] if index < len(earlier) else None
-            # A document that is the same has the same workers, and nothing of theirs has moved.
+            # An unchanged document has the same Worker objects, and none of their figures has changed.
             if before is None or now is not then or not _is_as_before(now, before, reading):
                 _add_counters(total, then, now, reloaded, self._service_time.bound(now, reading.at))
                 if before and then and self._levels and not reloaded:
@@ -131,7 +131,8 @@ class Integrals:
 
 
 def is_reload(before: tuple[Worker, ...], now: tuple[Worker, ...]) -> bool:
-    """Whether uWSGI's master began anew in between: every spawn adds to a worker's respawns, unless that began anew."""
+    """Whether uWSGI's master was reloaded in between: every spawn increments a worker's respawns, but a reload resets
+    them."""
     if not before or now is before:
         return False
     return len(before) != len(now) or any(_has_restarted(then, later) for then, later in zip(before, now, strict=True))
@@ -142,13 +143,13 @@ def _has_restarted(then: Worker, now: Worker) -> bool:
         return True
     if then.respawns is None or now.respawns is None:
         return False
-    # Dates are whole seconds, so a second spawn in the same one shows in the pid alone.
+    # Spawn times are whole seconds, so only the pid shows a second spawn within one second.
     spawned = now.last_spawn != then.last_spawn or (then.pid and now.pid and now.pid != then.pid)
     return now.respawns < then.respawns or (now.respawns == then.respawns and bool(spawned))
 
 
 def _is_as_before(worker: Worker, before: Reading, reading: Reading) -> bool:
-    """Whether the kernel says the same of a worker as before: most workers, most of the time."""
+    """Whether the kernel's facts about a worker are unchanged, as for most workers most of the time."""
     then, now = before.host, reading.host
     pid = worker.pid or 0
     return then.off == now.off and not now.threads and then.processes.get(pid) is now.processes.get(pid)
@@ -157,7 +158,7 @@ def _is_as_before(worker: Worker, before: Reading, reading: Reading) -> bool:
 def _add_counters(
     total: WorkerTotals, then: Worker | None, now: Worker, reloaded: bool, most_running_time: float
 ) -> None:
-    """uWSGI's own counters. After a reload what they hold is what came since, in slots that it added as well."""
+    """Add the growth of uWSGI's own counters. After a reload they count from 0, also in slots that the reload added."""
     if now.running_time is not None:
         total.running_time = total.running_time or 0.0
     if then is None:
@@ -174,14 +175,14 @@ def _add_counters(
 
 
 def _count_lost(then: Worker, now: Worker, busy: int, before: Reading, reading: Reading) -> int:
-    """The requests in service at the last sample of a process that has ended since, less those that it has completed
-    since. Which of them are the next process's own, uWSGI counts."""
+    """The requests in service at the last sample of a process that has ended since, minus those that it completed
+    after the sample. uWSGI counts the requests of the next process separately."""
     ended = now.pid != then.pid or (reading.process_is_missing(now) and not before.process_is_missing(then))
     if not busy or not ended:
         return 0
     completed = int(_increase(then.requests, now.requests, reloaded=False))
-    of_the_next = now.requests_since_spawn or 0 if now.pid and now.pid != then.pid else 0
-    return max(0, busy - max(0, completed - of_the_next))
+    of_successor = now.requests_since_spawn or 0 if now.pid and now.pid != then.pid else 0
+    return max(0, busy - max(0, completed - of_successor))
 
 
 def _increase(then: float | None, now: float | None, reloaded: bool) -> float:
@@ -216,7 +217,7 @@ def _add_process(
 
 
 def _add_residency(total: WorkerTotals, before: Reading | None, reading: Reading, now: Worker) -> None:
-    """Put what each thread used since it was last looked at down to the CPU it is on."""
+    """Attribute the CPU time of each thread since the last reading to the CPU on which it runs now."""
     earlier = before.host.threads.get(now.pid or 0, {}) if before else {}
     for thread, (cpu, seconds) in reading.host.threads.get(now.pid or 0, {}).items():
         if thread in earlier:
@@ -225,7 +226,7 @@ def _add_residency(total: WorkerTotals, before: Reading | None, reading: Reading
 
 
 def _note_known_since(total: WorkerTotals, reading: Reading, now: Worker) -> None:
-    """Note since when times are known. A slot without a process, or with a dead one, is known to use nothing."""
+    """Update the start of the time in which a worker's times are known. A slot without a living process uses no CPU."""
     process = reading.host.processes.get(now.pid or 0)
     cpu = reading.host.off is None and (process is None or _cpu_seconds(process) is not None)
     total.cpu_since = _since(total.cpu_since, cpu, reading.at)

@@ -1,4 +1,4 @@
-"""Levels of one sample: how many threads are busy and available, of each worker and together."""
+"""Levels of one sample, busy and available threads per worker and in total, and their integration over a step."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from uwsgi_headroom.stats.server import Worker
 
 
 class Levels(NamedTuple):
-    """Of an instant. workers: busy threads (None where uWSGI names none), and whether it accepts requests; busy and
-    available: threads of all workers, 0 of 0 where uWSGI names none."""
+    """Levels at one instant. workers: for each, its busy threads (None if uWSGI omits threads), and whether it accepts
+    requests. busy, available: threads of all workers, both 0 if uWSGI omits threads."""
 
     workers: list[tuple[int | None, bool]]
     busy: int
@@ -19,20 +19,20 @@ class Levels(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Whether every thread that can take a request has one."""
+        """Whether every available thread is busy."""
         return self.busy >= self.available > 0
 
 
 def find_levels(reading: Reading, workers: tuple[Worker, ...]) -> Levels:
-    """The levels of a reading with these workers."""
+    """The levels of a reading whose document has these workers."""
     levels = [(reading.busy_threads(worker), worker.accepting) for worker in workers]
     available = sum([worker.available_threads or 0 for worker in workers])
     return Levels(levels, sum([busy or 0 for busy, _ in levels]), available)
 
 
 def add_levels(totals: Totals, before: Levels | None, now: Levels, step: float) -> None:
-    """Add to the totals what lies between two samples that are `step` seconds apart, in a straight line. A step of 0
-    adds no time, and makes known what can be known from now on."""
+    """Add the integral over the `step` seconds between two samples to the totals, by linear interpolation. A step of 0
+    adds no time; it only turns totals that become known from None to 0."""
     then = before.workers if before and step else now.workers
     for total, (busy_then, up_then), (busy, up) in zip(totals.workers, then, now.workers, strict=True):
         if busy is not None:

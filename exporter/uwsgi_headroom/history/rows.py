@@ -1,7 +1,7 @@
-"""Rows of a history: the totals of one instant, packed, and what two of them say of the time in between.
+"""Packs the totals of one instant into a row of a history, and computes the growth between two rows.
 
-What can grow without bound within an hour (thread time, queue time, CPU time of the machine) is kept as doubles;
-counts, and times that one process cannot outrun, as numbers modulo 2**32 (of 0.1 ms), whose differences are exact. A
+Figures without a bound within an hour (thread time, queue time, CPU time of the machine) are stored as doubles. Counts,
+and times bounded by one process, are stored modulo 2**32 (times in units of 0.1 ms), so their differences are exact. A
 row takes 44 bytes a worker: 158 kB a worker for the hour, and some 400 kB a server.
 """
 
@@ -14,27 +14,31 @@ from typing import NamedTuple
 
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, CpuTotals, Number, Totals
 
-_TICKS = 10_000  # a second: a process may so use 119 CPUs for an hour
+_TICKS = 10_000  # per second: enough for a process that uses 119 CPUs for an hour
 _MODULO = 2**32
 _PAGE = 1024  # bytes: resident memory up to 4 TiB
 _LEVELS = len(OCCUPANCY_BOUNDS) + 1
 _SERVER_COUNTS, _WORKER_COUNTS = 5 + _LEVELS + 2, 7
-_SERVER_TIMES, _WORKER_TIMES, _SOCKET_TIMES = 7, 2, 3  # the sockets' are between the server's and the workers'
+_SERVER_TIMES, _WORKER_TIMES, _SOCKET_TIMES = 7, 2, 3  # order in a row: the server, its sockets, its workers
 
 Row = tuple["array[int]", "array[float]"]
 """Counts and times: first the server's, then each worker's."""
 
 
 WorkerGrowth = tuple[int, int, int, int, float, float, float, float, int, int]
-"""How much a worker's totals grew, where they were unknown as if from 0: requests, static requests, respawns, requests
-lost, seconds up, CPU seconds, running time, busy seconds; and its memory in bytes at the start and at the end, 0 for
+"""The growth of a worker's totals, from 0 if they were unknown: requests, static requests, respawns, lost requests,
+seconds up, CPU seconds, running time, busy seconds. Then its memory in bytes at the start and at the end, 0 for
 unknown."""
 
 
 class Growth(NamedTuple):
-    """How much a server's totals grew; its threads at the end, 0 for unknown. cpu: seconds measured, and CPU seconds
-    own, idle and of others. queue_since: from when on each queue had always been measured at the end; inf: it was
-    not measured."""
+    """The growth of a server's totals.
+
+    configured, available: threads at the end, 0 for unknown.
+    cpu: seconds measured, then CPU seconds own, idle and of others.
+    queue_since: for each socket, the start of the uninterrupted measurement that lasts until the end; inf if the queue
+        is not measured at the end.
+    """
 
     reloads: int
     exceptions: int
@@ -55,7 +59,7 @@ class Growth(NamedTuple):
 
 
 def pack_row(totals: Totals) -> Row:
-    """The totals as they are now."""
+    """The present totals as a row."""
     workers = totals.workers
     counts = [
         totals.reloads,
@@ -64,7 +68,7 @@ def pack_row(totals: Totals) -> Row:
         sum(worker.respawns for worker in workers),
         totals.overflows or 0,
         *totals.occupancy,
-        totals.configured or 0,  # 0 for not known: no server is without threads
+        totals.configured or 0,  # 0 for unknown: every server has threads
         totals.available or 0,
     ]
     cpu = totals.cpu or CpuTotals()
@@ -95,7 +99,7 @@ def pack_row(totals: Totals) -> Row:
 
 
 def compare_rows(first: Row, last: Row, sockets: int) -> Growth:
-    """The growth between two rows of the same workers and of the same sockets, of which there are so many."""
+    """The growth between two rows of the same workers and the same sockets. `sockets` is their number."""
     (early, times_before), (late, times_after) = first, last
     counts = [(after - before) % _MODULO for before, after in zip(early, late, strict=True)]
     of_workers = _SERVER_TIMES + _SOCKET_TIMES * sockets
@@ -142,5 +146,5 @@ def compare_rows(first: Row, last: Row, sockets: int) -> Growth:
 
 
 def _columns(workers: Sequence[Number], width: int) -> list[Sequence[Number]]:
-    """The values of all workers, one column after the other."""
+    """One sequence per column, with the values of all workers."""
     return [workers[place::width] for place in range(width)]

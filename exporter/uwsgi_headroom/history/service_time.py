@@ -1,12 +1,12 @@
-"""Bounds the running time that a worker can have added between two samples. No wall clock is used.
+"""Bounds the running time that a worker can have added between two samples, without a wall clock.
 
-uWSGI adds a request's whole time when it ends, by its host's wall clock: when that clock steps forward by an hour,
-each request in service adds an hour. But a thread serves one request after the other. Between two samples it can have
-added the time between them, and before that the time that the request in its hands had been there already; both are
-known from the exporter's monotonic clock, and more than their sum is not time.
+uWSGI adds the whole time of a request at its end, by the host's wall clock: if that clock steps forward by an hour,
+each request in service adds an hour. But a thread serves one request at a time. Between two samples it can add at most
+the time between them, plus the age of the request that it served at the first sample. The exporter's monotonic clock
+measures both; any excess is an error of uWSGI's clock.
 
-A request that was in service at the first sample may be of any age: until it has ended, nothing is bounded. Where
-uWSGI does not list threads (stats-no-cores) nothing is either.
+The age of a request that was in service at the exporter's first sample is unknown, so there is no bound until the
+request ends. If uWSGI does not list threads (stats-no-cores), there is no bound either.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Worker
 
 SLACK = 1.1
-"""By how much uWSGI's clock may run faster than the exporter's: chrony slews by a twelfth at most."""
+"""How much faster uWSGI's clock may run than the exporter's. chrony slews by a twelfth at most."""
 
 _Serving = dict[int, tuple[int | None, float]]
-"""By thread: uWSGI's date of its request, and an instant (monotonic) at which that had not begun yet."""
+"""For each busy thread: the start of its request according to uWSGI, and a monotonic time before that start."""
 
 
 class ServiceTime:
-    """Since when the threads of one server have been serving their requests."""
+    """Records when each busy thread of one server began its request."""
 
     def __init__(self) -> None:
         self._serving: dict[int, _Serving] = {}
         self._earlier: dict[int, _Serving] = {}
-        self._sampled_at = -math.inf  # not later than uWSGI wrote the last document
+        self._sampled_at = -math.inf  # at or before the time when uWSGI wrote the last document
 
     def note(self, reading: Reading, workers: tuple[Worker, ...]) -> None:
-        """Take note of the requests in service at a sample, after the workers' bounds were asked for."""
+        """Record the requests in service at a sample. Call this after `bound` was called for each worker."""
         self._earlier, self._serving = (
             self._serving,
             {worker.worker_id: self._since(worker) for worker in workers if worker.serving},
@@ -40,16 +40,16 @@ class ServiceTime:
         self._sampled_at = reading.at - reading.read_seconds
 
     def bound(self, worker: Worker, at: float) -> float:
-        """The most seconds of running time that a worker can have added since the last sample, at this instant."""
+        """The most seconds of running time that a worker can have added from the last sample until `at`."""
         if worker.threads is None:
             return math.inf
-        # uWSGI writes a worker's running time before it writes which threads are serving. So the time of a request
-        # that ended in between is added at the sample after the one at which its thread was no longer seen serving.
+        # uWSGI writes a worker's running time before the states of its threads. If a request ends between the two, its
+        # thread is already idle in this sample, but its time is not added until the next one.
         since: dict[int, float] = {}
         for serving in (self._earlier.get(worker.worker_id, {}), self._serving.get(worker.worker_id, {})):
             for thread, (_, began) in serving.items():
                 since[thread] = min(began, since.get(thread, math.inf))
-        # Of a request from before the first sample this is infinite.
+        # Infinite for a request from before the first sample.
         in_hand = sum(self._sampled_at - began for began in since.values())
         return SLACK * (in_hand + worker.threads * (at - self._sampled_at))
 

@@ -1,4 +1,4 @@
-"""What has been counted of a server and its workers: totals that only grow. `integrals` makes them grow."""
+"""The totals of a server and its workers, which never decrease. `integrals` updates them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from typing import TypeVar
 Number = TypeVar("Number", int, float)
 
 OCCUPANCY_BOUNDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1.0)
-"""Upper bounds of the histogram of busy / available threads; 0.99 sets "all of them" apart from "nearly all"."""
+"""Upper bounds of the histogram of busy / available threads; 0.99 separates "all" from "nearly all"."""
 
 
 @dataclass(slots=True)
 class WorkerTotals:
-    """One worker slot since the exporter's first sample of it. Counts, and times in seconds.
+    """Totals of one worker slot since the exporter's first sample of it: counts, and times in seconds. A total is None
+    if uWSGI or the kernel never reported it.
 
-    busy_seconds: over all its threads; up_seconds: time it accepted requests; resident_bytes alone is a level, the
-    latest. lost: requests that were in service when the worker's process ended and have not been counted since, at
-    least. residency: CPU seconds by CPU. None where uWSGI or the kernel never said. running_time_since and cpu_since:
-    the monotonic instants from which on they have always said; None while they do not. children_cpu_seconds: of
-    processes that it started and waited for.
+    busy_seconds: busy time, summed over the threads.
+    up_seconds: time in which the worker accepted requests.
+    resident_bytes: not a total but the latest level.
+    running_time_since, cpu_since: the monotonic time since which the figure has always been known; None while unknown.
+    lost: requests in service at the end of the worker's process that it did not complete; a lower bound.
+    residency: CPU seconds by CPU.
+    children_cpu_seconds: of processes that the worker started and waited for.
     """
 
     requests: int = 0
@@ -42,11 +45,14 @@ class WorkerTotals:
 
 @dataclass(slots=True)
 class CpuTotals:
-    """CPU seconds where a server could use CPU (`kernel.server_cpu`), over measured_seconds: own, of its workers and
-    the processes they waited for; idle; and others, of anything else. Together they are the capacity.
+    """CPU seconds that a server could use (`kernel.server_cpu`), over measured_seconds. The three parts add up to the
+    capacity.
 
-    since, others_since: the monotonic instants from which on they, and others_seconds, have always been known; None
-    while they are not.
+    own_seconds: of the server's workers and the processes they waited for.
+    idle_seconds: not used by any process.
+    others_seconds: used by other processes.
+    since, others_since: the monotonic time since which the figures, and others_seconds, have always been known; None
+        while unknown.
     """
 
     measured_seconds: float = 0.0
@@ -59,14 +65,18 @@ class CpuTotals:
 
 @dataclass(slots=True)
 class Totals:
-    """One server since the exporter's first attempt to read it.
+    """Totals of one server since the exporter's first attempt to read it. Workers and sockets are those that uWSGI
+    lists now.
 
-    observed_seconds is covered by samples and gap_seconds is not; together they are all the time since. full_seconds:
-    every available thread was busy. workers and sockets are those that uWSGI lists now. occupancy counts samples by
-    `OCCUPANCY_BOUNDS`, the last one those above all. queue_full_seconds: time in which a queue was at its limit;
-    queue_since: from when on it has always been measured. overflows: connections that found a TCP queue of the network
-    namespace full, None where that is not known. configured and available alone are levels, the latest: threads, None
-    where uWSGI names none. cpu: None until the kernel has said something.
+    observed_seconds, gap_seconds: time with and without samples; together they are the whole time.
+    full_seconds: time in which every available thread was busy.
+    occupancy: counts of samples by `OCCUPANCY_BOUNDS`, and at the end those above the last bound.
+    configured, available: not totals but the latest levels: threads, None if uWSGI omits them.
+    overflows: connections that found a TCP queue of the network namespace full; None if unknown.
+    queue_seconds: the integral of the listen queue's length, by socket.
+    queue_full_seconds: the time at the queue's limit, by socket.
+    queue_since: the monotonic time since which the queue has always been measured, by socket.
+    cpu: None until the kernel first reports CPU times.
     """
 
     samples: int = 0
@@ -87,13 +97,13 @@ class Totals:
 
 
 def sum_if_all_known(values: Sequence[Number | None]) -> Number | None:
-    """The sum, or None if there is nothing to sum or a part of it is unknown."""
+    """The sum; None if there are no values or one of them is unknown."""
     known = [value for value in values if value is not None]
     return sum(known) if known and len(known) == len(values) else None
 
 
 def copy_totals(totals: Totals) -> Totals:
-    """The totals as they are now; the original goes on growing."""
+    """A copy of the totals, which later samples do not change."""
     return replace(
         totals,
         workers=[replace(worker) for worker in totals.workers],

@@ -1,9 +1,7 @@
-"""Totals to windows: what happened in the last N seconds, whoever asks and whenever.
+"""Keeps a history of totals, and computes windows of it: the figures of the last N seconds.
 
-A history keeps one row a second for an hour, so a window costs two rows however long it is.
-
-A window ends with the latest sample, not with the latest row: it is then over the same data as the totals that are
-exported beside it, and the two agree.
+A history has one row per second for an hour, so a window of any length needs only two rows. A window ends with the
+latest sample, not with the latest row, so that it agrees with the totals exported beside it.
 """
 
 from __future__ import annotations
@@ -23,10 +21,11 @@ ROW_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerWindow:
-    """What one worker did in a window: counts, and times in seconds; None where it is not known for all of the window.
+    """One worker in a window: counts, and times in seconds. A figure is None unless known for the whole window.
 
-    lost: requests that were in service when the worker's process ended, at least.
-    resident_bytes at the window's end, and by how much they grew (negative: shrank) since its start.
+    lost: requests in service at the end of the worker's process that it did not complete; a lower bound.
+    resident_bytes: at the end of the window.
+    resident_growth: since the start of the window; negative if the memory shrank.
     """
 
     worker_id: int
@@ -44,8 +43,10 @@ class WorkerWindow:
 
 @dataclass(frozen=True, slots=True)
 class CpuWindow:
-    """CPU seconds where the server could use CPU: own, idle, and of others (None where not known for all of the
-    window), over measured_seconds: the window, give or take a second, for the machine is read once a second."""
+    """CPU seconds that the server could use: own, idle, and of others (None unless known for the whole window).
+
+    measured_seconds: the length of the window to within a second, since the machine is read once a second.
+    """
 
     measured_seconds: float
     own_seconds: float
@@ -55,16 +56,19 @@ class CpuWindow:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What a server did between two rows of its history.
+    """The growth of a server's totals between two instants of its history.
 
-    asked: the length that was wanted, in seconds; seconds: the length it has, less while the history is younger or
-    where an outage is at its start; until: the monotonic instant of its end.
-    observed_seconds of it are covered by samples, full_seconds of them with every available thread busy.
-    queue_seconds: by socket, the integral of the listen queue's length; only sockets measured for all of the window.
-    queue_full_seconds: of the same sockets, how long they were at their limit. overflows: how often a connection found
-    a TCP queue of the network namespace full, any program's; None where that is not known.
-    occupancy: samples by `OCCUPANCY_BOUNDS`. configured and available: threads at its end, None where not known.
-    cpu: None where not known for all of the window.
+    asked: the requested length in seconds.
+    seconds: the actual length, which is less if the history is younger or an outage is at the start of the window.
+    until: the monotonic time of the window's end.
+    observed_seconds, gap_seconds: time with and without samples.
+    full_seconds: time in which every available thread was busy.
+    overflows: how often a connection found a TCP queue of the network namespace full, of any program; None if unknown.
+    queue_seconds: the integral of the listen queue's length, by socket; only sockets measured for the whole window.
+    queue_full_seconds: for the same sockets, the time at the queue's limit.
+    occupancy: counts of samples by `OCCUPANCY_BOUNDS`.
+    configured, available: threads at the end of the window; None if unknown.
+    cpu: None unless known for the whole window.
     """
 
     asked: float
@@ -88,7 +92,7 @@ class Window:
 
 
 class History:
-    """An hour of totals, a row a second. It begins anew when the number of workers or their sockets change."""
+    """An hour of totals, one row per second. It restarts when the number of workers, or their sockets, change."""
 
     def __init__(self) -> None:
         self._times: deque[float] = deque(maxlen=HISTORY_SECONDS)
@@ -99,8 +103,8 @@ class History:
         self._latest = Totals()
 
     def add(self, at: float, totals: Totals) -> None:
-        """Take note of the totals of this monotonic instant; they are kept unless the last row is younger than a
-        second. `totals` may go on growing, if the next ones are added as soon as they have."""
+        """Record the totals at the monotonic time `at`; they become a row unless the last row is younger than a
+        second. The caller may keep updating `totals` if it calls `add` after each update."""
         self._latest_at, self._latest = at, totals
         shape = (len(totals.workers), *totals.queue_seconds)
         if shape != self._shape:
@@ -113,15 +117,15 @@ class History:
             self._rows.append(pack_row(totals))
 
     def window(self, seconds: float, until: float | None = None) -> Window | None:
-        """The last `seconds` before the latest totals, or before the row at `until`. It begins with the row nearest to
-        so long ago; None where that leaves less than a second."""
+        """The window of the last `seconds` before the latest totals, or before the row at `until`. It begins with the
+        nearest row; None if that leaves less than a second."""
         rows = len(self._times) if until is None else bisect_right(self._times, until)
         if rows < 2:
             return None
         end = self._latest_at if until is None else self._times[rows - 1]
         start = end - seconds
         after = bisect_left(self._times, start, 0, rows - 1)
-        # Rows are a second apart and a little, or far apart around an outage, which no short window may span.
+        # Rows are slightly more than a second apart, or far apart around an outage, which no short window may span.
         first = after if after == 0 or self._times[after] - start < start - self._times[after - 1] else after - 1
         if end - self._times[first] < ROW_SECONDS:
             return None
@@ -129,17 +133,17 @@ class History:
         return _window_between(self._latest, (self._times[first], self._rows[first]), (end, last), seconds)
 
     def slices(self, step: float, start: float, until: float) -> Iterator[Window]:
-        """One window after the other over what is there between two monotonic instants, each about `step` seconds long
-        and a second at least; an outage is part of one.
+        """Consecutive windows between two monotonic times, each about `step` seconds long and at least one second; an
+        outage falls into one of them.
 
-        They end with the last row of each whole multiple of `step`, so that asked again they are the same and only
-        new ones are added. The history may go on while they are taken.
+        Each window ends with the last row of a whole multiple of `step`, so a later call returns the same windows and
+        adds new ones. The history may change while the caller iterates.
         """
         marks: list[tuple[float, Row]] = []
         for index in range(bisect_left(self._times, start), bisect_right(self._times, until)):
             at = self._times[index]
             if at // step >= self._latest_at // step:
-                break  # this multiple is not over yet
+                break  # this multiple has not ended yet
             if marks and marks[-1][0] // step == at // step:
                 marks.pop()
             marks.append((at, self._rows[index]))
@@ -148,20 +152,20 @@ class History:
 
     @property
     def seconds(self) -> float:
-        """How far back it goes from the latest totals."""
+        """The length of the history, up to the latest totals."""
         return self._latest_at - self._times[0] if self._times else 0.0
 
     def newest_slice(self, step: float) -> object:
-        """Something that changes whenever there is one more of these, or the history has begun anew."""
+        """A value that changes whenever `slices` gains a window, or the history restarts."""
         return self._began, self._latest_at // step
 
     def covered(self, seconds: float) -> float:
-        """How much there has been of the last `seconds` before the latest totals."""
+        """How many of the last `seconds` the history covers."""
         return min(seconds, self.seconds)
 
 
 def _window_between(latest: Totals, first: tuple[float, Row], last: tuple[float, Row], asked: float) -> Window:
-    """`latest` tells of the same workers and sockets, and since when their times are known."""
+    """The window between two rows. `latest` has the same workers and sockets, and the start of each known figure."""
     (at, start), (until, end) = first, last
     growth = compare_rows(start, end, len(latest.queue_seconds))
     workers = zip(latest.workers, growth.workers, strict=True)
@@ -188,13 +192,13 @@ def _window_between(latest: Totals, first: tuple[float, Row], last: tuple[float,
 
 
 def _since_start(latest: Totals, areas: list[float], known_since: list[float], start: float) -> dict[str, float]:
-    """By socket, of those that were measured from the start of a window to its end, whatever came of them later."""
+    """The areas of the queues that were measured from the start of the window to its end, by socket."""
     named = zip(latest.queue_seconds, areas, known_since, strict=True)
     return {name: area for name, area, since in named if since <= start}
 
 
 def _covers(since: float | None, start: float) -> bool:
-    """Whether what is known since then is known since the start of a window."""
+    """Whether a figure known since `since` is known for a whole window that starts at `start`."""
     return since is not None and since <= start
 
 

@@ -1,1 +1,1 @@
-"""What changed, and when: the events of one server, found by comparing what was read with what was read before."""
+"""Records the events of one server: each change between consecutive readings, with its time."""

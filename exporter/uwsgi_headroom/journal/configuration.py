@@ -1,4 +1,4 @@
-"""Events of configuration: what of a server is another than at the reading before."""
+"""Records changes in a server's configuration from one reading to the next."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_NAMED = 6
 
 
 class ConfigurationEvents:
-    """Compares readings of one server. What a reading does not say is as it was."""
+    """Compares readings of one server. A value that is missing in a reading counts as unchanged."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -25,9 +25,9 @@ class ConfigurationEvents:
         self._known: dict[str, object] = {}
 
     def compare(self, reading: Reading) -> None:
-        """Add what is configured otherwise than the readings before said."""
+        """Add an event if the configuration differs from that of the earlier readings."""
         snapshot, options = reading.snapshot, reading.host.setup.options if reading.host.setup else None
-        # A document without workers is of a uWSGI that is still starting.
+        # Without workers in its document, uWSGI is still starting.
         if not isinstance(snapshot, Snapshot) or not snapshot.workers:
             return
         if self._seen and self._seen[0] is snapshot and self._seen[1] is options:
@@ -60,7 +60,7 @@ def _describe(snapshot: Snapshot, options: Options | None) -> Iterator[tuple[str
         return
     for field, name in NAMES.items():
         value = getattr(options, field)
-        # Workers and threads are said above; an option that is not known may be there nonetheless.
+        # Workers and threads are listed above. An unknown option may still be set, so it is left out.
         if field not in ("processes", "threads", "stats") and (value is not None or options.complete):
             yield f"`{name}`", value
 

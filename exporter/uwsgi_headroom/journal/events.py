@@ -28,23 +28,23 @@ Kind = Literal[
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 Cause = Literal["harakiri", "out_of_memory", "max_requests", "reload_on_rss", "max_worker_lifetime", "unknown"]
-"""Why a worker ended, likely. A kill and a crash look the same from outside: both are unknown."""
+"""The likely reason why a worker ended. A kill and a crash look the same from outside: both are `unknown`."""
 
 MOST_EVENTS = 1000
 
 JOIN_SECONDS = 30.0
-"""Events of one of JOINED that say the same of the same workers, each within so many seconds of the one before, are
-one: a worker that crashes five times a second would push all others out."""
+"""The longest time between two events that are joined into one. Only the kinds in JOINED are joined, and only events
+with the same workers and cause: otherwise a worker that crashes five times a second would displace all other events."""
 
 JOINED: frozenset[Kind] = frozenset(("worker_ended", "worker_started", "cheaper_up", "cheaper_down"))
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """Something that changed, at `time` (epoch seconds).
+    """A change at `time` (epoch seconds).
 
-    id: grows from event to event. title, evidence: a sentence each, without the time; evidence may be empty. workers:
-    ids of those it is about. cause: of a worker's end. count: how often it happened, the first time at `since`, where
-    several in a row are one event; `time` is the last.
+    id: grows from event to event. title, evidence: one sentence each, without the time; evidence may be empty. workers:
+    ids of the workers concerned. cause: the reason for a worker's end. count: how often it happened, if several
+    consecutive events were joined; the first was at `since`, the last at `time`.
     """
 
     id: int
@@ -59,8 +59,8 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 class Journal:
-    """The latest events, the oldest first, at most MOST_EVENTS of at most HISTORY_SECONDS. `counts` includes
-    those that are dropped."""
+    """The latest events, oldest first: at most MOST_EVENTS, of the last HISTORY_SECONDS. `counts` includes events
+    that were dropped."""
 
     def __init__(self) -> None:
         self.counts: Counter[Kind] = Counter(dict.fromkeys(KINDS, 0))
@@ -78,8 +78,8 @@ class Journal:
         cause: Cause | None = None,
         count: int = 1,
     ) -> None:
-        """Add what happened at this time (epoch seconds), so many times since the last look. What was found late may
-        be older than the latest."""
+        """Add an event at `time` (epoch seconds) that happened `count` times since the last reading. An event that was
+        noticed late may be older than the latest one."""
         self.counts[kind] += count
         event = Event(
             id=self._next_id,
@@ -101,19 +101,19 @@ class Journal:
         del self._events[: max(oldest, len(self._events) - MOST_EVENTS)]
 
     def latest(self, count: int) -> tuple[Event, ...]:
-        """So many of the latest, the newest first."""
+        """The latest `count` events, newest first."""
         return tuple(self._events[: -count - 1 : -1])
 
     def latest_of(self, kind: Kind) -> Event | None:
-        """The latest of a kind."""
+        """The latest event of a kind; None if there is none."""
         return next((event for event in reversed(self._events) if event.kind == kind), None)
 
     def since(self, time: float) -> tuple[Event, ...]:
-        """Those since then (epoch seconds), the newest first."""
+        """The events since `time` (epoch seconds), newest first."""
         return tuple(event for event in reversed(self._events) if event.time >= time)
 
     def _find_same(self, event: Event) -> Event | None:
-        """The event a moment ago that says the same."""
+        """The recent event that this one can be joined to, if any."""
         if event.kind not in JOINED:
             return None
         for earlier in reversed(self._events):

@@ -1,4 +1,4 @@
-"""What is read of one server becomes events in its journal."""
+"""Turns the readings of one server into events in its journal."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from uwsgi_headroom.journal.workers import WorkerEvents
 from uwsgi_headroom.reading import Reading
 
 GAP_SECONDS = 5.0
-"""The longest time without samples that is no event: uWSGI's master is silent for up to 3 s in normal life."""
+"""The longest time without samples that is not an event: uWSGI's master is normally silent for up to 3 s."""
 
 
 class Recorder:
-    """Keeps the journal of one server. Every outcome of a read is to be given to it, in order."""
+    """Keeps the journal of one server. Pass it every outcome of a read, in order."""
 
     def __init__(self) -> None:
         self.journal = Journal()
@@ -33,19 +33,19 @@ class Recorder:
         self._began = False
 
     def begin(self, time: float) -> None:
-        """The first outcome is there, at this time (epoch seconds)."""
+        """Record the first outcome, at this time (epoch seconds). Later calls do nothing."""
         if not self._began:
             self._began = True
             self.journal.add(time, "exporter_started", "The exporter began to watch this server.")
 
     def read(self, reading: Reading, totals: Totals) -> None:
-        """Compare a reading with the one before. totals: of the server, with this reading in them."""
+        """Compare a reading with the one before. totals: of the server, including this reading."""
         time, before = reading.time, self._before
         gap, self._gap_seconds = totals.gap_seconds - self._gap_seconds, totals.gap_seconds
         if self._down_since is not None:
             self._up(time, before, reading)
         elif before and gap > GAP_SECONDS:
-            evidence = "Figures leave this time out."
+            evidence = "Figures exclude this time."
             self.journal.add(time, "sampling_gap", f"There were no samples for {duration(gap)}.", evidence)
         self._configuration.compare(reading)
         lost = [worker.lost for worker in totals.workers]
@@ -54,7 +54,7 @@ class Recorder:
         self._before, self._lost = reading, lost
 
     def down(self, time: float, error: ReadError) -> None:
-        """The server counts as down, for this reason, at this time (epoch seconds)."""
+        """Record that the server counts as down from this time (epoch seconds), for this reason."""
         if self._down_since is None:
             self._down_since = time
             self.journal.add(time, "server_down", "The server is down.", _sentence(str(error)))
@@ -67,13 +67,13 @@ class Recorder:
         evidence = (
             ""
             if before is None
-            else ("Its master is the same process." if same else "Its master is another process: it was started anew.")
+            else ("Its master is the same process." if same else "Its master is another process: uWSGI was restarted.")
         )
         self.journal.add(time, "server_up", f"The server is up again after {away}.", evidence)
 
 
 def _growth(before: Sequence[int], now: Sequence[int]) -> list[int]:
-    """How much each has grown; one that is new, from nothing."""
+    """How much each number has grown; a new one grows from 0."""
     return [later - (before[place] if place < len(before) else 0) for place, later in enumerate(now)]
 
 

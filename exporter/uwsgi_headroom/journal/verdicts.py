@@ -1,4 +1,4 @@
-"""Events of the verdict, and since when each finding has been so."""
+"""Records changes of the verdict, and when each finding began."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.journal.events import Journal, Kind
 
 JUDGE_SECONDS = 5.0
-"""How often a server is judged for its journal, seconds; less often where it takes long."""
+"""Seconds between two judgements of a server for its journal; more if a judgement takes long."""
 
 MISSED = 2
-"""A finding that so many judgements in a row did not make has not ended: a figure at its threshold goes to and fro."""
+"""A finding persists through this many consecutive judgements without it: a figure near its threshold fluctuates."""
 
 
 EVENTS_OF_FINDINGS: Mapping[str, Kind] = {
@@ -24,11 +24,11 @@ EVENTS_OF_FINDINGS: Mapping[str, Kind] = {
     "workers_respawned": "worker_ended",
     "reloaded": "reload",
 }
-"""By code of a finding that counts events of a kind: the kind."""
+"""The kind of the events that a finding is based on, by the finding's code."""
 
 
 class Verdicts:
-    """The verdict of one server over time. It has changed when two judgements in a row say the same new one."""
+    """The verdict of one server over time. It changes when two consecutive judgements agree on a new one."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -36,10 +36,10 @@ class Verdicts:
         self._sentence = ""
         self._candidate: tuple[tuple[Status, str | None], float] | None = None
         self._judgements = 0
-        self._findings: dict[str, tuple[float, int]] = {}  # by code: since when (epoch seconds), and the last judgement
+        self._findings: dict[str, tuple[float, int]] = {}  # by code: its start (epoch seconds), and its last judgement
 
     def judge(self, time: float, status: Status, sentence: str, findings: Sequence[Finding]) -> None:
-        """Note a judgement of this time (epoch seconds): `findings` come the worst first."""
+        """Record a judgement at this time (epoch seconds). `findings` are sorted, worst first."""
         since = {finding.code: self.since(finding.code) for finding in findings}
         self._judgements += 1
         for code, so_far in since.items():
@@ -55,12 +55,12 @@ class Verdicts:
             self._verdict, self._sentence, self._candidate = verdict, sentence, None
 
     def interrupt(self) -> None:
-        """The server cannot be read: what is found later begins then."""
+        """Forget all findings because the server cannot be read: a later finding is a new one."""
         self._findings.clear()
         self._candidate = None
 
     def since(self, code: str) -> float | None:
-        """Since when (epoch seconds) there has been a finding of this code without a break; None where there is none,
-        or it is too new to have been judged."""
+        """The start (epoch seconds) of the present finding with this code; None if there is none, or if it is newer
+        than the last judgement."""
         since, last = self._findings.get(code, (None, 0))
         return since if self._judgements - last <= MISSED else None

@@ -1,7 +1,7 @@
-"""Why a worker ended: the likely cause, and what speaks for it.
+"""Finds the likely cause of a worker's end, and the evidence for it.
 
-uWSGI says nothing of it in its stats but `harakiri_count`. What else ends workers leaves traces: a worker that is
-recycled has reached a limit that is configured, and where the kernel is short of memory it counts its kills.
+uWSGI's stats only have `harakiri_count`. Other causes leave traces: a recycled worker has reached a configured limit,
+and the kernel counts the processes that it kills because memory ran out.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.stats.server import Worker
 
 REACHED = 0.9
-"""Part of a limit at the last sample before the end from which it counts as reached."""
+"""A limit counts as reached at or above this fraction of it, at the last sample before the end."""
 
 REACHED_REQUESTS = 0.7
-"""The same of `max-requests`, from which `max-requests-delta` and the worker's own number are added or taken."""
+"""The same for `max-requests`, which `max-requests-delta` and the worker's id modify."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndedProcess:
-    """A worker's process that ended between two samples: its slot at both. age in seconds, resident_bytes at the first,
-    None where it is not known."""
+    """A worker's process that ended between two samples. then, now: its slot at both. age: in seconds. resident_bytes:
+    at the first sample; None if unknown."""
 
     then: Worker
     now: Worker
@@ -35,15 +35,15 @@ class EndedProcess:
 def find_cause(
     ended: EndedProcess, options: Options | None, kills_before: OomKills | None, kills: OomKills | None
 ) -> tuple[Cause, str]:
-    """The likely cause, and the evidence as a sentence. options: None where they are not known; kills: by the kernel
-    for want of memory, until the first sample and until now."""
+    """The likely cause, and the evidence as a sentence. options: None if unknown; kills_before, kills: the counts of
+    OOM kills at the first sample and now."""
     then, now, age, resident = ended.then, ended.now, ended.age, ended.resident_bytes
     served = _served(then, now)
     if (now.harakiris or 0) > (then.harakiris or 0):
         limit = options.harakiri if options else None
         return "harakiri", "A request took longer than `harakiri`" + (f" ({limit} s)." if limit else ".")
     if killed := _killed(kills_before, kills):
-        return "out_of_memory", f"The kernel killed a process for want of memory at that moment, {killed}."
+        return "out_of_memory", f"The kernel killed a process {killed} at that moment because memory ran out."
     if options:
         if options.max_requests and served is not None and served >= REACHED_REQUESTS * options.max_requests:
             return (
@@ -60,16 +60,16 @@ def find_cause(
 
 
 def _served(then: Worker, now: Worker) -> int | None:
-    """Requests that the process served in all: those at the last sample, and those since that are not its heir's."""
+    """The number of requests that the process served, those after the last sample included but not its successor's."""
     if then.requests_since_spawn is None:
         return None
     since = max(0, (now.requests or 0) - (then.requests or 0))
-    of_the_next = now.requests_since_spawn or 0 if now.pid != then.pid else 0
-    return then.requests_since_spawn + max(0, since - of_the_next)
+    of_successor = now.requests_since_spawn or 0 if now.pid != then.pid else 0
+    return then.requests_since_spawn + max(0, since - of_successor)
 
 
 def _killed(before: OomKills | None, now: OomKills | None) -> str:
-    """Where the kernel has killed for want of memory between the two, if it has."""
+    """Where OOM kills happened between the two counts; empty if there were none."""
     if before is None or now is None:
         return ""
     for place, then, later in (("in its cgroup", before.cgroup, now.cgroup), ("on this host", before.host, now.host)):
@@ -79,7 +79,7 @@ def _killed(before: OomKills | None, now: OomKills | None) -> str:
 
 
 def _history(served: int | None, age: float, resident: int | None) -> str:
-    lived = f"It lived for {duration(age)}" if age > 0 else "It had just begun"
+    lived = f"It lived for {duration(age)}" if age > 0 else "It had just started"
     requests = "" if served is None else f" and served {counted(served, 'request')}"
     memory = f", and held {byte_size(resident)} of memory" if resident else ""
     return f"{lived}{requests}{memory}."

@@ -1,4 +1,4 @@
-"""Events of workers: ends and their causes, starts, cheaper mode, and reloads that replace them all."""
+"""Records events of workers: ends and their causes, starts, cheaper mode, and reloads that replace all workers."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
 AWAY_SECONDS = 1.0
-"""A worker that is back sooner was replaced, and its start says nothing more."""
+"""The shortest absence of a worker for which its return is an event. If it is back sooner, it was replaced."""
 
 CHAIN_SECONDS = 60.0
-"""The longest pause between two workers of a chain reload: an application may take so long to load."""
+"""The longest pause between two workers of a chain reload: an application may take this long to load."""
 
 NOTICED_SECONDS = 3.0
-"""How long uWSGI's master may take to notice the end of a worker, before it is put down without the master's word."""
+"""How long to wait for uWSGI's master to notice the end of a worker, before the end is recorded without its figures."""
 
 AT_ONCE_SECONDS = 3.0
 
 _TITLES: dict[Cause, str] = {
     "harakiri": "{} was ended by `harakiri`",
-    "out_of_memory": "{} ended, likely killed for want of memory",
+    "out_of_memory": "{} ended, probably killed because memory ran out",
     "max_requests": "{} was recycled by `max-requests`",
     "reload_on_rss": "{} was recycled by `reload-on-rss`",
     "max_worker_lifetime": "{} was recycled by `max-worker-lifetime`",
@@ -36,8 +36,11 @@ _TITLES: dict[Cause, str] = {
 
 @dataclass(slots=True)
 class _End:
-    """The end of a worker's process: seen at `time` (epoch seconds); its slot, memory, and the kernel's kills at the
-    reading before. lost: requests lost with it. recorded: whether it is in the journal."""
+    """The end of a worker's process, noticed at `time` (epoch seconds).
+
+    then, resident_bytes, kills: its slot, its memory and the count of OOM kills at the reading before.
+    lost: requests lost with the process. recorded: whether the end is in the journal.
+    """
 
     time: float
     then: Worker
@@ -48,18 +51,18 @@ class _End:
 
 
 class WorkerEvents:
-    """Compares readings of one server. `read_oom_kills` is asked when a worker has ended, and not before."""
+    """Compares readings of one server. Calls `read_kills` only after a worker has ended."""
 
     def __init__(self, journal: Journal, read_kills: Callable[[int], OomKills] = read_oom_kills) -> None:
         self._journal = journal
         self._read_kills = read_kills
-        self._away: dict[int, float] = {}  # by worker, since when (epoch seconds) it has no process that serves
-        self._pending: dict[int, _End] = {}  # by worker, an end that uWSGI's master has not counted yet
-        self._replaced: dict[int, float] = {}  # by worker, when, in the chain that may be under way
+        self._away: dict[int, float] = {}  # by worker: when (epoch seconds) it lost its serving process
+        self._pending: dict[int, _End] = {}  # by worker: an end that uWSGI's master has not counted yet
+        self._replaced: dict[int, float] = {}  # by worker: when it was replaced, in what may be a chain reload
         self._last_end: dict[int, float] = {}
 
     def compare(self, before: Reading, reading: Reading, lost: Sequence[int]) -> None:
-        """Add what changed from one reading to the next. lost: requests of each worker that were lost in between."""
+        """Add the events between two readings. lost: requests lost in between, for each worker."""
         earlier, now = before.snapshot, reading.snapshot
         if not isinstance(earlier, Snapshot) or not isinstance(now, Snapshot):
             return
@@ -81,7 +84,7 @@ class WorkerEvents:
         if earlier.pid != now.pid:
             title, evidence = "uWSGI was restarted.", f"Its master was process {earlier.pid} and is process {now.pid}."
         else:
-            title, evidence = "uWSGI was reloaded.", "Its counters began anew, and its master is the same process."
+            title, evidence = "uWSGI was reloaded.", "Its counters restarted; its master is the same process."
         self._journal.add(reading.time, "reload", title, evidence)
 
     def _compare_worker(self, then: Worker, now: Worker, before: Reading, reading: Reading, lost: int) -> None:
@@ -101,7 +104,7 @@ class WorkerEvents:
             self._away.setdefault(worker_id, reading.time)
         if end:
             end.lost += lost
-            # The master counts a harakiri, or a spawn, when it notices, a second after the end at most.
+            # The master counts a harakiri or a spawn when it notices the end, at most a second later.
             if not end.recorded and (replaced or reading.time - end.time >= NOTICED_SECONDS):
                 end.recorded = True
                 self._record(end, now, reading)
@@ -132,8 +135,8 @@ class WorkerEvents:
             self._note_replaced(now.worker_id, reading)
 
     def _note_replaced(self, worker_id: int, reading: Reading) -> None:
-        """Count a worker that ended for no reason that is known: where all do so in turn, it is a reload of them, and
-        where they do so again and again, it is none."""
+        """Note a worker that ended for an unknown reason. If all workers do so in turn, it is a reload of the workers;
+        if one of them does so repeatedly, it is not."""
         snapshot, times = reading.snapshot, self._replaced
         last, self._last_end[worker_id] = self._last_end.get(worker_id), reading.time
         if times and reading.time - max(times.values()) > CHAIN_SECONDS:
@@ -148,7 +151,7 @@ class WorkerEvents:
         seconds = reading.time - min(times.values())
         manner = "at once" if seconds < AT_ONCE_SECONDS else "one after another"
         title = f"All {len(times)} workers were replaced, {manner}."
-        evidence = f"Within {duration(seconds)}, as a reload of the workers does. " if seconds else ""
+        evidence = f"Within {duration(seconds)}, as in a reload of the workers. " if seconds else ""
         self._journal.add(reading.time, "reload", title, evidence + "The master is the same process.")
         times.clear()
 

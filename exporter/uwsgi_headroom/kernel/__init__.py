@@ -1,6 +1,6 @@
-"""Facts asked of the kernel about processes whose pid is proven, and about the sockets they listen on.
+"""Reads facts from the kernel about processes whose pid is proven, and about the sockets they listen on.
 
-What may live here: reading `/proc`, `/sys` and netlink, and nothing else; no uWSGI key, no Prometheus, no
-timer. Every function is short and synchronous (it runs on the event loop), never raises because a process
-ended or a permission lacks, and says `None` where a fact cannot be had: 0 is a measurement.
+This package reads `/proc`, `/sys` and netlink, and nothing else: no uWSGI key, no Prometheus, no timer. Every
+function is short and synchronous (it runs on the event loop), never raises because a process has ended or a
+permission is missing, and returns None for an unknown fact: 0 is a measurement.
 """

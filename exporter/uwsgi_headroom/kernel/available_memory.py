@@ -1,11 +1,11 @@
-"""How much memory a process can still get: the least of what the host and each of its cgroups have left.
+"""Determines how much memory a process can still get: the minimum of the host's and of each of its cgroups.
 
-The host's is the kernel's own estimate, MemAvailable of `/proc/meminfo`: free memory and what it can reclaim without
-swapping (proc_meminfo(5)). A cgroup has its limit less what is charged to it, without the inactive file cache, which
-the kernel drops before it ends a process. Version 1: `memory.limit_in_bytes`, `memory.usage_in_bytes`, and
-`total_inactive_file` of `memory.stat`, with everything below included, as usage is. Version 2: `memory.max`,
-`memory.current`, `inactive_file`, all of which include what is below. See the kernel's cgroup-v1/memory.rst and
-cgroup-v2.rst. Swap is left out: a worker that is swapped out serves nobody.
+For the host, this is the kernel's own estimate, MemAvailable of `/proc/meminfo`: free memory and memory that can be
+reclaimed without swapping (proc_meminfo(5)). For a cgroup, it is the limit minus the usage. The inactive file cache
+does not count as usage: the kernel drops it before it kills a process. Version 1 has `memory.limit_in_bytes`,
+`memory.usage_in_bytes`, and `total_inactive_file` in `memory.stat`; version 2 has `memory.max`, `memory.current` and
+`inactive_file`. All of them include the cgroups below. See the kernel's cgroup-v1/memory.rst and cgroup-v2.rst. Swap
+does not count: a worker that is swapped out serves no requests.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from uwsgi_headroom.kernel.cgroups import find_cgroups
 ROOT = Path("/")
 
 UNLIMITED = 1 << 62
-"""From this on a limit of version 1 is none: the kernel writes the last page below 2 ** 63 then."""
+"""A version 1 limit of at least this means no limit: the kernel then writes the last page below 2 ** 63."""
 
 
 @dataclass(frozen=True, slots=True)
 class AvailableMemory:
-    """Bytes that are available, never negative, and what has the least of them: the host or a cgroup."""
+    """Available bytes, never negative, and whether the host or a cgroup limits them."""
 
     byte_count: int
     limited_by: Literal["host", "cgroup"]
 
 
 def read_available_memory(pid: int, *, root: Path = ROOT) -> AvailableMemory | None:
-    """The memory that the processes in the cgroups of this one can still get; None if one of the limits is unknown.
+    """The memory that a process and the others in its cgroups can still get; None if one of the limits is unknown.
 
-    `root` is where `/proc` and `/sys` are.
+    `root` is the parent directory of `/proc` and `/sys`.
     """
     try:
         host = _read_field(root, "proc/meminfo", "MemAvailable:") * 1024
@@ -56,20 +56,20 @@ def _unused_of_version_2(folder: str) -> float:
 
 
 def _unused(folder: str, limit_file: str, usage_file: str, cache_field: str) -> float:
-    """The bytes that one cgroup has left, infinite where it has no limit."""
+    """The bytes that one cgroup has left; infinite if it has no limit."""
     try:
         limit = procfs.read_text(folder, limit_file).strip()
-    except FileNotFoundError:  # the root of all, or the memory controller is not enabled at this level
+    except FileNotFoundError:  # the root cgroup, or the memory controller is not enabled at this level
         return math.inf
     if limit == "max" or int(limit) >= UNLIMITED:
         return math.inf
     used = int(procfs.read_text(folder, usage_file)) - _read_field(folder, "memory.stat", cache_field)
-    # The two are not of the same instant, so their difference may be below 0; and usage may be above a limit set later.
+    # The two files are not read at the same instant, so cache may exceed usage; and usage may exceed a limit set later.
     return max(0, int(limit) - max(0, used))
 
 
 def _read_field(folder: Path | str, name: str, field: str) -> int:
-    """The number behind a field's name in a file with one on each line. Raises ValueError if it is not there."""
+    """The number after a field's name, in a file with one field per line. Raises ValueError if the field is missing."""
     for line in procfs.read_text(folder, name).splitlines():
         words = line.split()
         if words[:1] == [field]:

@@ -1,12 +1,11 @@
-"""Where the cgroups of a process are: the folder of each level of one controller, of both cgroup versions.
+"""Finds the cgroups of a process for one controller: a directory for each level, in cgroup version 1 or 2.
 
-A limit is enforced at every level of the cgroup tree, so a reader of limits asks each of them. On a hybrid host a
-controller belongs to one of the two versions, and `/proc/<pid>/cgroup` says to which; see cgroups(7) and the kernel's
+The kernel enforces a limit at every level of the cgroup tree, so limits must be read at each level. On a hybrid host
+a controller belongs to one of the two versions, as `/proc/<pid>/cgroup` shows; see cgroups(7) and the kernel's
 cgroup-v2.rst.
 
-From inside a container nothing above its own cgroup can be seen: a limit of the pod around it is missed. And the
-cgroup of another container may lie outside of what is mounted here: then its limits are unknown, which is not the same
-as none.
+Inside a container, nothing above its own cgroup is visible, so a limit of the surrounding pod is missed. The cgroup
+of another container may not be mounted here; its limits are then unknown, which is different from no limit.
 """
 
 from __future__ import annotations
@@ -23,8 +22,12 @@ from uwsgi_headroom.kernel import procfs
 
 @dataclass(frozen=True, slots=True)
 class Cgroups:
-    """The cgroup version that a controller belongs to, 0 if to none, and the folders of a process's cgroups: from the
-    top of what is mounted here down to its own. path: of its own, as the kernel names it."""
+    """The cgroups of one process for one controller.
+
+    version: the cgroup version that the controller belongs to, 0 for none.
+    folders: from the top of the mount down to the process's own cgroup.
+    path: the process's own cgroup, as the kernel names it.
+    """
 
     version: Literal[0, 1, 2]
     folders: tuple[str, ...] = ()
@@ -32,9 +35,10 @@ class Cgroups:
 
 
 def find_cgroups(pid: int, controller: str, root: Path) -> Cgroups:
-    """Find the cgroups of a process for a controller such as `cpu`. `root` is where `/proc` and `/sys` are.
+    """Find the cgroups of a process for a controller such as `cpu`. `root` is the parent directory of `/proc` and
+    `/sys`.
 
-    Raises `OSError` where they cannot be known: the process is gone, or its cgroup is not mounted here.
+    Raises `OSError` if the process has ended or its cgroup is not mounted here.
     """
     version, path = _cgroup(procfs.read_text(root, f"proc/{pid}/cgroup"), controller)
     if version == 0:
@@ -45,13 +49,13 @@ def find_cgroups(pid: int, controller: str, root: Path) -> Cgroups:
             continue
         top = os.path.join(root, mount_point.lstrip("/"))
         levels = tuple(accumulate(filter(None, below.split("/")), os.path.join, initial=top))
-        if os.path.exists(os.path.join(levels[-1], "cgroup.procs")):  # else something is mounted over it
+        if os.path.exists(os.path.join(levels[-1], "cgroup.procs")):  # otherwise another mount hides it
             return Cgroups(version, levels, path)
     raise FileNotFoundError(f"the cgroup of process {pid} is not mounted here")
 
 
 def _cgroup(lines: str, controller: str) -> tuple[Literal[0, 1, 2], str]:
-    """The cgroup version the controller belongs to, 0 if to none, and the path of the process in it."""
+    """The cgroup version that the controller belongs to (0 for none), and the path of the process in its hierarchy."""
     unified: str | None = None
     for line in lines.splitlines():
         _, controllers, path = line.split(":", 2)
@@ -63,7 +67,7 @@ def _cgroup(lines: str, controller: str) -> tuple[Literal[0, 1, 2], str]:
 
 
 def _mounts(mountinfo: str, version: Literal[1, 2], controller: str) -> list[tuple[str, str]]:
-    """Where the hierarchy is mounted: for each mount, the cgroup at its top and its place (proc(5))."""
+    """For each mount of the hierarchy, the cgroup at its root and the mount point (proc(5))."""
     mounts = []
     for line in mountinfo.splitlines():
         mount, _, filesystem = line.partition(" - ")
@@ -76,15 +80,15 @@ def _mounts(mountinfo: str, version: Literal[1, 2], controller: str) -> list[tup
 
 
 def _unescaped(path: str) -> str:
-    r"""mountinfo writes a space as \040, and so on."""
+    r"""Replace the octal escapes of mountinfo, such as \040 for a space."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
 
 
 def _below(path: str, mount_root: str) -> str | None:
-    """A cgroup's path from the top of a mount; None if it is not under it.
+    """A cgroup's path relative to the root of a mount; None if the cgroup is not within the mount.
 
-    Both are as seen from this process's cgroup namespace: with one of its own, a container's cgroup is `/`,
-    its neighbour `/../neighbour`, and a mount made outside has a top such as `/..`.
+    Both paths are those in this process's cgroup namespace: in a namespace of its own, a container's cgroup is `/`, its
+    neighbour is `/../neighbour`, and a mount made outside has a root such as `/..`.
     """
     if path != mount_root and not path.startswith(mount_root.rstrip("/") + "/"):
         return None

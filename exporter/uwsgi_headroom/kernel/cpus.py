@@ -1,8 +1,8 @@
-"""How many CPUs a process can really use: the least of the host's, its affinity and its cgroup quota.
+"""Determines how many CPUs a process can use: the minimum of the host's CPUs, its affinity and its cgroup quota.
 
-The tightest quota of all levels of cgroups (see `cgroups`) wins. The rules of the two versions for quotas live here:
-version 2 writes "<quota or max> <period>" into `cpu.max`, version 1 has `cpu.cfs_quota_us` (-1 is none) and
-`cpu.cfs_period_us`; see the kernel's cgroup-v2.rst. Where a quota is not known, neither is the figure.
+The tightest quota of all levels of cgroups (see `cgroups`) applies. Version 2 has "<quota or max> <period>" in
+`cpu.max`; version 1 has `cpu.cfs_quota_us` (-1 for no quota) and `cpu.cfs_period_us`; see the kernel's cgroup-v2.rst.
+If a quota is unknown, so is the number of usable CPUs.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ ROOT = Path("/")
 
 @dataclass(frozen=True, slots=True)
 class GroupQuota:
-    """A cgroup that has a quota, in CPUs. `usage_file` counts the CPU time of all its processes; None where the kernel
-    keeps no such file for it."""
+    """A cgroup with a quota, in CPUs. `usage_file` counts the CPU time of all its processes; None if the kernel has no
+    such file for the cgroup."""
 
     cpus: float
     usage_file: str | None
@@ -33,10 +33,10 @@ class GroupQuota:
 
 @dataclass(frozen=True, slots=True)
 class UsableCpus:
-    """`count` in CPUs (a quota may be a fraction), and which of the three is the least.
+    """`count` in CPUs (a quota may be a fraction), and the limit that determines it.
 
-    `host` are the CPUs online, `affinity` those the process may run on, `quota` is None where there is none. `groups`
-    are all cgroups with a quota that the process is in.
+    `host` is the number of CPUs online, `affinity` the number that the process may run on, `quota` the tightest quota
+    or None. `groups` are all cgroups of the process that have a quota.
     """
 
     count: float
@@ -48,7 +48,7 @@ class UsableCpus:
 
 
 def read_affinity(pid: int) -> tuple[int, ...] | None:
-    """The CPUs that a process may run on, ascending; None if it is gone."""
+    """The CPUs that a process may run on, ascending; None if the process has ended."""
     try:
         return tuple(sorted(os.sched_getaffinity(pid)))
     except OSError:
@@ -56,11 +56,10 @@ def read_affinity(pid: int) -> tuple[int, ...] | None:
 
 
 def read_usable_cpus(pid: int, *, affinity: Collection[int] | None = None, root: Path = ROOT) -> UsableCpus | None:
-    """The CPUs a process can use; None if it is gone, or if one of the limits cannot be known.
+    """The CPUs a process can use; None if the process has ended or one of the limits is unknown.
 
-    `affinity`: the CPUs to count instead of those of the process itself. uWSGI's `cpu-affinity` pins the
-    workers and not the master, so pass what its workers may run on together. `root` is where `/proc` and
-    `/sys` are.
+    `affinity`: the CPUs to count instead of the process's own. uWSGI's `cpu-affinity` pins the workers but not the
+    master, so pass the union of the workers' CPUs. `root` is the parent directory of `/proc` and `/sys`.
     """
     try:
         allowed = len(os.sched_getaffinity(pid) if affinity is None else affinity)
@@ -77,13 +76,13 @@ def read_usable_cpus(pid: int, *, affinity: Collection[int] | None = None, root:
 
 
 def _count_cpus(cpus: str) -> int:
-    """How many CPUs are in a list such as `0-3,8`."""
+    """The number of CPUs in a list such as `0-3,8`."""
     spans = (span.split("-") for span in cpus.strip().split(","))
     return sum(int(span[-1]) - int(span[0]) + 1 for span in spans)
 
 
 def _find_quotas(pid: int, root: Path) -> tuple[GroupQuota, ...]:
-    """Every cgroup of the process that has a quota. Raises `OSError` where that cannot be known."""
+    """Every cgroup of the process that has a quota. Raises `OSError` if they cannot be read."""
     cgroups = find_cgroups(pid, "cpu", root)
     read_quota = _cfs_quota if cgroups.version == 1 else _cpu_max
     usage_files = _find_usage_files(pid, cgroups, root)
@@ -92,8 +91,11 @@ def _find_quotas(pid: int, root: Path) -> tuple[GroupQuota, ...]:
 
 
 def _find_usage_files(pid: int, cgroups: Cgroups, root: Path) -> list[str | None]:
-    """In version 1 CPU time is counted by another controller: it may have a hierarchy of its own, whose cgroups hold
-    the same processes only as far as they have the same path."""
+    """The file that counts the CPU time of each cgroup in `cgroups.folders`; None if there is no such file.
+
+    In version 1 another controller (cpuacct) counts CPU time. It may have a separate hierarchy, in which only a cgroup
+    with the same path holds the same processes.
+    """
     if cgroups.version == 2:
         return [os.path.join(folder, "cpu.stat") for folder in cgroups.folders]
     unknown: list[str | None] = [None] * len(cgroups.folders)
@@ -109,7 +111,7 @@ def _find_usage_files(pid: int, cgroups: Cgroups, root: Path) -> list[str | None
 def _cpu_max(folder: str) -> float:
     try:
         quota, period = procfs.read_text(folder, "cpu.max").split()
-    except FileNotFoundError:  # the root of all, or the cpu controller is not enabled at this level
+    except FileNotFoundError:  # the root cgroup, or the cpu controller is not enabled at this level
         return math.inf
     return math.inf if quota == "max" else int(quota) / int(period)
 

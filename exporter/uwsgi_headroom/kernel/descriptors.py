@@ -1,8 +1,8 @@
-"""What a process holds open: the one fact here that any user may not know.
+"""Reads the open descriptors of a process, the only kernel fact here that needs a privilege.
 
-It takes the process's own user, or CAP_DAC_READ_SEARCH (to list `/proc/<pid>/fd`) together with
-CAP_SYS_PTRACE (to read its links). And uWSGI started as root with the option `uid` belongs to root in
-procfs ever after (setuid makes a process not dumpable, see proc(5)): then its own user may not know either.
+The reader must be the process's own user, or have CAP_DAC_READ_SEARCH (to list `/proc/<pid>/fd`) and CAP_SYS_PTRACE
+(to read its links). If uWSGI starts as root with the option `uid`, its files in procfs continue to belong to root
+(setuid makes a process not dumpable, see proc(5)), so even its own user may not read them.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 
 WHO_MAY_KNOW = "give the exporter CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE, or the user who started uWSGI"
-"""What to do about it, as the end of a sentence."""
+"""The advice for hidden descriptors, as the end of a sentence."""
 
 
 def read_socket_inodes(pid: int) -> frozenset[int] | None:
-    """The inodes of the sockets a process holds; None if this user may not know or the process is gone.
+    """The inodes of a process's open sockets; None if this user may not read them or the process has ended.
 
-    Costs a system call per descriptor: keep the answer.
+    Costs a system call per descriptor: cache the result.
     """
     inodes = []
     folder = f"/proc/{pid}/fd"
@@ -24,7 +24,7 @@ def read_socket_inodes(pid: int) -> frozenset[int] | None:
         for descriptor in os.listdir(folder):
             try:
                 target = os.readlink(f"{folder}/{descriptor}")
-            except FileNotFoundError:  # closed meanwhile
+            except FileNotFoundError:  # closed in the meantime
                 continue
             if target.startswith("socket:["):
                 inodes.append(int(target[len("socket:[") : -1]))

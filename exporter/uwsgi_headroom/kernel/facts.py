@@ -1,4 +1,4 @@
-"""What the kernel of this host says of one server, as one value."""
+"""The kernel's facts about one server, as one value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from uwsgi_headroom.kernel.worker_memory import WorkerMemory
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What the workers of a server take, and what is available for more of them. None: unknown."""
+    """The memory of a server's workers, and the memory available for more workers. None: unknown."""
 
     worker: WorkerMemory | None
     available: AvailableMemory | None
@@ -28,18 +28,15 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What the kernel of this host says of a server.
+    """The kernel's facts about a server. If the master's pid is not proven, only `off` and `backlogs` are set.
 
-    off: why it can say nothing of its processes, as a sentence for an operator; None where it can.
-    processes: by pid, only processes proven to be this server's workers.
-    master_affinity: CPUs that the master may run on, which its workers inherit.
-    backlogs: by socket name as it stands in the stats document.
-    threads: by pid, where CPU residency is asked for.
-    memory: of its workers, and available for more of them.
-    setup: how the server is set up, where its master is proven.
-    identity: which server it is, where its master is proven.
-    oom_kills: how often the kernel has killed for want of memory, as of when the slow facts were read.
-    cpu_times: CPU idle and used where the server could use it; the same object until there is a newer reading.
+    off: why there are no facts about the server's processes, as a sentence for an operator; None if there are.
+    processes: the workers' processes, by pid; each is a child of the proven master.
+    master_affinity: the CPUs that the master may run on, which its workers inherit.
+    backlogs: by socket name as in the stats document.
+    threads: of each process, by pid, if CPU residency is enabled.
+    oom_kills: how often the kernel has killed a process because memory ran out, as of the last slow reading.
+    cpu_times: idle and used time of the CPUs that the server may use; the same object until the next reading.
     """
 
     off: str | None = None

@@ -1,4 +1,4 @@
-"""Everything the kernel says of one server, gathered for one reading."""
+"""Reads everything that the kernel knows about one server, for one reading."""
 
 from __future__ import annotations
 
@@ -25,24 +25,25 @@ from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
 SLOW_SECONDS = 5.0
-"""How old what changes slowly may be. Asked for at every sample, it would be half of what the exporter costs."""
+"""The longest age of facts that change slowly. Reading them at every sample would be half of the exporter's cost."""
 
 REST_SECONDS = 1.0
-"""How old what is known of a worker may be that has done nothing since: most workers, most of the time."""
+"""The longest age of facts about a worker that has done nothing since: most workers, most of the time."""
 
 
 _NOT_ASKED = Proof(None, None)
 
 
 class Host:
-    """Asks the kernel about one server's processes and sockets; keeps what is costly to find again. With cpu_residency,
-    about every thread of its workers too.
+    """Reads the kernel's facts about one server's processes and sockets, and caches the costly ones. With
+    `cpu_residency`, it also reads every thread of the workers.
 
-    Each time anew: which workers live and their CPU time, of those that have worked since the last time, and the listen
-    queues. Once a second, of all workers, and how much CPU is idle (`machine_cpu` asks for all servers). Every five
-    seconds: the proof, its identity, the workers' memory, switches, descriptors and affinity, the CPUs usable, the
-    memory available, the overflows, kills for want of memory, and whether its setup has to be read again. Once a
-    minute, of one worker: its unique memory.
+    * At every reading: the listen queues; for workers that have served requests since the last reading, whether they
+      are alive, and their CPU time.
+    * Once a second: the same for all workers, and the idle CPU time (`machine_cpu` reads it for all servers).
+    * Every five seconds: the proof, the identity, the workers' memory, switches, descriptors and affinity, the usable
+      CPUs, the available memory, listen overflows, OOM kills, and the setup if it has to be read again.
+    * Once a minute: the unique memory of one worker.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Host:
         self._all_read_at = float("-inf")
 
     def read_facts(self, snapshot: AnySnapshot, answer: Answer) -> HostFacts:
-        """What the kernel says now of the server that gave this answer; or why nothing, where its pid is not proven."""
+        """The kernel's facts about the server that gave this answer; only the reason if its pid is not proven."""
         if not isinstance(snapshot, Snapshot):
             return HostFacts()
         now, identity = self._clock(), (snapshot.pid, answer.peer_pid, answer.peer)
@@ -79,7 +80,7 @@ class Host:
         at_rest = self._at_rest(snapshot, now) if quick else ()
         processes = self._processes.read(proof.pid, pids, quick=quick, at_rest=at_rest)
         if not quick:
-            # uWSGI's cpu-affinity pins its workers one by one, and its master not at all.
+            # uWSGI's cpu-affinity pins each worker, but not the master.
             allowed = {cpu for process in processes.values() for cpu in process.affinity or ()}
             affinity = read_affinity(proof.pid)
             self._slow = replace(
@@ -108,11 +109,12 @@ class Host:
         )
 
     def _read_cpu_times(self) -> CpuTimes | None:
-        """None where the quota is not known, and so neither is how much of it is left."""
+        """The CPU time that the server could use; None if its quota is unknown."""
         return self._cpu.read(self._slow.allowed, self._slow.cpus.groups) if self._slow.cpus else None
 
     def _at_rest(self, snapshot: Snapshot, now: float) -> set[int]:
-        """Pids of workers that need no look: they are as they were, and all were looked at less than a second ago."""
+        """Pids of workers that need not be read: they are idle and unchanged, and all workers were read within the
+        last second."""
         before, self._workers = self._workers, snapshot.workers
         if now - self._all_read_at >= REST_SECONDS or len(before) != len(snapshot.workers):
             self._all_read_at = now
@@ -126,8 +128,11 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class _SlowFacts:
-    """What was found out at an instant about a master: whom the document and its socket say that it is, and whether
-    that is proven; the CPUs that its workers may run on together, and those that it may run on itself."""
+    """Facts about a master that change slowly, read at the monotonic time `at`.
+
+    claimed_identity: the pid in the document and the peer of the socket, for which `proof` holds.
+    allowed: the CPUs that any of its workers may run on; affinity: the CPUs that the master itself may run on.
+    """
 
     claimed_identity: tuple[int, int | None, tuple[str, int] | None] | None = None
     at: float = 0.0

@@ -1,4 +1,4 @@
-"""Which server this is: its host, its master's age and directory, and the emperor that began it."""
+"""Reads the identity of a server: its host, the start and working directory of its master, and its emperor."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from uwsgi_headroom.kernel import procfs
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A proven master. host: the name of this host; started: when the process began, in epoch seconds, which a reload
-    does not change; working_directory: where it is now, which needs the permission to trace the process (see
-    `descriptors`); emperor_pid: its parent's pid, where that is a uWSGI. None: not visible, or there is none.
+    """The identity of a proven master. A field is None if it is hidden or does not exist.
+
+    host: the name of this host.
+    started: epoch seconds of the start of the process, which a reload does not change.
+    working_directory: the current one; it needs the permission to trace the process (see `descriptors`).
+    emperor_pid: the pid of the parent, if that is a uWSGI.
     """
 
     host: str
@@ -42,7 +45,7 @@ def _read_start(pid: int) -> float | None:
 
 
 def read_working_directory(pid: int, *, proc: Path = Path("/proc")) -> str | None:
-    """Where a process is now; None where this user may not know."""
+    """The current working directory of a process; None if this user may not read it."""
     try:
         return os.readlink(proc / str(pid) / "cwd")
     except OSError:
@@ -50,7 +53,7 @@ def read_working_directory(pid: int, *, proc: Path = Path("/proc")) -> str | Non
 
 
 def _find_emperor(pid: int, proc: Path) -> int | None:
-    """A uWSGI whose parent is another uWSGI is its vassal: nothing else of uWSGI begins a master."""
+    """The pid of the parent if it is a uWSGI: only an emperor starts another master."""
     try:
         parent = int(procfs.read_stat_fields(str(proc / str(pid) / "stat"))[1])
         name = procfs.read_text(proc, str(parent), "comm")

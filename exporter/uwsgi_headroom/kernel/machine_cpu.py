@@ -1,8 +1,8 @@
-"""CPU time of the whole machine, read once a second for all servers.
+"""Reads the CPU time of the whole machine, once a second for all servers.
 
-`/proc/stat` has a line for each CPU that is online (proc_stat(5)). Waiting for a disk (iowait) is idle: another process
-could run meanwhile. Time that the hypervisor took (steal) is used: nobody here can have it. A guest's time is in user
-already. Time of niced processes is used as well, although they would give way.
+`/proc/stat` has a line for each online CPU (proc_stat(5)). Time waiting for a disk (iowait) counts as idle, since
+another process could run. Time taken by the hypervisor (steal) counts as used, since no process here can have it. User
+time includes guest time. Time of niced processes counts as used, although they would yield.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from pathlib import Path
 from uwsgi_headroom.kernel import procfs
 
 READ_SECONDS = 1.0
-"""How old a reading may be: the kernel counts in hundredths, and of hundreds of CPUs the file takes long to make."""
+"""The longest age of a reading. The kernel counts in hundredths of a second, and with hundreds of CPUs the file takes
+long to generate."""
 
 FORGET_SECONDS = 60.0
-"""How long a cgroup is read that no server asks for any more."""
+"""Seconds without a request after which a cgroup is no longer read."""
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
 class MachineTimes:
-    """CPU seconds since boot, at a monotonic instant: by CPU that is online, and by usage file of cgroups (None where
-    it cannot be read). Idle time of a CPU may go back a little, and begins anew when the CPU was offline."""
+    """CPU seconds since boot at the monotonic time `at`: by online CPU, and by usage file of a cgroup (None if the
+    file cannot be read). The idle time of a CPU may decrease slightly, and restarts after the CPU was offline."""
 
     at: float
     idle: Mapping[int, float]
@@ -36,17 +37,17 @@ class MachineTimes:
 
 
 class MachineCpu:
-    """The latest reading of the machine, shared by all servers of an exporter."""
+    """Keeps the latest reading of the machine, which all servers of an exporter share."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, root: Path = Path("/")) -> None:
         self._clock = clock
         self._path = os.path.join(root, "proc/stat")
         self._read_at = float("-inf")
         self._latest: MachineTimes | None = None
-        self._asked: dict[str, float] = {}  # by usage file: when last
+        self._asked: dict[str, float] = {}  # by usage file, the time of the last request
 
     def read(self, usage_files: Iterable[str] = ()) -> MachineTimes | None:
-        """The latest reading, a second old at most, with these cgroups in it; None where the kernel does not say."""
+        """The latest reading, at most a second old, including these cgroups; None if the kernel does not report it."""
         now = self._clock()
         for path in usage_files:
             self._asked[path] = now
@@ -68,14 +69,14 @@ class MachineCpu:
 
 
 def parse_stat(text: bytes) -> tuple[dict[int, float], dict[int, float]]:
-    """Seconds idle and used by CPU, from the text of `/proc/stat`. Raises ValueError if it is not what proc(5) says."""
+    """Seconds idle and used, by CPU, from the text of `/proc/stat`. Raises ValueError if it is not as in proc(5)."""
     idle, used = {}, {}
     for line in text.split(b"\n"):
         if not line.startswith(b"cpu"):
-            break  # the CPUs come first, and behind them a line of every interrupt
+            break  # the CPUs come first, then a long line of interrupts
         name, *ticks = line.split(None, 9)[:9]
         if name == b"cpu":
-            continue  # all of them, those that are offline included
+            continue  # the sum, which includes offline CPUs
         if len(ticks) < 5:
             raise ValueError(f"/proc/stat has {len(ticks)} times of a CPU")
         at_rest = int(ticks[3]) + int(ticks[4])  # idle and iowait
@@ -86,7 +87,8 @@ def parse_stat(text: bytes) -> tuple[dict[int, float], dict[int, float]]:
 
 
 def read_usage(path: str) -> float | None:
-    """CPU seconds that the processes of a cgroup have used: `cpu.stat` of version 2, `cpuacct.usage` of version 1."""
+    """CPU seconds used by the processes of a cgroup, from its `cpu.stat` (version 2) or `cpuacct.usage` (version 1);
+    None if the file cannot be read."""
     try:
         text = procfs.read_file(path)
         if path.endswith("cpuacct.usage"):

@@ -1,7 +1,7 @@
-"""Which namespaces a process lives in, as far as any user may know.
+"""Reads the namespaces of a process without privileges.
 
-The links in `/proc/<pid>/ns` need the permission to trace the process, which an exporter with a user of its
-own lacks. What is here needs none.
+The links in `/proc/<pid>/ns` need the permission to trace the process, which an exporter with its own user lacks. The
+functions here need no permission.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from uwsgi_headroom.kernel import procfs
 
 
 def read_pid_numbers(pid: int | Literal["self"], *, proc: Path = Path("/proc")) -> tuple[int, ...]:
-    """The pids a process has, from the PID namespace `proc` was mounted in down to its own (NSpid in
-    proc(5)).
+    """The pids of a process, from the PID namespace of `proc` down to the process's own (NSpid in proc(5)).
 
-    One number: it lives in the namespace of `proc`. None at all: there is no such process, or it is hidden
-    (`hidepid`), or the kernel is older than 4.1.
+    A single pid means that the process is in the namespace of `proc`. Empty if the process does not exist or is hidden
+    (`hidepid`), or if the kernel is older than 4.1.
     """
     try:
         status = procfs.read_file(proc, str(pid), "status")
@@ -29,10 +28,10 @@ def read_pid_numbers(pid: int | Literal["self"], *, proc: Path = Path("/proc")) 
 
 
 def shares_network_namespace(pid: int, *, proc: Path = Path("/proc")) -> bool | None:
-    """Whether a process shares this one's network namespace; None if that cannot be seen.
+    """Whether a process shares this process's network namespace; None if that is not visible.
 
-    Each network namespace has its own `net` files in procfs and no two files there have one inode number
-    (proc_net.c, proc_alloc_inum), so one number means one namespace; and stat needs no privilege.
+    Each network namespace has its own `net` files in procfs, with unique inode numbers (proc_net.c, proc_alloc_inum).
+    So equal numbers mean one namespace, and stat(2) needs no privilege.
     """
     try:
         theirs = os.stat(proc / str(pid) / "net" / "dev")

@@ -1,4 +1,4 @@
-"""Connections that found a listen queue full, counted by the kernel for each network namespace."""
+"""Reads how many connections found a TCP listen queue full, counted by the kernel per network namespace."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class ListenOverflows:
-    """Since the network namespace began, over all its TCP listeners; UNIX sockets are not counted.
+    """Counts of all TCP listeners of a network namespace since its creation; UNIX sockets are not counted.
 
-    `overflows`: how often a handshake, at its first or its last packet, found the queue full (TcpExt
-    ListenOverflows); a client that tries again counts again. `drops`: all that listeners dropped, those
-    included (ListenDrops).
+    `overflows`: how often a handshake, at its first or last packet, found the queue full (TcpExt ListenOverflows);
+    each retry counts again. `drops`: everything that listeners dropped, overflows included (ListenDrops).
     """
 
     overflows: int
@@ -25,7 +24,7 @@ class ListenOverflows:
 
 
 def read_listen_overflows(pid: int | None = None, *, proc: Path = PROC) -> ListenOverflows | None:
-    """The counts in the network namespace of a process, or in this one's own; None if they cannot be read."""
+    """The counts in the network namespace of a process, this process by default; None if they cannot be read."""
     try:
         lines = procfs.read_file(proc, str(pid) if pid else "self", "net/netstat").splitlines()
     except OSError:
@@ -34,7 +33,7 @@ def read_listen_overflows(pid: int | None = None, *, proc: Path = PROC) -> Liste
     for names, numbers in zip(lines[::2], lines[1::2], strict=False):
         if names.startswith(b"TcpExt:"):
             places, counts = names.split(), numbers.split()
-            with suppress(ValueError, IndexError):  # a kernel without them
+            with suppress(ValueError, IndexError):  # a kernel without these counters
                 overflows, drops = places.index(b"ListenOverflows"), places.index(b"ListenDrops")
                 return ListenOverflows(int(counts[overflows]), int(counts[drops]))
     return None

@@ -1,8 +1,8 @@
-"""How often the kernel has killed a process for want of memory, in a process's cgroup and on the host.
+"""Reads how often the kernel has killed a process because memory ran out, in a process's cgroup and on the host.
 
-Of a cgroup: `oom_kill` of `memory.events` (version 2, since Linux 4.13) or of `memory.oom_control` (version 1, since
-4.13), with everything below it. Of the host: `oom_kill` of `/proc/vmstat`, which counts those of cgroups as well.
-Which process it was is in the kernel's log alone.
+For a cgroup and those below it, the count is `oom_kill` in `memory.events` (version 2) or `memory.oom_control` (version
+1), since Linux 4.13. For the host it is `oom_kill` in `/proc/vmstat`, which includes kills in cgroups. Only the
+kernel's log has the name of the killed process.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ ROOT = Path("/")
 
 @dataclass(frozen=True, slots=True)
 class OomKills:
-    """Since each began; None where the kernel does not say."""
+    """OOM kills since the creation of the cgroup and the boot of the host; None if the kernel does not count them."""
 
     cgroup: int | None
     host: int | None
 
 
 def read_oom_kills(pid: int, *, root: Path = ROOT) -> OomKills:
-    """The counts for a process. `root` is where `/proc` and `/sys` are. Never raises."""
+    """The counts for a process. `root` is the parent directory of `/proc` and `/sys`. Never raises."""
     return OomKills(_read_cgroup(pid, root), _read_count(root, "proc/vmstat"))
 
 

@@ -1,7 +1,7 @@
-"""What the kernel knows about each worker process: CPU, memory, switches, descriptors, CPUs.
+"""Reads each worker process: CPU time, memory, context switches, descriptors, affinity.
 
-Only children of the proven master are read. A pid from the stats document may be reused by the time it is
-read here; a process whose parent is the master is a worker of it, whichever.
+Only children of the proven master are read. A pid in the stats document may be reused by now, but a process whose
+parent is the master is one of its workers in any case.
 """
 
 from __future__ import annotations
@@ -23,19 +23,23 @@ T = TypeVar("T")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 _OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""Errors that say nothing of the process that is asked about."""
+"""Errors that mean a lack of resources in the exporter itself, and say nothing about the worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerProcess:
     """One worker process at one instant.
 
-    CPU in seconds since it started, its threads together; `children_cpu_seconds` of the processes that it started and
-    waited for, which count when they have ended. Switches since it started, of its main thread
-    only (the kernel keeps them per thread); `last_cpu` too is where the main thread ran last. `start_time`
-    is in seconds since the epoch, to a hundredth. None: this user may not know. `open_fds` needs a
-    privilege (see `descriptors`), the others none. `anonymous_bytes` is the part of the resident memory that is no
-    file's, which other processes may share copied on write (RssAnon of proc_pid_status(5)).
+    A figure is None if this user may not read it. Only `open_fds` needs a privilege (see `descriptors`).
+
+    cpu_user_seconds, cpu_system_seconds: CPU time of all threads since the start of the process.
+    children_cpu_seconds: CPU time of the process's own children that have ended and were waited for.
+    voluntary_context_switches, involuntary_context_switches: of the main thread only, since its start (the kernel
+        counts per thread).
+    last_cpu: the CPU on which the main thread last ran.
+    start_time: epoch seconds, to a hundredth.
+    anonymous_bytes: the resident memory that is not backed by a file (RssAnon of proc_pid_status(5)); other processes
+        may share it, copied on write.
     """
 
     pid: int
@@ -53,7 +57,7 @@ class WorkerProcess:
 
 
 class Processes:
-    """Reads workers, again and again: psutil's objects are kept, for they notice that a pid was reused."""
+    """Reads the workers repeatedly. It keeps psutil's objects, which notice if a pid was reused."""
 
     def __init__(self) -> None:
         self._known: dict[int, psutil.Process] = {}
@@ -62,11 +66,11 @@ class Processes:
     def read(
         self, master_pid: int, pids: Sequence[int], *, quick: bool = False, at_rest: Collection[int] = ()
     ) -> dict[int, WorkerProcess]:
-        """Those of `pids` that are alive and children of `master_pid`; the others are not in the answer.
+        """The living children of `master_pid` among `pids`, by pid.
 
-        `quick` asks only for what one look at a process brings (that it lives, its CPU time and where it ran). The
-        rest, which takes five times as long, is repeated from the last reading of the same process; so is all of it
-        for processes `at_rest`.
+        With `quick`, it reads only `/proc/<pid>/stat` (whether the process is alive, its CPU time and last CPU). The
+        other figures, which take five times as long, are copied from the last reading of the same process; for
+        processes `at_rest`, all figures are copied.
         """
         known: dict[int, psutil.Process] = {}
         last: dict[int, tuple[_StatFields, WorkerProcess]] = {}
@@ -76,29 +80,29 @@ class Processes:
                 continue
             try:
                 process = self._known.get(pid) or psutil.Process(pid)
-                look = _read_stat(pid)
+                stat = _read_stat(pid)
                 before = self._last.get(pid)
-                if quick and before and look.is_of(before[0], master_pid):
-                    worker: WorkerProcess | None = before[1] if look == before[0] else look.update(before[1])
+                if quick and before and stat.is_of(before[0], master_pid):
+                    worker: WorkerProcess | None = before[1] if stat == before[0] else stat.update(before[1])
                 else:
                     worker = _read(process, master_pid)
             except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
-                # Gone, or the pid has a new owner: that one is looked at from scratch at the next reading.
+                # The process has ended. If its pid was reused, the next reading begins with the new process.
                 continue
             except (psutil.Error, OSError, ValueError) as error:
-                # An exporter that is short of descriptors or memory must not take living workers for dead.
+                # If the exporter is short of descriptors or memory, living workers must not count as dead.
                 if isinstance(error, OSError) and error.errno in _OURS and pid in self._last and pid in self._known:
                     known[pid], last[pid] = self._known[pid], self._last[pid]
                 continue
             known[pid] = process
             if worker is not None:
-                last[pid] = look, worker
+                last[pid] = stat, worker
         self._known, self._last = known, last
         return {pid: worker for pid, (_, worker) in last.items()}
 
 
 class _StatFields(NamedTuple):
-    """What `/proc/<pid>/stat` says: times in clock ticks, `start` since the machine's own."""
+    """Fields of `/proc/<pid>/stat`. Times are in clock ticks; `start` counts from the machine's boot."""
 
     state: str
     parent: int
@@ -110,7 +114,7 @@ class _StatFields(NamedTuple):
     cpu: int
 
     def is_of(self, before: _StatFields, master_pid: int) -> bool:
-        """Whether this is still the process of an earlier look, alive and a child of the master."""
+        """Whether this is the process of an earlier reading, alive and a child of the master."""
         return self.start == before.start and self.parent == master_pid and self.state not in "ZX"
 
     def update(self, worker: WorkerProcess) -> WorkerProcess:
@@ -124,7 +128,7 @@ class _StatFields(NamedTuple):
 
 
 def _read_stat(pid: int) -> _StatFields:
-    """Raises OSError, or ValueError where it is not what proc(5) says."""
+    """Read `/proc/<pid>/stat`. Raises OSError, or ValueError if it is not as in proc(5)."""
     fields = procfs.read_stat_fields(f"/proc/{pid}/stat")
     if len(fields) < 37:
         raise ValueError(f"/proc/{pid}/stat has {len(fields)} fields after the name")
@@ -132,7 +136,8 @@ def _read_stat(pid: int) -> _StatFields:
 
 
 def _read(process: psutil.Process, master_pid: int) -> WorkerProcess | None:
-    """None if it is not a living child of the master. Raises NoSuchProcess; asks /proc for each file once."""
+    """Read every figure, each file once; None if the process is not a living child of the master. Raises
+    NoSuchProcess."""
     with process.oneshot():
         if process.ppid() != master_pid or process.status() == psutil.STATUS_ZOMBIE:
             return None
@@ -151,14 +156,14 @@ def _read(process: psutil.Process, master_pid: int) -> WorkerProcess | None:
             affinity=tuple(affinity) if affinity else None,
             last_cpu=_value_if_permitted(process.cpu_num),
             start_time=_value_if_permitted(process.create_time),
-            # A resident page is anonymous, of a file, or of shared memory; the latter two are what statm calls shared.
+            # A resident page is anonymous, of a file, or of shared memory; statm calls the latter two shared.
             anonymous_bytes=memory and memory.rss - memory.shared,
             children_cpu_seconds=cpu and cpu.children_user + cpu.children_system,
         )
 
 
 def _value_if_permitted(ask: Callable[[], T]) -> T | None:
-    """The answer, or None where this user may not have it."""
+    """The result of `ask`, or None if this user may not read it. Raises NoSuchProcess."""
     try:
         return ask()
     except psutil.NoSuchProcess:

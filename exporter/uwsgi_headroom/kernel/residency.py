@@ -1,7 +1,8 @@
-"""Where the threads of a process ran: for each, the CPU time it has used and the CPU it last ran on.
+"""Reads the CPU time of each thread of a process, and the CPU on which the thread last ran.
 
-The kernel does not keep CPU time by thread and CPU. What a thread used since the last look is put down to the CPU it is
-on now: exact for a pinned thread, and good on average for one that moves less often than it is looked at.
+The kernel does not keep CPU time by thread and CPU. The exporter attributes a thread's CPU time since the last reading
+to its present CPU: exact for a pinned thread, and accurate on average for a thread that moves less often than it is
+read.
 """
 
 from __future__ import annotations
@@ -12,19 +13,19 @@ from contextlib import suppress
 from uwsgi_headroom.kernel import procfs
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-_UTIME, _STIME, _PROCESSOR = 11, 12, 36  # fields 14, 15 and 39 of proc(5), counted behind the command's name
+_UTIME, _STIME, _PROCESSOR = 11, 12, 36  # fields 14, 15 and 39 of proc(5), counted after the command's name
 
 Threads = dict[int, tuple[int, float]]
-"""By thread id: the CPU it last ran on, and the CPU seconds it has used since it began."""
+"""The CPU on which each thread last ran, and the thread's CPU seconds since its start, by thread id."""
 
 
 def read_threads(pid: int) -> Threads:
-    """Every thread of a process; none where it is gone."""
+    """Every thread of a process; empty if the process has ended."""
     by_thread: Threads = {}
     folder = f"/proc/{pid}/task"
     with suppress(OSError):  # the process has ended
         for thread in os.listdir(folder):
-            with suppress(OSError):  # this thread has, the others have not
+            with suppress(OSError):  # this thread has ended
                 fields = procfs.read_stat_fields(f"{folder}/{thread}/stat")
                 seconds = (int(fields[_UTIME]) + int(fields[_STIME])) / _TICKS
                 by_thread[int(thread)] = int(fields[_PROCESSOR]), seconds

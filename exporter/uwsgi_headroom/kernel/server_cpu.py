@@ -1,12 +1,12 @@
-"""How much CPU is idle for one server, and how much is used where the server could use it: totals that only grow.
+"""Adds up how much CPU is idle for one server, and how much of the CPU available to it is used.
 
-A server can use CPU as far as its CPUs are idle, and as far as each cgroup that it is in has quota left: the tightest
-of these levels is the one that counts. Over each step between two readings of the machine,
+A server can use CPU while its CPUs are idle and each of its cgroups has quota left; the tightest of these levels
+counts. For each step between two readings of the machine,
 
     idle = min(idle time of the server's CPUs, quota x step - the group's use, for each group with a quota)
 
-and what is used is the rest of that level's capacity: used by the server itself, other processes on its CPUs,
-or other processes of its group. So idle + used = capacity x time.
+and the rest of that level's capacity is used: by the server itself, by other processes on its CPUs, or by other
+processes of its cgroup. So idle + used = capacity x time. Neither total ever decreases.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from uwsgi_headroom.kernel.cpus import GroupQuota
 from uwsgi_headroom.kernel.machine_cpu import MachineCpu, MachineTimes
 
 QUOTA_PERIOD = 0.1
-"""Seconds, the kernel's default. A step may hold one period more than its share, so a group may seem to exceed its
-quota by so much; the next step then has less."""
+"""Seconds, the kernel's default. A step may contain one period too many, so a group may seem to exceed its quota by
+one period; that excess counts against the next step."""
 
 LEAST_ACCOUNTED = 0.5
-"""Part of its time that a CPU must be idle or used for. Kernels that are emulated write zeros, which is not "full"."""
+"""The smallest fraction of a step that a CPU must report as idle or used. Emulated kernels write zeros, which does not
+mean that the CPUs are saturated."""
 
 
 @dataclass(frozen=True, slots=True)
 class CpuTimes:
-    """Seconds since the first reading: over how much time, and CPU seconds idle and used at the tightest level."""
+    """Totals since the first reading: the measured time in seconds, and the CPU seconds idle and used at the tightest
+    level."""
 
     measured_seconds: float = 0.0
     idle_seconds: float = 0.0
@@ -35,18 +37,18 @@ class CpuTimes:
 
 
 class ServerCpu:
-    """Adds up the readings of the machine for one server. Where a step cannot be known, it adds nothing."""
+    """Adds up the readings of the machine for one server. An unknown step adds nothing."""
 
     def __init__(self, machine: MachineCpu) -> None:
         self._machine = machine
         self._then: MachineTimes | None = None
         self._totals = CpuTimes()
-        self._latest: CpuTimes | None = None  # None where they were not known at the last reading
+        self._latest: CpuTimes | None = None  # None if the last step was unknown
         self._exceeded: dict[str, float] = {}
 
     def read(self, allowed: Collection[int], groups: Sequence[GroupQuota]) -> CpuTimes | None:
-        """The totals as of the machine's latest reading, the same object until there is a new one; None where it does
-        not say. `allowed`: the CPUs that the server may run on; `groups`: its cgroups that have a quota."""
+        """The totals as of the machine's latest reading, the same object until the next reading; None if unknown.
+        `allowed`: the CPUs that the server may run on; `groups`: its cgroups that have a quota."""
         files = [group.usage_file for group in groups if group.usage_file]
         then, now = self._then, self._machine.read(files) if len(files) == len(groups) else None
         self._then = now
@@ -86,7 +88,7 @@ class ServerCpu:
 
 
 def _step_of_cpus(then: MachineTimes, now: MachineTimes, allowed: Collection[int]) -> tuple[float, float] | None:
-    """Over those of the CPUs that were online at both ends."""
+    """Seconds idle and used, over the CPUs that were online at both ends of the step; None if not plausible."""
     cpus = [cpu for cpu in allowed if cpu in now.idle and cpu in then.idle]
     idle = sum([max(0.0, now.idle[cpu] - then.idle[cpu]) for cpu in cpus])
     used = sum([max(0.0, now.used[cpu] - then.used[cpu]) for cpu in cpus])

@@ -1,7 +1,7 @@
-"""How a server is set up: its options, limits of its kernel, how it serves requests and which worker has which socket.
+"""Reads the setup of a server: its options, its kernel's limits, its concurrency and the sockets of each worker.
 
-All of it changes with a reload or a new worker, and is costly: it is kept until the workers are others, and for a
-minute at most.
+The setup is costly to read and changes only with a reload or a new worker. It is cached until the workers change, for
+a minute at most.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ KEEP_SECONDS = 60.0
 class Setup:
     """How a server is set up.
 
-    somaxconn: net.core.somaxconn, which caps `listen`; None if it is that of another network namespace.
-    concurrency_kind: whether a worker serves one request at a time (single), one on each of its threads, or many on one
-    thread (async: gevent, ugreen and the like); None if not known.
-    socket_holders: by socket name as it stands in the stats document, the ids of the accepting workers that take
-    requests from it; None where descriptors are hidden. A socket that cannot be found is left out.
-    mapped: whether some worker does not take requests from every socket (`map-socket`); None if not known.
+    somaxconn: net.core.somaxconn, which caps `listen`; None if the server has another network namespace.
+    concurrency_kind: whether a worker serves one request at a time (single), one per thread (threads), or many on one
+        thread (async: gevent, ugreen and the like); None if unknown.
+    socket_holders: by socket name as in the stats document, the ids of the accepting workers that take requests from
+        the socket; None if descriptors are hidden. A socket that is not found is left out.
+    mapped: whether some worker does not take requests from every socket (`map-socket`); None if unknown.
     """
 
     options: Options
@@ -40,7 +40,7 @@ class Setup:
 
 
 class SetupReader:
-    """Reads the setup of one server, again and again, and keeps it while it is fresh."""
+    """Reads the setup of one server repeatedly, and caches it while it is fresh."""
 
     def __init__(self) -> None:
         self._read_at = float("-inf")
@@ -48,9 +48,9 @@ class SetupReader:
         self._setup: Setup | None = None
 
     def read(self, master_pid: int, snapshot: Snapshot, children: Container[int], now: float) -> Setup:
-        """The setup of the server whose proven master is `master_pid`. children: pids of its proven workers; now: the
-        monotonic instant in seconds. Never raises."""
-        # A worker that starts has not yet begun its threads, nor closed the sockets that are not for it.
+        """The setup of the server whose proven master is `master_pid`. children: pids of its proven workers; now:
+        monotonic time in seconds. Never raises."""
+        # A worker that is still starting has not begun its threads, nor closed the sockets of other workers.
         workers = {
             worker.pid: worker
             for worker in snapshot.workers
@@ -78,7 +78,7 @@ def _read_setup(master_pid: int, workers: Mapping[int, Worker], names: tuple[str
 
 
 def read_somaxconn(pid: int, *, proc: Path = Path("/proc")) -> int | None:
-    """net.core.somaxconn for a process: /proc/sys shows it for the network namespace of its reader alone."""
+    """net.core.somaxconn for a process; None if it is in another network namespace, which /proc/sys does not show."""
     if not shares_network_namespace(pid, proc=proc):
         return None
     try:

@@ -1,11 +1,11 @@
-"""How full every listen queue of this network namespace is, asked of the kernel over netlink.
+"""Lists the listening sockets of this network namespace with their queues, over netlink, as `ss -xlt` does.
 
-One request, one dump: what `ss -xlt` does. The rules that live here are the layouts of linux/netlink.h,
-sock_diag.h, unix_diag.h and inet_diag.h; constants keep the names they have there. No privilege is needed.
-For a listening socket the kernel gives the connections waiting to be accepted as `rqueue` and the limit as
-`wqueue`; the limit is the backlog that was asked for or net.core.somaxconn, whichever is less.
+One request is answered with one dump. The layouts are those of linux/netlink.h, sock_diag.h, unix_diag.h and
+inet_diag.h; constants keep their names. No privilege is needed. For a listening socket the kernel reports the
+connections waiting to be accepted as `rqueue` and the limit as `wqueue`; the limit is the smaller of the requested
+backlog and net.core.somaxconn.
 
-What fails is an `OSError` whose text is a sentence for operators, to be shown as the reason.
+Any failure raises an `OSError` whose text is the reason to show to the operator.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Family = Literal["unix", "inet", "inet6"]
 class Listener:
     """One listening stream socket.
 
-    `name` is what it was bound to: a path exactly as given to bind (relative ones too), `@name` if
-    abstract, `127.0.0.1:3031`, `[::1]:3031`. `queue` is in connections and may exceed `limit` by one: the
-    kernel refuses a connection when the queue is longer than the limit, not when it is as long.
+    `name` is the address of bind(2): a path exactly as given (also a relative one), `@name` if abstract,
+    `127.0.0.1:3031`, `[::1]:3031`. `queue` is in connections and may exceed `limit` by one: the kernel refuses a
+    connection only if the queue is longer than the limit.
     """
 
     inode: int
@@ -42,15 +42,14 @@ class Listener:
 def list_listeners(family: Family, inodes: Container[int] | None = None) -> list[Listener]:
     """The listening stream sockets of a family in this process's network namespace. Raises `OSError`.
 
-    All of them, or those with the given inodes, which spares most of the work on a host with hundreds.
+    `inodes` restricts the list, which saves most of the work on a host with hundreds of listeners.
     """
     request, decode = _FAMILIES[family]
     try:
         payloads, interrupted = _ask(request)
         if interrupted:
-            # Sockets came and went while the kernel listed them: one may be missing. Once more, and no
-            # further: each entry is true by itself, and on a host that busy a third dump would be no
-            # better.
+            # The sockets changed during the dump, so one may be missing: repeat it once. Each entry is correct by
+            # itself, and on such a busy host a third dump would be no better.
             payloads, _ = _ask(request)
         return [listener for payload in payloads if (listener := decode(payload, inodes))]
     except (OSError, struct.error) as error:
@@ -58,14 +57,14 @@ def list_listeners(family: Family, inodes: Container[int] | None = None) -> list
 
 
 def inet_name(host: str, port: int) -> str | None:
-    """The `Listener.name` of a TCP socket bound to a numeric address; None if `host` is not one.
+    """The `Listener.name` of a TCP socket bound to a numeric address; None if `host` is not numeric.
 
-    As lenient as inet_addr(3), through which uWSGI binds: `127.1` is 127.0.0.1. No host at all is 0.0.0.0.
+    As lenient as inet_addr(3), which uWSGI uses: `127.1` is 127.0.0.1. An empty host is 0.0.0.0.
     """
     try:
         if ":" in host:
             return f"[{socket.inet_ntop(socket.AF_INET6, socket.inet_pton(socket.AF_INET6, host))}]:{port}"
-        return f"{socket.inet_ntoa(socket.inet_aton(host or '0.0.0.0'))}:{port}"  # noqa: S104  # names, binds not
+        return f"{socket.inet_ntoa(socket.inet_aton(host or '0.0.0.0'))}:{port}"  # noqa: S104 - a name, not a bind
     except OSError:
         return None
 
@@ -95,11 +94,11 @@ _inet_diag_req_v2 = struct.Struct("=BBBBI48x")  # family, protocol, extensions, 
 _inet_diag_msg = struct.Struct("=BBBB2s2x16s16x12xIIIII")
 
 RECEIVE_BYTES = 32 << 10  # NLMSG_GOODSIZE for dumps: the kernel never makes a larger part (af_netlink.c)
-TIMEOUT_SECONDS = 0.2  # a dump is made inside our own system calls; this is for kernels that are not Linux
+TIMEOUT_SECONDS = 0.2  # Linux makes the dump within our own system calls; other kernels might not answer
 
 
 def _ask(request: bytes) -> tuple[list[bytes], bool]:
-    """The payloads one dump request is answered with, and whether the kernel calls the dump inconsistent."""
+    """The payloads of the answer to one dump request, and whether the kernel marks the dump as inconsistent."""
     header = _nlmsghdr.pack(_nlmsghdr.size + len(request), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_DUMP, 1, 0)
     payloads: list[bytes] = []
     interrupted = False
@@ -130,26 +129,26 @@ def _messages(datagram: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def _raise_if_failed(payload: bytes) -> None:
-    """Both NLMSG_ERROR and NLMSG_DONE open with 0 or a negative errno."""
+    """Raise OSError if the message is an error: NLMSG_ERROR and NLMSG_DONE begin with 0 or a negative errno."""
     (code,) = _errno.unpack_from(payload)
     if code < 0:
         raise OSError(-code, os.strerror(-code))
 
 
 def _sentence(error: OSError | struct.error) -> str:
-    """What an operator can do about it."""
+    """The error as a sentence for an operator: what failed and what to do."""
     code = error.errno if isinstance(error, OSError) else None
     if code == errno.EAFNOSUPPORT:
-        return "netlink is forbidden to the exporter: in systemd, add AF_NETLINK to RestrictAddressFamilies="
+        return "the exporter may not use netlink: in systemd, add AF_NETLINK to RestrictAddressFamilies="
     if code in (errno.EPERM, errno.EACCES):
-        return "a security policy (seccomp, SELinux, AppArmor) forbids the exporter netlink: allow AF_NETLINK"
+        return "a security policy (seccomp, SELinux, AppArmor) denies the exporter netlink: allow AF_NETLINK"
     if code in (errno.ENOENT, errno.EPROTONOSUPPORT, errno.EINVAL):
         return "this kernel cannot list listening sockets: load the modules unix_diag, inet_diag and tcp_diag"
-    return f"sock_diag of this kernel failed: {error}"
+    return f"the kernel's sock_diag failed: {error}"
 
 
 def _unix(payload: bytes, inodes: Container[int] | None) -> Listener | None:
-    """A `struct unix_diag_msg` and its attributes; None if it is no stream socket or has no queue length."""
+    """Decode a `struct unix_diag_msg` and its attributes; None unless it is a stream socket with a queue length."""
     _, kind, _, _, inode, _ = _unix_diag_msg.unpack_from(payload)
     if kind != socket.SOCK_STREAM or (inodes is not None and inode not in inodes):
         return None
@@ -167,15 +166,14 @@ def _unix(payload: bytes, inodes: Container[int] | None) -> Listener | None:
     if len(rqlen) != _unix_diag_rqlen.size:
         return None
     queue, limit = _unix_diag_rqlen.unpack(rqlen)
-    # An abstract name opens with NUL. uWSGI binds one NUL too many at its end, and a path comes with its
-    # terminator.
+    # An abstract name begins with a NUL. uWSGI binds it with another NUL at the end, and a path has its terminator.
     bare = name.rstrip(b"\0")
     printable = b"@" + bare[1:] if bare[:1] == b"\0" else bare
     return Listener(inode, "unix", os.fsdecode(printable), queue, limit)
 
 
 def _inet(payload: bytes, inodes: Container[int] | None) -> Listener | None:
-    """A `struct inet_diag_msg`."""
+    """Decode a `struct inet_diag_msg`."""
     family, _, _, _, port, address, _, queue, limit, _, inode = _inet_diag_msg.unpack_from(payload)
     if inodes is not None and inode not in inodes:
         return None
@@ -186,7 +184,7 @@ def _inet(payload: bytes, inodes: Container[int] | None) -> Listener | None:
 
 
 def _aligned(length: int) -> int:
-    """NLMSG_ALIGN and NLA_ALIGN: the next multiple of four."""
+    """The next multiple of four, as NLMSG_ALIGN and NLA_ALIGN."""
     return (length + 3) & ~3
 
 

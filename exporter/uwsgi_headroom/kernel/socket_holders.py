@@ -1,5 +1,5 @@
-"""Which worker takes requests from which socket. With `map-socket`, a worker has /dev/null instead of a socket that is
-not for it; without, every worker has them all."""
+"""Determines which workers take requests from which sockets. With `map-socket`, uWSGI replaces a worker's other sockets
+by /dev/null; without it, every worker has all sockets."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ SocketHolders = Mapping[str, tuple[int, ...]]
 
 
 def find_socket_holders(master_pid: int, names: Sequence[str], workers: Mapping[int, int]) -> SocketHolders | None:
-    """By socket name, the ids of the workers that hold it, ascending. workers: worker ids by pid. None where the
-    descriptors of a worker are hidden or it has just ended; a socket that cannot be found is left out."""
+    """The ids of the workers that hold each socket, ascending, by socket name. workers: worker ids by pid. None if the
+    descriptors of a worker are hidden or the worker has just ended; a socket that is not found is left out."""
     held: dict[int, frozenset[int]] = {}
     for pid, worker_id in workers.items():
         inodes = read_socket_inodes(pid)
@@ -30,7 +30,7 @@ def find_socket_holders(master_pid: int, names: Sequence[str], workers: Mapping[
 
 
 def are_mapped(options: Options, holders: SocketHolders | None, workers: int) -> bool | None:
-    """Whether some worker does not take requests from every socket; by the options where descriptors do not show it."""
+    """Whether some worker lacks a socket: from the descriptors, or from the options if the descriptors are unknown."""
     if holders:
         return any(len(having) < workers for having in holders.values())
     if options.map_socket or options.complete:

@@ -1,4 +1,4 @@
-"""The systemd unit of a process, by its cgroup: `/system.slice/uwsgi.service` is `uwsgi.service`."""
+"""Finds the systemd unit of a process by its cgroup: `/system.slice/uwsgi.service` is `uwsgi.service`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _UNIT = re.compile(r"^[0-9]+:(?:name=systemd)?:.*/([\w@.\\:-]+\.service)(?:/|$)"
 
 
 def find_systemd_unit(pid: int, root: Path = Path("/")) -> str | None:
-    """The innermost service that a process is in; None where it is in none, has ended, or is not visible here.
+    """The innermost service of a process; None if the process is in no service, has ended, or is hidden.
 
-    See systemd.unit(5) and cgroups(7); `root` is where `/proc` is.
+    See systemd.unit(5) and cgroups(7). `root` is the parent directory of `/proc`.
     """
     try:
         found = _UNIT.search(procfs.read_text(root, f"proc/{pid}/cgroup"))

@@ -1,14 +1,14 @@
-"""What one more worker of a server takes: the memory that its workers have for themselves alone.
+"""Estimates the memory that one more worker of a server would take, from the memory that each worker has for itself.
 
-Two sources. `uss`, the unique set size: the private pages of a process, from `/proc/<pid>/smaps_rollup`; it is what
-ending the worker would free. To read it, a process needs the privilege to trace the worker, and the kernel walks the
-worker's page tables. `anonymous`: all anonymous pages, which everybody may know. It is an upper bound, because pages
-that a worker still shares with its master, copied on write, count in full.
+There are two sources. `uss`, the unique set size, is the private pages of a process, from `/proc/<pid>/smaps_rollup`:
+the memory that ending the worker would free. It needs the privilege to trace the worker, and the kernel walks the
+worker's page tables. `anonymous` is all anonymous pages, which any user may read. It is an upper bound: it includes
+pages that a worker still shares with its master, copied on write.
 
-A worker grows for some time after its start, so what counts is the most that each living process was seen with.
+A worker grows for some time after its start, so the largest value of each living process counts.
 
-To walk the page tables of a worker of 50 MB took 0.8 ms of CPU, those of 1 GB in small pages 10 ms. Of 64 workers of
-50 MB, all memory facts took 3 ms a minute, what is available included (Linux 6.18, 2 CPUs).
+Walking the page tables of a worker of 50 MB took 0.8 ms of CPU; of 1 GB in small pages, 10 ms. With 64 workers of
+50 MB, all memory facts took 3 ms per minute, available memory included (Linux 6.18, 2 CPUs).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from uwsgi_headroom.kernel.processes import WorkerProcess
 ROOT = Path("/")
 
 USS_SECONDS = 60.0
-"""How often one worker of a server is asked for its unique memory, each in turn."""
+"""Seconds between two reads of unique memory in a server: the workers take turns."""
 
 LONGEST_WALK = 0.05
-"""CPU seconds that one walk of page tables may take, which is 5 GB in small pages. A longer one costs a thousandth of a
-CPU and holds up the reading of every other server, so the server's anonymous memory has to do from then on."""
+"""The most CPU seconds for one walk of page tables, enough for 5 GB in small pages. A longer walk costs a thousandth of
+a CPU and delays the reading of every other server, so from then on only the server's anonymous memory is read."""
 
 Source = Literal["uss", "anonymous"]
-_ProcessKey = tuple[int, float | None]  # pid and start: a pid may be used again
+_ProcessKey = tuple[int, float | None]  # pid and start time: a pid may be reused
 
 _PRIVATE = (b"Private_Clean:", b"Private_Dirty:")
 _PRIVATE_HUGE = b"Private_Hugetlb:"  # not in every kernel
@@ -40,12 +40,12 @@ _PRIVATE_HUGE = b"Private_Hugetlb:"  # not in every kernel
 
 @dataclass(frozen=True, slots=True)
 class WorkerMemory:
-    """What the workers of a server take, in bytes.
+    """The memory of a server's workers, in bytes.
 
-    largest: the most that any of the living workers was seen with; by `source`: `uss` is exact, `anonymous` an upper
-    bound. together: of all workers; by `uss`, one that was not asked yet counts as the largest; by `anonymous`, only
-    the largest counts, because the others may share all of theirs with it. unique: by pid, of each worker whose unique
-    memory is known.
+    largest: the largest value of any living worker so far: exact if `source` is `uss`, an upper bound if `anonymous`.
+    together: the sum over all workers. With `uss`, a worker not read yet counts as the largest; with `anonymous`, only
+        the largest counts, because the others may share all their pages with it.
+    unique: the unique memory of each worker for which it is known, by pid.
     """
 
     largest: int
@@ -55,10 +55,10 @@ class WorkerMemory:
 
 
 class WorkerMemories:
-    """Reads the memory of a server's workers, again and again, and keeps the most that each was seen with.
+    """Reads the memory of a server's workers repeatedly, and keeps the largest value of each.
 
-    `root` is where `/proc` is; `cpu_clock` measures what a walk of page tables costs, in CPU seconds, so that a busy
-    machine is not taken for a large worker.
+    `root` is the parent directory of `/proc`. `cpu_clock` measures a walk of page tables in CPU seconds, so that a busy
+    machine does not look like a large worker.
     """
 
     def __init__(self, *, root: Path = ROOT, cpu_clock: Callable[[], float] = time.thread_time) -> None:
@@ -71,10 +71,10 @@ class WorkerMemories:
         self._too_slow_master: int | None = None
 
     def read(self, master_pid: int, processes: Mapping[int, WorkerProcess], now: float) -> WorkerMemory | None:
-        """What the living workers of a master take; None where nothing is known. `now` is the monotonic time.
+        """The memory of a master's living workers; None if unknown. `now` is the monotonic time in seconds.
 
-        Once in USS_SECONDS one of them is asked for its unique memory: first those that never were, the largest first,
-        then the one that was asked the longest ago.
+        Every USS_SECONDS it reads the unique memory of one worker: first of those never read, the largest first, then
+        of the one read the longest ago.
         """
         living = {(pid, process.start_time): process for pid, process in processes.items()}
         self._forget_all_but(living)
@@ -86,8 +86,8 @@ class WorkerMemories:
         return self._sum_up(len(living))
 
     def _forget_all_but(self, living: Mapping[_ProcessKey, WorkerProcess]) -> None:
-        self._unique = {key: seen for key, seen in self._unique.items() if key in living}
-        self._anonymous = {key: seen for key, seen in self._anonymous.items() if key in living}
+        self._unique = {key: size for key, size in self._unique.items() if key in living}
+        self._anonymous = {key: size for key, size in self._anonymous.items() if key in living}
         self._asked_at = {key: at for key, at in self._asked_at.items() if key in living}
 
     def _ask_next(self, master_pid: int, living: Mapping[_ProcessKey, WorkerProcess], now: float) -> None:
@@ -108,7 +108,7 @@ class WorkerMemories:
         if self._unique:
             largest = max(self._unique.values())
             together = sum(self._unique.values()) + largest * (workers - len(self._unique))
-            return WorkerMemory(largest, "uss", together, {pid: seen for (pid, _), seen in self._unique.items()})
+            return WorkerMemory(largest, "uss", together, {pid: size for (pid, _), size in self._unique.items()})
         if self._anonymous:
             largest = max(self._anonymous.values())
             return WorkerMemory(largest, "anonymous", largest, {})
@@ -116,7 +116,7 @@ class WorkerMemories:
 
 
 def read_unique_bytes(pid: int, root: Path = ROOT) -> int:
-    """The unique memory of a process. Raises OSError where it may not be known, ValueError where the file has none."""
+    """The unique memory of a process, in bytes. Raises OSError if it is unreadable, ValueError if it is missing."""
     lines = [line.split() for line in procfs.read_file(root, f"proc/{pid}/smaps_rollup").splitlines()]
     kilobytes = {words[0]: words[1] for words in lines if len(words) == 3 and words[2] == b"kB"}
     if not kilobytes.keys() >= set(_PRIVATE):

@@ -1,8 +1,8 @@
-"""Address to bytes. Nothing here knows JSON or uWSGI's keys; what comes back is what was on the wire.
+"""Reads the bytes of a stats server from its address. Nothing here knows JSON or uWSGI's keys.
 
-The rules of a reader that never hurts the server it watches (uWSGI's master writes the document with a blocking
-write, and does nothing else meanwhile): receive at once, to the end, as fast as it comes; send nothing to a raw
-server; close at the deadline and at the size cap, whatever happens.
+uWSGI's master writes the document with a blocking write and does nothing else meanwhile. So that a read never holds
+up the server, it follows three rules: receive immediately, to the end, as fast as the bytes come; send nothing to a
+raw server; always close the connection at the deadline and at the size cap.
 """
 
 from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix, parse_address

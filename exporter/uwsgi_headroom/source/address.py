@@ -1,4 +1,4 @@
-"""Stats addresses: what a person may write, and the five kinds of place it can mean. No I/O here."""
+"""Parses stats addresses into one of four types; does no I/O."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Unix:
 
     @property
     def sockaddrs(self) -> tuple[str, ...]:
-        """The address as the kernel takes it, the likelier form first: an abstract name begins with a NUL byte, and
-        uWSGI counts the NUL at its end as a part of it."""
+        """The socket names to pass to the kernel, the likelier one first. An abstract name begins with a NUL byte;
+        uWSGI's own names also end with one."""
         if not self.path.startswith("@"):
             return (self.path,)
         name = "\0" + self.path[1:]
@@ -45,7 +45,7 @@ class Tcp:
 
 @dataclass(frozen=True, slots=True)
 class Http:
-    """A stats server with `stats-http`, or something that forwards to one. `tls` for https."""
+    """A stats server with `stats-http`, or a proxy in front of one. `tls` is True for https."""
 
     host: str
     port: int
@@ -54,11 +54,11 @@ class Http:
 
     @property
     def netloc(self) -> str:
-        """Host and port as they stand in an address and in the Host header."""
+        """Host and port as written in an address and in the Host header."""
         return _netloc(self.host, self.port)
 
     def __str__(self) -> str:
-        """For pages and logs, so without the query, which may hold a secret (`?token=...`)."""
+        """The address for pages and logs: without the query, which may hold a secret (`?token=...`)."""
         path, mark, _ = self.target.partition("?")
         shown = path + (f"{mark}..." if mark else "")
         return f"{'https' if self.tls else 'http'}://{self.netloc}{'' if shown == '/' else shown}"
@@ -66,7 +66,7 @@ class Http:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A stats document in a file, to replay."""
+    """A file that holds a stats document to replay."""
 
     path: str
 
@@ -78,9 +78,10 @@ Address = Unix | Tcp | Http | File
 
 
 def parse_address(text: str) -> Address:
-    """Understand an address: a URL of one of the five kinds, a bare path, `@abstract`, `host:port` or `:port`.
+    """Parse an address: a URL with the scheme unix, tcp, http, https or file, a bare path, `@abstract`, `host:port`
+    or `:port`.
 
-    Raises AddressError, whose message says what would be right.
+    Raises AddressError, whose message gives the valid forms.
     """
     text = text.strip()
     scheme, separator, rest = text.partition(":")
@@ -89,20 +90,20 @@ def parse_address(text: str) -> Address:
     if separator and scheme in ("tcp", "http", "https") and rest.startswith("//"):
         return _url(text)
     if "://" in text:
-        raise AddressError(f"{text!r}: no such kind of address as {scheme}://; use {_FORMS}")
+        raise AddressError(f"{text!r}: unknown scheme {scheme}://; use {_FORMS}")
     if text.startswith(("/", "@", "./", "../", "~")):
         return _path("unix", text, text)
     if re.fullmatch(r"(\[[^]]*\]|[^:/\s]*):\d+", text):
         return _url(f"tcp://{text}")
-    raise AddressError(f"{text!r} is no stats address: use {_FORMS} (a bare /path and host:port are understood)")
+    raise AddressError(f"{text!r} is not a stats address: use {_FORMS} (a bare /path and host:port also work)")
 
 
 def _path(scheme: str, rest: str, text: str) -> Unix | File:
     path = rest.removeprefix("//")
     if path.startswith("~"):
-        raise AddressError(f"{text!r}: write the path out; ~ means another folder for every user")
+        raise AddressError(f"{text!r}: write the path out; ~ is a different directory for each user")
     if not path or path == "@":
-        raise AddressError(f"{text!r} names no path: write {scheme}:///path")
+        raise AddressError(f"{text!r} has no path: write {scheme}:///path")
     if "\0" in path:
         raise AddressError(f"{text!r}: a path cannot hold a NUL byte")
     if scheme == "file":
@@ -119,11 +120,13 @@ def _url(text: str) -> Tcp | Http:
     except ValueError as error:
         raise AddressError(f"{text!r}: {error}; write {_FORMS}") from None
     if url.username is not None:
-        raise AddressError("an address with a user or password in it would be shown on pages and in logs: refused")
-    host = url.hostname or "127.0.0.1"  # uWSGI's own short form ":1717" is reached on loopback
+        raise AddressError(
+            "the address holds a user name or password, which pages and logs would show: remove it from the address"
+        )
+    host = url.hostname or "127.0.0.1"  # uWSGI's short form ":1717" listens on every address
     labels = [host] if ":" in host else host.removesuffix(".").split(".")
     if not _HOST.fullmatch(host) or not all(0 < len(label) < 64 for label in labels):
-        raise AddressError(f"{text!r}: {host!r} is no host name; write it in ASCII (an international one as xn--...)")
+        raise AddressError(f"{text!r}: {host!r} is not a host name; write it in ASCII (international names as xn--...)")
     if url.scheme == "tcp":
         if not port or url.path.strip("/") or url.query:
             raise AddressError(f"{text!r}: write tcp://host:port")

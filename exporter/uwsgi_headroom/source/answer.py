@@ -1,4 +1,4 @@
-"""What a read of a stats server brings back."""
+"""The result of one read of a stats server."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One document. `transfer_seconds` passed from its first byte to its last; `peer_pid` is the process that listens,
-    as this process sees it (UNIX sockets only); `peer` the address it was reached at (TCP only)."""
+    """One document.
+
+    transfer_seconds: time from the first byte of the document to its last.
+    peer_pid: the listening process, in this process's PID namespace (UNIX sockets only).
+    peer: IP address and port of the server (TCP only).
+    """
 
     body: bytes
     transfer_seconds: float = 0.0

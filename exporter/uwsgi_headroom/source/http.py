@@ -1,4 +1,4 @@
-"""Reading a stats server that speaks HTTP (`stats-http`). The grammar is h11's, the same that our own server uses."""
+"""Reads a stats server that speaks HTTP (`stats-http`). h11, which our own web server also uses, parses the answer."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from uwsgi_headroom.source.resolve import AddressInfo
 from uwsgi_headroom.source.tcp import connect_tcp
 
 _HEAD_BYTES = 8 * 1024
-"""The most that may stand before the document: a status line and headers. nginx takes no more of what it proxies, and
-h11 needs 5 µs for each header, on the event loop: 64 kB of short ones took it 100 ms."""
+"""The largest head (status line and headers) of an answer. nginx has the same limit for servers behind it. h11 parses
+on the event loop and needs 5 µs for each header: 64 kB of short headers took 100 ms."""
 
 _MOST_INFORMATIONAL = 3
-"""Answers of status 1xx before the real one. A proxy may send one; uWSGI sends none."""
+"""The most 1xx answers accepted before the real one. A proxy may send one; uWSGI sends none."""
 
 
 async def read_http(address: Http, addresses: Sequence[AddressInfo], size_cap: int) -> Answer:
-    """GET the document. Raises OSError, or SourceError for whatever is not a plain 200."""
+    """GET the document. Raises OSError, or SourceError unless the answer is a plain 200."""
     connection = h11.Connection(h11.CLIENT)
     wire = _request(connection, address)
     context = _tls_context() if address.tls else None
@@ -45,15 +45,16 @@ async def read_http(address: Http, addresses: Sequence[AddressInfo], size_cap: i
 
 @cache
 def _tls_context() -> ssl.SSLContext:
-    """Made once: it reads every certificate that this host trusts, which takes 30 ms."""
+    """The TLS context, created once: loading the certificates that this host trusts takes 30 ms."""
     return ssl.create_default_context()
 
 
 def _request(connection: h11.Connection, address: Http) -> bytes:
-    """The request, in one small write: uWSGI answers after a single read of at most 4 kB and resets what sends more.
+    """The request, small enough for one write: uWSGI answers after a single read of at most 4 kB and resets the
+    connection of a client that sends more.
 
-    Its version is 1.0, so that a proxy in between sends the document as it is: in chunks, which HTTP/1.1 allows it,
-    each byte of a document may cost a turn of a parser.
+    The version is HTTP/1.0, so that a proxy in between does not send chunks: in the worst case, a chunked document
+    costs one iteration of the parser per byte.
     """
     request = h11.Request(
         method="GET",
@@ -70,23 +71,25 @@ def _request(connection: h11.Connection, address: Http) -> bytes:
 
 
 def _body(connection: h11.Connection, received: bytes) -> bytes:
-    """The document in an answer. h11 reads the head alone; the document is the rest, as long as the head says."""
+    """The document in an answer. h11 parses only the head; the document is the rest, of the length in the head."""
     if not received:
-        raise SourceError("empty", "the server closed the connection without a word")
+        raise SourceError("empty", "the server closed the connection without an answer")
     top = received[:_HEAD_BYTES]
     if top.lstrip()[:1] == b"{":
-        raise SourceError("http", "this answers without HTTP: a raw stats server is read with tcp://host:port")
+        raise SourceError("http", "the answer is not HTTP: for a raw stats server write tcp://host:port")
     connection.receive_data(top)
     if len(top) == len(received):
         connection.receive_data(b"")
     headers = dict(_read_head(connection).headers)
     if b"transfer-encoding" in headers:
-        raise SourceError("http", "the HTTP answer has a Transfer-Encoding, which uWSGI never uses: read it directly")
+        raise SourceError(
+            "http", "the HTTP answer has a Transfer-Encoding, which uWSGI never uses: give uWSGI's own address"
+        )
     unread, _ended = connection.trailing_data
     body = received[len(top) - len(unread) :]
     length = int(headers.get(b"content-length", len(body)))
     if len(body) < length:
-        raise SourceError("truncated", "the HTTP answer ends in the middle")
+        raise SourceError("truncated", "the HTTP answer is shorter than its Content-Length")
     return body[:length]
 
 
@@ -98,12 +101,12 @@ def _read_head(connection: h11.Connection) -> h11.Response:
                 if event.status_code != 200:
                     raise SourceError(
                         "http",
-                        f"the server answered HTTP status {event.status_code}, not 200: an application's port "
-                        "(`http-socket`) is no stats server",
+                        f"the server answered with HTTP status {event.status_code}, not 200: an application's port "
+                        "(`http-socket`) is not a stats server",
                     )
                 return event
             if not isinstance(event, h11.InformationalResponse):
                 break
-    except (h11.RemoteProtocolError, ValueError):  # h11 0.14 makes an int of a length of any number of digits
-        pass  # its words may quote what came, which is nobody's business: it may be a document
-    raise SourceError("http", "this is not an HTTP answer: http:// is for a uWSGI with stats-http")
+    except (h11.RemoteProtocolError, ValueError):  # ValueError: h11 0.14 calls int() on a length of too many digits
+        pass  # h11's message may quote the answer, which may hold requests
+    raise SourceError("http", "the answer is not HTTP: http:// is for uWSGI with stats-http")

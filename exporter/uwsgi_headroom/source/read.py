@@ -17,14 +17,14 @@ from uwsgi_headroom.source.resolve import AddressInfo, resolve_host
 from uwsgi_headroom.source.wait_channel import waits_to_write_a_pipe
 
 _ADVICE: dict[int, str] = {
-    errno.ELOOP: "the path's symbolic links lead in a circle: give the path of the socket itself",
-    errno.ENAMETOOLONG: "the path is too long: give a shorter one, such as a symbolic link to the socket's folder",
+    errno.ELOOP: "the path's symbolic links form a loop: give the path of the socket itself",
+    errno.ENAMETOOLONG: "the path is too long: give a shorter one, such as a symbolic link to the socket's directory",
     errno.EISDIR: "this is a directory: give the path of a file in it",
-    errno.EPROTOTYPE: "this socket takes no connections, so it is no stats server: give the path of uWSGI's `stats`",
-    errno.EHOSTUNREACH: "the host cannot be reached: is it up, and does a firewall let this machine connect?",
+    errno.EPROTOTYPE: "this socket takes no connections, so it is not a stats server: give the path of uWSGI's `stats`",
+    errno.EHOSTUNREACH: "the host is unreachable: is it up, and does a firewall let this machine connect?",
     errno.ENETUNREACH: "there is no route to the host: check its address and this machine's network",
     errno.ETIMEDOUT: "the host does not answer: is it up, and does a firewall let this machine connect?",
-    errno.EADDRNOTAVAIL: "the address cannot be connected to from here: check it, and this machine's free ports",
+    errno.EADDRNOTAVAIL: "this machine cannot connect to the address: check the address, and this machine's free ports",
     errno.EMFILE: "the exporter has too many files open: raise its limit (LimitNOFILE, ulimit -n)",
     errno.ENFILE: "this machine has too many files open: raise fs.file-max",
 }
@@ -33,7 +33,7 @@ _ADVICE: dict[int, str] = {
 async def read_document(address: Address, *, timeout: float, size_cap: int = SIZE_CAP) -> Answer:
     """Read one document within `timeout` seconds and `size_cap` bytes.
 
-    Raises SourceError. The connection is closed when this returns or raises, whatever the reason.
+    Raises SourceError. Always closes the connection before it returns or raises.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
@@ -44,7 +44,7 @@ async def read_document(address: Address, *, timeout: float, size_cap: int = SIZ
             addresses = await _resolve(address, timeout)
         return await asyncio.wait_for(_read(address, addresses, size_cap, listeners.append), deadline - loop.time())
     except asyncio.TimeoutError:
-        raise SourceError("timeout", f"no whole answer within {timeout:g} s: {_why_silent(listeners)}") from None
+        raise SourceError("timeout", f"no complete answer within {timeout:g} s: {_why_silent(listeners)}") from None
     except OSError as error:
         raise _explain_os_error(error) from None
 
@@ -64,12 +64,12 @@ def _why_silent(listeners: Sequence[int]) -> str:
     for pid in listeners:
         if waits_to_write_a_pipe(pid):
             return (
-                f"uWSGI's master ({pid}) waits to write to a pipe that is full, its log most likely, and nothing is "
-                "served: see what should read that pipe"
+                f"uWSGI's master ({pid}) waits to write to a full pipe, most likely its log, and the server is stuck: "
+                "check the process that should read that pipe"
             )
     return (
-        "uWSGI's master is busy (reloading, ending a worker, or held up by another reader of its stats), or this is no "
-        "stats server"
+        "uWSGI's master is busy (reloading, ending a worker, or blocked by another reader of its stats), or this is "
+        "not a stats server"
     )
 
 
@@ -88,7 +88,7 @@ async def _read(
 
 
 def _explain_os_error(error: OSError) -> SourceError:
-    """The operating system's word as one sentence for an operator: what happened, and what to do."""
+    """Turn an error of the operating system into one sentence for an operator: what happened, and what to do."""
     reason: Reason = "unreachable"
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         reason, advice = "not_found", "no such file: is uWSGI running, with `stats` set to this path?"
@@ -100,18 +100,17 @@ def _explain_os_error(error: OSError) -> SourceError:
     elif isinstance(error, ConnectionRefusedError):
         reason = "refused"
         advice = "connection refused: nothing listens here (uWSGI is stopped, or still loading its application)"
-    elif isinstance(error, ConnectionError) or error.errno == errno.ENOTCONN:  # reset before it was asked who it is
+    elif isinstance(error, ConnectionError) or error.errno == errno.ENOTCONN:  # reset before getpeername()
         reason, advice = "truncated", "the server closed the connection before it answered"
     elif isinstance(error, socket.gaierror):
         advice = f"the name does not resolve ({error.strerror}): check its spelling, or give an IP address"
     elif isinstance(error, ssl.SSLCertVerificationError):
         advice = (
-            f"its certificate is not trusted ({error.verify_message}): give the name that is in it, or trust its CA"
+            f"the server's certificate is not trusted ({error.verify_message}): use the host name in the certificate, "
+            "or trust its CA"
         )
     elif isinstance(error, ssl.SSLError):
-        advice = (
-            "no TLS connection comes about: https:// is for a server that speaks TLS, http:// for one that does not"
-        )
+        advice = "the TLS handshake failed: https:// is for a server that speaks TLS, http:// for one that does not"
     else:
         what = (error.strerror or str(error) or type(error).__name__).lower()
         advice = _ADVICE.get(error.errno or 0, f"{what}: check the address, and that this machine can reach it")

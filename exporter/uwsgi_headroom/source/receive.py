@@ -1,4 +1,4 @@
-"""Receives from a connected stream socket to its end, with or without TLS."""
+"""Receives from a connected stream socket until the end of the stream, with or without TLS."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from typing import NamedTuple
 
 from uwsgi_headroom.errors import SourceError
 
-_CHUNK = 256 * 1024  # a UNIX socket holds 219,264 bytes: one call empties it
+_CHUNK = 256 * 1024  # a UNIX socket buffers 219,264 bytes: one call empties it
 
 
 class Received(NamedTuple):
-    """What came, and how many seconds passed from its first byte to its last."""
+    """The bytes received, and the seconds from the first byte to the last."""
 
     body: bytes
     transfer_seconds: float
 
 
 def close_sending_side(sock: socket.socket) -> None:
-    """Say at once that no request will come.
+    """Shut down the sending side, which announces that no request will come.
 
-    A raw server ignores it. One with stats-http, which is read with http://, would wait for a request with all of its
-    master for four seconds.
+    A raw server ignores this. Without it, the master of a server with stats-http, addressed as raw by mistake, would
+    block for four seconds and wait for a request.
     """
-    with contextlib.suppress(OSError):  # it has hung up already
+    with contextlib.suppress(OSError):  # the server has already closed the connection
         sock.shutdown(socket.SHUT_WR)
 
 
@@ -68,8 +68,8 @@ async def _receive_all(read: Callable[[], Awaitable[bytes]], size_cap: int) -> R
                     "the answer is larger than the cap: raise `size_cap`, or run uWSGI with stats-no-cores",
                 )
     except ConnectionResetError:
-        # A reset behind a whole document is how uWSGI ends an answer to a client that sent it bytes it did not read;
-        # whether the document is whole, its decoder knows.
+        # uWSGI resets the connection after a complete document if the client sent bytes that uWSGI did not read. The
+        # decoder checks whether the document is complete.
         if not chunks:
             raise
     return Received(b"".join(chunks), time.monotonic() - began if began else 0.0)

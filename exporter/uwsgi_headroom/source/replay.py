@@ -1,4 +1,4 @@
-"""Replaying a stats document from a file."""
+"""Reads a stats document from a file, to replay it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from uwsgi_headroom.source.answer import Answer
 def replay_file(address: File, size_cap: int) -> Answer:
     """Read a regular file. Raises OSError or SourceError."""
     try:
-        # Non-blocking: opening a FIFO nobody writes to would otherwise hang before its kind can be seen.
+        # Non-blocking: otherwise open() of a FIFO without a writer hangs before fstat() can check its type.
         descriptor = os.open(address.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except PermissionError:
         raise SourceError("permission", f"permission denied: this user may not read {address.path}") from None
@@ -28,7 +28,7 @@ def replay_file(address: File, size_cap: int) -> Answer:
             raise _not_regular(address)
         if status.st_size > size_cap:
             raise SourceError("too_large", f"{address.path} is larger than the cap of {size_cap} bytes")
-        with open(descriptor, "rb", closefd=False) as file:  # of a folder, open() would raise and leave it open
+        with open(descriptor, "rb", closefd=False) as file:  # os.close() below also runs if open() raises
             return Answer(file.read(size_cap))
     finally:
         os.close(descriptor)

@@ -1,7 +1,7 @@
 """Resolves host names, in threads that nothing waits for.
 
-A resolver may hang for half a minute, and a call of it cannot be ended. The threads of asyncio's own executor are few,
-and `asyncio.run` waits for them at its end; so each host has a daemon thread of its own, one at a time.
+A resolver may hang for half a minute, and a call to it cannot be cancelled. asyncio's own executor has few threads,
+and `asyncio.run` waits for them when it ends. So each lookup runs in its own daemon thread, one per host at a time.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ _lock = threading.Lock()
 
 
 async def resolve_host(host: str, port: int) -> Sequence[AddressInfo]:
-    """The addresses of a host. Raises OSError. A caller that is cancelled leaves the lookup to those after it."""
+    """The addresses of a host. Raises OSError. If the caller is cancelled, the lookup goes on for later callers."""
     try:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    except socket.gaierror:  # a name, and no number
+    except socket.gaierror:  # a name, not an IP address
         return await asyncio.wrap_future(_look_up(host, port))
 
 
 def _look_up(host: str, port: int) -> Future[Sequence[AddressInfo]]:
-    """The lookup of this host that is under way, or else a new one."""
+    """The running lookup of this host, or a new one."""
     with _lock:
         lookup = _under_way.get((host, port))
         if lookup is None:
             lookup = _under_way[host, port] = Future()
-            lookup.set_running_or_notify_cancel()  # from now on a caller that is cancelled does not cancel it
+            lookup.set_running_or_notify_cancel()  # now a cancelled caller cannot cancel the lookup
             threading.Thread(target=_run, args=(lookup, host, port), name=f"resolve {host}", daemon=True).start()
         return lookup
 
@@ -43,7 +43,7 @@ def _run(lookup: Future[Sequence[AddressInfo]], host: str, port: int) -> None:
     failure: Exception | None = None
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except Exception as error:  # noqa: BLE001 - it is raised to the callers
+    except Exception as error:  # noqa: BLE001 - raised in every caller
         failure = error
     with _lock:
         del _under_way[host, port]

@@ -10,8 +10,8 @@ from uwsgi_headroom.source.answer import Answer
 from uwsgi_headroom.source.receive import close_sending_side, receive
 from uwsgi_headroom.source.resolve import AddressInfo
 
-# Where the kernel lets us (net.core.rmem_max), a reader that is paused leaves uWSGI's master this much room to
-# finish its write in: measured on loopback, 12.5 MB against 4.3 MB with the default.
+# If this process is paused, uWSGI's master can still finish its write into this buffer, as far as net.core.rmem_max
+# allows: on loopback it could write 12.5 MB, and 4.3 MB with the default buffer.
 _RECEIVE_BUFFER = 4 * 1024 * 1024
 
 
@@ -27,7 +27,7 @@ async def read_tcp(addresses: Sequence[AddressInfo], size_cap: int) -> Answer:
 
 
 async def connect_tcp(addresses: Sequence[AddressInfo]) -> socket.socket:
-    """Connect to the first of these that answers. Raises OSError."""
+    """Connect to the first of these addresses that answers. Raises OSError."""
     loop = asyncio.get_running_loop()
     failure: OSError | None = None
     for family, kind, protocol, _name, sockaddr in addresses:

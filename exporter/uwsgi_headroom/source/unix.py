@@ -1,4 +1,4 @@
-"""Reading a raw stats server on a UNIX socket."""
+"""Reads a raw stats server on a UNIX socket."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from uwsgi_headroom.source.address import Unix
 from uwsgi_headroom.source.answer import Answer
 from uwsgi_headroom.source.receive import close_sending_side, receive
 
-# A UNIX listener whose backlog is full refuses at once instead of queueing the connection (connect(2), EAGAIN).
+# connect() to a UNIX listener whose backlog is full fails immediately instead of queueing (connect(2), EAGAIN).
 _BACKLOG_FULL_RETRY_SECONDS = 0.02
 
 
 async def read_unix(address: Unix, size_cap: int, on_connected: Callable[[int], None] = lambda _pid: None) -> Answer:
-    """Read a UNIX stats server to the end. on_connected: called with the pid of the process that listens. Raises
-    OSError or SourceError."""
+    """Read a UNIX stats server to the end. Calls `on_connected` with the pid of the listening process.
+
+    Raises OSError or SourceError.
+    """
     if not address.path.startswith("@") and not stat.S_ISSOCK(os.stat(address.path).st_mode):
         raise SourceError("not_found", f"{address.path} is not a socket: give the path of uWSGI's `stats` option")
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -37,7 +39,7 @@ async def read_unix(address: Unix, size_cap: int, on_connected: Callable[[int], 
 
 
 async def _connect_to_first(sock: socket.socket, sockaddrs: tuple[str, ...]) -> None:
-    """Connect to the first of these that does not refuse: an abstract name has two forms, a path has one."""
+    """Connect to the first address that does not refuse: an abstract name has two forms, a path has one."""
     *others, last = sockaddrs
     for sockaddr in others:
         with contextlib.suppress(ConnectionRefusedError):
@@ -47,7 +49,7 @@ async def _connect_to_first(sock: socket.socket, sockaddrs: tuple[str, ...]) -> 
 
 
 async def _connect(sock: socket.socket, sockaddr: str) -> None:
-    # asyncio takes the EAGAIN of a full backlog for a connection under way, and would read from nothing.
+    # asyncio mistakes the EAGAIN of a full backlog for a connection in progress and would read an unconnected socket.
     while True:
         try:
             return sock.connect(sockaddr)

@@ -1,6 +1,6 @@
-"""Decodes the bytes of a stats server's answer to a snapshot.
+"""Decodes the bytes of a stats server's answer into a snapshot.
 
-This runs on the event loop: a document of the default size cap, made to cost time, takes some 70 ms at most.
+This runs on the event loop: the most expensive document within the default size cap takes about 70 ms.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ AnySnapshot = Snapshot | EmperorSnapshot | RouterSnapshot
 _decoder = msgspec.json.Decoder(Document)
 
 _LARGE_BYTES = 2**20
-"""A document beyond this is decoded once only, with the repairs that its request variables need made beforehand: to
-decode it a second time would take too long."""
+"""A larger document is decoded only once, after the repairs that its request variables may need: a second attempt
+would take too long."""
 
 
 _EXPORTER_PAGE = b"uwsgi-headroom"
 _HEAD_BYTES = 2048
-"""The title of an exporter's page stands within its first bytes."""
+"""The title of an exporter's page is within these first bytes."""
 
 
 def decode(body: bytes) -> AnySnapshot:
-    """Decode what a stats server answered: a uWSGI server's document, an emperor's or a router's.
+    """Decode the answer of a stats server: the document of a uWSGI server, an emperor or a router.
 
-    Raises StatsError, whose message never quotes the document.
+    Raises StatsError; its message never quotes the document.
     """
     if not body or body.isspace():
         raise StatsError(
             "empty",
-            "the answer was empty: this is an application's port (`http-socket`) or an exporter's, and not that of "
-            "uWSGI's `stats`; or uWSGI is stopping, or has `stats-http` and is read with http://",
+            "the answer was empty: the port is an application's (`http-socket`) or an exporter's, not that of uWSGI's "
+            "`stats`; or uWSGI is stopping, or has `stats-http` and needs an http:// address",
         )
     try:
         return _make_snapshot(_decode(body))
@@ -61,7 +61,7 @@ def _make_snapshot(document: Document) -> AnySnapshot:
             document.static_nodes,
         )
     raise StatsError(
-        "not_uwsgi", "this is JSON, but of no uWSGI: it has neither workers nor vassals nor router sessions"
+        "not_uwsgi", "this is JSON, but not a stats document of uWSGI: it has no workers, vassals or router sessions"
     )
 
 
@@ -73,7 +73,7 @@ def _decode(body: bytes) -> Document:
     try:
         return _decoder.decode(body)
     except msgspec.ValidationError:
-        raise  # well-formed: repairing would not change what it says
+        raise  # the JSON is well-formed: a repair would not help
     except (msgspec.DecodeError, UnicodeDecodeError):
         begin_document()
         return _decoder.decode(repair_document(body))
@@ -89,25 +89,25 @@ def _check_quotes(body: bytes) -> None:
 
 
 def _not_uwsgi(error: msgspec.ValidationError) -> StatsError:
-    words = str(error)  # msgspec names the place and the bound, and quotes no value and no key
+    words = str(error)  # msgspec's message has the place and the bound, but no value and no key
     if " of length <= " in words:
         bound, _, place = words.partition(" of length <= ")[2].partition(" - at ")
-        return StatsError("too_large", f"a text of the document is longer than {bound} characters: {place or 'a name'}")
-    return StatsError("not_uwsgi", f"this is JSON, but no uWSGI writes it: {error}")
+        return StatsError("too_large", f"a text in the document is longer than {bound} characters: {place or 'a name'}")
+    return StatsError("not_uwsgi", f"this is JSON, but not a stats document of uWSGI: {error}")
 
 
 def _not_json(body: bytes, error: Exception) -> StatsError:
     if body.startswith(b"HTTP/"):
-        return StatsError("not_json", "this speaks HTTP: a stats-http server is read with http://, not as a raw socket")
+        return StatsError("not_json", "the answer is HTTP: for a server with stats-http write http://host:port")
     if body.lstrip()[:1] == b"<":
         if _EXPORTER_PAGE in body[:_HEAD_BYTES]:
-            return StatsError("not_json", "this is the page of a uwsgi-headroom exporter, and no stats server of uWSGI")
+            return StatsError("not_json", "this is the page of a uwsgi-headroom exporter, not uWSGI's stats server")
         return StatsError(
             "not_json",
-            "this is a web page: the port is an application's (`http-socket`), and not that of uWSGI's `stats`",
+            "this is a web page: the port is an application's (`http-socket`), not that of uWSGI's `stats`",
         )
     if "truncated" in str(error):
-        return StatsError("truncated", f"the document ends in the middle, after {len(body)} bytes")
+        return StatsError("truncated", f"the document is cut off after {len(body)} bytes")
     return StatsError(
         "not_json",
         f"this is not the JSON of a uWSGI stats server ({len(body)} bytes): give the address of uWSGI's `stats`",

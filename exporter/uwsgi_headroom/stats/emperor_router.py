@@ -1,4 +1,4 @@
-"""Documents of the other stats servers of uWSGI: the emperor's and those of its routers."""
+"""The parts of the documents of uWSGI's other stats servers: an emperor's and a router's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from uwsgi_headroom.stats.parts import Whole, hide_negatives
 
 
 class Vassal(Struct, frozen=True, gc=False):
-    """An instance that an emperor runs. Times in epoch seconds, 0 for never."""
+    """An instance that an emperor runs. Times are in epoch seconds, 0 for never."""
 
     name: Name = field(default="", name="id")
     pid: Whole = 0
@@ -29,7 +29,7 @@ class Vassal(Struct, frozen=True, gc=False):
 
 
 class Blacklisted(Struct, frozen=True, gc=False):
-    """A vassal that the emperor throttles after failed starts. `throttle_level` in milliseconds."""
+    """A vassal that the emperor throttles after failed starts. `throttle_level` is in milliseconds."""
 
     name: Name = field(default="", name="id")
     throttle_level: Whole | None = None
@@ -41,7 +41,7 @@ class Blacklisted(Struct, frozen=True, gc=False):
 
 
 class EmperorSnapshot(Struct, frozen=True):
-    """What an emperor says of its vassals."""
+    """The document of an emperor: its vassals."""
 
     kind: ClassVar[str] = "emperor"
 
@@ -52,7 +52,7 @@ class EmperorSnapshot(Struct, frozen=True):
 
 
 class Node(Struct, frozen=True, gc=False):
-    """A backend that subscribed to a router. `tx` and `rx` in bytes, `last_check` in epoch seconds."""
+    """A backend that subscribed to a router. `tx` and `rx` are in bytes."""
 
     name: Name = ""
     requests: Whole | None = None
@@ -69,7 +69,7 @@ class Node(Struct, frozen=True, gc=False):
 
 
 class Subscription(Struct, frozen=True):
-    """A key (a host name, as a rule) and the backends behind it."""
+    """A key (usually a host name) and the backends behind it."""
 
     key: Name = ""
     hits: Whole | None = None
@@ -92,7 +92,7 @@ class StaticNode(Struct, frozen=True, gc=False):
 
 
 class RouterSnapshot(Struct, frozen=True):
-    """What an http, fastrouter, rawrouter or sslrouter process says."""
+    """The document of an http, fastrouter, rawrouter or sslrouter process."""
 
     kind: ClassVar[str] = "router"
 
@@ -104,5 +104,5 @@ class RouterSnapshot(Struct, frozen=True):
 
 
 def is_set(flag: int | None) -> bool | None:
-    """Whether a flag is set: uWSGI writes it as 1, or as the epoch second since when it holds. None stays None."""
+    """Whether a flag is set. uWSGI writes a set flag as 1, or as the epoch second when it was set. None stays None."""
     return None if flag is None else flag > 0

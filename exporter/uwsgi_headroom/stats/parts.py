@@ -1,7 +1,7 @@
-"""The parts of a server's document that need no arithmetic: decoded straight into what the rest of the program uses.
+"""The parts of a server's document that need no conversion: the decoder builds the types that the program uses.
 
-A field is named in this project's words; `field(name=...)` gives uWSGI's key where it differs. Optional parts are
-absent from a uWSGI that does not use them.
+A field has this project's name; `field(name=...)` gives uWSGI's key where it differs. uWSGI omits the parts that its
+configuration does not use.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from msgspec.structs import force_setattr
 from uwsgi_headroom.stats.bounds import Name, Path, count_part
 
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-"""A counter or size: uWSGI holds it unsigned; what does not fit is no count."""
+"""A counter or size. uWSGI's are unsigned; any other value is invalid."""
 
 Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-"""Any other number uWSGI writes. One that does not fit 64 bits does not fit a float either, and would be an error of
-the whole scrape when it is rendered."""
+"""Any other number that uWSGI writes. The bounds exclude numbers too large for a float, which would break a scrape."""
 
 
 def hide_negatives(part: Struct, *fields: str) -> None:
-    """Make fields None that are below zero where uWSGI means a count or a date: what is there is not known."""
+    """Set these fields to None if they are negative: a negative count or date is an unknown one."""
     for name in fields:
         value = getattr(part, name)
         if value is not None and value < 0:
@@ -30,8 +29,8 @@ def hide_negatives(part: Struct, *fields: str) -> None:
 
 
 class App(Struct, frozen=True, gc=False):
-    """An application loaded in one worker. `requests` counts at the *start* of a request and falls to 0 with
-    lazy-apps when the worker respawns."""
+    """An application loaded in one worker. `requests` counts at the *start* of a request; with lazy-apps it falls to
+    0 when the worker respawns."""
 
     app_id: Whole = field(default=0, name="id")
     mountpoint: Name = ""
@@ -45,7 +44,7 @@ class App(Struct, frozen=True, gc=False):
 
 
 class Cache(Struct, frozen=True, gc=False):
-    """A uWSGI cache. Sizes in items; `full` counts refused insertions."""
+    """A uWSGI cache. Sizes are in items; `full` counts refused insertions."""
 
     name: Name = ""
     hits: Count | None = None
@@ -72,8 +71,8 @@ class Spooler(Struct, frozen=True, gc=False):
 
 
 class Cron(Struct, frozen=True, gc=False):
-    """A cron line. Fields of the schedule are as in crontab, -1 for any, -N for every N. `pid` is -1 while idle;
-    `started_at` is in epoch seconds while the command runs, and 0 again when it has ended."""
+    """A cron line. The schedule's fields are as in crontab, with -1 for any and -N for every N. While the command
+    runs, `pid` is its process and `started_at` its start in epoch seconds; otherwise they are -1 and 0."""
 
     minute: Whole = -1
     hour: Whole = -1
@@ -102,8 +101,8 @@ class LegionMember(Struct, frozen=True, gc=False):
 
 
 class Legion(Struct, frozen=True):
-    """A legion this instance is a member of. `lord_since` is the epoch second since when it
-    is the lord, 0 while it is not; `members` are the others."""
+    """A legion that this instance is a member of. `lord_since` is the epoch second when it became the lord, 0 if it
+    is not the lord; `members` are the others."""
 
     name: Name = field(default="", name="legion")
     valor: Whole | None = None

@@ -1,6 +1,6 @@
-"""uWSGI's stats documents as it writes them: its key names, its units, every key optional.
+"""uWSGI's stats documents as written: its key names, its units, every key optional.
 
-Only what is used is named; msgspec steps over the rest without building it.
+Only used keys have a field; msgspec skips the others without building their values.
 Source: `uwsgi_master_generate_stats` (core/master_utils.c), `emperor_send_stats` (core/emperor.c) and
 `corerouter_send_stats` (plugins/corerouter/corerouter.c) of uWSGI 2.0.18 to 2.0.31.
 """
@@ -15,8 +15,8 @@ from uwsgi_headroom.stats.bounds import Name, begin_part, count_part
 from uwsgi_headroom.stats.emperor_router import Blacklisted, StaticNode, Subscription, Vassal
 from uwsgi_headroom.stats.parts import App, Cache, Count, Cron, Legion, Spooler, Whole
 
-# A wall clock set back during a request wraps running_time around 2**64; such a value is absent, not an error. A float
-# holds microseconds exactly for 285 years, and does not take quadratic time to read 4,299 digits.
+# If the wall clock is set back during a request, running_time wraps around 2**64; such a value is unknown, not an
+# error. A float holds microseconds exactly for 285 years, and does not take quadratic time to parse 4,299 digits.
 Wrapping = Annotated[float, Meta(ge=0)]
 
 
@@ -66,7 +66,7 @@ class RawSocket(Struct, frozen=True, gc=False):
 
 
 class Document(Struct, frozen=True):
-    """Any of the three kinds of document; which one it is, is told by the keys that only that kind has."""
+    """A document of any of the three kinds. Each kind has keys that the others lack."""
 
     version: Name | None = None
     pid: Whole = 0
@@ -75,12 +75,12 @@ class Document(Struct, frozen=True):
     listen_queue: Count | None = None
     signal_queue: Whole | None = None
     sockets: list[RawSocket] = []
-    locks: Raw = Raw(b"null")  # decoded when it is known to be short
+    locks: Raw = Raw(b"null")  # decoded after its length is checked
     caches: tuple[Cache, ...] = ()
     spoolers: tuple[Spooler, ...] = ()
     crons: tuple[Cron, ...] = ()
     legions: tuple[Legion, ...] = ()
-    metrics: dict[str, Raw] = {}  # those that are of use are decoded when it is known which
+    metrics: dict[str, Raw] = {}  # custom metrics are decoded later, by name
     # an emperor
     vassals: tuple[Vassal, ...] | None = None
     blacklist: tuple[Blacklisted, ...] = ()

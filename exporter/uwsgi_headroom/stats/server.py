@@ -1,4 +1,4 @@
-"""A server's snapshot: workers in this project's words and units, with the traps of uWSGI's figures taken out."""
+"""A server's snapshot: its workers in this project's names and units, with known errors in uWSGI's figures removed."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ STATES: tuple[State, ...] = get_args(State)
 
 
 class Worker(Struct, frozen=True):
-    """One worker slot. Counters live as long as the master's memory: longer than a worker, until a full reload.
+    """One worker slot. Its counters last longer than its process: a full reload resets them, a worker restart does not.
 
-    worker_id: its place in the stats list, from 1 (uWSGI's own id is 0 for every slot never spawned).
-    pid: its process in the master's PID namespace, None while there is none.
-    state: uWSGI's status where a process is behind it; `starting` until it accepts for the first time, `gone` between
-        a worker's end and the next spawn (uWSGI goes on saying "idle" there), `never_spawned` for cheaper's reserve.
-    threads, busy_threads: slots in which it can serve, and does; None with stats-no-cores. A process that is not
-        there or not yet accepting has none busy: a killed worker's flags stay up until its successor clears them.
-    requests: completed requests, the sum over its threads (each has one writer; the worker's own field is racy).
-    requests_since_spawn: those of its present process, or of the last one until there is another.
-    static_requests: those of them that add no running time.
-    running_time: seconds spent in completed requests, over all threads. None after the host's clock was set back in
-        the middle of a request, which wraps the field.
-    last_spawn: epoch seconds, whole.
-    serving: by thread that serves a request, since when (epoch seconds, whole; None before uWSGI 2.0.14). Threads are
-        numbered from 0, as in uWSGI's log ("core 3").
+    worker_id: the slot's position in the stats list, from 1 (uWSGI's own id is 0 for every slot never spawned).
+    pid: the worker's process in the master's PID namespace, None if there is none.
+    state: uWSGI's status if the worker has a process; `starting` until it accepts for the first time, `gone` between
+        the end of a process and the next spawn (uWSGI still reports "idle"), `never_spawned` for cheaper's reserve.
+    threads, busy_threads: all threads, and those that serve a request; None with stats-no-cores. A worker without a
+        process, or not yet accepting, has no busy threads: uWSGI leaves a killed worker's flags set until its
+        successor clears them.
+    requests: completed requests, summed over the threads (each field has one writer; the worker's own is racy).
+    requests_since_spawn: completed requests of the present process, or of the last one if there is none.
+    static_requests: completed requests that add no running time.
+    running_time: seconds spent in completed requests, over all threads. None after the host's clock was set back
+        during a request, which wraps the field.
+    last_spawn: whole epoch seconds.
+    serving: the start of the request in each busy thread (whole epoch seconds; None before uWSGI 2.0.14), by thread
+        number. Threads are numbered from 0, as in uWSGI's log ("core 3").
     thread_requests: completed requests of each thread; empty with stats-no-cores.
     """
 
@@ -60,24 +61,24 @@ class Worker(Struct, frozen=True):
 
     @property
     def request_starts(self) -> tuple[int, ...]:
-        """Since when each request in service has been so, where it is known."""
+        """Epoch seconds at which each request in service began; unknown ones are left out."""
         return tuple([start for start in self.serving.values() if start])
 
     @property
     def in_reserve(self) -> bool:
-        """Whether cheaper mode keeps it back, to be spawned when load grows."""
+        """Whether cheaper mode keeps the worker in reserve and spawns it when load grows."""
         return self.state in ("cheap", "never_spawned")
 
     @property
     def available_threads(self) -> int | None:
-        """Threads that can take a request, now or when their present one ends; 0 unless the worker is accepting,
-        None where threads are unknown."""
+        """Threads that can take a request, now or after their present one; 0 unless the worker is accepting, None if
+        its threads are unknown."""
         return self.threads if self.accepting or self.threads is None else 0
 
 
 class Socket(Struct, frozen=True):
-    """A socket the server takes requests from. Lengths are uWSGI's own, a second old, and None where it writes the
-    0 of 0 that it always writes for UNIX sockets."""
+    """A socket the server takes requests from. Lengths are uWSGI's own, up to a second old; None for UNIX sockets,
+    for which uWSGI always writes 0 of 0."""
 
     name: str
     queue: int | None
@@ -85,8 +86,8 @@ class Socket(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """One answer of a server's stats server. `listen_queue` is the longest queue of its TCP sockets; `locks` says
-    which process waits in or holds each lock, 0 for none; None for a part this uWSGI did not write."""
+    """One stats document of a server. `listen_queue` is the longest queue of its TCP sockets; `locks` has the pid of a
+    process that holds or waits for each lock, 0 for none. A part that uWSGI did not write is None."""
 
     kind: ClassVar[str] = "server"
 
@@ -105,7 +106,7 @@ class Snapshot(Struct, frozen=True):
 
     @property
     def thunder_lock(self) -> bool | None:
-        """Whether `thunder-lock` is on: uWSGI has a lock of that name exactly then."""
+        """Whether `thunder-lock` is on: only then uWSGI has a lock of that name."""
         return None if self.locks is None else "thunder" in self.locks
 
 
@@ -132,7 +133,7 @@ def _worker(worker_id: int, raw: RawWorker) -> Worker:
     state = _worker_state(raw)
     up = state in ("idle", "busy", "cheap", "pause", "signal") and raw.pid > 0
     cores = raw.cores
-    # `cores` is left out by stats-no-cores; a server without a single core cannot be.
+    # stats-no-cores omits `cores`; otherwise a worker has at least one core.
     counts = [core.requests for core in cores] if cores else []
     serving = {
         place: _natural(core.req_info.request_start) or None if core.req_info else None
@@ -164,7 +165,8 @@ def _worker(worker_id: int, raw: RawWorker) -> Worker:
 
 
 def _worker_state(raw: RawWorker) -> State:
-    """uWSGI has no state for a dead, a starting or a never spawned worker; its pid, spawns and `accepting` tell."""
+    """The state of a worker. uWSGI has no status for a dead, a starting or a never spawned worker, so this uses its
+    pid, spawns and `accepting`."""
     if raw.pid <= 0:
         if not raw.last_spawn and not raw.respawn_count:
             return "never_spawned"
@@ -184,7 +186,7 @@ _lock_decoder = Decoder(list[dict[LockName, Whole]] | None)
 
 
 def _locks(raw: Raw) -> dict[str, int] | None:
-    """Who holds each lock. Several may have one name (the spoolers of one folder): whoever holds one holds it."""
+    """The pid that holds each lock. Several locks may share a name (spoolers of one directory): any holder counts."""
     if len(raw) > LOCKS_BYTES:
         raise StatsError("too_large", f"the document's list of locks is longer than {LOCKS_BYTES:,} bytes")
     locks = _lock_decoder.decode(raw)
@@ -200,7 +202,7 @@ def _locks(raw: Raw) -> dict[str, int] | None:
 
 
 def _sockets(raw: list[RawSocket]) -> tuple[Socket, ...]:
-    """One Socket a name: uWSGI lists a socket again each time it was given. The longest queue speaks for the name."""
+    """One Socket per name, with the longest queue: uWSGI lists a socket as often as it was configured."""
     longest: dict[str, RawSocket] = {}
     for socket in raw:
         longest_so_far = longest.get(socket.name)

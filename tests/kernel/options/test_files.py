@@ -1,4 +1,4 @@
-"""Files are read as another process sees them, and nothing that stands there instead of a file does harm."""
+"""Files are read as another process sees them, and a file that is not a regular one does no harm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from uwsgi_headroom.kernel.options.files import MasterFiles
 
 @pytest.fixture
 def files(tmp_path: Path) -> MasterFiles:
-    """Of a process whose root directory holds one file, and beside the root directory another."""
+    """The files of a process: its root directory holds one file, and another lies outside of it."""
     proc = make_tree(tmp_path, "uwsgi", files={"/etc/app.ini": "inside"})
     (tmp_path / "outside").write_text("outside")
     return MasterFiles(PID, proc=proc)
@@ -21,41 +21,41 @@ def files(tmp_path: Path) -> MasterFiles:
 
 @pytest.mark.parametrize("name", ["/etc/app.ini", "../etc/app.ini", "/etc/./..//etc/app.ini", "/../../etc/app.ini"])
 def test_names(name: str, files: MasterFiles) -> None:
-    """A name is of the process's root and working directories, and nothing is above its root."""
+    """A name is resolved in the process's root and working directories; `..` does not lead above its root."""
     assert files.read(name) == "inside"
 
 
 @pytest.mark.parametrize("target", ["/etc/app.ini", "../etc/app.ini", "../../../../etc/app.ini"])
 def test_links_stay_within_the_root_directory(target: str, files: MasterFiles, tmp_path: Path) -> None:
-    """A link leads where it leads for the process."""
+    """A link is resolved within the process's root directory."""
     (tmp_path / "root/srv/link.ini").symlink_to(target)
     assert files.read("link.ini") == "inside"
 
 
-def test_a_link_to_the_outside_leads_nowhere(files: MasterFiles, tmp_path: Path) -> None:
-    """A file of this machine cannot be had through a link in a container."""
+def test_a_link_to_the_outside_finds_nothing(files: MasterFiles, tmp_path: Path) -> None:
+    """A file of this machine cannot be read through a link in a container."""
     for number, target in enumerate((str(tmp_path / "outside"), "../../outside", "/../outside")):
         (tmp_path / f"root/srv/{number}.ini").symlink_to(target)
         with pytest.raises(OSError, match="outside"):
             files.read(f"{number}.ini")
 
 
-def test_a_link_to_itself(files: MasterFiles, tmp_path: Path) -> None:
-    """Links in a circle are followed so far and no further."""
+def test_a_loop_of_links(files: MasterFiles, tmp_path: Path) -> None:
+    """A loop of links ends in an error."""
     (tmp_path / "root/srv/link.ini").symlink_to("link.ini")
-    with pytest.raises(OSError, match="too many links"):
+    with pytest.raises(OSError, match="too many symbolic links"):
         files.read("link.ini")
 
 
-def test_no_ordinary_file(files: MasterFiles, tmp_path: Path) -> None:
-    """A FIFO is not waited for, and a directory is no file."""
+def test_not_a_regular_file(files: MasterFiles, tmp_path: Path) -> None:
+    """A FIFO does not block the read, and a directory is refused."""
     os.mkfifo(tmp_path / "root/srv/fifo.ini")
     for name in ("fifo.ini", "/etc"):
-        with pytest.raises(OSError, match="not an ordinary file"):
+        with pytest.raises(OSError, match="not a regular file"):
             files.read(name)
 
 
 def test_an_impossible_name(files: MasterFiles) -> None:
-    """A NUL in a name is an error that can be caught."""
+    """A NUL in a name raises ValueError."""
     with pytest.raises(ValueError, match="null"):
         files.read("a\0b")

@@ -1,4 +1,4 @@
-"""Options are taken in uWSGI's order from a command line and ini files; what cannot be followed is not known."""
+"""Options are applied in uWSGI's order, from a command line and ini files; uncertain values are unknown."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ from uwsgi_headroom.kernel.options.read import MOST_DEPTH, MOST_FILES
     ],
 )
 def test_which_application_is_named(words: str, names: bool, application: str, tmp_path: Path) -> None:
-    """By the options alone that name one, the last of them; a value that is no plain name is not kept."""
+    """The last option that names an application counts, and no other option; a value that is not a plain name is
+    dropped."""
     options = options_of(tmp_path, *words.split())
     assert options.names_application is names
     assert options.application == application
@@ -51,7 +52,7 @@ def test_which_application_is_named(words: str, names: bool, application: str, t
     ],
 )
 def test_which_configuration_file_is_named(words: str, file: str, tmp_path: Path) -> None:
-    """The first on the command line, whether or not it can be read; nothing that is no file."""
+    """The first file on the command line counts, whether or not it is readable; an address or a command does not."""
     files = {"/etc/shop.ini": "[uwsgi]\ninclude = /etc/more.ini\n", "/etc/more.ini": "[uwsgi]\n"}
     assert options_of(tmp_path, *words.split(), files=files).configuration_file == file
 
@@ -74,7 +75,7 @@ def test_which_configuration_file_is_named(words: str, file: str, tmp_path: Path
     ],
 )
 def test_command_line(words: str, known: dict[str, object], tmp_path: Path) -> None:
-    """Every way to spell an option is understood, and the last value holds."""
+    """Every spelling of an option is parsed, and the last value wins."""
     options = options_of(tmp_path, *words.split())
     assert set_in(options) == known
     assert options.complete
@@ -82,7 +83,7 @@ def test_command_line(words: str, known: dict[str, object], tmp_path: Path) -> N
 
 
 def test_ini(tmp_path: Path) -> None:
-    """A file has sections, remarks of a whole line, numbers with something behind them and flags of four noes."""
+    """A file may have sections, whole-line comments, numbers with trailing text and four values for "off"."""
     text = (
         "processes = 1\n[other]\nlisten = 1\n[uwsgi]\r\n; harakiri = 1\n# harakiri = 2\n  listen=7 ; seven\r\n"
         "harakiri: 9\nthunder-lock =\nneed-app = No\nmaster = 00\nlazy-apps\ncheaper = \nsecret = x\nthreads\t=\t3"
@@ -112,8 +113,8 @@ FILES = {
     ],
 )
 def test_files_in_files(words: str, known: dict[str, object], tmp_path: Path) -> None:
-    """`ini` and `include` stand for the file's options, a file without an option comes after the command line and
-    `inherit` after that; `:section` is of the file that was read last."""
+    """`ini` and `include` insert the file's options, a file without an option comes after the command line and
+    `inherit` after that; `:section` refers to the file read last."""
     options = options_of(tmp_path, *words.split(), files=FILES)
     assert set_in(options) == known
     assert options.complete
@@ -136,15 +137,15 @@ def test_files_in_files(words: str, known: dict[str, object], tmp_path: Path) ->
         ("--processes 99999999999999999999 --threads 2", {"threads": 2}),
     ],
 )
-def test_what_cannot_be_followed(words: str, known: dict[str, object], tmp_path: Path) -> None:
-    """What may have been replaced by something unknown is not known, and that something is missing is."""
+def test_a_part_that_cannot_be_followed(words: str, known: dict[str, object], tmp_path: Path) -> None:
+    """A value that something unknown may have replaced is unknown, and the options are marked as incomplete."""
     options = options_of(tmp_path, *words.split(), files=FILES)
     assert set_in(options) == known
     assert not options.complete
 
 
 def test_placeholders_and_conditions_in_a_file(tmp_path: Path) -> None:
-    """An option with a placeholder, under a condition or in a loop is not known; one that is set again later is."""
+    """An option with a placeholder, under a condition or in a loop is unknown, unless it is set again later."""
     text = "[uwsgi]\nharakiri = %(x)\nlisten = %k\nfor = 1 2\nthreads = 3\nendfor =\nprocesses = @(n)\nprocesses = 4\n"
     options = options_of(tmp_path, "--threads", "1", "--ini", "/srv/app.ini", files={"/srv/app.ini": text})
     assert set_in(options) == {"processes": 4}
@@ -152,20 +153,20 @@ def test_placeholders_and_conditions_in_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("chdir", "known"), [(CWD, 30), ("/elsewhere", None), ("%d", None)])
-def test_a_relative_name_is_of_the_directory_uwsgi_started_in(chdir: str, known: int | None, tmp_path: Path) -> None:
-    """A file of a relative name is not known to be uWSGI's if uWSGI has changed its directory since."""
+def test_a_relative_name_is_relative_to_the_start_directory(chdir: str, known: int | None, tmp_path: Path) -> None:
+    """If uWSGI has changed its directory, a file with a relative name may not be the one that it read."""
     text = f"[uwsgi]\nharakiri = 30\nchdir = {chdir}\n"
     assert options_of(tmp_path, "app.ini", files={"/srv/app.ini": text}).harakiri == known
 
 
-def test_an_absolute_name_stays(tmp_path: Path) -> None:
-    """A file of an absolute name is the same from every directory."""
+def test_an_absolute_name_is_the_same_from_every_directory(tmp_path: Path) -> None:
+    """A file with an absolute name is the same from every directory."""
     text = "[uwsgi]\nharakiri = 30\nchdir = /elsewhere\n"
     assert options_of(tmp_path, "/srv/app.ini", files={"/srv/app.ini": text}).harakiri == 30
 
 
 def test_another_root_directory(tmp_path: Path) -> None:
-    """A name found in the root directory that uWSGI changed to may be another file than the one it read."""
+    """After uWSGI changed its root directory, a file found in the new root may not be the one that it read."""
     text = "[uwsgi]\nharakiri = 30\nchroot = /jail\n"
     assert options_of(tmp_path, "/srv/app.ini", files={"/srv/app.ini": text}) == Options()
 
@@ -180,19 +181,20 @@ def test_another_root_directory(tmp_path: Path) -> None:
     ],
 )
 def test_the_programs_name(words: list[str], known: dict[str, object] | None, tmp_path: Path) -> None:
-    """The wheel's uWSGI is a script of Python's; of a command line that was overwritten nothing is known."""
+    """The wheel's uWSGI is a Python script; nothing is known of an overwritten command line."""
     options = read_options(PID, proc=make_tree(tmp_path, *words))
     assert set_in(options) == (known or {})
     assert options.complete is (known is not None)
 
 
 def test_gone(tmp_path: Path) -> None:
-    """Of a process that has ended nothing is known."""
+    """The options of a process that has ended are unknown."""
     assert read_options(PID, proc=tmp_path) == Options()
 
 
-def test_a_file_changed_later_than_a_worker_began(tmp_path: Path) -> None:
-    """A file that is younger than a running worker is not what uWSGI has read; uWSGI's seconds are whole."""
+def test_a_file_changed_after_the_start_of_a_worker(tmp_path: Path) -> None:
+    """A file that is newer than a running worker is not the one that uWSGI has read; uWSGI's times are whole
+    seconds."""
     proc = make_tree(tmp_path, "uwsgi", "app.ini", files={"/srv/app.ini": "[uwsgi]\nharakiri = 30\n"})
     changed = os.stat(tmp_path / "root/srv/app.ini").st_ctime
     assert read_options(PID, oldest_worker=changed - 1, proc=proc).changed
@@ -201,7 +203,7 @@ def test_a_file_changed_later_than_a_worker_began(tmp_path: Path) -> None:
 
 
 def test_files_are_bounded(tmp_path: Path) -> None:
-    """A file that includes itself, twice, is read ten times at most and five deep, and ends as not known."""
+    """A file that includes itself twice is read at most ten times and five levels deep, and its options are unknown."""
     text = "[uwsgi]\nprocesses = 2\nini = app.ini\nini = app.ini\n"
     options = options_of(tmp_path, "--ini", "app.ini", files={"/srv/app.ini": text})
     assert set_in(options) == {}
@@ -225,7 +227,7 @@ def test_a_large_file_is_not_read(tmp_path: Path) -> None:
 
 
 def test_a_large_command_line_is_not_read(tmp_path: Path) -> None:
-    """Nor is a command line."""
+    """A command line longer than the bound is not read."""
     assert options_of(tmp_path, "-p", "2", "x" * MOST_BYTES) == Options()
 
 
@@ -260,9 +262,8 @@ PIECES = (
 )
 
 
-def test_nothing_breaks_it(tmp_path: Path) -> None:
-    """Whatever stands in the file and on the command line, known values have their type and a source, and every source
-    has a value."""
+def test_any_options(tmp_path: Path) -> None:
+    """For any file and command line, each known value has its type and a source, and each source has a value."""
     proc = make_tree(tmp_path, "uwsgi", files={"/srv/app.ini": ""})
     types = {"int": int, "bool": bool, "str": str, "tuple[str, ...]": tuple}
     for seed in range(500):
@@ -277,8 +278,8 @@ def test_nothing_breaks_it(tmp_path: Path) -> None:
         assert all(type(getattr(options, name)) is types[KINDS[name]] for name in known), seed
 
 
-def test_only_what_is_asked_for_is_kept(tmp_path: Path) -> None:
-    """No value of another option is in what is returned."""
+def test_only_relevant_options_are_kept(tmp_path: Path) -> None:
+    """The result has no value of any other option."""
     text = "[uwsgi]\nenv = PASSWORD=hunter2\nharakiri = 3 hunter2\nhttp-socket = hunter2\nset = x=hunter2\n"
     options = options_of(tmp_path, "app.ini", "--pyargv", "hunter2", files={"/srv/app.ini": text})
     assert options.harakiri == 3

@@ -1,4 +1,4 @@
-"""What real uWSGI makes of a command line and its files is what is read from them."""
+"""The options read from a command line and its files are those that real uWSGI applies."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ SYNTAX = (
     ],
 )
 def test_show_config(words: str, tmp_path: Path) -> None:
-    """Every value known is the last that uWSGI says it has for its option; where no option is missing, none is."""
+    """Each known value is the last one that uWSGI reports for its option; if the options are complete, none is
+    missing."""
     files = {name.removeprefix("/srv/"): text for name, text in FILES.items()} | {"syntax.ini": SYNTAX}
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -62,13 +63,13 @@ def test_show_config(words: str, tmp_path: Path) -> None:
     (proc / "7/root").unlink()
     (proc / "7/root").symlink_to("/")
     options = read_options(7, proc=proc)
-    said = _last_values(shown[1])
-    assert set_in(options).items() <= said.items()
-    assert not options.complete or set_in(options) == said
+    applied = _last_values(shown[1])
+    assert set_in(options).items() <= applied.items()
+    assert not options.complete or set_in(options) == applied
 
 
 def _last_values(text: str) -> dict[str, Value | None]:
-    """By field, from what --show-config prints: every option in the order in which it is applied."""
+    """The last value of each field in the output of --show-config, which lists the options in order of application."""
     values: dict[str, Value | None] = {}
     for line in text.splitlines():
         key, _, value = line.partition(" = ")
@@ -79,7 +80,7 @@ def _last_values(text: str) -> dict[str, Value | None]:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[real_uwsgi.Uwsgi]:
-    """Options from a command line, a section of a file and an included file, some of them twice."""
+    """Options from a command line, a section of a file and an included file; some are set twice."""
     files = {
         "app.ini": "[uwsgi]\nprocesses = 9\n[shop]\nmaster = 1\nprocesses = 2\nlisten = 7 ; seven\nthunder-lock = off\n"
         "include = more.ini\nharakiri = 33\nstats = stats\nhttp-socket = web\n",
@@ -90,8 +91,8 @@ def server() -> Iterator[real_uwsgi.Uwsgi]:
         yield running
 
 
-def test_what_uwsgi_does(server: real_uwsgi.Uwsgi) -> None:
-    """The last of several values is the one that uWSGI works with."""
+def test_uwsgi_uses_the_last_value(server: real_uwsgi.Uwsgi) -> None:
+    """uWSGI itself uses the last of several values."""
     options = read_options(server.pid)
     document = json.loads(server.document())
     assert len(document["workers"]) == options.processes == 3
@@ -106,17 +107,17 @@ def test_what_uwsgi_does(server: real_uwsgi.Uwsgi) -> None:
 
 @as_root
 def test_another_users_files_are_hidden(server: real_uwsgi.Uwsgi) -> None:
-    """Any user may know the command line; without its files, only what comes after them is certain."""
+    """Any user may read the command line; without its files, only the options after them are certain."""
     pid = server.pid
     options = as_nobody(lambda: set_in(read_options(pid)))
     assert options == {"threads": 2}
 
 
 def test_overwritten_command_line() -> None:
-    """auto-procname writes over the command line, and nothing is known then."""
+    """auto-procname overwrites the command line, so the options are unknown."""
     app = ["--wsgi-file", str(real_uwsgi.APP), "--http-socket", "web", "--stats", "stats"]
     with real_uwsgi.bare("--master", "--auto-procname", "-p2", *app) as running:
-        # A worker that is signalled before it accepts misses it.
+        # A signal that arrives before a worker accepts is lost.
         real_uwsgi.wait_until(lambda: b'"accepting":0' not in running.document(), what="the workers to accept")
         assert Path(f"/proc/{running.pid}/cmdline").read_bytes().startswith(b"uWSGI master\0")
         options = read_options(running.pid)

@@ -12,7 +12,7 @@ CWD = "/srv"
 
 
 def make_tree(where: Path, *words: str, files: Mapping[str, str] | None = None) -> Path:
-    """A `/proc` in which process PID has these words on its command line. files: by absolute path in its root."""
+    """A `/proc` in which process PID has these words as its command line. files: by absolute path in its root."""
     proc, root = where / "proc", where / "root"
     (proc / str(PID)).mkdir(parents=True)
     (proc / str(PID) / "cmdline").write_bytes(b"".join(word.encode() + b"\0" for word in words))
@@ -27,10 +27,10 @@ def make_tree(where: Path, *words: str, files: Mapping[str, str] | None = None) 
 
 
 def options_of(where: Path, *words: str, files: Mapping[str, str] | None = None) -> Options:
-    """The options of a uWSGI with these words after its name on the command line."""
+    """The options of a uWSGI with these words after the program's name on the command line."""
     return read_options(PID, proc=make_tree(where, "/usr/bin/uwsgi", *words, files=files))
 
 
 def set_in(options: Options) -> dict[str, object]:
-    """What is known to be set, by field."""
+    """The options known to be set, by field."""
     return {name: getattr(options, name) for name in options.source}

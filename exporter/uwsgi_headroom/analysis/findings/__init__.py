@@ -1,4 +1,4 @@
-"""Figures to words: what is worth knowing of a window, the worst first."""
+"""Turns figures into findings about a window, worst first."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ MODULES: tuple[Callable[[Figures, Reading], Iterable[Finding]], ...] = (
     memory.find,
     setup.find,
 )
-"""What users feel now comes first, then what may come, then how uWSGI is set up."""
+"""In order of urgency: first harm that users feel now, then harm that may come, then uWSGI's setup."""
 
 
 def collect_findings(figures: Figures, reading: Reading) -> list[Finding]:
-    """Everything worth knowing, the worst first; of equals, what users feel first."""
+    """The findings about a server, worst first; among equally severe ones, those that users feel first come first."""
     collected = [finding for module in MODULES for finding in module(figures, reading)]
-    if any(finding.code == "unevenness_hurts" for finding in collected):  # which says the same, and what to do about it
+    if any(finding.code == "unevenness_hurts" for finding in collected):  # it says the same, with the remedy
         collected = [
             finding for finding in collected if (finding.code, finding.severity) != ("interpreter_bound", "warning")
         ]
@@ -49,7 +49,7 @@ def collect_findings(figures: Figures, reading: Reading) -> list[Finding]:
 
 
 def collect_emperor_findings(snapshot: EmperorSnapshot) -> list[Finding]:
-    """Everything worth knowing of an emperor."""
+    """The findings about an emperor."""
     return list(emperor.find(snapshot))
 
 

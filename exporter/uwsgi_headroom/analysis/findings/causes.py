@@ -1,4 +1,4 @@
-"""Findings about workers that cannot serve: they explain what else is wrong, and come before it."""
+"""Findings about workers that cannot serve: they explain other findings, and so come before them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from uwsgi_headroom.analysis.presence import find_without_application
 from uwsgi_headroom.reading import Reading
 
 UP = 0.9
-"""Part of the window that a worker was up for which its absence now is a moment's."""
+"""If a worker was up for at least this fraction of the window, its present absence is only momentary."""
 
 
 def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
-    """Findings of this module."""
+    """The findings about workers that cannot serve."""
     yield from _no_application(figures, reading)
     recycling = list(find_recycling(figures, reading))
     yield from recycling or _missing(figures, reading)

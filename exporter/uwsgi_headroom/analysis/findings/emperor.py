@@ -9,11 +9,11 @@ from uwsgi_headroom.analysis.formatting import counted, duration
 from uwsgi_headroom.stats.emperor_router import Blacklisted, EmperorSnapshot
 
 MOST_NAMES = 3
-"""How many throttled vassals a sentence names; the page lists all of them."""
+"""The most throttled vassals that a sentence lists; the page lists all of them."""
 
 
 def find(snapshot: EmperorSnapshot) -> Iterator[Finding]:
-    """Findings of this module."""
+    """The findings about an emperor."""
     throttled = snapshot.blacklist
     if not throttled:
         return

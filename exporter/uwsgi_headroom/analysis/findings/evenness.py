@@ -1,7 +1,8 @@
-"""Findings about uneven workers: whether it is chance, whether it hurts, and what helps.
+"""Findings about uneven workers: whether unevenness is chance, whether it hurts, and what helps.
 
-Uneven shares are uWSGI's nature: any free thread may take the next request, and the kernel wakes them in its own order.
-They hurt where a worker's interpreter is near saturation while others have room, which shows in its response times.
+Uneven shares are normal for uWSGI: any free thread may take the next request, and the kernel wakes threads in its own
+order. They hurt if one worker's interpreter is nearly saturated while others have room, which shows in its response
+times.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from uwsgi_headroom.analysis.memory_headroom import fits
 from uwsgi_headroom.reading import Reading
 
 UNEVEN = 1.25
-"""Hot ratio from which unevenness is worth a word, if it is above the noise floor too."""
+"""At or above this hot ratio, unevenness is a finding if it also exceeds the noise floor."""
 
 COSTLY = 0.10
-"""Part of the response time that balancing would save, from which unevenness hurts."""
+"""Unevenness hurts if balancing would save at least this fraction of the response time."""
 
 LOADED = (0.5, 0.7)
-"""CPU a second of the hot worker's interpreter: below the first its threads hardly meet at its lock, so that uneven
-shares are not what makes it slow; from the second on it is close to saturated."""
+"""CPU seconds per second of the hot worker's interpreter. Below the first value, its threads hardly compete for its
+lock, so uneven shares do not make it slow; from the second on, it is nearly saturated."""
 
 SLOWER = (1.2, 1.5)
-"""The hot worker's response time over the calm ones' that is a warning; and that, with an interpreter that is close to
-saturated, is critical."""
+"""The ratio of the hot worker's response time to the calm workers' that is a warning, and that is critical if its
+interpreter is also nearly saturated."""
 
 
 def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
-    """Findings of this module."""
+    """The findings about uneven workers."""
     balance, hottest = figures.balance, figures.balance.hottest
     workers = sum(worker.active for worker in balance.workers)
     if workers > 1:
@@ -55,7 +56,8 @@ def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
 
 
 def _enough(figures: Figures, workers: int) -> Iterator[Finding]:
-    """36 (N-1) requests bring the noise floor down to a hot ratio of 1.8 at most."""
+    """A finding if there are too few requests to judge: 36 (N-1) bring the noise floor down to a hot ratio of 1.8 at
+    most."""
     needed = max(36 * (workers - 1), 2 * ENOUGH_REQUESTS)
     if figures.flow.requests < needed:
         yield Finding(
@@ -105,12 +107,12 @@ def _hurts(figures: Figures, hot: WorkerFigures, reading: Reading) -> Finding:
 
 
 def _lacks_cpu(figures: Figures, reading: Reading) -> bool:
-    """Whether no CPU is idle: all workers are slow for it then, and evening them out helps little."""
+    """Whether no CPU is idle: all workers are then slow for that reason, and balancing helps little."""
     return reading.host.cpus is not None and lacks_cpu(figures, reading.host.cpus.count)
 
 
 def _idle_elsewhere(figures: Figures, hot: WorkerFigures) -> float | None:
-    """Threads of the other active workers that had nothing to do, on average."""
+    """The mean number of idle threads in the other active workers."""
     others = [worker for worker in figures.balance.workers if worker.active and worker.worker_id != hot.worker_id]
     busy = sum(worker.concurrency or 0.0 for worker in others)
     each = ratio(figures.available or 0, sum(worker.active for worker in figures.balance.workers))
@@ -122,7 +124,7 @@ def _is_mapped(reading: Reading) -> bool | None:
 
 
 def _cause(reading: Reading) -> str:
-    """Why shares differ, as far as that is known from which worker holds which listening socket."""
+    """Why the shares differ, as far as the sockets of each worker show it."""
     mapped = _is_mapped(reading)
     if mapped:
         return "`map-socket` gives workers sockets of their own, and these have unequal shares."

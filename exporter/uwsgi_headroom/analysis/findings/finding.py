@@ -1,4 +1,4 @@
-"""What a finding is."""
+"""The type of a finding."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing worth knowing. critical: requests suffer now; warning: they will, or some do; info: good to know.
+    """A finding about a server. critical: requests suffer now; warning: they will, or some do; info: good to know.
 
-    code: a stable name; title: one sentence; evidence: the figures it rests on; meaning: why that matters;
-    change: what to do, with uWSGI's option, empty where there is nothing to do.
+    code: a stable name; title: one sentence; evidence: the figures behind it; meaning: why it matters; change: what to
+    do, with uWSGI's option; empty if there is nothing to do.
     """
 
     code: str

@@ -1,4 +1,4 @@
-"""Findings about what is served: requests that are stuck, that raise, and memory that grows with them."""
+"""Findings about requests that are stuck or raise exceptions, and about growing memory."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from uwsgi_headroom.analysis.stuck import MANY_STUCK, STUCK_SECONDS, find_stuck_
 from uwsgi_headroom.reading import Reading
 
 EXCEPTIONS = (3, 0.01)
-"""How many requests raise, and which part of all, from which it is a warning: errors are the application's to judge."""
+"""Requests with an exception are a warning at or above this number and this fraction of all requests: the application
+decides what is an error."""
 
 GROWTH = (0.10, 16e6)
-"""Growth of resident memory within a window that is worth a word: this part of it, and at least so many bytes."""
+"""Growth of resident memory within a window is a finding at or above this fraction and this number of bytes."""
 
 
 def find(figures: Figures, _reading: Reading) -> Iterator[Finding]:
-    """Findings of this module, but for stuck requests."""
+    """The findings about exceptions and growing memory."""
     yield from _exceptions(figures)
     yield from _growing(figures)
 

@@ -1,4 +1,4 @@
-"""Findings about threads: how near all of them are to being in use."""
+"""Findings about threads: how close the server is to having all of them in use."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from uwsgi_headroom.analysis.waiting import shows_a_limit, waiting_clause
 from uwsgi_headroom.reading import Reading
 
 THREADS_BUSY = 0.75
-"""Threads busy on average, of those there are, that is a warning: load can grow by a third. Raise it for a batch server
-whose clients do not mind waiting."""
+"""A mean fraction of busy threads at or above this is a warning: load can grow by a third. Raise it for a batch server
+whose clients can wait."""
 
 THREADS_FULL = 0.90
-"""From here it is the limit, and critical where requests wait: random arrivals find every thread busy much of the time.
-How often all threads are busy says nothing by itself: for one thread it is how busy that is."""
+"""At or above this mean fraction of busy threads the limit is reached, which is critical if requests wait: random
+arrivals then often find every thread busy. The time with all threads busy does not measure load: with one thread, it
+equals the utilization."""
 
 RESERVE_UNUSED = 0.2
-"""Part of the time with every thread in use from which cheaper mode should have spawned a worker."""
+"""If every thread is in use for at least this fraction of the time, cheaper mode should have spawned a worker."""
 
 
 def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
-    """Findings of this module."""
+    """The findings about threads."""
     yield from _threads(figures, reading)
     yield from _cheaper(figures)
 

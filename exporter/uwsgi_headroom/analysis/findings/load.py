@@ -1,4 +1,4 @@
-"""Findings about CPU: interpreters, and the CPUs together."""
+"""Findings about CPU: single interpreters, and all CPUs together."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from uwsgi_headroom.analysis.waiting import shows_a_limit, waiting_clause
 from uwsgi_headroom.reading import Reading
 
 INTERPRETER_FULL = REACHED
-"""CPU a second of one interpreter from which its threads mostly wait for its lock."""
+"""At or above this load of an interpreter (CPU seconds per second), its threads mostly wait for its lock."""
 
 LOCK_WAIT = 1.0
-"""Requests in service in such a worker beyond what its interpreter runs, on average, from which they wait for it."""
+"""If a worker's mean number of requests in service exceeds the one that its interpreter runs by at least this, requests
+wait for the interpreter."""
 
 
 def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
-    """Findings of this module."""
+    """The findings about CPU."""
     yield from _interpreters(figures, reading)
     yield from _cpus(figures, reading)
 
@@ -72,7 +73,7 @@ def _cpus(figures: Figures, reading: Reading) -> Iterator[Finding]:
     waits = shows_a_limit(figures.flow) or in_service >= used + cpus.count
     alone = used >= CPU_FULL * cpus.count
     if not (alone or waits) and left is not None and (left.others or 0.0) > left.own:
-        return  # it has what it needs, and `neighbours` says who has the rest
+        return  # the server has enough CPU, and `neighbours` reports who uses the rest
     idle = "" if alone or left is None else f", {left.idle:.2f} idle"
     yield Finding(
         code="cpu_bound",

@@ -1,4 +1,4 @@
-"""Findings about memory: whether there is any for more workers."""
+"""Findings about memory: whether more workers fit."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from uwsgi_headroom.analysis.memory_headroom import MemoryHeadroom, compute_memo
 from uwsgi_headroom.reading import Reading
 
 FEW_WORKERS = 2
-"""Room for fewer more workers is worth a finding: the first step out of a shortage of threads is seldom smaller."""
+"""Room for fewer workers is a finding: the first step to relieve a shortage of threads is seldom smaller."""
 
 SCARCE = 0.10
-"""Available memory against what the workers take together that is a warning where no other worker fits: requests of
-another size than usual make the workers grow by as much. Without it, one large worker with half of its size left would
-be one."""
+"""If no other worker fits, available memory below this fraction of the workers' own is a warning: unusually large
+requests can make the workers grow by that much. Without this threshold, one large worker would be a warning if half its
+size were still available."""
 
 
 def find(_: Figures, reading: Reading) -> Iterator[Finding]:
-    """Findings of this module."""
+    """The findings about memory."""
     room = compute_memory_headroom(reading.host.memory)
     if room is None or room.more_workers >= FEW_WORKERS:
         return

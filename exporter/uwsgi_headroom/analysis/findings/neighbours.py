@@ -1,4 +1,4 @@
-"""Finding about neighbours: other programs that use the CPU which the server could use."""
+"""The finding about neighbours: other programs that use CPUs which the server could use."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from uwsgi_headroom.analysis.formatting import factor
 from uwsgi_headroom.reading import Reading
 
 SCARCE = 0.5
-"""Part of the CPUs that is idle from which there is enough for all."""
+"""If at least this fraction of the CPUs is idle, there is enough CPU for all programs."""
 
 LOW, MODERATE = 1.5, 3.0
-"""Headroom of CPU below which others are a warning, and good to know. Raise them where load jumps."""
+"""CPU headroom below which neighbours are a warning, and below which they are good to know. Raise both if load
+jumps."""
 
 
 def find(figures: Figures, _reading: Reading) -> Iterator[Finding]:
-    """Findings of this module."""
+    """The finding about neighbours."""
     cpu = figures.cpu
     room = figures.headroom.by_limit.get("cpu")
     if cpu is None or cpu.others is None or room is None or room >= MODERATE:
@@ -38,5 +39,5 @@ def find(figures: Figures, _reading: Reading) -> Iterator[Finding]:
 
 
 def _number(cpus: float) -> str:
-    """A capacity is measured: 1.98 CPUs are 2."""
+    """Format a number of CPUs. It is measured, so it is rounded: 1.98 becomes 2."""
     return f"{cpus:.1f}".removesuffix(".0")

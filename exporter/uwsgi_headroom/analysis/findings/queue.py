@@ -1,4 +1,4 @@
-"""Findings about listen queues: clients refused, and requests that wait."""
+"""Findings about listen queues: refused clients, and waiting requests."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from uwsgi_headroom.kernel.backlogs import Backlog, is_tcp
 from uwsgi_headroom.reading import Reading
 
 FULL = (0.05, 0.0)
-"""Part of the time at its limit from which a queue refuses many clients, and above which it refuses some."""
+"""A queue that is at its limit for at least the first fraction of the time refuses many clients; above the second one,
+it refuses some."""
 
 FILLING = 0.5
-"""Mean length over its limit from which a queue may overflow in the next burst."""
+"""At or above this mean length, as a fraction of the limit, a queue may overflow in the next burst."""
 
 
 def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
-    """Findings of this module."""
+    """The findings about listen queues."""
     window = figures.window
     queues = reading.listen_queues()
     for name, backlog in queues.items():
@@ -84,7 +85,8 @@ def _filling(figures: Figures, reading: Reading, name: str, mean: float, backlog
 
 
 def _longer_queue(reading: Reading, backlog: Backlog) -> str:
-    """The kernel cuts `listen` to net.core.somaxconn: where that is known, it says which of the two the limit is."""
+    """How to raise the limit. The kernel caps `listen` at net.core.somaxconn; if both are known, the text names the
+    smaller."""
     somaxconn = reading.host.setup.somaxconn if reading.host.setup else None
     if somaxconn is None or backlog.limit is None:
         how = f"raise `listen`, and net.core.somaxconn, which it may not exceed (the limit now is {backlog.limit})"

@@ -1,4 +1,4 @@
-"""Which runbook belongs to a finding: that of the alert about the same, if there is one."""
+"""The runbook of each finding: that of the alert for the same problem, if there is one."""
 
 from __future__ import annotations
 
@@ -28,4 +28,4 @@ RUNBOOKS = {
     "memory_growing": "UwsgiWorkerMemoryGrowing",
     "vassals_throttled": "UwsgiVassalThrottled",
 }
-"""From a finding's code to a runbook's name; a finding without one says all there is to say itself."""
+"""Names of runbooks by the finding's code. Other findings need no runbook."""

@@ -1,4 +1,4 @@
-"""Findings about how uWSGI is set up: what wastes capacity, and what hides figures."""
+"""Findings about the setup of uWSGI: wasted capacity, and hidden figures."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.reading import Reading
 
 UNIX_SOCKET_ROOM = 219_264
-"""Bytes of a document that a UNIX socket takes before its writer blocks (measured, Linux defaults)."""
+"""The size in bytes of a document that a UNIX socket accepts before its writer blocks (measured, Linux defaults)."""
 
 
 BUSY = 0.3
-"""CPU a second of a worker from which sharing its one CPU with another one costs something."""
+"""At or above this CPU use (CPU seconds per second), a worker suffers from sharing its only CPU with another worker."""
 
 
 def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
-    """Findings of this module."""
+    """The findings about the setup of uWSGI."""
     snapshot = figures.snapshot
     sharing = count_workers_sharing_one_cpu(reading.host)
     if sharing:
@@ -69,5 +69,5 @@ def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
 
 
 def _is_busy(figures: Figures) -> bool:
-    """Whether a worker uses so much CPU that it meets another one at the CPU that they share."""
+    """Whether a worker uses enough CPU to compete with another one for the CPU that they share."""
     return any((worker.interpreter_load or 0.0) >= BUSY for worker in figures.balance.workers)

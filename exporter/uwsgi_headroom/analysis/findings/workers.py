@@ -12,24 +12,25 @@ from uwsgi_headroom.analysis.waiting import judge_waiting, waiting_clause
 from uwsgi_headroom.reading import Reading
 
 MANY_LOST = (3, 0.01)
-"""Requests lost, and their part of all, from which many are hurt."""
+"""At or above this number of lost requests, and this fraction of all requests, the loss is critical."""
 
 LOOP = (3, 1.0)
-"""Respawns of one worker in a window, and a minute, that are a loop where it serves little in between."""
+"""This many respawns of one worker per window, and per minute, are a loop if the worker serves little in between."""
 
 SERVED = 50
-"""Requests that a worker serves between respawns, on average, from which they are recycling (`max-requests`,
-`reload-on-rss`) and no loop."""
+"""With at least this many requests between respawns on average, a worker is recycled (`max-requests`, `reload-on-rss`)
+and not in a loop."""
 
 RECYCLED = 0.7
-"""Part of `max-requests` (whose delta makes it differ by worker) that a worker serves which reaches it."""
+"""A worker that served at least this fraction of `max-requests` has reached it: `max-requests-delta` varies it by
+worker."""
 
 SHORT_LIFE = 60.0
 """Seconds between respawns of one worker below which recycling costs more than it saves."""
 
 
 def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
-    """Findings of this module, but for recycling that costs, which `causes` has."""
+    """The findings about workers that end, except for costly recycling, which `causes` reports."""
     yield from _harakiri(figures, reading)
     yield from _lost(figures, reading)
     if not list(find_recycling(figures, reading)):
@@ -106,7 +107,7 @@ def _respawns(figures: Figures, reading: Reading) -> Iterator[Finding]:
     ]
     respawns = sum(times for _, times, _ in ended) - window.harakiris
     if looping and respawns > 0:
-        # One that serves nothing in between, as where its import fails, loses nothing.
+        # A worker that serves nothing in between (its import fails, for example) loses no requests.
         lost = sum(times for _, times, requests in _unexplained_ends(figures, reading) if requests >= times)
         lose_many = lost > 0 and _severity(figures, lost) == "critical"
         is_many = lose_many or 2 * len(looping) >= len(window.workers)
@@ -141,7 +142,7 @@ def _respawns(figures: Figures, reading: Reading) -> Iterator[Finding]:
 
 
 def find_recycling(figures: Figures, reading: Reading) -> Iterator[Finding]:
-    """The finding about workers that reach `max-requests` so soon that it costs capacity."""
+    """The finding about workers that reach `max-requests` so early that it costs capacity."""
     window, ended = figures.window, _ended_workers(figures)
     setup = reading.host.setup
     most, away = setup.options.max_requests if setup else None, part_away(figures, reading)
@@ -165,7 +166,7 @@ def find_recycling(figures: Figures, reading: Reading) -> Iterator[Finding]:
 
 
 def _ended_workers(figures: Figures) -> list[tuple[int, int, int]]:
-    """Id, respawns besides those of reloads, and requests of each worker that has some."""
+    """Id, respawns except those of reloads, and requests of each worker with such respawns."""
     reloads = figures.window.reloads
     return [
         (worker.worker_id, worker.respawns - reloads, worker.requests)
@@ -175,7 +176,8 @@ def _ended_workers(figures: Figures) -> list[tuple[int, int, int]]:
 
 
 def _unexplained_ends(figures: Figures, reading: Reading) -> list[tuple[int, int, int]]:
-    """Those of them that no option explains, nor harakiri, cheaper mode, or reloads, which end each equally often."""
+    """The ended workers, if nothing explains their ends: no option, harakiri, cheaper mode, or reload (which ends each
+    worker equally often)."""
     ended = _ended_workers(figures)
     cheaper = any(worker.in_reserve for worker in figures.snapshot.workers)
     reloads = len(ended) == len(figures.window.workers) > 1 and len({times for _, times, _ in ended}) == 1
@@ -185,7 +187,7 @@ def _unexplained_ends(figures: Figures, reading: Reading) -> list[tuple[int, int
 
 
 def _is_unexplained(reading: Reading) -> bool:
-    """Whether all options are known and none of them ends workers that are well."""
+    """Whether all options are known and none of them ends healthy workers."""
     options = reading.host.setup.options if reading.host.setup else None
     if options is None or not options.complete:
         return False
@@ -207,14 +209,15 @@ def _ended(figures: Figures, ended: Sequence[int], ends: int) -> Finding:
 
 
 def _served_enough(reading: Reading) -> float:
-    """Requests between respawns that are recycling: nearly `max-requests`, where that is known."""
+    """With at least this many requests between respawns, a worker is recycled: nearly `max-requests`, if that is
+    known."""
     setup = reading.host.setup
     most = setup.options.max_requests if setup else None
     return min(SERVED, RECYCLED * most) if most else SERVED
 
 
 def _set_to(reading: Reading, option: str, unit: str = "") -> str:
-    """An option's value in parentheses, where it is known from the command line or a file."""
+    """An option's value in parentheses, if it is known from the command line or a file."""
     value = getattr(reading.host.setup.options, option) if reading.host.setup else None
     return "" if value is None else f" ({value}{unit})"
 

@@ -1,4 +1,4 @@
-"""The options that uWSGI's master was started with, as far as they can be read from outside."""
+"""Reads the options of a uWSGI master from its command line and configuration files, as far as they are visible."""
 
 from uwsgi_headroom.kernel.options.files import MasterFiles
 from uwsgi_headroom.kernel.options.model import Options

@@ -1,4 +1,4 @@
-"""The options of uWSGI that advice rests on. No other option is kept: a configuration may hold secrets."""
+"""The uWSGI options that advice needs. No other option is kept: a configuration may hold secrets."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from dataclasses import dataclass, field, fields
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of one uWSGI master; None: not set, or not known.
+    """Options of one uWSGI master; None for an option that is not set or not known.
 
-    Times are in seconds, `reload_on_*` in megabytes, as uWSGI takes them. `async_cores` is the option `async`;
-    `workers` and `processes` are one option. source: by field, "command line" or the file's name as uWSGI was given it.
-    names_application: whether one of `APPLICATIONS` is set, whatever its value, as far as is known. application: what
-    it names, a module or a file; configuration_file: the first one that the command line names, as it is written there.
-    Empty: not known, or not a plain name.
-    complete: every option that was set outside of the environment (`UWSGI_*`, which is never read) is known, so None
-    means that uWSGI's default holds. changed: a file was changed after a worker began that still runs, so uWSGI uses
-    what the file said before.
+    Times are in seconds and `reload_on_*` in megabytes, as in uWSGI. `async_cores` is the option `async`; `workers`
+    and `processes` are one option.
+
+    source: "command line" or the name of the file as uWSGI got it, by field.
+    names_application: whether one of `APPLICATIONS` is known to be set, to any value.
+    application: the module or file that the option names; empty if unknown or not a plain name.
+    configuration_file: the first one on the command line, as written there; empty if unknown or not a plain name.
+    complete: whether every option outside of the environment (`UWSGI_*` is never read) is known. If so, None means that
+        uWSGI's default applies.
+    changed: whether a file was changed after the start of a worker that still runs, so that uWSGI still uses the old
+        options.
     """
 
     harakiri: int | None = None
@@ -64,29 +67,29 @@ class Options:
 
 
 APPLICATIONS = frozenset(("module", "wsgi", "wsgi-file", "file", "mount", "paste", "pecan", "psgi", "rack"))
-"""Options that name an application for uWSGI to load, which it then lists in its stats."""
+"""Options that name an application. uWSGI loads it and then lists it in its stats."""
 
 PLAIN_NAME = re.compile(r"[\w./:@+=-]{1,200}", re.ASCII)
-"""What a module, a file or a mount point is called where it may be shown."""
+"""The names of modules, files and mount points that are safe to show."""
 
 Value = int | bool | str | tuple[str, ...]
 
 KINDS: Mapping[str, str] = {
     option.name: str(option.type).removesuffix(" | None") for option in fields(Options) if option.default is None
 }
-"""By field: the type of its values."""
+"""The type of a field's values, by field."""
 
 NAMES: Mapping[str, str] = {
     field_name: "async" if field_name == "async_cores" else field_name.replace("_", "-") for field_name in KINDS
 }
-"""By field: the option as uWSGI spells it."""
+"""uWSGI's name of the option, by field."""
 
 FIELDS: Mapping[str, str] = {
     **{option: field_name for field_name, option in NAMES.items()},
     "workers": "processes",
     "stats-server": "stats",
 }
-"""By option, in all its spellings: the field that keeps its value."""
+"""The field of an option's value, by the option's name in all its spellings."""
 
 _NUMBER = re.compile(r"\s*([+-]?[0-9]{1,9}|)(?![0-9])", re.ASCII)
 _LONGEST_TEXT = 200
@@ -94,16 +97,17 @@ _MOST_TEXTS = 64
 
 
 def parse_value(name: str, text: str, before: object = None) -> Value | None:
-    """The value of a field as uWSGI understands it; None where that is not certain.
+    """The value of a field as uWSGI parses it; None if that is not certain.
 
-    A number is what it begins with, and 0 where it begins with none (atoi(3)); a flag is off at `false`, `off`, `no`
-    and `0`, in any case of letters, and on at any other value. `before`: the value so far, for an option that adds up.
+    For a number, uWSGI takes the digits at the beginning of the text, or 0 (atoi(3)). A flag is off for `false`, `off`,
+    `no` and `0`, in upper or lower case, and on for anything else. `before`: the earlier values, for an option that
+    may be given several times.
     """
     kind = KINDS[name]
     if kind == "bool":
         return text.lower() not in ("false", "off", "no", "0")
     if kind == "int":
-        if name == "asyncio" and not text:  # uWSGI has a number of its own for it
+        if name == "asyncio" and not text:  # uWSGI then uses a default of its own
             return None
         number = _NUMBER.match(text)
         return int(number[1] or 0) if number else None

@@ -1,11 +1,12 @@
 """Reads the options of a uWSGI master from its command line and the ini files that it names.
 
-uWSGI takes one option after the other and the last value of an option holds. `ini` and `include` put a file's options
-where they stand; a file given without an option comes after the whole command line, and `inherit` after that. A name of
-a file is relative to the directory that uWSGI started in, whichever file it stands in. So when something cannot be
-followed (another format, a file that cannot be read, `%(name)` in a file's name), every value before it is doubtful and
-is forgotten, while values after it are certain. An option whose value has a placeholder, or which is set under a
-condition or in a loop, is forgotten alone.
+uWSGI applies the options in order, and the last value of an option wins. `ini` and `include` insert a file's options at
+their own position; a file given without an option comes after the whole command line, and `inherit` after that. File
+names are relative to the directory in which uWSGI started, also within other files.
+
+If something cannot be followed (another format, an unreadable file, `%(name)` in a file's name), every earlier value is
+doubtful and is forgotten, while later values are certain. If only one option is uncertain (a placeholder in its value,
+a condition or a loop around it), only that option is forgotten.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ _LOADS_OTHER_FORMATS = (
 _CHANGES_DIRECTORY = ("chdir", "chdir2")
 _CHANGES_ROOT = ("chroot", "pivot-root")
 _NAMES_FILES = ("touch-", "paste", "if-")
-"""How options begin whose value may be a file of options that they do not load."""
+"""Prefixes of options whose value may be the name of a configuration file that they do not load."""
 
 _SUFFIXES = (".ini", ".xml", ".yaml", ".yml", ".json", ".js")
 
-# How getopt(3) reads the command line of uWSGI: letters for options of interest, and all letters that take a value.
+# For parsing uWSGI's command line as getopt(3) does: the letters of relevant options, and all letters with a value.
 _LETTERS = {
     "p": "processes",
     "w": "module",
@@ -55,18 +56,18 @@ _LETTERS_WITH_VALUE = frozenset("sptxSdlvbRzAQywJHO")
 _VALUE_OPTIONAL = ("need-app", "asyncio")  # only as --option=value
 _READ = frozenset((*FIELDS, *_LOADS, *_LOADS_OTHER_FORMATS, *_CHANGES_DIRECTORY, *_CHANGES_ROOT, "set"))
 _NO_ABBREVIATIONS = ("http", "cheap", "lazy", "reload", "socket", "pivot", "st")
-"""Options of uWSGI that one of `_READ` begins with; any other such beginning may be its abbreviation."""
+"""uWSGI options whose name is a prefix of one in `_READ`. Any other prefix may be an abbreviation of it."""
 
 
 def read_options(pid: int, *, oldest_worker: float | None = None, proc: Path = Path("/proc")) -> Options:
-    """The options of the uWSGI master `pid`, which must be proven to be one. oldest_worker: when its oldest worker was
-    spawned, in whole epoch seconds as uWSGI writes them. Never raises."""
+    """The options of the uWSGI master whose proven pid is `pid`. oldest_worker: the spawn time of its oldest worker, in
+    whole epoch seconds as in uWSGI's stats. Never raises."""
     files = MasterFiles(pid, proc=proc)
     try:
         words = _words_of_uwsgi(files.read_command_line())
     except OSError:
         return Options()
-    if not words:  # all in the environment, or overwritten by procname
+    if not words:  # all options are in the environment, or procname has overwritten the command line
         return Options()
     reading = _Reading(files)
     reading.take_command_line(words)
@@ -74,7 +75,7 @@ def read_options(pid: int, *, oldest_worker: float | None = None, proc: Path = P
 
 
 def _words_of_uwsgi(words: list[str]) -> list[str]:
-    """What follows the program's name, which is that of a Python script for the pyuwsgi wheel."""
+    """The words after the program's name; with the pyuwsgi wheel, the program is a Python script."""
     name = words[0].rpartition("/")[2]
     if name.startswith(("python", "pypy")):
         return words[2:] if len(words) > 1 and "uwsgi" in words[1].rpartition("/")[2] else []
@@ -82,7 +83,7 @@ def _words_of_uwsgi(words: list[str]) -> list[str]:
 
 
 class _Reading:
-    """What is known so far of options that are taken in uWSGI's order."""
+    """Collects options in uWSGI's order, and keeps those that are known so far."""
 
     def __init__(self, files: MasterFiles) -> None:
         self._files = files
@@ -98,7 +99,7 @@ class _Reading:
         self._relative = self._moved = self._moved_root = self._doubtful = False
 
     def result(self, changed: bool) -> Options:
-        """What is known at the end: nothing where a file may be another one than uWSGI read."""
+        """The options known at the end; none if one of the files may differ from the one that uWSGI read."""
         if self._doubtful or (self._relative and self._moved) or (self._loaded and self._moved_root):
             return Options()
         known: dict[str, object] = {**self._values, "names_application": self._names_application}
@@ -112,7 +113,7 @@ class _Reading:
         )
 
     def take_command_line(self, words: list[str]) -> None:
-        """Take the words after the program's name, and the files that are left for the end."""
+        """Apply the words after the program's name, then the files that uWSGI reads at the end."""
         left = words[::-1]
         while left:
             word = left.pop()
@@ -125,7 +126,7 @@ class _Reading:
                 self._take_letters(word[1:], left)
             else:
                 self._last.append(word)
-        # What is a file of options is added; anything else (an application, [a remark]) has none.
+        # Only configuration files are loaded; other words (an application, [a comment]) set no options.
         while self._last:
             name = self._last.popleft()
             if name.endswith(_SUFFIXES) or "://" in name:
@@ -141,7 +142,8 @@ class _Reading:
             if key not in _NO_ABBREVIATIONS and any(read.startswith(key) for read in _READ):
                 self._forget_everything()
             if not equals and left and not left[-1].startswith("-"):
-                # Its value, or a word of its own if it takes none; which matters for a file of options alone.
+                # The next word is the option's value, or a separate word if the option takes none. The difference
+                # matters only for a configuration file.
                 value = left.pop()
                 self._doubtful |= value.endswith(_SUFFIXES) and not key.startswith(_NAMES_FILES)
         self._take(key, value, COMMAND_LINE)
@@ -155,7 +157,7 @@ class _Reading:
             self._take(_LETTERS.get(letter, ""), "", COMMAND_LINE)
 
     def _take(self, key: str, value: str, source: str, depth: int = 0) -> None:
-        """Take one option. Of one that is not asked for, nothing is kept."""
+        """Apply one option. Nothing of an irrelevant option is kept."""
         value = value[:_LONGEST_LINE]
         while key == "set":
             key, _, value = value.partition("=")
@@ -188,7 +190,7 @@ class _Reading:
         self._names_application |= not self._conditional
 
     def _name_configuration_file(self, value: str) -> None:
-        """Keep the first. An address or a command may hold a secret."""
+        """Keep the first name, unless it is an address or a command, which may hold a secret."""
         if PLAIN_NAME.fullmatch(value) and "://" not in value:
             self._configuration_file = self._configuration_file or value
 
@@ -206,8 +208,8 @@ class _Reading:
         self._values, self._source, self._complete, self._application = {}, {}, False, ""
 
     def _load(self, name: str, *, needs_suffix: bool, within: str = COMMAND_LINE, depth: int = 1) -> None:
-        """Take the options of a section of an ini file, `uwsgi` if the name has none. `:section` is of the file that
-        was read last."""
+        """Apply the options in a section of an ini file, `uwsgi` if the name has no section. `:section` without a file
+        name refers to the file read last."""
         path, colon, section = name.rpartition(":")
         path, section = (path or self._latest, section or "uwsgi") if colon else (name, "uwsgi")
         self._loaded += 1
@@ -227,12 +229,12 @@ class _Reading:
             self._take(key, value, path, depth)
 
 
-def _options_of(text: str, asked: str) -> Iterator[tuple[str, str]]:
-    """The options of a section, wherever its parts stand. A remark is a line of its own, and no line is continued."""
+def _options_of(text: str, section_name: str) -> Iterator[tuple[str, str]]:
+    """The options in all parts of a section. A comment is a line of its own; there are no line continuations."""
     section = None
     for line in (line.strip(" \t\r") for line in text.split("\n")):
         if line.startswith("["):
             section = line[1:-1]
-        elif section == asked and line and line[0] not in ";#":
+        elif section == section_name and line and line[0] not in ";#":
             key, _, value = line.partition("=")
             yield key.rstrip(" \t"), value.lstrip(" \t")

@@ -23,6 +23,9 @@ export function mark(node, name, value) {
   } else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
 }
 
+/** Act after the next frame: drawing and this work in one frame would take longer than a frame may. */
+export const afterFrame = (act) => requestAnimationFrame(() => setTimeout(act));
+
 /** A panel of the page: a title, an explanation beside the title, and a body. */
 export function panel(title, explanation, ...body) {
   const heading = el("h2", {}, title);

@@ -2,7 +2,7 @@
 
 import * as address from "./address.js";
 import { action, choice, toggle, windowsOf } from "./controls.js";
-import { el, mark, say } from "./dom.js";
+import { afterFrame, el, mark, say } from "./dom.js";
 import { Events } from "./events.js";
 import * as format from "./format.js";
 import { Headline } from "./headline.js";
@@ -132,7 +132,10 @@ export function show(main, { path, page, servers }) {
   function redraw() {
     present();
     keys.show(document_);
-    for (const part of laid.panels) part.now?.(document_);
+    for (const part of laid.panels) if (!part.apart) part.now?.(document_);
+    afterFrame(() => {
+      for (const part of laid.panels) if (part.apart) part.now(document_);
+    });
   }
 
   /** Show the headline, and whether the figures are current. */

@@ -30,7 +30,7 @@ export class Table {
     });
     this.body = el("tbody");
     const table = el("table", { "aria-label": name }, el("thead", {}, el("tr", {}, ...this.heads)), this.body);
-    this.node = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, table, this.none);
+    this.node = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Table: ${name}` }, table, this.none);
     this.#label();
   }
 

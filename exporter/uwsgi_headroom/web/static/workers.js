@@ -97,6 +97,7 @@ export function table() {
   node.classList.add("wide", "tall");
   return {
     node,
+    apart: true,
     now(document) {
       hot = hottest(document);
       figures.show(document.workers);

@@ -28,7 +28,7 @@ SAME = ("a", "a", "a#2", "a#2", "a", "a#3", "", "")
 
 
 def metrics(count: int) -> bytes:
-    """A server with so many metrics of its own making."""
+    """A server with this many custom metrics."""
     return server(metrics={f"own.{number}": {"type": 0, "value": number} for number in range(count)})
 
 
@@ -54,8 +54,8 @@ NAMES: dict[str, tuple[bytes | Body, Expected]] = {
     "a version of a megabyte": (server(version="2" * 2**20), TOO_LARGE),
     "a metric's name of a megabyte": (server(metrics={"m" * 2**20: {}}), TOO_LARGE),
     "a list of locks too long": (server(locks=[{}] * LOCKS_BYTES), TOO_LARGE),
-    "metrics as many as may be": (metrics(MOST["metrics of its own making"]), UP),
-    "a metric too many": (metrics(MOST["metrics of its own making"] + 1), TOO_LARGE),
+    "metrics as many as may be": (metrics(MOST["custom metrics"]), UP),
+    "a metric too many": (metrics(MOST["custom metrics"] + 1), TOO_LARGE),
     "static nodes as many as may be": (router(*map(str, range(MOST["static nodes"])), nodes=0), UP),
     "a node too many": (router("a", nodes=MOST["nodes"] + 1), TOO_LARGE),
     "a vassal too many": (emperor(*map(str, range(MOST["vassals"] + 1))), TOO_LARGE),
