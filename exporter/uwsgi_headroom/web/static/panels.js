@@ -15,8 +15,8 @@ import * as workers from "./workers.js";
 
 /**
  * The panels of a kind of server. Each has `node` or `nodes`; `now(document)` shows a document, `past(history,
- * document)` the history, `happened(events)` the events. `range` marks the first chart over time: the controls of the
- * range precede it.
+ * document)` the history, `happened(events)` the events. The panel with `range` is the first chart over time: the range
+ * controls precede this panel. A panel with `apart` shows a document after the next frame.
  */
 export function panelsOf(kind, timeline) {
   if (kind === "emperor") return [emperor()];

@@ -43,7 +43,7 @@ const queue = (socket) =>
     ? `Queue ${socket.name}: ${format.count(socket.queue)} / ${format.count(socket.limit)}${socket.queue >= socket.limit ? " (full)" : ""}, ${format.mean(socket.mean_queue)} on average`
     : `Queue ${socket.name}: not measurable (${socket.reason})`;
 
-/** Copy a snapshot to the clipboard; if that fails, show it to be copied by hand. Returns whether it was copied. */
+/** Copy a snapshot to the clipboard; if that fails, show the text to copy. Returns whether the text was copied. */
 export async function copy(snapshot) {
   try {
     await navigator.clipboard.writeText(snapshot);
