@@ -16,7 +16,8 @@ FOLDERS = ("alerts", "app", "dashboards", "deploy", "docs", "exporter", "tests",
 ENDINGS = {".py", ".js", ".yaml", ".yml", ".service", ".tmpl"}
 SOURCES = [
     ROOT / "Makefile",
-    ROOT / "setup.cfg",
+    ROOT / "CHANGELOG.md",
+    *(ROOT / "alerts" / "runbooks").glob("*.md"),
     *sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in ENDINGS),
 ]
 
@@ -45,11 +46,11 @@ def test_paths_in_code_exist(path: Path) -> None:
     assert [code for code in named if not list(ROOT.glob(code.rstrip("/")))] == []
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_documents_that_code_names_exist(path: Path) -> None:
-    """A document that a docstring, a comment or a message names is there."""
-    named = set(_DOCUMENT.findall(path.read_text()))
-    assert [name for name in named if not (ROOT / name).is_file()] == []
+def test_documents_that_other_files_name_exist() -> None:
+    """A document that a docstring, a comment, a message, a runbook or the changelog names is there."""
+    named = {(name, name_of(path)) for path in SOURCES for name in _DOCUMENT.findall(path.read_text())}
+    assert named
+    assert sorted((name, where) for name, where in named if not (ROOT / name).is_file()) == []
 
 
 def test_the_readme_leads_to_every_document() -> None:
