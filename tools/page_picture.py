@@ -1,5 +1,5 @@
-"""Takes the pictures of the page for the documents: `.venv/bin/python3 -m tools.page_picture PORT`, with a demo that has
-run for six minutes, writes `app/pictures/page.png` and, in dark colours, `page-dark.png`.
+"""Takes the pictures of the page for the documents: with a demo that has run for six minutes,
+`.venv/bin/python3 -m tools.page_picture PORT` writes `app/pictures/page.png` and, in dark colours, `page-dark.png`.
 
     make demo PORT=9300 &
     .venv/bin/python3 -m tools.page_picture 9300

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -38,21 +39,29 @@ def arguments_of_program(words: list[str]) -> list[str] | None:
     return words if program in COMMANDS and any(word.startswith("--") for word in rest) else None
 
 
+def shown_arguments(text: str) -> list[list[str]]:
+    """The arguments of each command of this program that a document shows."""
+    found = map(arguments_of_program, commands(text))
+    return [arguments for arguments in found if arguments is not None]
+
+
 def refusal(arguments: list[str]) -> str:
     """Why the command line does not understand these arguments; empty if it does."""
     try:
         make_command_line().parse(arguments)
     except UsageError as error:
         return str(error)
-    except SystemExit as help_or_version:
-        assert help_or_version.code == 0
+    except SystemExit as ended:  # it has printed its help or its version
+        return f"it ended with {ended.code}" if ended.code else ""
     return ""
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_commands_are_understood(path: Path) -> None:
     """Each command of this program that a document shows, by the parser that the program has."""
-    shown = [arguments for words in commands(path.read_text()) if (arguments := arguments_of_program(words)) is not None]
+    shown = [
+        arguments for words in commands(path.read_text()) if (arguments := arguments_of_program(words)) is not None
+    ]
     assert {" ".join(arguments): problem for arguments in shown if (problem := refusal(arguments))} == {}
 
 
@@ -79,7 +88,7 @@ def test_modules_exist(path: Path) -> None:
         if re.fullmatch(r"python(3(\.\d+)?)?", command[0].rpartition("/")[2]) and "-m" in command:
             module = command[command.index("-m") + 1]
             assert importlib.util.find_spec(module), module
-            changed(Thresholds(), [value for flag, value in zip(command, command[1:], strict=False) if flag == "--set"])
+            assert changed(Thresholds(), [value for flag, value in pairwise(command) if flag == "--set"])
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
@@ -97,29 +106,34 @@ def test_yaml_can_be_read(path: Path, tmp_path: Path) -> None:
 
 def test_what_the_test_reads() -> None:
     """Commands in blocks and between backticks are found, whatever stands before, behind and around them."""
-    text = (
-        "```sh\ncd x && uwsgi-headroom --stats a=/b \\\n  --config c   # it is\nuwsgi-headroom completion bash > d\n```\n"
-        "```console\n$ uwsgi-headroom check /e | head\n--nonsense\n```\n`~/f/uwsgi-headroom top --once`, `check --all`\n"
-    )
-    found = [arguments for words in commands(text) if (arguments := arguments_of_program(words)) is not None]
+    text = """
+```sh
+cd x && uwsgi-headroom --stats a=/b --min-headroom 2:1.2 \\
+  --config c   # it is
+uwsgi-headroom completion bash > d
+```
+```console
+$ uwsgi-headroom check /e | head
+--nonsense
+```
+`~/f/uwsgi-headroom top --once`, `check --all`, `top` and it's
+"""
+    found = shown_arguments(text)
     assert found == [
-        ["--stats", "a=/b", "--config", "c"],
+        ["--stats", "a=/b", "--min-headroom", "2:1.2", "--config", "c"],
         ["completion", "bash"],
         ["check", "/e"],
         ["top", "--once"],
         ["check", "--all"],
     ]
-    assert [refusal(arguments) for arguments in found] == [""] * 5
+    assert [refusal(arguments) for arguments in found[1:]] == [""] * 4
+    assert "--min-headroom" in refusal(found[0])
     assert "--nonsense" in refusal(["check", "/a", "--nonsense"])
     assert list(split_commands("systemctl edit uwsgi-headroom")) == [["systemctl", "edit", "uwsgi-headroom"]]
 
 
 def test_every_command_is_shown_somewhere() -> None:
     """The documents have an example of each command, so the tests above read what they should."""
-    shown = {
-        arguments[0]
-        for path in DOCUMENTS
-        for words in commands(path.read_text())
-        if (arguments := arguments_of_program(words)) and arguments[0] in COMMANDS
-    }
+    found = [arguments for path in DOCUMENTS for arguments in shown_arguments(path.read_text())]
+    shown = {arguments[0] for arguments in found if arguments and arguments[0] in COMMANDS}
     assert shown == set(COMMANDS)

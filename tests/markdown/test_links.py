@@ -18,7 +18,9 @@ SOURCES = [
     ROOT / "Makefile",
     ROOT / "CHANGELOG.md",
     *(ROOT / "alerts" / "runbooks").glob("*.md"),
-    *sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in ENDINGS),
+    *sorted(
+        path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in ENDINGS and path.is_file()
+    ),
 ]
 
 _PATH = re.compile(rf"(?:{'|'.join(FOLDERS)})/[\w./*-]+")

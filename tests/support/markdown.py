@@ -91,14 +91,20 @@ def commands(text: str) -> Iterator[list[str]]:
 def split_commands(line: str) -> Iterator[list[str]]:
     """The commands of a line of shell. Nothing where the line is none (`it's`)."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
     try:
         words = list(lexer)
     except ValueError:
         return
     command: list[str] = []
+    redirected = False
     for word in [*words, ";"]:
-        if not set(word) <= _OPERATORS:
-            command.append(word)
-        elif command and not set(word) <= {"<", ">"}:
+        if set(word) <= {"<", ">"}:
+            redirected = True
+        elif not set(word) <= _OPERATORS:
+            if not redirected:
+                command.append(word)
+            redirected = False
+        elif command:
             yield command
             command = []
