@@ -19,7 +19,7 @@ from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.check.request import WATCH_SECONDS
 from uwsgi_headroom.config import defaults, variables
 from uwsgi_headroom.documents.openapi import describe_api
-from uwsgi_headroom.top.bindings import BINDINGS
+from uwsgi_headroom.top.bindings import BINDINGS, SERVER_SORT_LABEL, WORKER_SORT_LABEL
 from uwsgi_headroom.web.bounds import MOST_STREAMS
 
 
@@ -132,7 +132,8 @@ def test_paths_of_the_api() -> None:
 
 
 def test_keys_of_top() -> None:
-    """The table has every key of the program's own help."""
+    """The table has the keys of the program's own help, and those that sort."""
     shown = {key for row in rows("docs/top.md", "key") for key in re.findall(r"`([^`]+)`", row[0])}
     known = {key for binding in BINDINGS for key in binding.label.split()}
-    assert known <= shown
+    sorting = set(re.findall(r"(?:^|, )(\w) ", f"{SERVER_SORT_LABEL}, {WORKER_SORT_LABEL}"))
+    assert shown == known | sorting
