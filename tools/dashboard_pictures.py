@@ -18,7 +18,7 @@ from tests.support.real_uwsgi import ROOT
 
 PICTURES = ROOT / "dashboards" / "pictures"
 WIDTH, TALLEST = 1600, 4000  # pixels of the page: panels that are out of sight have no content
-SCALE = 0.75  # documents are shown narrower than the page
+SCALE = 0.75  # READMEs are shown narrower than the page
 LARGEST = 400_000  # bytes
 UP_TO = {"fleet": "", "server": "What do users get?", "affinity": "", "capacity": ""}
 """The row before which a picture ends; empty for the whole page."""

@@ -1,5 +1,5 @@
-"""Takes the pictures of the page for the documents: with a demo that has run for six minutes,
-`.venv/bin/python3 -m tools.page_picture PORT` writes `app/pictures/page.png` and, in dark colours, `page-dark.png`.
+"""Takes the pictures of the page for the README: `.venv/bin/python3 -m tools.page_picture PORT`, with a demo that has
+run for six minutes, writes `app/pictures/page.png` and, in dark colours, `page-dark.png`.
 
     make demo PORT=9300 &
     .venv/bin/python3 -m tools.page_picture 9300
@@ -21,7 +21,7 @@ NAMES = {"light": "page.png", "dark": "page-dark.png"}
 """File names by colour scheme."""
 LARGEST = 200_000  # bytes
 FIRST_SECONDS = 59  # of the figures: nearly the whole shortest window
-SCALE = 0.75  # documents are shown narrower than the page
+SCALE = 0.75  # READMEs are shown narrower than the page
 WIDE, TALL = 1440, 1168  # pixels: the verdict, what to change, the workers, the first charts
 
 

@@ -1,7 +1,7 @@
-"""The pictures of `top` in the documents: with `make demo` running, `.venv/bin/python3 -m tools.top_picture URL` prints
+"""The picture of `top` in the README: `.venv/bin/python3 -m tools.top_picture URL`, with `make demo` running, prints
 the screen as it stands in a terminal of 80 columns and 14 lines.
 
-Whoever put one into a document ran this; nothing in it was written by hand.
+Whoever put it into the README ran it; nothing in it was written by hand.
 """
 
 from __future__ import annotations

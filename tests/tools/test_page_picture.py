@@ -1,4 +1,4 @@
-"""The program that takes the picture of the page says in a sentence why it cannot yet."""
+"""The program that takes the README's picture says in a sentence why it cannot yet."""
 
 from __future__ import annotations
 
