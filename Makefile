@@ -37,7 +37,7 @@ lint:  ## check style, formatting and types
 	.venv/bin/mypy -p uwsgi_headroom -p app -p alerts -p tools
 	.venv/bin/mypy --python-version 3.11 -p dashboards
 
-generate:  ## write all generated files: rules, dashboards, the API's description, tables in README files
+generate:  ## write all generated files: rules, dashboards, the API's description, tables in documents
 	@$(PYTHON) -m tools.prepare lint
 	.venv/bin/python -m tools.generate
 

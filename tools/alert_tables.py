@@ -1,4 +1,4 @@
-"""The tables of alerts and knobs, as they stand in alerts/README.md."""
+"""The tables of alerts in docs/alerts.md, and of thresholds in docs/thresholds.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from alerts.thresholds import Thresholds
 from tests.support.real_uwsgi import ROOT
 from tools.generated_files import replace_section
 
-README = ROOT / "alerts" / "README.md"
+ALERTS_FILE = ROOT / "docs" / "alerts.md"
+THRESHOLDS_FILE = ROOT / "docs" / "thresholds.md"
 RUNBOOKS = ROOT / "alerts" / "runbooks"
 
 
@@ -37,17 +38,22 @@ def alerts() -> str:
     lines = ["| alert | severity | when | for |", "|---|---|---|---|"]
     for name, rules in rows.items():
         severities, (hold,) = " or ".join(rule.severity for rule in rules), {rule.hold for rule in rules}
-        lines.append(f"| [{name}](runbooks/{name}.md) | {severities} | {condition_of(name)} | {hold} |")
+        lines.append(f"| [{name}](../alerts/runbooks/{name}.md) | {severities} | {condition_of(name)} | {hold} |")
     return "\n".join(lines) + "\n"
 
 
 def knobs() -> str:
     """Markdown, in the order of thresholds.py."""
-    lines = ["| knob | value | what it does, and why to change it |", "|---|---|---|"]
+    lines = ["| threshold | value | what it does, and why to change it |", "|---|---|---|"]
     lines += [f"| `{field.name}` | `{field.default}` | {field.metadata['why']} |" for field in fields(Thresholds)]
     return "\n".join(lines) + "\n"
 
 
-def readme() -> str:
-    """The README with these tables."""
-    return replace_section(replace_section(README.read_text(), "alerts", alerts()), "knobs", knobs())
+def alerts_page() -> str:
+    """docs/alerts.md with the alerts as they are shipped."""
+    return replace_section(ALERTS_FILE.read_text(), "alerts", alerts())
+
+
+def thresholds_page() -> str:
+    """docs/thresholds.md with the thresholds as they are shipped."""
+    return replace_section(THRESHOLDS_FILE.read_text(), "knobs", knobs())

@@ -27,8 +27,9 @@ def generated_files() -> Iterator[tuple[Path, str]]:
         for name, text in render_dashboards(Thresholds()).items():
             yield dashboards.OUT / name, text
     yield openapi.FILE, openapi.render()
-    yield metrics_table.README, metrics_table.readme()
-    yield alert_tables.README, alert_tables.readme()
+    yield metrics_table.FILE, metrics_table.page()
+    yield alert_tables.ALERTS_FILE, alert_tables.alerts_page()
+    yield alert_tables.THRESHOLDS_FILE, alert_tables.thresholds_page()
     yield bounds_table.FILE, bounds_table.page()
     yield from man_pages.pages()
     yield scenes_table.FILE, scenes_table.page()

@@ -1,16 +1,16 @@
-"""The table of every metric, as it stands in the README."""
+"""The tables of every metric in docs/metrics.md."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 from prometheus_client.metrics_core import Metric
 
 from tests.support.captured_documents import NAMES
 from tests.support.observations import down, proven, up
+from tools.environments import ROOT
 from tools.generated_files import replace_section
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.history.integrals import Integrals
@@ -21,7 +21,7 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.observation import Observation
 
-README = Path(__file__).resolve().parents[1] / "README.md"
+FILE = ROOT / "docs" / "metrics.md"
 
 
 def watched(observation: Observation) -> Observation:
@@ -77,7 +77,7 @@ def table() -> str:
     for families in MODULES:
         rows = [metric for metric in families(scrape) if metric.samples and not metric.name.startswith("process_")]
         module = families.__module__.rpartition(".")[2]
-        lines += [f"**{module}**", "", "| metric | type | labels | what it says |", "|---|---|---|---|"]
+        lines += [f"## {title(module)}", "", "| metric | type | labels | what it says |", "|---|---|---|---|"]
         for metric in rows:
             name = f"{metric.name}_total" if metric.type == "counter" else metric.name
             words = re.sub(r"\|", r"\\|", metric.documentation)
@@ -86,6 +86,12 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def readme() -> str:
-    """The README with this table."""
-    return replace_section(README.read_text(), "metrics", table())
+def title(module: str) -> str:
+    """The name of a module as a heading: `cpu_affinity` is `CPU affinity`."""
+    words = module.replace("_", " ")
+    return (words[:1].upper() + words[1:]).replace("Cpu", "CPU")
+
+
+def page() -> str:
+    """docs/metrics.md with the metrics as they are exported."""
+    return replace_section(FILE.read_text(), "metrics", table())

@@ -52,7 +52,7 @@ FILES = signal(
     "Open files by worker",
     "none",
     """Open files and sockets of the worker's process: steady growth is a leak. Needs the user of uWSGI, or the
-    capabilities that the README names.""",
+    capabilities that docs/installation.md names.""",
     by_worker(f"sum by (worker_id) ({ONE.of('uwsgi_worker_open_fds')})"),
 )
 SAMPLING = signal(

@@ -1,0 +1,139 @@
+"""What documents say of the program is so: numbers, tables of flags, paths and keys, texts of alerts."""
+
+from __future__ import annotations
+
+import configparser
+import re
+from collections import Counter
+
+import pytest
+
+from tests.alerts.cases.balance import PAGE
+from tests.support.captured_documents import NAMES
+from tests.support.observations import proven, series
+from tests.support.real_uwsgi import ROOT
+from tools.alert_tables import shipped
+from tools.metrics_table import watched
+from tools.scenarios.table import ROWS
+from uwsgi_headroom.arguments.commands import make_command_line
+from uwsgi_headroom.check.request import WATCH_SECONDS
+from uwsgi_headroom.config import defaults, variables
+from uwsgi_headroom.documents.openapi import describe_api
+from uwsgi_headroom.top.bindings import BINDINGS, SERVER_SORT_LABEL, WORKER_SORT_LABEL
+from uwsgi_headroom.web.bounds import MOST_STREAMS
+
+
+def text_of(name: str) -> str:
+    """A document, its lines joined: a sentence may be broken anywhere."""
+    return " ".join((ROOT / name).read_text().replace("\n> ", " ").split())
+
+
+def rows(name: str, first: str) -> list[list[str]]:
+    """The rows of the table whose head begins with a cell."""
+    _, found, table = (ROOT / name).read_text().partition(f"| {first} |")
+    assert found, f"{name} has no table that begins with {first}"
+    lines = table.partition("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines]
+
+
+def test_the_readme_counts_the_alerts() -> None:
+    """All of them, and those that page."""
+    names = {alert.alert for alert in shipped()}
+    paging = {alert.alert for alert in shipped() if alert.severity == "critical"}
+    assert f"{len(names)} [alerts](docs/alerts.md) for Prometheus, {len(paging)} of which can page" in text_of(
+        "README.md"
+    )
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/alerts.md"])
+def test_the_alert_that_is_shown_is_what_the_rules_say(name: str) -> None:
+    """Word for word, as the rules' own tests expect it."""
+    assert " ".join(PAGE.split()) in text_of(name)
+
+
+def test_there_are_four_dashboards() -> None:
+    """As many files as the documents say, and a row for each."""
+    assert len(list((ROOT / "dashboards" / "out").glob("*.json"))) == len(rows("docs/dashboards.md", "dashboard")) == 4
+    assert "Four [dashboards for Grafana]" in text_of("README.md")
+
+
+def test_versions_of_python_and_uwsgi() -> None:
+    """Those of the package's classifiers, and those from which documents were captured."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    pythons = re.findall(r"Python :: (3\.\d+)", setup["metadata"]["classifiers"])
+    uwsgis = sorted({match[0] for name in NAMES if (match := re.match(r"2\.0\.\d+", name))}, key=lambda text: text[4:])
+    assert f"Python {pythons[0]} to {pythons[-1]}" in text_of("README.md")
+    assert f"uWSGI {uwsgis[0]} to {uwsgis[-1]}" in text_of("README.md")
+    assert f"| Python | {pythons[0]} to {pythons[-1]} |" in text_of("docs/installation.md")
+    assert f"| uWSGI | {uwsgis[0]} to {uwsgis[-1]}" in text_of("docs/installation.md")
+
+
+def test_the_cost_in_the_readme_is_what_was_measured() -> None:
+    """The share of a CPU and the memory, from the table of the benchmark."""
+    measured = [cells for cells in rows("docs/benchmarks.md", "server") if cells[1] == "ours, everything on"]
+    shares = {row[0]: float(row[5].rstrip("%")) for row in measured}
+    small, large = (
+        max(share for server, share in shares.items() if server.startswith(size)) for size in ("8x8", "64x16")
+    )
+    memory = max(float(row[7]) for row in measured)
+    expected = (
+        f"{small:.1f} % of one CPU beside 8 processes of 8 threads, {large:.1f} % beside 64 of 16, and {memory:.0f} MB"
+    )
+    assert expected in text_of("README.md")
+
+
+def test_scenarios() -> None:
+    """There are over 60 situations."""
+    assert len(ROWS) > 60
+    assert "over 60 situations" in text_of("README.md")
+    assert "over 60 situations" in text_of("docs/check.md")
+
+
+def test_series_of_a_worker() -> None:
+    """The most that one worker costs, without CPU residency."""
+    names = [key for key in series(watched(proven("threads_4x8_busy"))) if "cpu_residency" not in key]
+    each = Counter(match[1] for key in names if (match := re.search(r'worker_id="(\d+)"', key)))
+    assert f"A worker costs at most {max(each.values())} series" in text_of("docs/metrics.md")
+
+
+def test_ranges_of_settings() -> None:
+    """The least and the most of what can be set, and what holds if nothing is."""
+    configuration, check = text_of("docs/configuration.md"), text_of("docs/check.md")
+    least, most = defaults.SAMPLES_PER_SECOND_RANGE
+    assert f"`--samples-per-second` is from {least:g} to {most:g}" in configuration
+    assert ", ".join(f"`{level}`" for level in defaults.LOG_LEVELS[:-1]) in configuration
+    assert f"The exporter listens on {defaults.LISTEN_ADDRESS}" in configuration
+    assert f"for {WATCH_SECONDS:g} s (`--seconds`: 2 to {defaults.HISTORY_SECONDS})" in check
+    assert f"`check` watches a server for {WATCH_SECONDS:g} s" in text_of("README.md")
+    assert f"event streams are open ({MOST_STREAMS}:" in text_of("docs/api.md")
+
+
+def test_flags_with_their_variables() -> None:
+    """The table has every flag of `serve`, with the variable that stands in for it."""
+    shown = {row[0].split("`")[1].split()[0]: row[1].strip("`") for row in rows("docs/configuration.md", "flag")}
+    options = make_command_line().commands["serve"].options
+    assert shown.keys() == {option for option in options if option not in ("-h", "--help", "--version")}
+    assert set(shown.values()) == {variables.PREFIX + name.upper() for name in variables.SETTINGS}
+    assert all(variable.endswith(re.sub(r"[.-]", "_", flag[2:]).upper()) for flag, variable in shown.items())
+
+
+def test_thresholds_of_check() -> None:
+    """The table has the flags that take a threshold."""
+    options = make_command_line().commands["check"].options
+    shown = {row[0].strip("`").split()[0] for row in rows("docs/check.md", "flag")}
+    assert shown == {option for option in options if option.startswith(("--min-", "--max-"))}
+
+
+def test_paths_of_the_api() -> None:
+    """The table has those of the description, and no others."""
+    shown = {path for row in rows("docs/api.md", "path") for path in re.findall(r"`([^`]+)`", row[0])}
+    assert shown == set(describe_api()["paths"])
+
+
+def test_keys_of_top() -> None:
+    """The table has the keys of the program's own help, and those that sort."""
+    shown = {key for row in rows("docs/top.md", "key") for key in re.findall(r"`([^`]+)`", row[0])}
+    known = {key for binding in BINDINGS for key in binding.label.split()}
+    sorting = set(re.findall(r"(?:^|, )(\w) ", f"{SERVER_SORT_LABEL}, {WORKER_SORT_LABEL}"))
+    assert shown == known | sorting

@@ -1,0 +1,73 @@
+"""What documents refer to is there: files, headings, and documents that the code names."""
+
+from __future__ import annotations
+
+import re
+import urllib.parse
+from pathlib import Path
+
+import pytest
+
+from tests.support.markdown import anchors, inline_code, links, list_documents, name_of
+from tests.support.real_uwsgi import ROOT
+
+DOCUMENTS = list_documents()
+FOLDERS = ("alerts", "app", "dashboards", "deploy", "docs", "exporter", "tests", "tools")
+ENDINGS = {".py", ".js", ".yaml", ".yml", ".service", ".tmpl"}
+SOURCES = [
+    ROOT / "Makefile",
+    ROOT / "CHANGELOG.md",
+    *(ROOT / "alerts" / "runbooks").glob("*.md"),
+    *sorted(
+        path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in ENDINGS and path.is_file()
+    ),
+]
+
+_PATH = re.compile(rf"(?:{'|'.join(FOLDERS)})/[\w./*-]+")
+_DOCUMENT = re.compile(r"\b(?:docs|alerts|dashboards|deploy)/[\w./-]*\.md\b")
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_relative_links_lead_somewhere(path: Path) -> None:
+    """To a file or a folder, and where the link names an anchor, to a heading of that document."""
+    broken = []
+    for link in links(path.read_text()):
+        target, _, anchor = urllib.parse.unquote(link).partition("#")
+        if re.match(r"[a-z]+:", target):
+            continue
+        file = (path.parent / target).resolve() if target else path
+        if not file.exists() or (anchor and anchor not in anchors(file.read_text())):
+            broken.append(link)
+    assert not broken
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_paths_in_code_exist(path: Path) -> None:
+    """A path of this repository between backticks is one, with `*` for any name."""
+    named = [code for code in inline_code(path.read_text()) if _PATH.fullmatch(code)]
+    assert [code for code in named if not list(ROOT.glob(code.rstrip("/")))] == []
+
+
+def test_documents_that_other_files_name_exist() -> None:
+    """A document that a docstring, a comment, a message, a runbook or the changelog names is there."""
+    named = {(name, name_of(path)) for path in SOURCES for name in _DOCUMENT.findall(path.read_text())}
+    assert named
+    assert sorted((name, where) for name, where in named if not (ROOT / name).is_file()) == []
+
+
+def test_the_readme_leads_to_every_document() -> None:
+    """Each page of docs/ is linked from the README, so that nobody has to search for one."""
+    linked = set(links((ROOT / "README.md").read_text()))
+    assert {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")} <= linked
+
+
+def test_a_heading_makes_the_anchor_that_github_makes() -> None:
+    """Punctuation goes, spaces become hyphens, and a second heading of the same words has a number."""
+    text = "# A `b`, c\n\n```sh\n# no heading\n```\n## [Link](x.md): d-e_f\n## Twice\n## Twice\n"
+    assert anchors(text) == {"a-b-c", "link-d-e_f", "twice", "twice-1"}
+
+
+def test_links_in_code_are_none() -> None:
+    """Links, pictures, pictures that are links, and HTML; not code."""
+    text = '[a](b.md#c) ![d](e.png "f") [![g](h.png)](i.md) `[j](k.md)`\n```\n[l](m.md)\n```\n<a href="n.md">\n'
+    assert links(text) == ["b.md#c", "e.png", "h.png", "i.md", "n.md"]
