@@ -10,6 +10,10 @@ from typing import get_args
 from tools.environments import ROOT
 from tools.generated_files import replace_section
 from uwsgi_headroom.journal.events import JOINED, KINDS, Cause, Kind
+from uwsgi_headroom.journal.recorder import GAP_SECONDS
+from uwsgi_headroom.journal.verdicts import JUDGE_SECONDS
+from uwsgi_headroom.journal.worker_end import REACHED, REACHED_REQUESTS
+from uwsgi_headroom.journal.workers import AWAY_SECONDS
 
 FILE = ROOT / "docs" / "events.md"
 DASHBOARD = ROOT / "dashboards" / "out" / "server.json"
@@ -19,30 +23,30 @@ CAUSES: tuple[Cause, ...] = get_args(Cause)
 
 KIND_TEXTS: Mapping[Kind, str] = {
     "exporter_started": "The exporter made its first attempt to read this server.",
-    "sampling_gap": "There were no samples for more than 5 s although the server was not down: the exporter was "
-    "stopped, or got no CPU.",
+    "sampling_gap": f"There were no samples for more than {GAP_SECONDS:g} s although the server was not down: the "
+    "exporter was stopped, or got no CPU.",
     "server_down": "The server counts as down; the evidence is the message of the failed read.",
     "server_up": "It was read again. The evidence says whether its master is the same process.",
     "reload": "uWSGI was reloaded or restarted, or all workers were replaced, at once or one after another.",
     "worker_ended": "The process of a worker ended, or was replaced between two samples. It has a cause.",
-    "worker_started": "A worker is back that was away for a second or longer.",
+    "worker_started": f"A worker is back that was away for {AWAY_SECONDS:g} s or longer.",
     "cheaper_up": "Cheaper mode spawned workers.",
     "cheaper_down": "Cheaper mode ended workers.",
     "configuration_changed": "The version, the number of workers or threads, the sockets or an option that the "
     "exporter reads is another than before.",
-    "verdict_changed": "Two judgements in a row, at least 5 s apart, came to the same new verdict. Its time is that of "
-    "the first.",
+    "verdict_changed": f"Two judgements in a row, at least {JUDGE_SECONDS:g} s apart, came to the same new verdict. "
+    "Its time is that of the first.",
 }
 
 CAUSE_TEXTS: Mapping[Cause, str] = {
     "harakiri": "uWSGI's `harakiri_count` of the worker has grown. This one is certain: uWSGI says so itself.",
     "out_of_memory": "The kernel counted one more process killed for want of memory, in the master's cgroup or on the "
     "host, between the two samples. It does not count which process that was.",
-    "max_requests": "The process had served at least 0.7 of `max-requests` (a delta and the worker's number are added "
-    "to the option).",
-    "max_worker_lifetime": "The process was at least 0.9 of `max-worker-lifetime` old.",
-    "reload_on_rss": "Its resident memory was at least 0.9 of `reload-on-rss` or `evil-reload-on-rss` at the last "
-    "sample.",
+    "max_requests": f"The process had served at least {REACHED_REQUESTS:g} of `max-requests` (a delta and the worker's "
+    "number are added to the option).",
+    "max_worker_lifetime": f"The process was at least {REACHED:g} of `max-worker-lifetime` old.",
+    "reload_on_rss": f"Its resident memory was at least {REACHED:g} of `reload-on-rss` or `evil-reload-on-rss` at the "
+    "last sample.",
     "unknown": "None of these. The evidence is how long it lived, how many requests it served and how much memory it "
     "held. A crash, a kill from outside and an exit of the application look alike.",
 }
