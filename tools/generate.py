@@ -14,6 +14,7 @@ from tools import (
     bounds_table,
     docs_index,
     event_tables,
+    finding_table,
     import_table,
     man_pages,
     metrics_table,
@@ -43,6 +44,7 @@ def generated_files() -> Iterator[tuple[Path, str]]:
     yield scenes_table.FILE, scenes_table.page()
     yield event_tables.FILE, event_tables.page()
     yield import_table.FILE, import_table.page()
+    yield finding_table.FILE, finding_table.page()
     yield docs_index.FILE, docs_index.page()
 
 
