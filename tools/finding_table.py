@@ -79,8 +79,9 @@ class _Texts:
             case ast.Call(func=ast.Name(id=name)) if name in self.functions:
                 called = self.functions[name]
                 inner = _Texts(called, self.functions)
-                returned = (each.value for each in ast.walk(called) if isinstance(each, ast.Return) and each.value)
-                return [text for value in returned for text in inner.of(value)]
+                returned = [each for each in ast.walk(called) if isinstance(each, ast.Return)]
+                values = [each.value for each in sorted(returned, key=lambda each: each.lineno) if each.value]
+                return [text for value in values for text in inner.of(value)]
         return []
 
     def _part(self, node: ast.expr) -> str:
