@@ -12,7 +12,6 @@ from alerts.thresholds import Thresholds
 from tools import (
     alert_tables,
     bounds_table,
-    docs_index,
     event_tables,
     finding_table,
     import_table,
@@ -45,7 +44,6 @@ def generated_files() -> Iterator[tuple[Path, str]]:
     yield event_tables.FILE, event_tables.page()
     yield import_table.FILE, import_table.page()
     yield finding_table.FILE, finding_table.page()
-    yield docs_index.FILE, docs_index.page()
 
 
 def main() -> str | None:
