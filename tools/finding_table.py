@@ -1,7 +1,7 @@
 """The table of findings in docs/troubleshooting.md: what each says, how severe it is, and its runbook.
 
-Findings are made by functions, so their texts are read from the code: `…` stands for a value, and of several texts that
-may stand in the middle of a sentence the first is shown.
+Findings are made by functions, so their texts are read from the code: `…` stands for a value. Of several texts that may
+stand in the middle of a sentence the first is shown, and at its beginning all.
 """
 
 from __future__ import annotations
@@ -70,8 +70,9 @@ class _Texts:
         match node:
             case ast.Constant(value=str(text)):
                 return [text]
-            case ast.JoinedStr(values=values):
-                return ["".join(self._part(value) for value in values)]
+            case ast.JoinedStr(values=[first, *others]):
+                rest = "".join(self._parts(value)[0] for value in others)
+                return [part + rest for part in self._parts(first)]
             case ast.IfExp(body=body, orelse=other):
                 return self.of(body) + self.of(other)
             case ast.Name(id=name):
@@ -84,11 +85,9 @@ class _Texts:
                 return [text for value in values for text in inner.of(value)]
         return []
 
-    def _part(self, node: ast.expr) -> str:
-        """A part of a text in braces, or between them."""
-        if isinstance(node, ast.FormattedValue):
-            return next(iter(self.of(node.value)), _VALUE)
-        return next(iter(self.of(node)), "")
+    def _parts(self, node: ast.expr) -> list[str]:
+        """What a part of a text, in braces or between them, may be."""
+        return self.of(node.value if isinstance(node, ast.FormattedValue) else node) or [_VALUE]
 
     def _assigned(self, name: str) -> Iterator[ast.expr]:
         for node in ast.walk(self.function):

@@ -30,7 +30,7 @@ def test_texts_are_found_wherever_they_stand(tmp_path: Path) -> None:
     """In conditions, variables and functions of the module; values are dots."""
     (tmp_path / "queue.py").write_text(MODULE)
     findings = read_findings(tmp_path)
-    assert findings["waits"].titles == ["Requests wait … s.", "many wait."]
+    assert findings["waits"].titles == ["Requests wait … s.", "many wait.", "few wait."]
     assert findings["waits"].severities == {"critical", "warning", "info"}
     assert findings["is_short"].titles == ["There is ….", "There is none."]
 
