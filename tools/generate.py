@@ -9,7 +9,16 @@ from pathlib import Path
 from alerts import __main__ as rules
 from alerts.files import render as render_rules
 from alerts.thresholds import Thresholds
-from tools import alert_tables, bounds_table, man_pages, metrics_table, scenes_table
+from tools import (
+    alert_tables,
+    bounds_table,
+    event_tables,
+    finding_table,
+    import_table,
+    man_pages,
+    metrics_table,
+    scenes_table,
+)
 from uwsgi_headroom.documents import openapi
 
 CAN_MAKE_DASHBOARDS = sys.version_info >= (3, 11)
@@ -33,6 +42,9 @@ def generated_files() -> Iterator[tuple[Path, str]]:
     yield bounds_table.FILE, bounds_table.page()
     yield from man_pages.pages()
     yield scenes_table.FILE, scenes_table.page()
+    yield event_tables.FILE, event_tables.page()
+    yield import_table.FILE, import_table.page()
+    yield finding_table.FILE, finding_table.page()
 
 
 def main() -> str | None:

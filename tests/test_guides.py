@@ -1,0 +1,137 @@
+"""The guides name modules, tests, constants and messages that there are."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tools.event_tables import CAUSE_TEXTS, CAUSES, KIND_TEXTS
+from uwsgi_headroom.errors import REASONS
+from uwsgi_headroom.journal.events import KINDS
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "exporter" / "uwsgi_headroom"
+GUIDES = [
+    ROOT / "CONTRIBUTING.md",
+    *(
+        ROOT / "docs" / f"{name}.md"
+        for name in (
+            "design",
+            "events",
+            "glossary",
+            "how-to-add",
+            "safety",
+            "security",
+            "stability",
+            "troubleshooting",
+            "upgrading",
+        )
+    ),
+]
+TROUBLESHOOTING = ROOT / "docs" / "troubleshooting.md"
+
+FOLDERS = {folder.name for folder in PACKAGE.iterdir() if folder.is_dir()}
+LEAST_WORDS = 4
+"""Shorter quotations are words of other programs, names and options."""
+
+_FENCE = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
+_CODE = re.compile(r"`([^`\n]+)`")
+
+guides = pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
+
+
+def prose(guide: Path) -> str:
+    """The text of a page without its blocks of code."""
+    return _FENCE.sub("", guide.read_text())
+
+
+def named_modules(text: str) -> Iterator[str]:
+    """Modules and folders of the package in a text: behind `P/`, or named from the package on."""
+    for code in _CODE.findall(text):
+        name = code.partition("::")[0]
+        first, slash, _ = name.removeprefix("P/").partition("/")
+        is_ours = name.startswith("P/") or (slash and first in FOLDERS) or (name.endswith(".py") and not slash)
+        if is_ours and re.fullmatch(r"[\w./-]+", name):
+            yield name.removeprefix("P/")
+
+
+@guides
+def test_modules_exist(guide: Path) -> None:
+    """Those that a page names without the folder that all of them are in."""
+    missing = [name for name in named_modules(prose(guide)) if not (PACKAGE / name).exists()]
+    assert not missing
+
+
+@guides
+def test_tests_exist(guide: Path) -> None:
+    """A test that proves something is there by that name."""
+    for file, name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", prose(guide)):
+        assert re.search(rf"^ *def {name}\(", (ROOT / file).read_text(), re.MULTILINE), f"{file}::{name}"
+
+
+@guides
+def test_constants_exist(guide: Path) -> None:
+    """A constant stands in the file that a page says."""
+    for name, file in re.findall(r"`([A-Z_]{4,})`[ \n](?:in|of)[ \n]`([\w./-]+\.py)`", prose(guide)):
+        path = next(path for path in (ROOT / file, PACKAGE / file.removeprefix("P/")) if path.exists())
+        assert re.search(rf"^{name}\b", path.read_text(), re.MULTILINE), f"{name} in {file}"
+
+
+def test_something_is_read() -> None:
+    """The pages name what is looked for."""
+    text = "\n".join(map(prose, GUIDES))
+    assert len(set(named_modules(text))) > 50
+    assert len(set(quoted_messages())) > 60
+
+
+@cache
+def written_texts() -> str:
+    """Every text in the code of the exporter and of its page, with `…` for each value in it."""
+    texts = [text for path in sorted(PACKAGE.rglob("*.py")) for text in _texts(ast.parse(path.read_text()))]
+    scripts = [path.read_text() for path in sorted((PACKAGE / "web" / "static").glob("*.js"))]
+    return "\n".join([*texts, *(re.sub(r"\$\{[^{}]*\}", "…", script) for script in scripts)])
+
+
+def _texts(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def quoted_messages() -> Iterator[str]:
+    """What docs/troubleshooting.md quotes in the columns "it says" and "you see"."""
+    column = None
+    for line in TROUBLESHOOTING.read_text().splitlines():
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if not cells:
+            column = None
+        elif column is None:
+            column = next((place for place, cell in enumerate(cells) if cell in ("it says", "you see")), 0)
+        else:
+            yield from (code for code in _CODE.findall(cells[column]) if len(re.findall(r"\w+", code)) >= LEAST_WORDS)
+
+
+@pytest.mark.parametrize("message", sorted(set(quoted_messages())))
+def test_messages_are_those_of_the_program(message: str) -> None:
+    """Each part of a quotation, between the dots, stands in a text of the code."""
+    for part in message.split("…"):
+        assert part.strip() in written_texts(), part
+
+
+def test_every_reason_is_explained() -> None:
+    """Why a server cannot be read: each value of the label has a row, and no other."""
+    rows = re.findall(r"^\| `(\w+)` \| `", TROUBLESHOOTING.read_text(), re.MULTILINE)
+    assert set(rows) == set(REASONS)
+
+
+def test_every_event_is_explained() -> None:
+    """docs/events.md has every kind and every cause."""
+    assert KIND_TEXTS.keys() == set(KINDS)
+    assert CAUSE_TEXTS.keys() == set(CAUSES)

@@ -1,0 +1,42 @@
+"""The table of imports in docs/design.md, and what the design says of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tools.import_table import read_imports
+
+
+def test_imports_are_read_by_folder(tmp_path: Path) -> None:
+    """Of every module, those within functions and for types alone too; neither itself nor other packages."""
+    package = tmp_path / "uwsgi_headroom"
+    for name, text in {
+        "__init__.py": "",
+        "__main__.py": "from uwsgi_headroom import low",
+        "low.py": "import json",
+        "wide/__init__.py": "",
+        "wide/one.py": "from uwsgi_headroom import low, __version__\nfrom uwsgi_headroom.wide import two",
+        "wide/two.py": "def late():\n    import uwsgi_headroom.high.deep\n",
+        "high/__init__.py": "",
+        "high/deep.py": "if TYPE_CHECKING:\n    from uwsgi_headroom.wide.one import thing",
+    }.items():
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(text)
+    assert read_imports(package) == {
+        "low": set(),
+        "wide": {"low", "high"},
+        "high": {"wide"},
+    }
+
+
+def test_folders_import_each_other_only_where_the_design_says() -> None:
+    """Settings hold addresses, and the command line knows options of its commands."""
+    imports = read_imports()
+    mutual = {
+        frozenset((part, other)) for part, others in imports.items() for other in others if part in imports[other]
+    }
+    assert mutual == {
+        frozenset(("config", "source")),
+        frozenset(("arguments", "check")),
+        frozenset(("arguments", "completion")),
+    }
