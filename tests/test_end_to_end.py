@@ -295,14 +295,17 @@ def test_shares_equal_uwsgitops() -> None:
             [sys.executable, str(uwsgitop), server.stats],
             lambda lines: "req: 137 " in lines[0] and sum(bool(line.split()) for line in lines[3:]) == 4,
         )
-        series = running.scrape()  # long after the reading that the exporter began with
+
+        def count_requests() -> dict[str, float]:
+            series = running.scrape()
+            name = 'uwsgi_worker_requests_total{{server="shop",worker_id="{}"}}'
+            return {str(worker): series[name.format(worker)] for worker in range(1, 5)}
+
+        # A scrape shows the last sample, which on a busy machine may be older than the requests.
+        wait_until(lambda: sum(count_requests().values()) == 137, what="a sample after the last request")
+        requests = count_requests()
     rows = [line.split() for line in screen[3:] if line]
     shown = {row[0]: row[1] for row in rows}
-    requests = {
-        str(worker): series[f'uwsgi_worker_requests_total{{server="shop",worker_id="{worker}"}}']
-        for worker in range(1, 5)
-    }
-    assert sum(requests.values()) == 137
     assert {worker: f"{100 * count / 137:.1f}" for worker, count in requests.items()} == shown
     assert {row[0]: float(row[3]) for row in rows} == requests
 
