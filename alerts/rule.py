@@ -1,4 +1,4 @@
-"""What a rule file is made of, and its YAML."""
+"""Rules and groups of rules, and their YAML."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from alerts.thresholds import Thresholds
 from alerts.words import with_self
 
 Severity = Literal["critical", "warning", "info"]
-"""critical: a page, somebody gets up; warning: a ticket; info: good to know."""
+"""critical: a page, wakes somebody up; warning: a ticket; info: for information."""
 
 HEADER = "# Made by `python3 -m alerts`, which also says how to change a threshold. Changes made here are lost.\n"
 
@@ -27,16 +27,16 @@ class Recording:
     labels: tuple[tuple[str, str], ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """As Prometheus reads it."""
+        """The rule as Prometheus reads it."""
         labels = {"labels": dict(self.labels)} if self.labels else {}
         return {"record": self.record, "expr": _block(self.expr), **labels}
 
 
 @dataclass(frozen=True)
 class Alert:
-    """An alert. hold: how long it must be true before it fires (`for`); summary: one sentence with what is wrong where;
-    description: the numbers, and what to do first; dashboard: path below Grafana's address, with Prometheus' templates;
-    keep: how long it stays when it is no longer true (`keep_firing_for`).
+    """An alert. hold: how long `expr` must be true before the alert fires (`for`); summary: one sentence that says what
+    is wrong and where; description: the numbers, and the first steps; dashboard: path below Grafana's address, with
+    Prometheus' templates; keep: how long the alert stays when `expr` is no longer true (`keep_firing_for`).
     """
 
     alert: str
@@ -49,7 +49,7 @@ class Alert:
     keep: str = ""
 
     def document(self, thresholds: Thresholds) -> dict[str, Any]:
-        """As Prometheus reads it."""
+        """The rule as Prometheus reads it."""
         return {
             "alert": self.alert,
             "expr": _block(self.expr),
@@ -66,7 +66,7 @@ class Alert:
 
 
 def _runbook_address(runbooks: str, alert: str) -> str:
-    """The exporter serves pages, filled in for a server; a copy elsewhere has the files."""
+    """The address of a runbook: a page of the exporter, filled in for the server, or a file of a copy elsewhere."""
     if "$labels.instance" in runbooks:
         return f"{runbooks}/{alert}?server={{{{ $labels.server | urlquery }}}}"
     return f"{runbooks}/{alert}.md"
@@ -74,7 +74,7 @@ def _runbook_address(runbooks: str, alert: str) -> str:
 
 @dataclass(frozen=True)
 class Group:
-    """Rules that are evaluated one after the other, at one instant. interval: Prometheus' own if empty."""
+    """Rules that Prometheus evaluates in order, at one time. interval: empty for Prometheus' default."""
 
     name: str
     rules: Sequence[Recording | Alert]
@@ -99,7 +99,7 @@ def render(groups: Sequence[Group], thresholds: Thresholds) -> str:
 
 
 class BlockDumper(yaml.SafeDumper):
-    """Lines of an expression stay lines."""
+    """Writes expressions of several lines as YAML blocks."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)
@@ -113,5 +113,5 @@ BlockDumper.add_representer(str, _text)
 
 
 def _block(expression: str) -> str:
-    """An expression without the indentation that it has in Python."""
+    """Removes an expression's Python indentation."""
     return dedent(expression).strip()

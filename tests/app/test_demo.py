@@ -126,7 +126,7 @@ def test_demo_goes_on_without_what_it_cannot_have(tmp_path):
     with _demo(real_uwsgi.free_port(), path=str(tmp_path)) as demo_:
         demo_.wait_for_figures()
         said = demo_.said()
-        lost = "  Going on without alertmanager, which ended (status 3). Its last words:\n  | no template in /usr\n"
+        lost = "  Going on without alertmanager, which ended (status 3). Its log ends with:\n  | no template in /usr\n"
         assert f"not done\n{lost}\n  live page" in said
         assert "  Going on without prometheus: this machine lacks prometheus, " in said
         assert "  | On Debian and Ubuntu: apt-get install --no-install-recommends prometheus\n" in said

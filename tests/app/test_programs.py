@@ -42,7 +42,7 @@ def test_one_that_ends_is_reported_with_its_last_words(tmp_path):
             return bool(ended)
 
         real_uwsgi.wait_until(has_ended, what="the end to be noticed")
-    assert ended == "b ended (status 7). Its last words:\n  | the disk is full"
+    assert ended == "b ended (status 7). Its log ends with:\n  | the disk is full"
     assert "a ends" in (tmp_path / "diary").read_text()
 
 
@@ -50,7 +50,7 @@ def test_one_that_ends_before_it_is_ready_ends_all(tmp_path):
     diary = tmp_path / "diary"
     failing = shell("b", "kill -9 $$", ready=lambda: False)
     with (
-        pytest.raises(ProgramError, match=r"^b ended \(SIGKILL\), silently$"),
+        pytest.raises(ProgramError, match=r"^b ended \(SIGKILL\) without output$"),
         running([lasting("a", diary), failing], tmp_path, tmp_path),
     ):
         pass
@@ -65,7 +65,7 @@ def test_one_that_is_not_required_is_left_out(tmp_path, capsys):
     with running([failing, lasting("a", diary), ending], tmp_path, tmp_path) as up:
         assert up.names() == ["a", "c"]
         assert capsys.readouterr().out.splitlines()[1:3] == [
-            "  Going on without b, which ended (status 1). Its last words:",
+            "  Going on without b, which ended (status 1). Its log ends with:",
             "  | no such file",
         ]
         end.touch()
@@ -77,7 +77,7 @@ def test_one_that_is_not_required_is_left_out(tmp_path, capsys):
             return bool(news)
 
         real_uwsgi.wait_until(is_reported, what="the end of c to be reported")
-        assert news == ["  Going on without c, which ended (status 2). Its last words:\n  | bye"]
+        assert news == ["  Going on without c, which ended (status 2). Its log ends with:\n  | bye"]
         assert up.names() == ["a"]
         assert up.news() == []
     assert diary.read_text().splitlines() == ["a starts", "a ends"]
@@ -118,7 +118,7 @@ def test_one_that_is_not_required_may_take_long(tmp_path, monkeypatch, capsys):
     with running([slow, lasting("a", diary)], tmp_path, tmp_path) as up:
         up.check()
         assert up.names() == ["b", "a"]
-        assert "  b is not ready after 0.2 s; it starts beside\n" in capsys.readouterr().out
+        assert "  b is not ready after 0.2 s; it continues to start in the background\n" in capsys.readouterr().out
     assert "b ends" in diary.read_text()
 
 

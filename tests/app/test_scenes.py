@@ -199,11 +199,11 @@ def test_server_goes_down_and_comes_back(quick):
     shown.wait(lambda document: document["flow"], "figures")
     happenings = happen(shown, away=0.5)
     (words,) = happenings.run_due()
-    assert words == "uWSGI is killed; it starts again in 0.5 s"
+    assert words == "uWSGI is killed; it restarts in 0.5 s"
     shown.wait(lambda document: document["state"] == "down", "uWSGI to be down")
     said: list[str] = []
-    wait_until(lambda: said.extend(happenings.run_due()) or said, what="uWSGI to be started again")
-    assert said == ["uWSGI is started again"]
+    wait_until(lambda: said.extend(happenings.run_due()) or said, what="uWSGI to be restarted")
+    assert said == ["uWSGI has been restarted"]
     shown.wait(lambda document: document["state"] == "up" and document["flow"]["requests"], "requests")
     shown.up.check()
 

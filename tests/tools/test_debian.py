@@ -170,8 +170,8 @@ def test_promtool_may_be_in_a_package_of_its_own(machine):
     ("name", "text", "reason"),
     [
         ("promtool", "#!/bin/sh\necho libc.so.6 is too old; exit 127\n", "libc.so.6 is too old"),
-        ("prometheus", '#!/bin/sh\n[ "$1" = --version ] || exit 1\n', "prometheus ended (status 1), silently"),
-        ("prometheus", SERVER.replace("DATA", "not-packed"), "prometheus ended (status 1). Its last words:"),
+        ("prometheus", '#!/bin/sh\n[ "$1" = --version ] || exit 1\n', "prometheus ended (status 1) without output"),
+        ("prometheus", SERVER.replace("DATA", "not-packed"), "prometheus ended (status 1). Its log ends with:"),
     ],
     ids=["no library", "only its version", "no data"],
 )
