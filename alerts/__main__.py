@@ -1,4 +1,4 @@
-"""`python3 -m alerts`: writes the rule files, or with `--check` lists those that differ from what would be generated.
+"""`python3 -m alerts`: writes the rule files, or with `--check` lists those that differ from the generated ones.
 
 With your own thresholds: `python3 -m alerts --set uneven_ratio=2 --out /etc/prometheus/rules`.
 """

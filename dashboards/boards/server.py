@@ -1,4 +1,4 @@
-"""Server: the page one opens when paged."""
+"""Server: the dashboard to open when paged."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ def test_uneven_load_pages_and_resolves_when_it_is_evened(tmp_path: Path) -> Non
             assert re.search(
                 r"take \d+ ms, against \d+ ms on less busy workers; \d+ threads of other workers idle", text
             )
-            assert re.search(r"[5-9]\d % of the requests pay \d+ ms each", text)
+            assert re.search(r"[5-9]\d % of the requests, and \d+ ms to the mean", text)
             shown("UwsgiHotWorkerSaturated", prometheus.pagerduty("UwsgiHotWorkerSaturated"))
             prometheus.held_back("UwsgiWorkersUneven", by="UwsgiHotWorkerSaturated")
         with server.loaded(hot=1, calm=1):

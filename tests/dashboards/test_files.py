@@ -26,7 +26,7 @@ def test_drift_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert run("--check", "--out", str(tmp_path)) == 0
     (tmp_path / "fleet.json").write_text("{}")
     assert run("--check", "--out", str(tmp_path)) == 1
-    assert capsys.readouterr().err == f"{tmp_path}/fleet.json is not what `python3 -m dashboards` makes\n"
+    assert capsys.readouterr().err == f"{tmp_path}/fleet.json differs from the output of `python3 -m dashboards`\n"
 
 
 @pytest.mark.parametrize(

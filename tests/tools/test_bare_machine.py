@@ -99,7 +99,7 @@ def test_where_it_cannot_run_the_status_is_75_and_a_line_says_why(monkeypatch, c
     monkeypatch.setattr(debian_root.os, "geteuid", lambda: 1000)
     assert bare_machine.main([]) == 75
     assert capsys.readouterr().err == (
-        "bare-machine: not done: it takes root to make a Debian root and to mount in it\n"
+        "bare-machine: cannot run here: making a Debian root and mounting in it needs root\n"
     )
 
 

@@ -51,7 +51,7 @@ def test_other_systems_cannot():
 def test_an_ordinary_user_cannot(monkeypatch):
     """It takes root."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert "it takes root" in (unavailable(DEBIAN) or "")
+    assert "needs root" in (unavailable(DEBIAN) or "")
 
 
 @pytest.mark.usefixtures("able")

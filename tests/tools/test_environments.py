@@ -108,7 +108,7 @@ def test_demo_builds_where_no_wheel_fits(checkout, capsys, monkeypatch):
     (checkout / ".venv" / "bin" / "refused").write_text("pyuwsgi")
     assert environments.uwsgi_for_demo(checkout) == checkout / ".venv-uwsgi" / "bin" / "uwsgi"
     assert asked(checkout, ".venv-uwsgi") == ["--no-cache-dir uwsgi flask >= 3, < 4"]
-    assert "No matching distribution found\n  so uWSGI has to be built" in capsys.readouterr().out
+    assert "No matching distribution found\n  so uWSGI is built from source" in capsys.readouterr().out
 
 
 def test_demo_prefers_a_build_that_is_there(checkout, monkeypatch):

@@ -141,7 +141,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=6, help="pairs of runs for each table (default %(default)g)")
     options = parser.parse_args()
     print(
-        f"8x8, {options.seconds:g} s per run, {options.pairs} pairs, {os.cpu_count()} CPUs. CPU as a part of one core.\n"
+        f"8x8, {options.seconds:g} s per run, {options.pairs} pairs, {os.cpu_count()} CPUs. CPU is a part of a core.\n"
     )
     cpu_table(options.seconds, options.pairs)
     rate_table(options.seconds, options.pairs)

@@ -93,7 +93,8 @@ def _notes(scrapes: int) -> str:
         "CPU is user and system time of the exporter: the median of the rounds and their range. *A scrape*: ours "
         "serves its last sample, the others read uWSGI for it. *A sample*: the CPU that ours uses without scrapes, "
         "divided by the samples it takes meanwhile, so that all its other work counts too. *Of one CPU*: rest and "
-        f"scrapes together, at a scrape every {SCRAPE_INTERVAL_SECONDS} s. Resident memory is after {scrapes} scrapes or more. "
+        f"scrapes together, at a scrape every {SCRAPE_INTERVAL_SECONDS} s. Resident memory is after {scrapes} scrapes "
+        "or more. "
         f"{master.HOW}. *Same content* is assembled by the benchmark: without queries to the kernel and without "
         "sampling."
     )

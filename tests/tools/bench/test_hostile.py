@@ -29,7 +29,7 @@ def test_every_target_can_be_missed() -> None:
     slow = Decoding(size=1, outcome="server", cpu=(0.06,), growth=1)
     text = report({"alone": WELL, "beside both": poor}, {"a document": slow}, 40)
     assert [line for line in text.splitlines() if line.startswith("* ")] == [
-        "* beside both: 2.40 samples a second, fewer than half of those alone",
+        "* beside both: 2.40 samples a second, less than half of the rate alone",
         "* beside both: 1 of 1 scrapes were not answered within 10 s",
         "* a document: decoding took 60 ms, more than 50 ms",
     ]

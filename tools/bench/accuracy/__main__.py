@@ -22,7 +22,7 @@ less uWSGI's running time per request. Sampling error: sqrt(L/n)/L for n samples
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python3 -m tools.bench.accuracy", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="length of each case (default %(default)g)")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK:g} s each, for development")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK:g} s per case, for development")
     parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name contains this text")
     parser.add_argument("--prometheus", action="store_true", help="evaluate the rules in a real Prometheus, too")
     options = parser.parse_args()
