@@ -15,7 +15,7 @@ from app.guard import GuardError, guarded
 
 @pytest.mark.parametrize("survives", [True, False], ids=["with its guard", "without its guard"])
 def test_processes_and_files_end_with_the_block(survives):
-    """Processes of another session that ignore SIGTERM, and files anywhere in its TMPDIR, included."""
+    """This includes processes of another session that ignore SIGTERM, and files anywhere in the TMPDIR."""
     before = os.environ.get("TMPDIR"), tempfile.gettempdir()
     with guarded() as block:
         assert tempfile.gettempdir() == os.environ["TMPDIR"] == str(block.directory)
@@ -40,7 +40,7 @@ def test_processes_and_files_end_with_the_block(survives):
 
 
 def test_directory_of_a_similar_name_is_another(tmp_path):
-    """Its processes are not ended."""
+    """Processes whose TMPDIR only begins with the same name are not ended."""
     with subprocess.Popen(["sleep", "60"], env={"TMPDIR": f"{tmp_path}/a1"}) as process:
         assert process.pid in guard.carriers(tmp_path / "a1")
         assert process.pid in guard.carriers(tmp_path)

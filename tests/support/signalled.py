@@ -1,4 +1,4 @@
-"""Exporters that send themselves signals, each at another moment: just before it calls a function for the first time.
+"""Exporters that send themselves signals, each at a different moment: just before the first call of a function.
 
 `python -m tests.support.signalled FOLDER ARGUMENTS` runs them side by side, forked from one process that imported what
 they need. Each writes to `FOLDER/MOMENT SIGNALS.log`; their exit statuses are printed as JSON. As soon as an exporter
@@ -47,7 +47,7 @@ MOMENTS: dict[str, tuple[Any, str]] = {
 }
 
 ENDING = ("the server ends", "the event loop is closed")
-"""Moments that only come after a signal at another."""
+"""Moments that occur only after a signal at another moment."""
 
 SIGNALS = {
     "SIGINT": (signal.SIGINT,),
@@ -56,13 +56,13 @@ SIGNALS = {
     "SIGTERM and SIGINT": (signal.SIGTERM, signal.SIGINT),
 }
 
-_SECONDS = 60  # an exporter that has not ended by then is killed, by SIGALRM
+_SECONDS = 60  # then SIGALRM kills an exporter that has not ended
 
 _clients: list[socket.socket] = []
 
 
 def _call_first(where: Any, name: str, first: Callable[[], None]) -> None:
-    """Have `first` called before the first call of a function."""
+    """Makes the first call of a function call `first` before."""
     function = getattr(where, name)
 
     def call(*arguments: Any, **more: Any) -> Any:

@@ -14,8 +14,8 @@ from tests.support.abusive_clients import HEAD, endless, many
 from tests.support.counted_server import CountedServer, counted_server
 from tests.support.exporter import Exporter, configured_exporter
 from tests.support.hostile.process import hostile_servers
-from tests.support.real_uwsgi import wait_until
 from tests.support.kernel_counts import peak_resident_bytes
+from tests.support.real_uwsgi import wait_until
 from tools.bench.exporters import cpu_seconds
 
 SETTLE_SECONDS = 8.0

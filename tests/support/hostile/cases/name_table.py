@@ -1,4 +1,4 @@
-"""Names that break out of a line or a label, that are too long or too many, and that are never the same twice."""
+"""Names that break out of a line or a label, are too long or too many, or change with every read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SAME = ("a", "a", "a#2", "a#2", "a", "a#3", "", "")
 
 
 def metrics(count: int) -> bytes:
-    """A server with so many metrics of its own making."""
+    """A server with `count` custom metrics."""
     return server(metrics={f"own.{number}": {"type": 0, "value": number} for number in range(count)})
 
 
