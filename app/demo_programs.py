@@ -70,7 +70,7 @@ def uwsgi_program(stage: Stage, uwsgi: Path) -> Program:
 def load_program(stage: Stage) -> Program:
     """The clients of the scene."""
     ports = {"web": stage.web, "second": stage.second}
-    loads = [(load_, ("127.0.0.1", ports[load_.socket])) for load_ in stage.scene.loads]
+    loads = [(declared, ("127.0.0.1", ports[declared.socket])) for declared in stage.scene.loads]
     return Program(
         name="load",
         sentence="starting its load",

@@ -114,8 +114,8 @@ async def ask(path: str, address: Address, tally: Tally) -> bool:
 
 
 async def _connect(address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connects. A UNIX socket whose queue is full refuses at once, as web servers see it: connect(2) fails with EAGAIN,
-    which asyncio would take for "in progress"."""
+    """Connects. With a full queue, connect(2) to a UNIX socket fails with EAGAIN, as for web servers; asyncio would
+    treat EAGAIN as "in progress"."""
     if isinstance(address, tuple):
         return await asyncio.open_connection(*address)
     connection = socket.socket(socket.AF_UNIX)

@@ -22,7 +22,7 @@ TAIL = 15  # lines of a program's log that explain its end
 class Program:
     """A program to run. `sentence` is printed while it starts, unless empty; the program is up when `ready` is true.
 
-    required: whether the other programs are useless without this one.
+    required: whether the others are useless without this program; otherwise it is optional.
     """
 
     name: str
@@ -78,8 +78,8 @@ class Running:
     def start(self, program: Program) -> None:
         """Starts a program and returns when it is ready. Raises `ProgramError` if it fails, or a required one ends.
 
-        A program that is not required and takes long is left to start in the background: on a busy machine Prometheus
-        may need a minute.
+        An optional program that takes long continues to start in the background: on a busy machine Prometheus may need
+        a minute.
         """
         started = _start(program, self._directory / f"{program.name}.log", self._cwd)
         self._started.append(started)
@@ -102,7 +102,7 @@ class Running:
             raise
 
     def check(self) -> None:
-        """Raises `ProgramError` once a required program has ended; notes the end of one that is not required."""
+        """Raises `ProgramError` once a required program has ended; notes the end of an optional one."""
         for started in list(self._started):
             try:
                 started.refuse_if_ended()
@@ -113,7 +113,7 @@ class Running:
                 self._news.append(error.without)
 
     def news(self) -> list[str]:
-        """Returns messages since the last call about programs that are not required: ended, or not ready yet."""
+        """Returns messages since the last call about optional programs: ended, or not ready yet."""
         news, self._news = self._news, []
         return news
 
@@ -137,7 +137,7 @@ class Running:
 def running(programs: Sequence[Program], directory: Path, cwd: Path, ending: str = "") -> Iterator[Running]:
     """Runs `programs` during the block, with their logs in `directory`.
 
-    Reports and leaves out a program that is not required and does not start. ending: printed during shutdown.
+    Reports and skips an optional program that does not start. ending: printed during shutdown.
     """
     up = Running(directory, cwd)
     try:

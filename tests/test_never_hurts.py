@@ -1,12 +1,12 @@
 """The exporter never hurts the uWSGI it watches: a real uWSGI of 64 workers x 16 threads, and the real exporter.
 
 The stats document of that size (284 kB) is larger than what a UNIX socket takes before its writer blocks, and the
-writer is uWSGI's master, which reloads, respawns and ends workers in the same loop. So a reader that stands still in
-the middle of a read can hold it.
+writer is uWSGI's master, which reloads, respawns and ends workers in the same loop. So a reader that stops in the
+middle of a read can block the master.
 
-Outcomes are asserted, not timings, except for two: a killed worker is back within 2 s of the exporter's end, and no
-other reader waits longer than the exporter's deadline. Both get SLACK_SECONDS more, for machines with other things to
-do: uWSGI itself sleeps for 1 s whenever a worker was killed, and forks 64 processes in a reload.
+The tests assert outcomes, and only two times: a killed worker is back within 2 s of the exporter's end, and no other
+reader waits longer than the exporter's deadline. Both get SLACK_SECONDS more for busy machines: uWSGI itself sleeps for
+1 s whenever a worker was killed, and forks 64 processes in a reload.
 """
 
 from __future__ import annotations

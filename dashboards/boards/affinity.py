@@ -22,7 +22,7 @@ TALL = 7
 
 
 def dashboard(t: Thresholds) -> Dashboard:
-    """The dashboard."""
+    """Builds the dashboard."""
     whole, rate = Column(width=115), Column(PER_SECOND, 1, width=165)
     return page(
         links.AFFINITY,

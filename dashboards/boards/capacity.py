@@ -25,7 +25,7 @@ WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", 
 
 
 def dashboard(t: Thresholds) -> Dashboard:
-    """The dashboard."""
+    """Builds the dashboard."""
     return page(
         links.CAPACITY,
         "Daily figures over months: how near to capacity the servers were, how often and when, and the trend. Needs "

@@ -18,7 +18,7 @@ from dashboards.variables import variables, window
 
 
 def dashboard(t: Thresholds) -> Dashboard:
-    """The dashboard."""
+    """Builds the dashboard."""
     columns = {
         "First limit": Column(width=150),
         "Headroom": Column(TIMES, 1, threshold_colours.headroom(t), width=100),

@@ -177,7 +177,7 @@ def test_a_page_is_taken_back(running: Running) -> None:
     slack = running.slack("of mended", count=2)
     assert slack["title"] == "RESOLVED: UwsgiConcurrencyNearCapacity of mended on 10.0.0.1:9238."
     assert slack["color"] == "good"
-    assert re.match(r"Over since 2\d\d\d-\d\d-\d\d \d\d:\d\d UTC, after 120 min\. ", slack["text"])
+    assert re.match(r"Resolved at 2\d\d\d-\d\d-\d\d \d\d:\d\d UTC, after 120 min\. ", slack["text"])
     _, last = running.wait(first["dedup_key"], "/pagerduty", count=2)
     assert last["event_action"] == "resolve"
 
@@ -316,6 +316,6 @@ def test_what_is_over_meanwhile_is_told_beside_what_is_not(running: Running) -> 
     slack = running.slack("of half", count=2)
     assert slack["title"] == "CRITICAL: UwsgiConcurrencyNearCapacity of half on 10.0.0.2:9238."
     assert slack["text"].splitlines()[-2:] == [
-        "*Over meanwhile:*",
+        "*Resolved meanwhile:*",
         "• UwsgiConcurrencyNearCapacity of half on 10.0.0.1:9238.",
     ]

@@ -1,5 +1,5 @@
-"""What happens to a real uWSGI reaches a person: exporter, Prometheus with the shipped rules, Alertmanager with the
-shipped configuration, and receivers, all real. Seconds stand for minutes; see `shipped_alerts`.
+"""Events on a real uWSGI reach a person, through the real exporter, Prometheus with the shipped rules, Alertmanager
+with the shipped configuration, and receivers. Seconds replace minutes; see `shipped_alerts`.
 """
 
 from __future__ import annotations

@@ -81,8 +81,8 @@ def test_demo_runs_until_a_signal_and_leaves_nothing(signals):
     with _demo(port) as demo_:
         demo_.wait_for_figures()
         assert len(_processes_with(demo_.temporary)) >= 11  # the demo, its guard, 5 programs, 4 workers
-        for each in signals:
-            demo_.process.send_signal(each)
+        for number in signals:
+            demo_.process.send_signal(number)
         assert demo_.process.wait(20) == 0
         said = demo_.said()
         assert f"http://127.0.0.1:{port}/metrics" in said
@@ -325,7 +325,7 @@ def _demo(
 ) -> Iterator[Demo]:
     """Runs a demo until the block ends. make: run it with `make`; path: the PATH for its programs."""
     with tempfile.TemporaryDirectory() as name:
-        temporary, output, exporter, python = (Path(name) / each for each in ("t", "output", "exporter", "python"))
+        temporary, output, exporter, python = (Path(name) / part for part in ("t", "output", "exporter", "python"))
         temporary.mkdir()
         (Path(name) / "driver.py").write_text(DRIVER)
         _script(exporter, sys.executable, Path(__file__).with_name("stand_in.py"))

@@ -21,18 +21,18 @@ def test_processes_and_files_end_with_the_block(survives):
         assert tempfile.gettempdir() == os.environ["TMPDIR"] == str(block.directory)
         with tempfile.NamedTemporaryFile(delete=False) as left:
             left.write(b"left")
-        deaf = [
+        stubborn = [
             subprocess.Popen(["sh", "-c", "trap '' TERM; sleep 60 & sleep 60"], start_new_session=True, env=variables)
             for variables in (None, {**os.environ, "TMPDIR": f"{block.directory}/pip"})
         ]
-        children = [child for each in deaf for child in psutil.Process(each.pid).children()]
+        children = [child for process in stubborn for child in psutil.Process(process.pid).children()]
         block.check()
         if not survives:
             block.guard.kill()
             block.guard.wait()
             with pytest.raises(GuardError, match="guard has ended"):
                 block.check()
-    assert [each.wait(5) for each in deaf] == [-9, -9]
+    assert [process.wait(5) for process in stubborn] == [-9, -9]
     assert [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE] == []
     assert not block.directory.exists()
     assert (os.environ.get("TMPDIR"), tempfile.gettempdir()) == before

@@ -32,9 +32,9 @@ def test_without_a_period_all_clients_ask():
 def test_work_of_a_request_is_within_its_spread():
     chance, declared = random.Random(1), Load(path="/mixed?a=1", io_ms=100, cpu_ms=10, spread=0.5)
     targets = [urlsplit(load.target(declared, chance)) for _ in range(500)]
-    assert {each.path for each in targets} == {"/mixed"}
+    assert {url.path for url in targets} == {"/mixed"}
     for name, least, most in (("io_ms", 50, 150), ("cpu_ms", 5, 15)):
-        drawn = [float(parse_qs(each.query)[name][0]) for each in targets]
+        drawn = [float(parse_qs(url.query)[name][0]) for url in targets]
         assert least <= min(drawn) < least * 1.1
         assert most * 0.9 < max(drawn) <= most
 
@@ -107,7 +107,7 @@ def run_until_at(port, loads, enough) -> Tally:
 
     async def run() -> Tally:
         tally = Tally()
-        tasks = load.started([(each, ("127.0.0.1", port)) for each in loads], tally)
+        tasks = load.started([(declared, ("127.0.0.1", port)) for declared in loads], tally)
         end = time.monotonic() + 60
         while not enough(tally) and time.monotonic() < end:  # noqa: ASYNC110 - the tally signals no changes
             await asyncio.sleep(0.01)

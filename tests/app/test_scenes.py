@@ -126,7 +126,7 @@ def showing(chosen: list[Scene]) -> Iterator[dict[str, Shown]]:
                 exporter += ["--stats", f"{stage.scene.name}-{name}=unix://{path}"]
         program = Program("exporter", "", exporter, lambda: get(port, "/-/ready") is not None)
         stack.enter_context(running([program], directory, cwd=ROOT))
-        yield {each.stage.scene.name: each for each in shown}
+        yield {scene.stage.scene.name: scene for scene in shown}
 
 
 def why_not(scene: Scene) -> str:
@@ -140,7 +140,7 @@ def why_not(scene: Scene) -> str:
 
 def happen(shown: Shown, **changes: object) -> Happenings:
     """The happenings of the scene, the first of them due now, without repetition."""
-    happenings = [replace(each, first=0, every=3600, **changes) for each in shown.stage.scene.happenings[:1]]
+    happenings = [replace(happening, first=0, every=3600, **changes) for happening in shown.stage.scene.happenings[:1]]
     return Happenings(happenings, shown.up, shown.uwsgi, shown.stage.directory)
 
 

@@ -1,7 +1,7 @@
 """Stats servers that misbehave, for tests of a reader: real listeners, on a UNIX path or on loopback TCP.
 
-Each is a context manager that takes where to listen ("unix" or "tcp"), yields its address (path, host:port)
-and has ended when the block ends, whatever its client does.
+Each is a context manager that takes the kind of socket ("unix" or "tcp") and yields its address (path, host:port). The
+server has ended when the block ends, whatever its client does.
 """
 
 from __future__ import annotations

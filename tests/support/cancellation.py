@@ -1,4 +1,4 @@
-"""Cancels a coroutine at every place where it waits: most faults of asynchronous code show in what is left then."""
+"""Cancels a coroutine at every place where it waits: most faults of asynchronous code are in the cleanup after that."""
 
 from __future__ import annotations
 

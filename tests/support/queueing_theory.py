@@ -1,6 +1,6 @@
 """Exact long-run windows of servers under random load, from queueing theory, without simulation or noise.
 
-Requests arrive at random (Poisson) at c threads behind a queue of q: M/M/c/(c + q), whose probabilities are in closed
+Requests arrive at random (Poisson) at c threads behind a queue of q: M/M/c/(c + q), whose probabilities have a closed
 form (L. Kleinrock, "Queueing Systems", volume 1, 1975, chapter 3). Other distributions of the service time multiply the
 queue by (1 + cv²) / 2, cv being the coefficient of variation (A. O. Allen, J. L. Cunneen; exact for one thread).
 """
@@ -74,4 +74,4 @@ class Load:
 
 def rising(load: Load, loads: list[float]) -> Iterator[Load]:
     """Yields the same server at each load."""
-    return (replace(load, load=each) for each in loads)
+    return (replace(load, load=part) for part in loads)

@@ -36,9 +36,9 @@ HURRIED = (
 )
 """Durations for a Prometheus that scrapes and evaluates every second.
 
-As shipped stay those of memory, forecast and headroom, which need hours of figures; those of bound interpreters and
-CPUs, of gaps between samples and of an exporter that is down, because all of these do happen on a small busy machine;
-and those of exceptions, which clients leave behind that are ended in the middle of an answer.
+Some durations stay as shipped: those of memory, forecast and headroom, which need hours of figures; those of bound
+interpreters and CPUs, of gaps between samples and of an exporter that is down, because all of these occur on a small
+busy machine; and those of exceptions, which clients cause that are ended in the middle of a response.
 """
 
 
@@ -69,7 +69,7 @@ def alertmanager(received: Receiver, mails: Mailbox, secrets: Path) -> dict[str,
 
 def alertmanager_for_tests(configuration: dict[str, Any], received: Receiver) -> dict[str, Any]:
     """Adds a webhook to each receiver, at a path of its name, so that tests see what a person gets, with its labels."""
-    for each in configuration["receivers"]:
-        hook = {"url": received.url(f"/{each['name']}"), "send_resolved": True}
-        each["webhook_configs"] = [*each.get("webhook_configs", []), hook]
+    for entry in configuration["receivers"]:
+        hook = {"url": received.url(f"/{entry['name']}"), "send_resolved": True}
+        entry["webhook_configs"] = [*entry.get("webhook_configs", []), hook]
     return configuration

@@ -1,9 +1,9 @@
 """Exporters that send themselves signals, each at a different moment: just before the first call of a function.
 
-`python -m tests.support.signalled FOLDER ARGUMENTS` runs them side by side, forked from one process that imported what
-they need. Each writes to `FOLDER/MOMENT SIGNALS.log`; their exit statuses are printed as JSON. As soon as an exporter
-has a port, it has clients too, which ask for a stream and for metrics: both are under way at every later moment. One
-more connects as it ends.
+`python -m tests.support.signalled FOLDER ARGUMENTS` runs them in parallel, forked from one process that has imported
+everything. Each writes to `FOLDER/MOMENT SIGNALS.log`; their exit statuses are printed as JSON. As soon as an exporter
+listens, clients request a stream and metrics: both requests are in progress at every later moment. Another client
+connects as the exporter ends.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _clients: list[socket.socket] = []
 
 
 def _call_first(where: Any, name: str, first: Callable[[], None]) -> None:
-    """Makes the first call of a function call `first` before."""
+    """Patches a function so that its first call runs `first` before."""
     function = getattr(where, name)
 
     def call(*arguments: Any, **more: Any) -> Any:

@@ -1,9 +1,9 @@
 """A simulated day of uWSGI servers, as the counters that an exporter would show once a minute.
 
-Requests arrive at random (Poisson), more by day than by night, and each needs a random time of its worker's interpreter
-and a random time of waiting for others. A free thread of a random worker takes it, or the first that becomes free; the
-interpreter serves one request after the other. So queues at threads and interpreters, and hot spots, are by chance what
-they are in the real thing, and concurrency, response time and CPU time agree with one another.
+Requests arrive at random (Poisson), more by day than by night. Each uses its worker's interpreter for a random time,
+and waits for something else for a random time. A free thread of a random worker takes the request, or the first thread
+that becomes free; an interpreter serves one request at a time. So queues for threads and interpreters, and hot workers,
+occur at random as on a real server, and concurrency, response time and CPU time are consistent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Simulates a server's threads and listen queue under a load, request by request, and returns what a check would see.
 
-Requests arrive and are served as `app.load` makes them and uWSGI serves them: open loops as evenly as
-chance lets them, closed loops when they have their answer; one FIFO queue, and any free thread takes the next request.
+Requests arrive as `app.load` makes them: those of open loops at random intervals, those of closed loops after each
+response. They are served as by uWSGI: one FIFO queue, and any free thread takes the next request.
 """
 
 from __future__ import annotations

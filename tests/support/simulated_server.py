@@ -1,6 +1,6 @@
-"""A simulated uWSGI server for tests with a course of events: methods change it, and `read` returns a reading.
+"""A simulated uWSGI server: tests call methods that change it, and `read` returns a reading.
 
-Instants are monotonic seconds, chosen by the test; uWSGI's own dates are EPOCH later.
+Times are monotonic seconds, chosen by the test; uWSGI's own timestamps are EPOCH later.
 """
 
 from __future__ import annotations
