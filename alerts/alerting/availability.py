@@ -31,9 +31,9 @@ uwsgi_up == 0""",
         severity="critical",
         summary=f"uWSGI {SERVER} on {INSTANCE} is down, or its stats server does not answer.",
         description="{{ if eq $value 0.0 }}"
-        f"It could not be read for {t.down_hold} or longer"
+        f"The server could not be read for {t.down_hold} or longer"
         "{{ else }}"
-        f"It keeps restarting, and was up for {percent()} of the last {t.down_flapping_range}"
+        f"The server keeps restarting, and was up for {percent()} of the last {t.down_flapping_range}"
         "{{ end }}"
         f'. Reads fail mostly with: {{{{ with {asked(failures)} }}}}{{{{ . | first | label "reason" }}}}'
         "{{ else }}unknown{{ end }}.\n"

@@ -147,8 +147,8 @@ def _interpreter_bound(t: Thresholds) -> Alert:
         keep=t.load_keep,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: the interpreters of all workers are saturated.",
-        description=f"Each interpreter uses {value(HUNDREDTH)} of a CPU and can use at most 1. They cannot serve more "
-        "than "
+        description=f"Each interpreter uses {value(HUNDREDTH)} of a CPU and can use at most 1. The workers cannot "
+        "serve more than "
         + answer(f"server:uwsgi_requests:rate{w}{{$self}}", TENTH)
         + " requests/s: if load grows, response times (now "
         + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")
@@ -194,7 +194,7 @@ def _workers_share_one_cpu(t: Thresholds) -> Alert:
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: {value()} workers are pinned to a CPU together with another worker.",
         description=f"Each of these {value()} workers may run on only one CPU, which another worker is pinned to as "
-        "well. They wait for each other even if other CPUs are idle.\n"
+        "well. These workers wait for each other even if other CPUs are idle.\n"
         "Remove `cpu-affinity`, or keep `processes` times `cpu-affinity` at or below the number of CPUs. In a "
         "container, uWSGI counts the host's CPUs, not the container's.",
         dashboard=SERVER_DASHBOARD,

@@ -108,8 +108,8 @@ def _wait_high(t: Thresholds) -> Sequence[Alert]:
         hold=t.queue_wait_hold,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: requests wait {value('humanizeDuration')} in the listen queue.",
-        description=f"They are then in service for {answer(served, 'humanizeDuration')}. Users wait for both; uWSGI's "
-        "own response times do not include the queue.\n"
+        description=f"Requests are then in service for {answer(served, 'humanizeDuration')}. Users wait for both; "
+        "uWSGI's own response times do not include the queue.\n"
         f"{{{{ with {asked(reserve)} }}}}{{{{ . | first | value }}}} workers in reserve were not spawned: raise "
         "`cheaper` or `cheaper-initial`, lower `cheaper-overload`, or check whether `cheaper-rss-limit-soft` holds "
         "them back.\n{{ end }}" + MORE_CAPACITY,

@@ -38,9 +38,9 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
         hold=t.stuck_hold,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: a request has been in service for {value('humanizeDuration')}.",
-        description=f"It is in worker {_workers(f'topk(1, {age}{{$self}})')}. "
-        f"{answer('uwsgi_threads_stuck{$self}')} of {answer('uwsgi_threads_available{$self}')} threads have served "
-        "one request for over 30 s.\n"
+        description=f"The request is in worker {_workers(f'topk(1, {age}{{$self}})')}. "
+        f"{answer('uwsgi_threads_stuck{$self}')} of {answer('uwsgi_threads_available{$self}')} threads have been "
+        "serving the same request for over 30 s.\n"
         "Run `py-spy dump --pid PID` on that worker to see what it waits for. Then set timeouts on what the "
         "application calls, and `harakiri` as a last resort: with `threads` it ends all requests of the worker.",
         dashboard=SERVER_DASHBOARD,
@@ -122,7 +122,7 @@ def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
         hold=t.respawn_hold,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: the same worker keeps restarting.",
-        description=f"{value(WHOLE)} times in {r}. Workers in a loop: "
+        description=f"{value(WHOLE)} respawns of one worker in {r}. Workers in a loop: "
         + _workers(_of_self(looping))
         + "; harakiris: "
         + answer(f"round(sum(increase(uwsgi_worker_harakiri_total{{$self}}[{r}])))", WHOLE)

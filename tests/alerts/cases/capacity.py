@@ -113,8 +113,8 @@ def interpreter(**labels: str) -> Firing:
         INTERPRETER,
         "warning",
         ": the interpreters of all workers are saturated.",
-        "Each interpreter uses 0.94 of a CPU and can use at most 1. They cannot serve more than 40.6 requests/s: if "
-        "load grows, response times (now 394 ms) grow and throughput does not.\n"
+        "Each interpreter uses 0.94 of a CPU and can use at most 1. The workers cannot serve more than 40.6 "
+        "requests/s: if load grows, response times (now 394 ms) grow and throughput does not.\n"
         "Add `processes`: 3.8 of 8 CPUs are in use. More threads do not help.",
         **labels,
     )
@@ -141,8 +141,8 @@ def sharing(**labels: str) -> Firing:
         SHARING,
         "warning",
         ": 4 workers are pinned to a CPU together with another worker.",
-        "Each of these 4 workers may run on only one CPU, which another worker is pinned to as well. They wait for "
-        "each other even if other CPUs are idle.\n"
+        "Each of these 4 workers may run on only one CPU, which another worker is pinned to as well. These workers "
+        "wait for each other even if other CPUs are idle.\n"
         "Remove `cpu-affinity`, or keep `processes` times `cpu-affinity` at or below the number of CPUs. In a "
         "container, uWSGI counts the host's CPUs, not the container's.",
         **labels,
