@@ -24,7 +24,7 @@ def shipped() -> Iterator[Alert]:
 
 
 def condition_of(alert: str) -> str:
-    """Returns the first sentence of an alert's runbook, which says what the alert means."""
+    """Returns the summary of an alert's runbook, which says what the alert means."""
     return (RUNBOOKS / f"{alert}.md").read_text().split("\n\n")[1]
 
 

@@ -137,7 +137,7 @@ def _targets() -> str:
 
 
 def _connect(copy: Path) -> None:
-    """Copies this machine's network configuration into the copy."""
+    """Copies this machine's network configuration into a copied root."""
     pip = Path.home() / ".config/pip/pip.conf"
     sources = {Path(name): copy / name.lstrip("/") for name in (*_FILES, os.environ.get("PIP_CERT", "")) if name}
     # The package ca-certificates rewrites its file when it is installed, and includes the files of this directory.

@@ -52,6 +52,6 @@ def test_an_answer_of_somebody_else_is_no_completion() -> None:
 
         thread = threading.Thread(target=answer)
         thread.start()
-        with pytest.raises(ValueError, match="not the answer"):
+        with pytest.raises(ValueError, match="not a response"):
             ask(listener.getsockname(), "/")
         thread.join()
