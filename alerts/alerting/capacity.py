@@ -43,8 +43,9 @@ def _near_capacity(t: Thresholds) -> Alert:
         severity="critical",
         summary=f"uWSGI {SERVER} on {INSTANCE} has hardly any thread free, and requests wait for one.",
         description=answer(f"{used}{{$self}} * uwsgi_threads_ceiling{{$self}}", TENTH)
-        + f" of {answer('uwsgi_threads_ceiling{$self}')} threads are busy on average, and all running threads for "
-        f"{answer(full, WHOLE)} % of the time. A request that finds no free thread waits in the listen queue, now for "
+        + f" of {answer('uwsgi_threads_ceiling{$self}')} threads are busy on average, and all running threads are "
+        f"busy {answer(full, WHOLE)} % of the time. A request that finds no free thread waits in the listen queue, "
+        "now for "
         + milliseconds(f"server:uwsgi_queue_wait_seconds:ratio_rate{w}{{$self}}")
         + f" on average. {answer(f'server:uwsgi_requests:rate{w}{{$self}}', TENTH)} requests/s take "
         + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")
@@ -125,13 +126,14 @@ and ({count} - 2) * {explained}
         severity="info",
         summary=f"uWSGI {SERVER} on {INSTANCE} will be near capacity around "
         '{{ ($value | toTime).Format "2 January 2006" }}.',
-        description="In the busiest 5 % of the last day, "
+        description="In the busiest 5 % of the last day, at least "
         + answer(f"100 * {today}", WHOLE)
-        + " % of all threads were busy. This figure grows by "
+        + " % of all threads that can serve were busy. This figure grows by "
         + answer(f"100 * {7 * DAY} * {slope.replace('p95_1d', 'p95_1d{$self}')}", TENTH)
         + f" points a week: the trend of {answer(count.replace('p95_1d', 'p95_1d{$self}'))} days reaches "
-        f"{100 * t.near_capacity:g} %, the threshold of UwsgiConcurrencyNearCapacity, around "
-        '{{ ($value | toTime).Format "2 January 2006" }}. This assumes that load keeps growing as before.\n'
+        f"{100 * t.near_capacity:g} % around "
+        '{{ ($value | toTime).Format "2 January 2006" }}, if load keeps growing as before. From there, '
+        "UwsgiConcurrencyNearCapacity pages if requests wait.\n"
         "Plan for more `processes` and CPUs, or another host.",
         dashboard=SERVER_DASHBOARD,
     )

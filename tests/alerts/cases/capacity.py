@@ -55,18 +55,18 @@ PREFORK = server(0.95, 0.1, threads=1, full=0.8, queue=10)
 
 
 CLEAR_FULL = (
-    "30.4 of 32 threads are busy on average, and all running threads for 40 % of the time. A request that finds no "
-    "free thread waits in the listen queue, now for 246 ms on average. 40.6 requests/s take 749 ms each: first check "
-    "whether that is longer than usual, and what the requests wait for.\n"
+    "30.4 of 32 threads are busy on average, and all running threads are busy 40 % of the time. A request that finds "
+    "no free thread waits in the listen queue, now for 246 ms on average. 40.6 requests/s take 749 ms each: first "
+    "check whether that is longer than usual, and what the requests wait for.\n"
 )
 PROCESSES = (
     "Add `processes` while CPUs are free: each interpreter uses 0.60 of a CPU, and more threads would only wait for it."
 )
 SAFE_IN_THREADS = "Raise `processes`. Raise `threads` only if the application is thread-safe."
 CLEAR_PREFORK = (
-    "3.8 of 4 threads are busy on average, and all running threads for 80 % of the time. A request that finds no free "
-    "thread waits in the listen queue, now for 246 ms on average. 40.6 requests/s take 94 ms each: first check whether "
-    "that is longer than usual, and what the requests wait for.\n"
+    "3.8 of 4 threads are busy on average, and all running threads are busy 80 % of the time. A request that finds no "
+    "free thread waits in the listen queue, now for 246 ms on average. 40.6 requests/s take 94 ms each: first check "
+    "whether that is longer than usual, and what the requests wait for.\n"
 )
 BY_INTERPRETER = (
     "In the worst 5 % of the last 1h, load 1.09 times as high would have saturated the interpreter of the hottest "

@@ -53,9 +53,9 @@ def expected(points: str, count: int, day: str, now: int = 68, **labels: str) ->
         ALERT,
         "info",
         f"uWSGI api on {labels['instance']} will be near capacity around {day}.",
-        f"In the busiest 5 % of the last day, {now} % of all threads were busy. This figure grows by {points} points a "
-        f"week: the trend of {count} days reaches 90 %, the threshold of UwsgiConcurrencyNearCapacity, around {day}. "
-        "This assumes that load keeps growing as before.\n"
+        f"In the busiest 5 % of the last day, at least {now} % of all threads that can serve were busy. This figure "
+        f"grows by {points} points a week: the trend of {count} days reaches 90 % around {day}, if load keeps growing "
+        "as before. From there, UwsgiConcurrencyNearCapacity pages if requests wait.\n"
         "Plan for more `processes` and CPUs, or another host.",
         **labels,
     )
