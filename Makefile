@@ -1,4 +1,4 @@
-# A target makes what it needs (.venv and the like), and anew when it no longer fits: tools/environments.py.
+# Each target creates the environments that it needs and rebuilds those that no longer fit: tools/environments.py.
 PYTHON ?= python3
 PORT ?= 9238
 
@@ -8,12 +8,11 @@ PORT ?= 9238
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST))
 
-demo:  ## see it: a loaded uWSGI, the exporter, Prometheus, Alertmanager, until Ctrl-C (SCENE=list, PORT=9238)
+demo:  ## run a loaded uWSGI, the exporter, Prometheus and Alertmanager until Ctrl-C (SCENE=list, PORT=9238)
 	@exec $(PYTHON) -m app.demo $(if $(SCENE),--scene "$(SCENE)") --port $(PORT) --parent $$PPID
 
-# Prometheus' programs may have been put into .venv/bin, and tests look for them on PATH. Files of tests run side by side,
-# more of them than there are CPUs because half of them wait; then the tests that need the machine for themselves. With
-# ARGS, one run of the chosen tests.
+# Prometheus' programs may be in .venv/bin, and tests look for them on PATH. Test files run in parallel, then the tests
+# that must run alone. With ARGS, one run of the chosen tests.
 PYTEST = PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python -m pytest
 BESIDE = $(PYTEST) -q -n auto --dist loadscope --no-loadscope-reorder
 test:  ## run the tests, with real servers and a real browser, for some minutes (ARGS="-k page")
@@ -25,7 +24,7 @@ else
 	@$(PYTEST) -q -m "alone and not slow" tests/kernel
 endif
 
-test-all:  ## run all tests, those included that take long
+test-all:  ## run all tests, including the slow ones
 	@$(PYTHON) -m tools.prepare test
 	@$(BESIDE) -m "not alone"
 	@$(PYTEST) -q -m alone tests/kernel
@@ -37,7 +36,7 @@ lint:  ## check style, formatting and types
 	.venv/bin/mypy -p uwsgi_headroom -p app -p alerts -p tools
 	.venv/bin/mypy --python-version 3.11 -p dashboards
 
-generate:  ## write all generated files: rules, dashboards, the API's description, tables in documents
+generate:  ## write all generated files: rules, dashboards, the API description, tables in documents
 	@$(PYTHON) -m tools.prepare lint
 	.venv/bin/python -m tools.generate
 
@@ -45,7 +44,7 @@ bench:  ## measure what a scrape costs (PEER="NAME=COMMAND" measures another exp
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.scrape $(if $(PEER),--peer "$(PEER)") $(ARGS)
 
-bench-accuracy:  ## measure the figures against the truth, for 20 minutes (ARGS="--quick", ARGS="--prometheus")
+bench-accuracy:  ## compare the figures with the truth, for 20 minutes (ARGS="--quick", ARGS="--prometheus")
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.accuracy $(ARGS)
 
@@ -61,11 +60,11 @@ bench-hostile:  ## measure the exporter beside hostile servers and clients, for 
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.hostile $(ARGS)
 
-scenarios:  ## judge over 60 situations on a real uWSGI, for 8 minutes (NAME="cheaper", ARGS="--write docs/scenarios.md")
+scenarios:  ## check over 60 situations on a real uWSGI, for 8 minutes (NAME="cheaper", ARGS="--write FILE")
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.scenarios $(if $(NAME),"$(NAME)") $(ARGS)
 
-bare-machine:  ## check `make demo` on a minimal Debian that has nothing, as root (SUITE=trixie)
+bare-machine:  ## check `make demo` on a minimal Debian, as root (SUITE=trixie)
 	@exec $(PYTHON) -m tools.bare_machine $(SUITE)
 
 clean:  ## remove the environments and everything generated

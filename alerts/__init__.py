@@ -1,1 +1,1 @@
-"""Recording and alert rules for Prometheus, made from one place: `python3 -m alerts` writes `alerts/rules/*.yaml`."""
+"""Recording and alert rules for Prometheus, generated from Python: `python3 -m alerts` writes `alerts/rules/*.yaml`."""

@@ -1,6 +1,6 @@
-"""`python3 -m alerts`: write the rule files, or with `--check` say which of the written ones have drifted.
+"""`python3 -m alerts`: writes the rule files, or with `--check` lists those that differ from the generated ones.
 
-Other thresholds, other files: `python3 -m alerts --set uneven_ratio=2 --out /etc/prometheus/rules`.
+With your own thresholds: `python3 -m alerts --set uneven_ratio=2 --out /etc/prometheus/rules`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ RULES = Path(__file__).parent / "rules"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write or check the rule files."""
+    """Writes or checks the rule files."""
     return generated_files.write_or_check("alerts", __doc__, RULES, files.render, argv)
 
 

@@ -1,7 +1,7 @@
-"""Names of the common Go exporter (timonwong/uwsgi_exporter), for dashboards and autoscalers that were made for it.
+"""Metric names of the common Go exporter (timonwong/uwsgi_exporter), for dashboards and autoscalers made for it.
 
-Only names that ours does not have are recorded, so that nothing is there twice. Worker metrics are of workers that were
-ever spawned, as there: cheaper's reserve would change every average. MIGRATION.md tells of the rest.
+Only names that our exporter lacks are recorded, so that no series exists twice. As in the Go exporter, worker metrics
+cover only workers that were ever spawned: cheaper's reserve would change every average. For the rest see MIGRATION.md.
 """
 
 from __future__ import annotations

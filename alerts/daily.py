@@ -1,8 +1,8 @@
-"""The day that ends now, of utilization, headroom and requests: what capacity reviews ask for, over months.
+"""Daily figures of utilization, headroom and requests, for capacity reviews over months.
 
-Each series is a sliding day, so that a query needs no range of its own: at a step of `1d` it is a table of calendar
-days (UTC, started at a midnight), and `max_over_time(server:uwsgi_utilization:max1d[90d])` is the peak of a quarter.
-That needs 90 days of retention; Prometheus keeps 15 unless told.
+Each series covers the last 24 hours, so a query needs no range: at a step of `1d` it is a table of calendar days (UTC,
+if it starts at midnight), and `max_over_time(server:uwsgi_utilization:max1d[90d])` is the peak of a quarter. That needs
+90 days of retention; Prometheus keeps 15 by default.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from alerts.rule import Group, Recording
 from alerts.thresholds import Thresholds
 
 INTERVAL = "4m"
-"""Prometheus shows a sample for five minutes, so a series recorded every hour could not be seen for most of it. Rarer
-would hardly be cheaper: for 100 servers with a point a minute, an evaluation of their rules takes 0.13 CPU seconds,
-and the peak of 90 days of one of these series, of all 100, takes 0.2 (Prometheus 2.42)."""
+"""Prometheus returns a sample for five minutes, so a series recorded every hour would be absent most of the time. A
+longer interval would save little: for 100 servers with one point a minute, an evaluation of these rules takes 0.13 CPU
+seconds, and a query for the 90-day peak of one series of all 100 takes 0.2 (Prometheus 2.42)."""
 
 
 def groups(t: Thresholds) -> Sequence[Group]:

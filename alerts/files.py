@@ -1,4 +1,4 @@
-"""Which rule files there are, and which groups are in each."""
+"""The rule files and the groups in each."""
 
 from __future__ import annotations
 

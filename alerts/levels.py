@@ -1,8 +1,8 @@
-"""At which levels series are aggregated, by which labels: said once, for every rule.
+"""The levels at which rules aggregate series, and the labels of each level.
 
-Prometheus adds labels of its own (job, instance, whatever relabelling says). Rules never list them: they leave out what
-a level does away with, and keep the rest. So a join between two levels ignores exactly those labels, and the same
-server watched by two exporters is two servers, not an error.
+Prometheus adds its own labels (job, instance, those of relabelling). Rules never list these: an aggregation removes
+only the labels of the lower level, and keeps the rest. So a join between two levels ignores exactly the removed labels,
+and the same server watched by two exporters counts as two servers and is not an error.
 """
 
 from __future__ import annotations
@@ -10,29 +10,29 @@ from __future__ import annotations
 from alerts.thresholds import Thresholds
 
 WORKER_LABELS = "worker_id"
-"""What tells workers of a server apart."""
+"""The label that distinguishes the workers of a server."""
 
 WITHIN_SERVER = (WORKER_LABELS, "cpu", "kind", "le", "limit", "mode", "reason", "socket", "state")
-"""Labels that tell parts and sides of one server apart."""
+"""Labels that distinguish parts and aspects of one server."""
 
 
 def by_server(aggregation: str, expression: str, also: str = "") -> str:
-    """One figure for each server; `also` leaves out more labels, such as a CPU mode's."""
+    """One figure per server; `also` removes more labels, such as the CPU mode."""
     return f"{aggregation} without ({_listed(WORKER_LABELS, also)}) ({expression})"
 
 
 def by_worker(aggregation: str, expression: str, also: str) -> str:
-    """One figure for each worker, without the labels `also`."""
+    """One figure per worker; `also` lists the labels to remove."""
     return f"{aggregation} without ({also}) ({expression})"
 
 
 def by_service(aggregation: str, expression: str, thresholds: Thresholds, also: str = "") -> str:
-    """One figure for each service: servers of the same name, in the same job, on any instance."""
+    """One figure per service: servers of the same name, in the same job, on any instance."""
     return f"{aggregation} without ({_listed(thresholds.instance_labels, also)}) ({expression})"
 
 
 def of_server(operator: str) -> str:
-    """`operator` between the series of workers on its left and their server's on its right."""
+    """`operator` with series of workers on its left and of their server on its right."""
     return f"{operator} ignoring ({WORKER_LABELS}) group_left ()"
 
 

@@ -1,4 +1,4 @@
-"""Every threshold and window of the rules, each with the reason that somebody would change it."""
+"""All thresholds and windows of the rules, each with a reason to change it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 
 def knob(default: Any, why: str) -> Any:
-    """A field of `Thresholds`: its value as shipped, and what it does and when to change it."""
+    """A field of `Thresholds`: its shipped value, what it does and when to change it."""
     return field(default=default, metadata={"why": why})
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Durations are Prometheus' (`5m`); ratios are 1 for the whole."""
+    """Durations are in Prometheus' notation (`5m`); a ratio of 1 is the whole."""
 
     window: str = knob(
         "5m",
@@ -256,13 +256,13 @@ class Thresholds:
 
     @property
     def window_seconds(self) -> float:
-        """The window's length: `1m30s` is 90."""
+        """The window's length in seconds: `1m30s` is 90."""
         units = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
         return sum(int(count) * units[unit] for count, unit in re.findall(r"(\d+)(ms|[smhd])", self.window))
 
 
 def changed(thresholds: Thresholds, assignments: Sequence[str]) -> Thresholds:
-    """With `NAME=VALUE` applied. Raises ValueError with a sentence about what is wrong."""
+    """Returns the thresholds with each `NAME=VALUE` applied. Raises ValueError with a sentence about the error."""
     known = {threshold.name: type(getattr(thresholds, threshold.name)) for threshold in fields(thresholds)}
     values = {}
     for assignment in assignments:

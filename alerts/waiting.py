@@ -1,6 +1,6 @@
-"""Whether requests wait in the listen queue so long that users notice: `uwsgi_headroom.analysis.waiting` in PromQL.
+"""Conditions for a wait in the listen queue that users notice: `uwsgi_headroom.analysis.waiting` in PromQL.
 
-Where a queue cannot be measured, or nothing came, the wait is not known and neither is true.
+If a queue cannot be measured, or no request arrived, the wait is unknown and both conditions are false.
 """
 
 from __future__ import annotations

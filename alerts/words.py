@@ -1,4 +1,4 @@
-"""Pieces of the texts of alerts, in Prometheus' template language."""
+"""Parts of alert texts, in Prometheus' template language."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ WORKER = "{{ $labels.worker_id }}"
 INSTANCE = "{{ $labels.instance }}"
 
 WHOLE, TENTH, HUNDREDTH = 'printf "%.0f"', 'printf "%.1f"', 'printf "%.2f"'
-"""How numbers are written: `answer` of a hundredfold share with WHOLE is a percentage."""
+"""Number formats: `answer` of a share times 100, with WHOLE, is a percentage."""
 
 SERVER_DASHBOARD = (
     "/d/uwsgi-headroom-server?var-job={{ $labels.job | urlquery }}&var-instance={{ $labels.instance | urlquery }}"
     "&var-server={{ $labels.server | urlquery }}"
 )
-"""The page to open when paged, at the server that the alert is about."""
+"""The dashboard to open when paged, for the alert's server."""
 
 
 def value(how: str = "humanize") -> str:
-    """The alert's own value: `humanize`, `humanizeDuration` or `printf "%.1f"`."""
+    """The alert's own value. how: `humanize`, `humanizeDuration` or `printf "%.1f"`."""
     return f"{{{{ $value | {how} }}}}"
 
 
@@ -31,27 +31,27 @@ def percent(how: str = WHOLE) -> str:
 
 
 def figure(selector: str, how: str = "humanize") -> str:
-    """Another figure of the alert's server at this moment; `unknown` while there is none. selector: a metric's name, or
-    a name with `{label="x"}`.
+    """Another current figure of the alert's server; `unknown` if there is none. selector: a metric's name, or a name
+    with `{label="x"}`.
     """
     name, _, labels = selector.rstrip("}").partition("{")
     return answer(f"{name}{{{labels and labels + ','}$self}}", how)
 
 
 def answer(query: str, how: str = "humanize") -> str:
-    """What a query says at this moment; `unknown` while it says nothing. In its selectors, `$self` stands for the
-    labels of the alert's server, and other variables for what a template before has put into them.
+    """The current result of a query; `unknown` if it is empty. In selectors of the query, `$self` stands for the labels
+    of the alert's server; other variables have the values that an earlier template has set.
     """
     return f"{{{{ with {asked(query)} }}}}{{{{ . | first | value | {how} }}}}{{{{ else }}}}unknown{{{{ end }}}}"
 
 
 def milliseconds(query: str) -> str:
-    """Seconds that a query says, as `669 ms`."""
+    """The result of a query in seconds, as `669 ms`."""
     return answer(f"1000 * {query}", 'printf "%.0f ms"')
 
 
 def asked(query: str) -> str:
-    """A template's expression for the series that a query gives; `$self` as in `answer`."""
+    """A template's expression for the series that a query returns; `$self` as in `answer`."""
     variables = list(dict.fromkeys(_VARIABLE.findall(query)))
     text = query.replace("%", "%%").replace("\\", r"\\").replace('"', r"\"")
     for place, variable in enumerate(variables, start=1):
@@ -60,7 +60,7 @@ def asked(query: str) -> str:
 
 
 def with_self(text: str) -> str:
-    """The text, after a template that sets `$self` if it is used in there."""
+    """The text, preceded by a template that sets `$self` if the text uses it."""
     return _SELF + text if "$self" in text else text
 
 
@@ -71,5 +71,5 @@ _SELF = (
     f'{{{{ if not (match "^(__name__|{"|".join(WITHIN_SERVER)})$" $name) }}}}'
     '{{ $self = printf "%s%s=%q," $self $name $value }}{{ end }}{{ end }}'
 )
-"""Every label of the alert but those of parts of a server: who adds `cluster` to targets has servers that differ in
-nothing else."""
+"""All labels of the alert except those of parts of a server: if targets have a label `cluster`, two servers may differ
+in that label only."""

@@ -1,12 +1,12 @@
-"""The demo application, its uWSGI configuration and what runs them; used from a checkout, never installed.
+"""The demo application, its uWSGI configuration and the programs that run them; used from a checkout, never installed.
 
-This file is read before any other of the folder, and on whatever Python is at hand. So the one thing it does
-is to refuse a Python that is too old in words: the others would answer with a syntax error.
+Any Python, however old, reads this file before the other files of the folder. It therefore only checks the version and
+prints a clear message: the other files would fail with a syntax error.
 """
 
 import sys
 
-if sys.version_info < (3, 10):  # noqa: UP036  # older Pythons do get here, that is the point
+if sys.version_info < (3, 10):  # noqa: UP036  # older Pythons reach this line, on purpose
     sys.exit(
         "uwsgi-headroom needs Python 3.10 or newer, and "
         + sys.executable

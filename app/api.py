@@ -1,7 +1,7 @@
 """The demo application: one route for each way in which a request can keep a worker busy.
 
-Routes and their limits live here, nothing else. A request can never ask for more than the limits, because the
-application may stand where others can reach it.
+Only routes and their limits live here. Every parameter is limited, because strangers may be able to reach the
+application.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ INDEX = """\
 /<number>               the Fibonacci sequence until it exceeds the number, as JSON
 /pong                   as little work as a request can be
 /fib/<n>                the n-th Fibonacci number, computed the slow way: CPU only, n at most 35
-/mixed?cpu_ms=&io_ms=   CPU, then a wait, like an API that asks a database
-/slow?s=                a wait only: a thread is taken, the CPU is not
+/mixed?cpu_ms=&io_ms=   CPU, then a wait, like an API that queries a database
+/slow?s=                a wait only: occupies a thread, uses no CPU
 /error                  raises, so that uWSGI counts an exception
 """
 
-MAX_NUMBER = 10**100  # 482 values, 25 kB: above it a short URL could order a huge answer
-MAX_FIB = 35  # some seconds on the machines of today; each step above takes 1.6 times as long
+MAX_NUMBER = 10**100  # 482 values, 25 kB: without a limit, a short URL could request a huge response
+MAX_FIB = 35  # a few seconds on current hardware; each further step takes 1.6 times as long
 MAX_CPU_MS = 10_000
 MAX_IO_MS = 60_000
 MAX_SLOW_S = 900  # longer than any harakiri, and than the 30 s after which a request counts as stuck
 
 app = Flask(__name__)
-# Flask would turn the exception of /error into a 500 of its own, and uWSGI would count nothing.
+# Otherwise Flask would turn the exception of /error into its own 500 response, and uWSGI would count no exception.
 app.config["PROPAGATE_EXCEPTIONS"] = True
 
 
@@ -62,7 +62,7 @@ def fib(n: int) -> Response:
 @app.get("/mixed")
 def mixed() -> Response:
     cpu_ms, io_ms = _amount("cpu_ms", MAX_CPU_MS), _amount("io_ms", MAX_IO_MS)
-    # The clock of this thread alone: a request costs the same CPU time however many wait for the interpreter.
+    # The CPU time of this thread alone: a request costs the same, however many threads wait for the interpreter.
     end = time.thread_time() + cpu_ms / 1000
     while time.thread_time() < end:
         pass
@@ -83,13 +83,13 @@ def error() -> Response:
 
 
 def _amount(name: str, limit: float, default: float = 0) -> float:
-    """The query parameter `name` as a number from 0 to `limit`; else the request ends with 400."""
+    """Returns the query parameter `name` as a number from 0 to `limit`; responds 400 if it is not one."""
     text = request.args.get(name, "")
     try:
         amount = float(text) if text else default
     except ValueError:
         amount = -1
-    if not 0 <= amount <= limit:  # said this way round, it refuses "nan" too
+    if not 0 <= amount <= limit:  # `not` of a range, so that "nan" is refused too
         _refuse(f"{name} must be a number from 0 to {limit}, it is {text[:40]!r}")
     return amount
 

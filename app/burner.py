@@ -1,4 +1,4 @@
-"""A neighbour of the demo's uWSGI: uses all the CPU it gets, for a bounded time."""
+"""A neighbour of the demo's uWSGI: a busy loop that runs for a bounded time."""
 
 from __future__ import annotations
 

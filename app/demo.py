@@ -1,6 +1,6 @@
-"""`make demo`: the exporter beside a real, loaded uWSGI, from nothing but a Python.
+"""`make demo`: runs the exporter beside a real uWSGI under load; needs only Python.
 
-What runs, in which order and on which addresses is composed here; how is known by the modules next to it.
+This module decides which programs run, in which order and on which addresses; the modules next to it start them.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from tools.progress import note
 
 PORT = 9238  # the exporter's own default
 EVERY = 1.5  # seconds between two lines of figures
-ANSWER = 0.9  # seconds that the exporter has for them: a silence of three would look like an end
-LEAVE = 2.0  # seconds that a killed demo may need until its port is free
+ANSWER = 0.9  # seconds that the exporter may take to answer: after three seconds of silence the demo would look hung
+LEAVE = 2.0  # seconds that a killed demo may need to free its port
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the demo until Ctrl-C. The status is 0 if it was ended on purpose."""
+    """Runs the demo until Ctrl-C. Returns the exit status: 0 if the user ended the demo."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
-    parser.add_argument("--scene", default=scenes.DEFAULT.name, help="what to show, or list (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=PORT, help="of the exporter (default: %(default)s)")
-    parser.add_argument("--parent", type=int, help="the process that started this one: end with it")
+    parser.add_argument("--scene", default=scenes.DEFAULT.name, help="the scene, or list (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=PORT, help="port of the exporter (default: %(default)s)")
+    parser.add_argument("--parent", type=int, help="pid of the parent process: the demo ends when that process ends")
     chosen = parser.parse_args(argv)
     if chosen.scene == "list":
         note(scenes.list_scenes())
@@ -67,14 +67,14 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         note("stopped")
-    except BrokenPipeError:  # nobody reads on, as in `make demo | head`; nor would Python's last flush be read
+    except BrokenPipeError:  # the reader has gone, as in `make demo | head`; Python's last flush would fail, too
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return 0
 
 
 def show(stage: Stage, port: int, uwsgi: Path, exporter: Path, monitoring: DemoMonitoring, guard: Guarded) -> None:
-    """Run everything and print figures until an exception, of which `KeyboardInterrupt` is the good one."""
+    """Runs all programs and prints figures until an exception; `KeyboardInterrupt` is the normal end."""
     demo = programs(stage, uwsgi, exporter, port)
     with running([*demo, *monitoring.programs], guard.directory, cwd=ROOT, ending="stopping everything") as up:
         places = {
@@ -89,9 +89,9 @@ def show(stage: Stage, port: int, uwsgi: Path, exporter: Path, monitoring: DemoM
 
 
 def introduction(scene: Scene) -> str:
-    """What the scene shows, what it takes, and which others there are."""
+    """Describes the scene, the CPU it uses, and the names of the other scenes."""
     shown = scene.shown.replace("\n", "\n  ")
-    others = " ".join(each.name for each in scenes.SCENES if each is not scene)
+    others = " ".join(other.name for other in scenes.SCENES if other is not scene)
     return (
         f"  Scene {scene.name}: {scene.summary}.\n  {shown}\n"
         f"  It uses about {scene.cores:g} CPUs. Ctrl-C ends everything. make demo SCENE=... shows others:\n  {others}"
@@ -99,12 +99,12 @@ def introduction(scene: Scene) -> str:
 
 
 def terminal(exporter: Path) -> Path:
-    """The command as one may type it here."""
+    """The path of the command, relative to the working directory where possible."""
     return exporter.relative_to(Path.cwd()) if exporter.is_relative_to(Path.cwd()) else exporter
 
 
 def _table(places: dict[str, dict[str, str]]) -> str:
-    """A line for each place, by what is there, with what it shows."""
+    """Formats one line for each address: the name of the program, the address, and what the address shows."""
     lines = []
     for name, shown in places.items():
         for number, (place, words) in enumerate(shown.items()):
@@ -113,7 +113,10 @@ def _table(places: dict[str, dict[str, str]]) -> str:
 
 
 def _watch(port: int, up: Running, guard: Guarded, happenings: Happenings) -> None:
-    """Print a line of figures every few seconds, on a terminal over the one before; a verdict when it is another."""
+    """Prints a line of figures every `EVERY` seconds, and the verdict when it changes.
+
+    On a terminal, each line of figures overwrites the one before.
+    """
     terminal = sys.stdout.isatty()
     said: str | None = None
     try:
@@ -143,18 +146,18 @@ def _watch(port: int, up: Running, guard: Guarded, happenings: Happenings) -> No
 
 
 def _say(text: str) -> None:
-    """A line that stays, in place of the figures where they are overwritten."""
+    """Prints a line that stays; on a terminal it replaces the line of figures."""
     note(f"\r\x1b[K{text}" if sys.stdout.isatty() else text)
 
 
 def refuse_taken(port: int) -> None:
-    """Raise `SetupError` if nobody can listen on the port, before anything slow is begun."""
+    """Raises `SetupError` if the port cannot be listened on; called before anything slow begins."""
     until = time.monotonic() + LEAVE
     while (reason := why_taken(port)) and time.monotonic() < until:
         by = listener(port)
         if by and not by.demo:
             break
-        time.sleep(0.05)  # a demo, or what is left of one that was killed a moment ago
+        time.sleep(0.05)  # a demo, perhaps one that was killed a moment ago and is still ending
     if reason:
         by = listener(port)
         raise SetupError(
@@ -164,16 +167,16 @@ def refuse_taken(port: int) -> None:
 
 
 def _interrupt_on_signals() -> None:
-    """The first SIGINT, SIGTERM or SIGHUP is a `KeyboardInterrupt`; more must not disturb the ending."""
+    """Turns the first SIGINT, SIGTERM or SIGHUP into `KeyboardInterrupt`; ignores further ones during shutdown."""
     every = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def interrupt(*_: object) -> None:
-        for each in every:
-            signal.signal(each, signal.SIG_IGN)
+        for number in every:
+            signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    for each in every:
-        signal.signal(each, interrupt)
+    for number in every:
+        signal.signal(number, interrupt)
 
 
 if __name__ == "__main__":

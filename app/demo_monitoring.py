@@ -1,4 +1,4 @@
-"""The Prometheus and the Alertmanager of the demo, which goes on without what it cannot have of them."""
+"""The demo's Prometheus and Alertmanager; the demo runs without either if it is not available."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from tools.environments import ROOT, SetupError
 from tools.progress import note
 
 PORTS = {"alertmanager": 9093, "prometheus": 9090}
-"""Their own defaults; others where these are taken."""
+"""Default ports of the two programs; another free port is used where one is taken."""
 
 RULES = ROOT / "alerts" / "rules"
-COMPATIBLE = "compat-*"  # names of another exporter, for people who come from it
-EVERY = "2s"  # so that there is soon something to see
+COMPATIBLE = "compat-*"  # rules that provide another exporter's metric names, for migration from it
+EVERY = "2s"  # short, so that figures and alerts appear soon
 
 
 @dataclass(frozen=True)
 class DemoMonitoring:
-    """What watches the exporter, and the ports of what there is by its name."""
+    """The available monitoring programs, and their ports by program name."""
 
     programs: Sequence[Program]
     ports: dict[str, int]
 
     def addresses(self, running: Collection[str]) -> dict[str, dict[str, str]]:
-        """What to look at, and what it shows, of those that run."""
+        """Returns the addresses of the programs named in `running`, each with what it shows."""
         pages = {}
         if "prometheus" in running:
             pages["Prometheus"] = monitoring.pages(self.ports["prometheus"])
@@ -40,9 +40,9 @@ class DemoMonitoring:
 
 
 def prepare_monitoring(exporter: int, directory: Path, unpacked: Path) -> DemoMonitoring:
-    """Watchers of the exporter at this port that write into `directory`. They are on PATH, or put into `unpacked`.
+    """Prepares Prometheus and Alertmanager for the exporter on port `exporter`; both write into `directory`.
 
-    It says why one cannot be had.
+    Takes the programs from PATH, or unpacks them into `unpacked`. Prints the reason why a program is not available.
     """
     for name in PORTS:
         try:

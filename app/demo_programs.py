@@ -18,7 +18,7 @@ from tools.environments import ROOT, SetupError
 from tools.progress import show_step
 
 SECONDS = 4 * 3600
-"""A demo that was forgotten loads nothing after that."""
+"""A forgotten demo stops making requests after this time."""
 
 INI = ROOT / "app" / "uwsgi.ini"
 
@@ -39,24 +39,24 @@ class Stage:
         return {SERVER: served, "emperor": self.directory / "emperor-stats"} if self.scene.vassals else {SERVER: served}
 
     def filled(self, options: tuple[str, ...]) -> list[str]:
-        """Options of uWSGI with what they name in braces put in."""
+        """Returns uWSGI options with the placeholders in braces replaced."""
         values = {SECOND: address(self.second), DIRECTORY: str(self.directory), CONFIGURATION: str(INI)}
-        return [re.sub("|".join(values), lambda name: values[name[0]], option) for option in options]
+        return [re.sub("|".join(values), lambda match: values[match[0]], option) for option in options]
 
     def is_served(self) -> bool:
-        """Whether the application answers, and all statistics can be read."""
+        """Whether the application answers and every stats socket exists."""
         return all(path.exists() for path in self.stats.values()) and get(self.web, "/pong") is not None
 
 
 def uwsgi_program(stage: Stage, uwsgi: Path) -> Program:
-    """The uWSGI of the scene. Writes the configuration of its vassals, if it has any."""
+    """Returns the uWSGI of the scene. Writes the configuration of its vassals, if it has any."""
     scene = stage.scene
     command: list[str | Path] = [uwsgi, "--ini", INI, *stage.filled(scene.options)]
     if scene.vassals:
         command = _emperor(stage, uwsgi)
     elif _is_script(uwsgi):
-        # A reload executes the program anew. A wheel's uWSGI takes itself for the Python that the environment was
-        # made with, which does not know the environment.
+        # A reload executes the binary again. The uWSGI of a wheel would execute the Python that the environment was
+        # made with, and that Python does not find the environment.
         command += ["--binary-path", uwsgi.with_name("python")]
     return Program(
         name="uwsgi",
@@ -70,7 +70,7 @@ def uwsgi_program(stage: Stage, uwsgi: Path) -> Program:
 def load_program(stage: Stage) -> Program:
     """The clients of the scene."""
     ports = {"web": stage.web, "second": stage.second}
-    loads = [(each, ("127.0.0.1", ports[each.socket])) for each in stage.scene.loads]
+    loads = [(declared, ("127.0.0.1", ports[declared.socket])) for declared in stage.scene.loads]
     return Program(
         name="load",
         sentence="starting its load",
@@ -80,7 +80,7 @@ def load_program(stage: Stage) -> Program:
 
 
 def neighbour_programs(scene: Scene) -> list[Program]:
-    """The processes that take the CPU from the scene's uWSGI."""
+    """The processes that compete with the scene's uWSGI for CPU."""
     return [
         Program(
             name=f"neighbour-{number}",
@@ -104,7 +104,7 @@ def exporter_program(stage: Stage, exporter: Path, port: int) -> Program:
 
 
 def programs(stage: Stage, uwsgi: Path, exporter: Path, port: int) -> list[Program]:
-    """All of them, in the order of starting."""
+    """All programs of the scene, in the order in which they start."""
     return [
         uwsgi_program(stage, uwsgi),
         *neighbour_programs(stage.scene),
@@ -114,7 +114,7 @@ def programs(stage: Stage, uwsgi: Path, exporter: Path, port: int) -> list[Progr
 
 
 def refuse_without_needs(scene: Scene, uwsgi: Path) -> None:
-    """Raise `SetupError` if uWSGI's Python lacks a module that the scene needs."""
+    """Raises `SetupError` if uWSGI's Python lacks a module that the scene needs."""
     if not scene.needs:
         return
     python = uwsgi.with_name("python")
@@ -123,23 +123,23 @@ def refuse_without_needs(scene: Scene, uwsgi: Path) -> None:
     if found.returncode:
         raise SetupError(
             f"the scene {scene.name} needs {scene.needs} beside uWSGI: {python} -m pip install {scene.needs}\n"
-            "The other scenes do without."
+            "The other scenes do not need it."
         )
 
 
 def _on_few_cpus(scene: Scene) -> list[str]:
-    """What a command begins with that is to run on the CPUs of the scene alone."""
+    """The prefix that restricts a command to the CPUs of the scene; empty if the scene has no limit."""
     cpus = sorted(os.sched_getaffinity(0))[: scene.cpus]
     return ["taskset", "--cpu-list", ",".join(map(str, cpus))] if cpus else []
 
 
 def _emperor(stage: Stage, uwsgi: Path) -> list[str | Path]:
-    """Write the configuration of the vassals; the command of their emperor."""
+    """Writes the configuration of the vassals; returns the command of their emperor."""
     vassals = stage.directory / "vassals"
     vassals.mkdir(exist_ok=True)
     for name, lines in stage.scene.vassals.items():
         (vassals / f"{name}.ini").write_text("\n".join(["[uwsgi]", *stage.filled(lines), ""]))
-    # Without the wrapper, the emperor of a wheel would start its vassals with the bare Python.
+    # Without the wrapper, a wheel's emperor would start its vassals with the Python that the environment was made with.
     return [uwsgi, "--emperor", vassals, "--emperor-stats", stage.stats["emperor"], "--emperor-wrapper", uwsgi]
 
 

@@ -1,9 +1,9 @@
-"""Ends what a demo has started and removes its directory, however the demo ends: SIGKILL included.
+"""Ends all processes of a demo and removes its directory, however the demo ends, even by SIGKILL.
 
-The demo starts a second process, the guard, which holds the reading end of a pipe and waits for its end. The kernel
-closes the writing end when the demo has gone. All that the demo starts carries the demo's directory as TMPDIR in its
-environment, which children inherit: so the guard finds every one of them, the temporary files are in that directory,
-and both can be removed. The guard is this file alone, on a bare Python.
+The demo starts a second process, the guard, which reads from a pipe until end of file. The kernel closes the writing
+end when the demo has ended. Every process that the demo starts has the demo's directory as TMPDIR in its environment,
+and child processes inherit it. So the guard finds all of these processes, and their temporary files are in that
+directory. The guard runs this file alone, on a Python without packages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 
 PREFIX = "headroom-demo-"  # short: the path of a UNIX socket holds 107 bytes
 
-EVERY = 0.02  # seconds between two looks for processes that are left
+EVERY = 0.02  # seconds between two searches for remaining processes
 
 
 class GuardError(Exception):
@@ -38,17 +38,17 @@ class Guarded:
     guard: subprocess.Popen[bytes]
 
     def check(self) -> None:
-        """Raise `GuardError` if nothing would clean up after a killed demo."""
+        """Raises `GuardError` if the guard has ended, because nothing would clean up after a killed demo."""
         if self.guard.poll() is not None:
-            raise GuardError("its guard has ended, the process that cleans up if the demo is killed")
+            raise GuardError("its guard has ended (the process that cleans up if the demo is killed)")
 
 
 @contextlib.contextmanager
 def guarded() -> Iterator[Guarded]:
-    """Yield a new directory, which is TMPDIR in the block. No process that carries it, and no file in it, is left."""
+    """Yields a new directory, which is TMPDIR in the block; then ends every process with this TMPDIR and removes it."""
     directory = Path(tempfile.gettempdir()) / f"{PREFIX}{secrets.token_hex(4)}"
-    # In a session of its own, which no Ctrl-C and no signal to the demo's process group reaches. It runs before there
-    # is anything to clean up.
+    # Its own session protects the guard from Ctrl-C and from signals to the demo's process group. The guard runs before
+    # there is anything to clean up.
     guard = subprocess.Popen(
         [sys.executable, "-I", "-S", __file__, directory], stdin=subprocess.PIPE, start_new_session=True
     )
@@ -59,31 +59,31 @@ def guarded() -> Iterator[Guarded]:
         yield Guarded(directory, guard)
     finally:
         _restore(*before)
-        guard.communicate()  # closes the pipe, and waits
+        guard.communicate()  # closes the pipe and waits for the guard to end
         if guard.returncode:
             clear(directory)
 
 
 def clear(directory: Path) -> None:
-    """End every process that carries the directory as TMPDIR, at once, then remove the directory."""
-    looks = 0
-    while looks < 2:  # one that was just being started may be missed once
+    """Kills every process whose TMPDIR is the directory, then removes the directory."""
+    clean_searches = 0
+    while clean_searches < 2:  # one search can miss a process that is just starting
         ended = [pid for pid in carriers(directory) if _kill(pid)]
-        looks = 0 if ended else looks + 1
+        clean_searches = 0 if ended else clean_searches + 1
         time.sleep(EVERY)
     shutil.rmtree(directory, ignore_errors=True)
 
 
 def carriers(directory: Path) -> list[int]:
-    """The processes, other than this one, whose TMPDIR is the directory or in it."""
+    """Returns the pids of all processes, except this one, whose TMPDIR is the directory or lies in it."""
     pids = []
     for entry in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):  # ended meanwhile, or another user's
+        with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
             variables = entry.read_bytes().split(b"\0")
             here = any(
-                f"{each.decode(errors='replace')}/".startswith(f"TMPDIR={directory}/")
-                for each in variables
-                if each.startswith(b"TMPDIR=")
+                f"{variable.decode(errors='replace')}/".startswith(f"TMPDIR={directory}/")
+                for variable in variables
+                if variable.startswith(b"TMPDIR=")
             )
             if here and int(entry.parent.name) != os.getpid():
                 pids.append(int(entry.parent.name))

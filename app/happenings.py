@@ -1,4 +1,4 @@
-"""Makes happen to the uWSGI of a scene what the scene says, when it is due."""
+"""Runs the scheduled events of a scene (a reload, a crash) on its uWSGI."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.scene import Happening
 
 
 class Happenings:
-    """What is due of the happenings of a scene. They begin to count when this is made."""
+    """The schedule of a scene's happenings; their times count from the creation of this object."""
 
     def __init__(self, happenings: Iterable[Happening], up: Running, uwsgi: Program, directory: Path) -> None:
         self._up, self._uwsgi, self._directory = up, uwsgi, directory
@@ -22,7 +22,7 @@ class Happenings:
             self._plan(begun + happening.first, happening)
 
     def run_due(self) -> list[str]:
-        """Do what is due; a line for each. Raises `ProgramError` if uWSGI cannot be started again."""
+        """Runs what is due; returns a line for each happening. Raises `ProgramError` if uWSGI does not restart."""
         now = time.monotonic()
         due = [act for at, act in self._due if at <= now]
         self._due = [(at, act) for at, act in self._due if at > now]
@@ -36,10 +36,10 @@ class Happenings:
                 return happening.words
             self._up.kill(self._uwsgi.name)
             self._due.append((time.monotonic() + happening.away, self._come_back))
-            return f"{happening.words}; it starts again in {happening.away:g} s"
+            return f"{happening.words}; it restarts in {happening.away:g} s"
 
         self._due.append((at, act))
 
     def _come_back(self) -> str:
-        self._up.start(replace(self._uwsgi, ready=lambda: True))  # the figures go on meanwhile
-        return "uWSGI is started again"
+        self._up.start(replace(self._uwsgi, ready=lambda: True))  # does not wait: figures are printed meanwhile
+        return "uWSGI has been restarted"

@@ -1,4 +1,4 @@
-"""Finds the process that listens on a TCP port of this machine, as far as this user may know it."""
+"""Finds the process that listens on a TCP port of this machine, among the processes that this user may inspect."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from app.guard import PREFIX
 
 PROC = Path("/proc")
-LISTENING = "0A"  # TCP_LISTEN, as /proc/net/tcp has it
+LISTENING = "0A"  # TCP_LISTEN in /proc/net/tcp
 
 
 @dataclass(frozen=True)
 class Listener:
-    """A process that listens. demo: the demo that has started it, by its process, if one has."""
+    """A process that listens. demo: the pid of the demo that started it, if a demo did."""
 
     pid: int
     name: str
@@ -25,17 +25,17 @@ class Listener:
 
 
 def listener(port: int) -> Listener | None:
-    """The process that listens on the port, or nothing if there is none, it is another user's, or it is just ending."""
+    """Returns the process that listens on the port; None if there is none, or it is another user's or just ending."""
     sockets = {f"socket:[{inode}]" for inode in _inodes(port)}
     for folder in PROC.glob("[0-9]*/fd") if sockets else ():
-        with contextlib.suppress(OSError):  # ended meanwhile, or another user's
+        with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
             if any(str(descriptor.readlink()) in sockets for descriptor in folder.iterdir()):
                 return _process(folder.parent)
     return None
 
 
 def _inodes(port: int) -> set[str]:
-    """Of the sockets that listen on the port, at whatever address."""
+    """Returns the inodes of the sockets that listen on the port, on any address."""
     lines = []
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):

@@ -1,10 +1,10 @@
-"""Requests for a uWSGI: what a load is, and asyncio clients that make its requests and count the answers.
+"""Defines loads on a uWSGI, and asyncio clients that make their requests and count the answers.
 
-The scenes of the demo and the scenarios of `tools` declare loads of this kind. For measurements use a real load
-generator. This one needs nothing but Python, and keeps the number of requests in flight bounded.
+The scenes of the demo and the scenarios of `tools` use these loads. For measurements use a real load generator. This
+one needs only Python, and bounds the number of requests in flight.
 
-`python3 -m app.load JSON` makes the requests until its time is over. JSON is a list of pairs: the fields of a load, and
-the address, which is the path of a UNIX socket or a list of host and port.
+`python3 -m app.load JSON` makes requests for the given time. JSON is a list of pairs: the fields of a load, and the
+address, which is the path of a UNIX socket or a list of host and port.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 RETRY = 0.05
-"""Seconds after which a closed-loop client that was refused asks again."""
+"""Seconds after which a closed-loop client retries when it was refused."""
 
 Address = str | tuple[str, int]
 """Path of a UNIX socket, or host and port."""
@@ -29,14 +29,14 @@ Address = str | tuple[str, int]
 
 @dataclass(frozen=True)
 class Load:
-    """Requests of one kind. Either `rate` or `clients` says how many.
+    """Requests of one kind. Either `rate` (open loop) or `clients` (closed loop) sets how many.
 
-    rate: arrivals a second that wait for no answer (open loop); most: requests in flight from which an arrival is left
-    out, so that an overload stays bounded. clients: how many ask again when they have their answer (closed loop), after
-    `think_ms`; fewest: with `period`, the number of clients swings between this and `clients` in so many seconds.
-    io_ms, cpu_ms: what the application is asked to do; each request draws both from this range: `spread` above and
-    below. requests: how many each client makes, or arrivals in all; 0 for no limit. start: seconds after the load
-    begins. socket: the name of the server's socket that the requests go to.
+    rate: arrivals per second, which do not wait for earlier answers; most: with this many requests in flight, an
+    arrival is left out, so that an overload stays bounded. clients: how many clients repeat their request `think_ms`
+    after each answer; fewest, period: the number of clients swings between `fewest` and `clients` in `period` seconds.
+    io_ms, cpu_ms: mean wait and CPU time of a request; spread: each request draws both from the mean times
+    1 - spread to 1 + spread. requests: limit for each client, or for all arrivals; 0 for no limit. start: seconds until
+    the first request. socket: the name of the server's socket that the requests go to.
     """
 
     rate: float = 0.0
@@ -56,8 +56,8 @@ class Load:
 
 @dataclass
 class Tally:
-    """What clients experienced. refused: no connection; failed: no answer, or one of status 500 and above; left_out:
-    arrivals beyond `most` in flight; total, longest: seconds of the answered requests."""
+    """Results of the clients' requests. refused: no connection; failed: no answer, or a status of 500 and above;
+    left_out: arrivals beyond `most` in flight; total, longest: seconds of the answered requests."""
 
     answered: int = 0
     refused: int = 0
@@ -67,14 +67,14 @@ class Tally:
     longest: float = 0.0
 
     def summary(self) -> dict[str, float]:
-        """Counts, and the mean and longest time of an answer in seconds."""
+        """Returns the counts, and the mean and longest response time in seconds."""
         mean = self.total / self.answered if self.answered else 0.0
         counts = {name: getattr(self, name) for name in ("answered", "refused", "failed", "left_out")}
         return counts | {"mean": mean, "longest": self.longest}
 
 
 def awake_clients(load: Load, seconds: float) -> int:
-    """How many clients of a closed loop ask, so many seconds after it began."""
+    """Returns how many clients of a closed loop are active, `seconds` after the load began."""
     if not load.period:
         return load.clients
     swing = (load.clients - load.fewest) / 2
@@ -82,14 +82,14 @@ def awake_clients(load: Load, seconds: float) -> int:
 
 
 def target(load: Load, chance: random.Random) -> str:
-    """The path and query of the next request."""
+    """Returns the path and query of the next request."""
     separator = "&" if "?" in load.path else "?"
     io_ms, cpu_ms = (ms * chance.uniform(1 - load.spread, 1 + load.spread) for ms in (load.io_ms, load.cpu_ms))
     return f"{load.path}{separator}io_ms={io_ms:g}&cpu_ms={cpu_ms:g}"
 
 
 async def ask(path: str, address: Address, tally: Tally) -> bool:
-    """Make one request and count it. Returns whether it was answered. A client waits for as long as the load runs."""
+    """Makes one request and counts it. Returns whether it was answered. There is no timeout but the end of the load."""
     start = time.monotonic()
     try:
         reader, writer = await _connect(address)
@@ -114,14 +114,14 @@ async def ask(path: str, address: Address, tally: Tally) -> bool:
 
 
 async def _connect(address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect at once or not at all to a UNIX socket, as web servers do: where its queue is full, connect(2) fails with
-    EAGAIN, which asyncio would take for "in progress"."""
+    """Connects. With a full queue, connect(2) to a UNIX socket fails with EAGAIN, as for web servers; asyncio would
+    treat EAGAIN as "in progress"."""
     if isinstance(address, tuple):
         return await asyncio.open_connection(*address)
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.setblocking(False)
-        connection.connect(address)  # it does not block
+        connection.connect(address)
     except OSError:
         connection.close()
         raise
@@ -129,7 +129,8 @@ async def _connect(address: Address) -> tuple[asyncio.StreamReader, asyncio.Stre
 
 
 async def arrive(load: Load, address: Address, tally: Tally) -> None:
-    """Open loop: requests arrive at `rate` whatever becomes of those before, as evenly as chance lets them."""
+    """Open loop: makes requests at `rate` without waiting for earlier answers; intervals vary from half to 1.5 times
+    the mean."""
     chance, tasks, loop = random.Random(1), set[asyncio.Task[bool]](), asyncio.get_running_loop()
     await asyncio.sleep(load.start)
     due = loop.time()
@@ -148,7 +149,7 @@ async def arrive(load: Load, address: Address, tally: Tally) -> None:
 
 
 async def repeat(load: Load, number: int, address: Address, tally: Tally) -> None:
-    """Closed loop: one client asks, thinks, and asks again. number: which of them it is, from 0."""
+    """Closed loop: one client makes a request, waits, and repeats. number: the index of the client, from 0."""
     chance, begun = random.Random(number), time.monotonic()
     await asyncio.sleep(load.start)
     made = 0
@@ -162,7 +163,7 @@ async def repeat(load: Load, number: int, address: Address, tally: Tally) -> Non
 
 
 def started(loads: Sequence[tuple[Load, Address]], tally: Tally) -> list[asyncio.Task[None]]:
-    """The tasks that make the requests of all loads, begun in the running event loop."""
+    """Starts and returns the tasks that make the requests of all loads, in the running event loop."""
     clients = [
         client
         for load, address in loads
@@ -174,7 +175,7 @@ def started(loads: Sequence[tuple[Load, Address]], tally: Tally) -> list[asyncio
 
 
 def as_json(loads: Sequence[tuple[Load, Address]]) -> str:
-    """The argument of this program that stands for these loads."""
+    """Returns the loads as the argument of this program."""
     names = [field.name for field in fields(Load)]
     return json.dumps([[{name: getattr(load, name) for name in names}, address] for load, address in loads])
 
@@ -188,7 +189,7 @@ def from_json(text: str) -> list[tuple[Load, Address]]:
 
 
 async def run(loads: Sequence[tuple[Load, Address]], seconds: float) -> Tally:
-    """Make the requests for so many seconds."""
+    """Makes the requests of all loads for `seconds`; returns their results."""
     tally = Tally()
     tasks = started(loads, tally)
     try:
@@ -201,7 +202,7 @@ async def run(loads: Sequence[tuple[Load, Address]], seconds: float) -> Tally:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run from the command line; print what the clients experienced."""
+    """Runs from the command line; prints the results as JSON."""
     parser = argparse.ArgumentParser(prog="python3 -m app.load", description=__doc__)
     parser.add_argument("loads", metavar="JSON", help="loads and their addresses")
     parser.add_argument("--seconds", type=float, default=3600, help="how long (default: %(default)g)")

@@ -1,4 +1,4 @@
-"""127.0.0.1: ports to listen on, and what is served there."""
+"""Ports of 127.0.0.1, and GET requests to them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import socket
 
 
 def address(port: int) -> str:
-    """As it is written in options and URLs."""
+    """Returns `127.0.0.1:port`, as options and URLs need it."""
     return f"127.0.0.1:{port}"
 
 
 def get(port: int, path: str, timeout: float = 5) -> str | None:
-    """The answer to a GET if its status is 200. timeout: seconds of silence after which there is none."""
-    # Not urllib: that would ask the proxy which the environment may name.
+    """Returns the body of a GET if the status is 200, else None. timeout: seconds to wait for each read."""
+    # Not urllib: it would use a proxy that is set in the environment.
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
     with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
         connection.request("GET", path)
@@ -25,14 +25,14 @@ def get(port: int, path: str, timeout: float = 5) -> str | None:
 
 
 def free_port(preferred: int = 0) -> int:
-    """A TCP port that was free a moment ago: the preferred one, if it was."""
+    """Returns a TCP port that is free now: the preferred one if possible."""
     with contextlib.suppress(OSError):
         return _bound(preferred)
     return _bound(0)
 
 
 def why_taken(port: int) -> str | None:
-    """Why nobody can listen on the port, or nothing if somebody can."""
+    """Returns the reason why the port cannot be listened on, or None if it can."""
     try:
         _bound(port)
     except (OSError, OverflowError) as error:
@@ -42,7 +42,7 @@ def why_taken(port: int) -> str | None:
 
 def _bound(port: int) -> int:
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do, for a port just given up
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do, for a port that was just closed
         probe.bind(("127.0.0.1", port))
         bound: int = probe.getsockname()[1]
         return bound

@@ -1,7 +1,7 @@
 """A Prometheus and an Alertmanager as programs of the demo and of the tests.
 
-They listen on 127.0.0.1 alone, and all they write is in the directory they are given. Their configuration is JSON,
-which is YAML too: nothing but Python is needed to write it.
+Both listen on 127.0.0.1 only and write only into the given directory. Their configuration is written as JSON, which is
+valid YAML and needs no library.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NOBODY: dict[str, Any] = {
     "route": {"receiver": "nobody", "group_by": ["job", "server"], "group_wait": "1s", "group_interval": "5s"},
     "receivers": [{"name": "nobody"}],
 }
-"""A configuration of Alertmanager: it shows alerts, and sends them nowhere."""
+"""A configuration of Alertmanager that shows alerts and sends no notifications."""
 
 
 def prometheus(
@@ -34,9 +34,10 @@ def prometheus(
     alertmanager: int | None = None,
     every: str = "1s",
 ) -> Program:
-    """Write its configuration; it scrapes the ports `targets`, and evaluates the rule files, `every` so often.
+    """Writes the configuration and returns the program. Prometheus scrapes the ports `targets` and evaluates the rule
+    files at the interval `every`.
 
-    It looks for targets and Alertmanagers 5 s after it has started, and not before.
+    Prometheus discovers targets and Alertmanagers only 5 s after its start.
     """
     configuration = {
         "global": {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every},
@@ -53,8 +54,8 @@ def prometheus(
             f"--config.file={_written(directory / 'prometheus.yml', configuration)}",
             f"--storage.tsdb.path={directory / 'prometheus-data'}",
             f"--web.listen-address={address(port)}",
-            f"--web.external-url=http://{address(port)}/",  # else links in alerts name the machine
-            "--rules.alert.resend-delay=10s",  # what fires before Alertmanager is known would come a minute late
+            f"--web.external-url=http://{address(port)}/",  # otherwise links in alerts contain the host name
+            "--rules.alert.resend-delay=10s",  # default 1m: alerts that fire before Alertmanager is known would be late
             "--log.level=warn",
         ],
         ready=lambda: get(port, "/-/ready") is not None,
@@ -62,7 +63,7 @@ def prometheus(
 
 
 def alertmanager(program: Path, port: int, directory: Path, configuration: Mapping[str, Any]) -> Program:
-    """Write its configuration; it talks to no other Alertmanager."""
+    """Writes the configuration and returns the program: an Alertmanager without a cluster."""
     return Program(
         name="alertmanager",
         sentence="starting Alertmanager",
@@ -72,7 +73,7 @@ def alertmanager(program: Path, port: int, directory: Path, configuration: Mappi
             f"--storage.path={directory / 'alertmanager-data'}",
             f"--web.listen-address={address(port)}",
             f"--web.external-url=http://{address(port)}/",
-            "--cluster.listen-address=",  # else it gossips on every address
+            "--cluster.listen-address=",  # otherwise Alertmanager listens for gossip on every address
             "--log.level=warn",
         ],
         ready=lambda: get(port, "/-/ready") is not None,
@@ -80,9 +81,9 @@ def alertmanager(program: Path, port: int, directory: Path, configuration: Mappi
 
 
 def pages(port: int) -> dict[str, str]:
-    """What there is to see at the Prometheus of this port, by its address: a page for people, or else JSON.
+    """Returns addresses of the Prometheus on this port, each with what it shows: a web page if there is one, else JSON.
 
-    Debian's pages come first, because where it has them, it has nothing but a notice at the addresses of upstream's.
+    Debian's page is tried first, because Debian's Prometheus serves only a notice at the address of upstream's page.
     """
     page = next((path for path in ("/classic/alerts", "/alerts") if get(port, path) is not None), None)
     if page:

@@ -1,4 +1,4 @@
-"""Ends this process with its parent: a killed `make` cannot pass a signal on."""
+"""Ends this process when its parent ends: a killed `make` cannot forward a signal."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def end_with(parent: int) -> None:
-    """Let the kernel send SIGTERM to this process when its parent, which has this pid, ends or has ended already."""
-    with contextlib.suppress(ImportError, AttributeError):  # a Python without ctypes: then only Ctrl-C ends it
-        import ctypes  # noqa: PLC0415  # not every Python has it
+    """Makes the kernel send SIGTERM to this process when its parent (pid `parent`) ends or has already ended."""
+    with contextlib.suppress(ImportError, AttributeError):  # without ctypes, only Ctrl-C ends this process
+        import ctypes  # noqa: PLC0415  # missing from some builds of Python
 
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:  # it ended before that call
+    if os.getppid() != parent:  # the parent ended before the call of prctl
         os.kill(os.getpid(), signal.SIGTERM)

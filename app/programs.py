@@ -1,4 +1,4 @@
-"""Long-running programs: started in order, each when the one before is ready, watched, ended in reverse."""
+"""Runs long-lived programs: starts each when the one before is ready, watches them, ends them in reverse order."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from pathlib import Path
 
 from tools.progress import note, show_step
 
-START_SECONDS = 60.0  # a loaded small machine needs some for Python alone
-STOP_SECONDS = 10.0  # uWSGI lets its workers finish for a while
+START_SECONDS = 60.0  # on a busy small machine, starting Python alone takes seconds
+STOP_SECONDS = 10.0  # uWSGI gives its workers time to finish
 TAIL = 15  # lines of a program's log that explain its end
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program: `sentence` is said while it starts, unless it is empty, and it is up when `ready` is true.
+    """A program to run. `sentence` is printed while it starts, unless empty; the program is up when `ready` is true.
 
-    required: whether the others make no sense without it.
+    required: whether the others are useless without this program; otherwise it is optional.
     """
 
     name: str
@@ -34,7 +34,10 @@ class Program:
 
 
 class ProgramError(Exception):
-    """A program ended, or did not become ready; the message holds the end of its log. without: where others go on."""
+    """A program ended, or did not become ready; the message has the end of its log.
+
+    without: the message to print where the other programs continue without this one.
+    """
 
     def __init__(self, program: Program, words: str) -> None:
         self.program = program
@@ -56,7 +59,7 @@ class _Started:
 
     def last_words(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()[-TAIL:]
-        return ". Its last words:\n" + "\n".join(f"  | {line}" for line in lines) if lines else ", silently"
+        return ". Its log ends with:\n" + "\n".join(f"  | {line}" for line in lines) if lines else " without output"
 
 
 class Running:
@@ -69,13 +72,14 @@ class Running:
         self._news: list[str] = []
 
     def names(self) -> list[str]:
-        """The names of those that run."""
-        return [each.program.name for each in self._started]
+        """Returns the names of the running programs."""
+        return [started.program.name for started in self._started]
 
     def start(self, program: Program) -> None:
-        """Returns when it is ready. Raises `ProgramError` where it, or a required one that runs, is lost.
+        """Starts a program and returns when it is ready. Raises `ProgramError` if it fails, or a required one ends.
 
-        One that is not required and takes long is left to start: on a busy machine Prometheus may need a minute.
+        An optional program that takes long continues to start in the background: on a busy machine Prometheus may need
+        a minute.
         """
         started = _start(program, self._directory / f"{program.name}.log", self._cwd)
         self._started.append(started)
@@ -86,41 +90,42 @@ class Running:
                 self.check()
                 if time.monotonic() > end:
                     if not program.required:
-                        self._news.append(f"  {program.name} is not ready after {START_SECONDS:g} s; it starts beside")
+                        waited = f"not ready after {START_SECONDS:g} s"
+                        self._news.append(f"  {program.name} is {waited}; it continues to start in the background")
                         return
                     raise ProgramError(program, f"is not ready after {START_SECONDS:g} s{started.last_words()}")
                 time.sleep(0.05)
-            started.refuse_if_ended()  # something else may have answered in its place
+            started.refuse_if_ended()  # another process may have answered on its port
         except ProgramError:
             if not program.required:
                 self._lose(started)
             raise
 
     def check(self) -> None:
-        """Raise `ProgramError` once a required one has ended: the others would show half a picture."""
-        for each in list(self._started):
+        """Raises `ProgramError` once a required program has ended; notes the end of an optional one."""
+        for started in list(self._started):
             try:
-                each.refuse_if_ended()
+                started.refuse_if_ended()
             except ProgramError as error:
-                if each.program.required:
+                if started.program.required:
                     raise
-                self._lose(each)
+                self._lose(started)
                 self._news.append(error.without)
 
     def news(self) -> list[str]:
-        """What happened since the last call to programs that are not required: ended, or not ready yet."""
+        """Returns messages since the last call about optional programs: ended, or not ready yet."""
         news, self._news = self._news, []
         return news
 
     def kill(self, name: str) -> None:
-        """SIGKILL to a program that runs and all its processes: an end on purpose, which nobody reports."""
-        (killed,) = [each for each in self._started if each.program.name == name]
+        """Kills a running program and all its processes with SIGKILL; `check` and `news` do not report this end."""
+        (killed,) = [started for started in self._started if started.program.name == name]
         self._started.remove(killed)
         _kill_group(killed.process)
 
     def end(self) -> None:
-        """End all, in the reverse order, for certain."""
-        _end([each.process for each in [*reversed(self._started), *self._lost]])
+        """Ends all programs, in reverse order; kills those that ignore SIGTERM."""
+        _end([started.process for started in [*reversed(self._started), *self._lost]])
 
     def _lose(self, lost: _Started) -> None:
         self._started.remove(lost)
@@ -130,9 +135,9 @@ class Running:
 
 @contextlib.contextmanager
 def running(programs: Sequence[Program], directory: Path, cwd: Path, ending: str = "") -> Iterator[Running]:
-    """Run `programs` while the block runs, with their logs in `directory`.
+    """Runs `programs` during the block, with their logs in `directory`.
 
-    One that is not required and does not start is reported and left out. ending: said while they are ended.
+    Reports and skips an optional program that does not start. ending: printed during shutdown.
     """
     up = Running(directory, cwd)
     try:
@@ -165,7 +170,7 @@ def _start(program: Program, log: Path, cwd: Path) -> _Started:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            start_new_session=True,  # Ctrl-C reaches us alone, and we end them in order
+            start_new_session=True,  # Ctrl-C reaches only this process, which ends the programs in order
         )
     return _Started(program, process, log)
 
@@ -177,7 +182,7 @@ def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     for process in processes:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(max(0.0, end - time.monotonic()))
-        _kill_group(process)  # what ignored us, and workers that outlived their master
+        _kill_group(process)  # processes that ignored SIGTERM, and workers that outlived their master
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

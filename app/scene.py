@@ -1,4 +1,4 @@
-"""What a scene of the demo is: a uWSGI, its load, and what happens to it. Data alone."""
+"""Data classes of the demo's scenes: a uWSGI, its load, and scheduled events such as a reload."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Literal
 from app.load import Load
 
 SECOND = "{second}"
-"""Stands in the options of a scene for a second address to serve, to which loads of the socket "second" go."""
+"""Placeholder in a scene's options: a second address to serve, for loads with the socket "second"."""
 
 DIRECTORY = "{directory}"
-"""Stands in the options of a scene for the demo's own directory."""
+"""Placeholder in a scene's options: the demo's directory."""
 
 
 CONFIGURATION = "{configuration}"
-"""Stands for app/uwsgi.ini in the lines of a vassal."""
+"""Placeholder in the lines of a vassal: the path of app/uwsgi.ini."""
 
 
 @dataclass(frozen=True)
 class Happening:
-    """What happens to the uWSGI of a scene again and again, and what is printed then.
+    """An event that repeats during a scene, and the words printed when it happens.
 
-    act: "touch" touches the file `file` in the demo's directory, "crash" kills all of uWSGI and starts it again after
-    `away` seconds. first: seconds after the demo is up; every: seconds from one time to the next.
+    act: "touch" touches `file` in the demo's directory; "crash" kills all of uWSGI and restarts it after `away`
+    seconds. first: seconds from the start of the demo to the first event; every: seconds from one event to the next.
     """
 
     words: str
@@ -37,14 +37,14 @@ class Happening:
 
 @dataclass(frozen=True)
 class Scene:
-    """A situation to look at.
+    """A situation for the demo to show.
 
-    summary: a line for the list of scenes; shown: what will be seen, where, and after how many seconds.
-    findings: the codes of which one leads the verdict, or is in it where the verdict is OK; empty: the verdict is OK
-    without one. cores: about how many CPUs all of the demo uses, by its load.
-    options: of uWSGI, beside those of app/uwsgi.ini; the last one of a name counts. cpus: how many CPUs uWSGI and its
-    neighbours may use together, 0 for all. neighbours: how many other processes use all the CPU they get.
-    vassals: the lines of the ini file of each, by its name; uWSGI itself is then their emperor.
+    summary: a line for the list of scenes; shown: what the user sees, where, and after how many seconds.
+    findings: codes, one of which leads the verdict, or is part of it where the verdict is OK; empty: the verdict is OK
+    without a finding. cores: about how many CPUs the whole demo uses, estimated from its load.
+    options: uWSGI options added to app/uwsgi.ini; the last value of an option counts. cpus: how many CPUs uWSGI and its
+    neighbours may use together, 0 for all. neighbours: how many busy loops run beside uWSGI.
+    vassals: the lines of each vassal's ini file, by vassal name; uWSGI is then an emperor.
     needs: a module that uWSGI's Python must have.
     """
 

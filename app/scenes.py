@@ -1,4 +1,4 @@
-"""The scenes of the demo: `make demo SCENE=NAME`. The first one is shown where none is named."""
+"""The scenes of the demo: `make demo SCENE=NAME`. The first scene is the default."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from app.load import Load
 from app.scene import CONFIGURATION, DIRECTORY, SECOND, Happening, Scene
 
 API = Load(clients=10, fewest=2, period=60, path="/mixed", cpu_ms=6, io_ms=215, spread=0.6, think_ms=60)
-"""What an application that asks a database serves: the number of its clients swings once a minute."""
+"""The load of an API that queries a database; the number of clients swings once a minute."""
 
 GENTLE = (
     API,
@@ -17,11 +17,11 @@ GENTLE = (
     Load(rate=0.3, path="/slow?s=2"),
     Load(rate=0.05, path="/error"),
 )
-"""A load of several kinds that no server notices: a quarter of one CPU."""
+"""A light mixed load: a quarter of one CPU."""
 
 FEW = Load(rate=4.0, path="/mixed", io_ms=100, cpu_ms=2)
 LONGEST = 900
-"""Seconds of the longest request that the application takes."""
+"""Seconds: the longest request that the application accepts."""
 
 SCENES = (
     Scene(
@@ -171,7 +171,7 @@ DEFAULT = SCENES[0]
 
 
 def find_scene(name: str) -> Scene:
-    """The scene of this name. Raises `LookupError` with a list of all, and the one that was probably meant."""
+    """Returns the scene of this name. Raises `LookupError` with a list of all scenes and the most similar name."""
     found = next((scene for scene in SCENES if scene.name == name), None)
     if found:
         return found
@@ -181,5 +181,5 @@ def find_scene(name: str) -> Scene:
 
 
 def list_scenes() -> str:
-    """A line for each scene, the default first."""
+    """Returns one line for each scene, the default first."""
     return "\n".join(f"  {scene.name:<12}{scene.summary}" for scene in SCENES)

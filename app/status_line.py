@@ -1,4 +1,4 @@
-"""What the demo prints while it runs: the verdict on its server when it changes, and a line of figures."""
+"""Formats what the demo prints while it runs: the verdict on its server, and a line of figures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 SERVER = "demo"
 PATH = f"/api/v1/servers/{SERVER}"
-"""Of the document of the demo's server, at its exporter."""
+"""Path of the exporter's API document of the demo's server."""
 
 LIMITS = {
     "hottest_interpreter": "the hottest interpreter",
@@ -18,7 +18,7 @@ LIMITS = {
 
 
 def verdict(text: str | None) -> str | None:
-    """The severity and verdict in the document of a server, or nothing if it has no figures yet."""
+    """Returns the severity and verdict from a server's document, or None if the document has no figures yet."""
     document = _read(text)
     if document is None:
         return None
@@ -28,7 +28,7 @@ def verdict(text: str | None) -> str | None:
 
 
 def figures(text: str | None) -> str | None:
-    """A line of figures out of the document of a server, or nothing if it has none, or those of before it went down."""
+    """Returns a line of figures from a server's document, or None if the server is down or has no figures yet."""
     document = _read(text)
     if document is None or document["state"] == "down" or not document["flow"]:
         return None

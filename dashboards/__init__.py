@@ -1,4 +1,4 @@
-"""Grafana dashboards of uwsgi-headroom, made from Python: what is shown (`signals`) apart from how (`panels`).
+"""Grafana dashboards of uwsgi-headroom, generated from Python: `signals` define what is shown, `panels` define how.
 
-`python3 -m dashboards` writes `dashboards/out/*.json`, which is what Grafana loads.
+`python3 -m dashboards` writes `dashboards/out/*.json` for Grafana.
 """

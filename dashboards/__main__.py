@@ -1,6 +1,6 @@
-"""`python3 -m dashboards`: write the dashboards, or with `--check` say which of the written ones have drifted.
+"""`python3 -m dashboards`: writes the dashboards, or with `--check` lists those that differ from the generated ones.
 
-With other thresholds than those of the shipped rules, which must be given to `python3 -m alerts` too:
+With your own thresholds, which you must give to `python3 -m alerts` too:
 `python3 -m dashboards --set uneven_ratio=2 --out /var/lib/grafana/dashboards`.
 """
 
@@ -16,7 +16,7 @@ OUT = Path(__file__).parent / "out"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write or check the dashboards."""
+    """Writes or checks the dashboards."""
     return generated_files.write_or_check("dashboards", __doc__, OUT, files.render, argv)
 
 

@@ -1,4 +1,4 @@
-"""Marks in every graph: alerts that fired, and events that the exporter counted. Each at its own time."""
+"""Marks in every graph, at the times of alerts that fired and of events that the exporter counted."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Annotations = Sequence[Builder[AnnotationQuery]]
 
 _EVENTS = "uwsgi_events_total"
 _STEP = "$__interval"
-"""The distance between two points of the graph."""
+"""The time between two points of the graph."""
 
 
 class _Query(AnnotationQuery):
-    """Grafana keeps the texts of an annotation from Prometheus beside what the library knows of."""
+    """Adds the texts of a Prometheus annotation, for which the library has no fields."""
 
     texts: dict[str, Any]
 
@@ -36,7 +36,7 @@ class _Annotation(Builder[AnnotationQuery]):
 
 
 def alerts(scope: Scope, *more: str) -> Builder[AnnotationQuery]:
-    """When the condition of an alert that fired began; `more` are matchers."""
+    """Marks when the condition of a fired alert began; `more` are matchers."""
     matchers = ('alertname=~"Uwsgi.*"', *more)
     since = scope.of("ALERTS_FOR_STATE", *matchers)
     fired = scope.of("ALERTS", *matchers, 'alertstate="firing"')
@@ -45,61 +45,61 @@ def alerts(scope: Scope, *more: str) -> Builder[AnnotationQuery]:
 
 
 def reloads(scope: Scope) -> Builder[AnnotationQuery]:
-    """Full reloads, which put uWSGI's counters back to zero."""
+    """Marks full reloads, which reset uWSGI's counters."""
     return _events(scope, "Reloads", "purple", "reload")
 
 
 def availability(scope: Scope) -> Builder[AnnotationQuery]:
-    """When a server could no longer be read, and when it could again."""
+    """Marks when a server could no longer be read, and when it could be read again."""
     return _events(scope, "Down and up", "dark-red", "server_down|server_up")
 
 
 def configuration(scope: Scope) -> Builder[AnnotationQuery]:
-    """When the options that the exporter knows changed."""
+    """Marks changes of the uWSGI options that the exporter knows."""
     return _events(scope, "Configuration", "blue", "configuration_changed")
 
 
 def workers(scope: Scope) -> Builder[AnnotationQuery]:
-    """When the process of a worker ended."""
+    """Marks the end of a worker process."""
     return _events(scope, "Workers ended", "orange", "worker_ended")
 
 
 def cheaper(scope: Scope) -> Builder[AnnotationQuery]:
-    """When cheaper mode added or took away workers: not shown at first, since it does so all day."""
+    """Marks when cheaper mode started or ended workers: hidden by default, because that happens all day."""
     return _events(scope, "Cheaper mode", "dark-green", "cheaper_up|cheaper_down", shown=False)
 
 
 def verdicts(scope: Scope) -> Builder[AnnotationQuery]:
-    """When the exporter came to another verdict: not shown at first, since the panels show why."""
+    """Marks changes of the exporter's verdict: hidden by default, because the panels show the cause."""
     return _events(scope, "Verdicts", "dark-yellow", "verdict_changed", shown=False)
 
 
 def exporter(scope: Scope) -> Builder[AnnotationQuery]:
-    """When the exporter itself was started or did not sample: not shown at first."""
+    """Marks starts of the exporter and gaps in its samples: hidden by default."""
     return _events(scope, "Exporter", "text", "exporter_started|sampling_gap", shown=False)
 
 
 def of_servers(scope: Scope) -> Annotations:
-    """What changed on a whole server."""
+    """Marks of events of a whole server."""
     return [alerts(scope), reloads(scope), configuration(scope), availability(scope)]
 
 
 def of_workers(scope: Scope) -> Annotations:
-    """What replaced its workers."""
+    """Marks of events that replace workers."""
     return [alerts(scope), reloads(scope), workers(scope)]
 
 
 def every(scope: Scope) -> Annotations:
-    """All of them."""
+    """All marks."""
     return [*of_servers(scope), workers(scope), cheaper(scope), verdicts(scope), exporter(scope)]
 
 
 def _events(scope: Scope, name: str, colour: str, kinds: str, *, shown: bool = True) -> Builder[AnnotationQuery]:
     """A mark at the end of each step in which the counter of one of these kinds grew.
 
-    The counter now is compared with the counter a step before: a reset is less, a series that begins or comes back has
-    no counter before, and each event is in one step alone. (`increase` would estimate, and mark an event at every step
-    whose range reaches back to it.)
+    Compares the counter with its value one step before: after a reset it is smaller, a series that begins or returns
+    has no value before, and each event falls into exactly one step. (`increase` would extrapolate, and mark an event at
+    every step whose range includes it.)
     """
     count = scope.of(_EVENTS, f'kind=~"{kinds}"')
     times = f"({count} > {count} offset {_STEP}) * 0 + time() * 1000"
@@ -109,16 +109,16 @@ def _events(scope: Scope, name: str, colour: str, kinds: str, *, shown: bool = T
 
 
 def _with_subject(series: str) -> str:
-    """The series with the label `subject`: which server, and which of its workers if any. (Grafana replaces a label
-    that a series lacks by the label's name.)
+    """The series with the label `subject`: the server, and the worker if there is one. (Grafana shows the name of a
+    label that a series lacks.)
     """
     worker = f'label_replace({series}, "worker", "worker $1", "worker_id", "(.+)")'
     return f'label_join({worker}, "subject", " ", "server", "instance", "worker")'
 
 
 def _mark(name: str, expr: str, colour: str, title: str, text: str, *, shown: bool = True) -> Builder[AnnotationQuery]:
-    """A mark at the time, in milliseconds, that is the value of `expr`: one, however many steps the graph has. (Grafana
-    makes regions of values that are no further apart than its own step, and a row of marks of all others.)
+    """One mark at the time that is the value of `expr`, in milliseconds, however many steps the graph has. (Otherwise
+    Grafana would turn values within one step into regions, and all others into a row of marks.)
     """
     query = _Query(name=name, datasource=DATASOURCE, enable=shown, icon_color=colour, expr=expr)
     query.texts = {"titleFormat": title, "textFormat": text, "step": "15s", "useValueForTime": True}

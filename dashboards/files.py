@@ -1,4 +1,4 @@
-"""Which dashboards there are, and their JSON as Grafana 9 to 12 read it."""
+"""The dashboards and their JSON, as Grafana 9 to 12 read it."""
 
 from __future__ import annotations
 

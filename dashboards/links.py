@@ -1,4 +1,4 @@
-"""From one dashboard to the next, with what was chosen; and to the server of a line in a table."""
+"""Links from one dashboard to another, which keep the chosen variables; and from a table's line to its server."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from grafana_foundation_sdk.models.dashboard import DashboardLinkType
 
 FLEET, SERVER = "uwsgi-headroom-fleet", "uwsgi-headroom-server"
 AFFINITY, CAPACITY = "uwsgi-headroom-affinity", "uwsgi-headroom-capacity"
-"""Uids, which never change: the alerts lead to them."""
+"""Uids. They never change, because alerts link to them."""
 
 TITLES = {FLEET: "Fleet", SERVER: "Server", AFFINITY: "Affinity", CAPACITY: "Capacity review"}
 ONE_SERVER = (SERVER, AFFINITY)
-"""The dashboards of one server; the others are of many, where All may be chosen, which means nothing to these."""
+"""The dashboards of one server. The others show many servers, and their choice `All` has no meaning for these."""
 
 _SHARED = "${datasource:queryparam}&${service_label:queryparam}&${service:queryparam}"
 
 
 def links(at: str) -> Sequence[DashboardLink]:
-    """To every dashboard but the one `at` which it is."""
+    """Links from the dashboard `at` to every other one."""
     return [_link(at, uid) for uid in TITLES if uid != at]
 
 
 def _link(at: str, to: str) -> DashboardLink:
-    """The whole choice goes along where it has a meaning, and the time except from or to a review of months."""
+    """A link that keeps all variables if the target has the same kind, and the time except to and from the capacity
+    review."""
     every = to == CAPACITY or (at in ONE_SERVER) == (to in ONE_SERVER)
     link = DashboardLink(TITLES[to]).type(DashboardLinkType.LINK).icon("dashboard").include_vars(every)
     link.keep_time(CAPACITY not in (at, to))
@@ -32,8 +33,8 @@ def _link(at: str, to: str) -> DashboardLink:
 
 
 def to_server(*, now: bool = False) -> list[dict[str, object]]:
-    """From a line that has `job`, `instance` and `server` to the page of that server; now: at the time that it shows by
-    itself, not at the one that is shown here.
+    """A link from a line with `job`, `instance` and `server` to the dashboard of that server. now: at that dashboard's
+    default time, not at the time shown here.
     """
     chosen = "&".join(f"var-{label}=${{__data.fields.{label}}}" for label in ("job", "instance", "server"))
     time = "" if now else "&${__url_time_range}"

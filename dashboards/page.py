@@ -1,4 +1,4 @@
-"""A dashboard: its rows of panels between what all of them have."""
+"""Builds a dashboard from its rows of panels and the settings that all dashboards share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dashboards.annotation_queries import Annotations
 from dashboards.variables import Variables
 
 SCHEMA_VERSION = 36
-"""Grafana 9.0's. Later ones bring a dashboard up to their own when they load it; none goes back."""
+"""The schema of Grafana 9.0. Later versions upgrade a dashboard when they load it; none can downgrade one."""
 
 TAG = "uwsgi-headroom"
 
@@ -24,7 +24,7 @@ Panels = Sequence[Builder[Panel]]
 
 @dataclass(frozen=True)
 class Row:
-    """Panels that answer one question, which is its title; the first of a page has none. folded: not shown at first."""
+    """Panels that answer one question, the title; the first row of a page has no title. folded: collapsed at first."""
 
     title: str
     panels: Panels
@@ -33,7 +33,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Times:
-    """The time that is shown at first, to now, and how often it is refreshed; never if empty."""
+    """The default time range, from `start` to now, and the interval of refreshes; empty for none."""
 
     start: str
     refresh: str
@@ -50,7 +50,7 @@ def page(
     rows: Sequence[Row],
     times: Times = LIVE,
 ) -> Dashboard:
-    """Put together what Grafana reads."""
+    """Builds the dashboard."""
     board = builders.Dashboard(f"uWSGI: {links.TITLES[uid].lower()}").uid(uid).description(description).tags([TAG])
     board.time(times.start, "now").refresh(times.refresh).tooltip(DashboardCursorSync.CROSSHAIR).readonly()
     board.variables(variables).links(list(links.links(uid))).annotations(list(annotations))
@@ -69,7 +69,7 @@ def page(
 
 
 def _number(board: Dashboard) -> None:
-    """Panels are known by their numbers, in links and in what Grafana remembers."""
+    """Numbers the panels. Links and Grafana's own state refer to panels by number."""
     number = 0
     for outer in board.panels or []:
         for panel in (outer, *getattr(outer, "panels", [])):

@@ -1,14 +1,14 @@
-"""Which series a dashboard is about, in PromQL with Grafana's variables: said once, for every query."""
+"""Selectors for a dashboard's series, in PromQL with Grafana's variables, shared by all queries."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 IDENTITY = ("job", "instance", "server")
-"""Labels that name a server. The same server read by two exporters is two servers."""
+"""Labels that identify a server. A server that two exporters read counts as two servers."""
 
 SERVICE = "$service_label"
-"""Whatever label people call a service by: a variable, because Prometheus may have added any."""
+"""The label that names a service: a variable, because Prometheus may add any label."""
 
 RATE = "[$__rate_interval]"
 RANGE = "[$__range]"
@@ -16,7 +16,7 @@ RANGE = "[$__range]"
 
 @dataclass(frozen=True)
 class Scope:
-    """`many` servers, each variable possibly All, or exactly one."""
+    """The servers of a dashboard: many, where each variable may be All, or exactly one."""
 
     many: bool
 
@@ -28,11 +28,11 @@ class Scope:
         return f"{metric}{{{matchers}}}"
 
     def rate(self, metric: str, *more: str) -> str:
-        """Growth a second of a counter."""
+        """The growth of a counter per second."""
         return f"rate({self.of(metric, *more)}{RATE})"
 
     def growth(self, metric: str, *more: str) -> str:
-        """Growth of a counter over the whole time that is shown."""
+        """The growth of a counter over the whole time range."""
         return f"increase({self.of(metric, *more)}{RANGE})"
 
 
@@ -40,19 +40,17 @@ FLEET = Scope(many=True)
 ONE = Scope(many=False)
 
 WINDOW = 'window="$window"'
-"""Of the exporter's windowed figures, those over the window that is chosen."""
+"""Matches the exporter's figures over the chosen window."""
 
 BY_SERVER = f"by ({', '.join(IDENTITY)}, service)"
 BY_SERVICE = "by (service)"
 
 
 def in_words(series: str) -> str:
-    """The series with the label `limit` as a person reads it."""
+    """The series with the label `limit` in words: `hottest interpreter`."""
     return f'label_replace({series}, "limit", "$1 $2", "limit", "(.*)_(.*)")'
 
 
 def with_service(series: str) -> str:
-    """The series with the label that is chosen as service under the name `service`, which stays the same whichever it
-    is: tables have their columns by names.
-    """
+    """The series with the chosen service label copied to `service`: tables need a fixed label name for a column."""
     return f'label_replace({series}, "service", "$1", "{SERVICE}", "(.*)")'

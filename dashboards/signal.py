@@ -1,4 +1,4 @@
-"""A signal: what a panel says, apart from how it looks."""
+"""A signal: the content of a panel, separate from its drawing."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 PER_SECOND, PER_MINUTE = "suffix:/s", "suffix:/min"
 TIMES = "suffix:x"
-"""Units of ours: Grafana's own for the first two are c/s and c/m."""
+"""Custom units. Grafana's own for the first two are c/s and c/m."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """One query. legend: Grafana's template for a series' name, or in a table of a column; now: its value at the end of
-    the shown time alone.
+    """One query. legend: Grafana's template for the name of a series, or of a column in a table; now: only the value at
+    the end of the time range.
     """
 
     expr: str
@@ -22,8 +22,8 @@ class Series:
 
 @dataclass(frozen=True)
 class Signal:
-    """unit: Grafana's name of it, `suffix:x` for one of our own; description: what it says, what to do about it, and
-    why it may be empty.
+    """The content of a panel. unit: Grafana's name of it, or `suffix:x` for a custom unit; description: what the figure
+    means, what to do about it, and why it may be empty.
     """
 
     name: str
@@ -33,5 +33,5 @@ class Signal:
 
 
 def signal(name: str, unit: str, description: str, *series: Series) -> Signal:
-    """A signal; the lines of its description are one paragraph."""
+    """Makes a signal; joins the lines of its description into one paragraph."""
     return Signal(name, unit, " ".join(description.split()), series)

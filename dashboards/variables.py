@@ -1,4 +1,4 @@
-"""What people choose at the top of a dashboard: the same on all of them."""
+"""The variables at the top of all dashboards."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _ALL = VariableOption(selected=True, text="All", value="$__all")
 
 
 def variables(metric: str, *, many: bool) -> Variables:
-    """`metric` tells which servers there are; many: whether several may be chosen, or exactly one. Each narrows the
-    next.
+    """Variables that choose servers; each narrows the next. metric: its series define the servers; many: whether
+    several may be chosen, or exactly one.
     """
     service = '$service_label=~"$service"'
     job = f'{service}, job{"=~" if many else "="}"$job"'
@@ -30,18 +30,18 @@ def variables(metric: str, *, many: bool) -> Variables:
 
 
 def window() -> Builder[VariableModel]:
-    """Over which of the exporter's windows its own figures are; the longest at first, which is the steadiest."""
+    """The window of the exporter's figures; the longest is the default, because it is the steadiest."""
     variable = _query("window", "Figures over", "label_values(uwsgi_window_seconds, window)", many=False)
     return variable.sort(VariableSort.NUMERICAL_DESC)
 
 
 def utc_offset() -> Builder[VariableModel]:
-    """PromQL knows no time zones."""
+    """The time zone, as an offset, because PromQL has no time zones."""
     return _text("utc_offset", "Hours from UTC", "0")
 
 
 def _text(name: str, label: str, value: str) -> TextBoxVariable:
-    """Grafana 9 takes the value from all three places."""
+    """A text variable. Grafana 9 needs the value in all three places."""
     chosen = VariableOption(selected=True, text=value, value=value)
     return TextBoxVariable(name).label(label).default_value(value).current(chosen).options([chosen])
 
@@ -50,5 +50,5 @@ def _query(name: str, label: str, query: str, *, many: bool) -> QueryVariable:
     variable = QueryVariable(name).label(label).datasource(DATASOURCE)
     variable.query({"query": query, "refId": name}).refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
     variable.sort(VariableSort.ALPHABETICAL_ASC).multi(many).include_all(many)
-    # Also servers without the label: a regular expression that an absent label matches.
+    # `.*` also matches servers without the label.
     return variable.all_value(".*").current(_ALL) if many else variable

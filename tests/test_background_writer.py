@@ -1,4 +1,4 @@
-"""What is given to a background writer is written in order, and no caller waits for the reader."""
+"""A background writer writes texts in order, and no caller waits for the reader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATIENCE = 20.0
 
 @contextlib.contextmanager
 def pipe() -> Iterator[tuple[BinaryIO, int]]:
-    """The end to read from, as a file, and the descriptor to write to."""
+    """A pipe: the reading end as a file, and the descriptor of the writing end."""
     reader, writer = os.pipe()
     try:
         with open(reader, "rb") as file:
@@ -45,7 +45,7 @@ def test_texts_are_written_in_order() -> None:
 
 
 def test_a_text_larger_than_the_pipe_is_written_whole() -> None:
-    """What the pipe does not take at once follows as the reader makes room."""
+    """The part that does not fit at once follows as the reader makes room."""
     with pipe() as (reader, descriptor):
         writer = BackgroundWriter(descriptor, "test")
         writer.put(MORE_THAN_A_PIPE_HOLDS)
@@ -54,7 +54,7 @@ def test_a_text_larger_than_the_pipe_is_written_whole() -> None:
 
 
 def test_it_is_busy_while_nobody_reads() -> None:
-    """`finish` gives up after its time; when the reader goes on, the text comes after all."""
+    """`finish` gives up after its timeout; when the reader continues, the text still arrives."""
     with pipe() as (reader, descriptor):
         writer = BackgroundWriter(descriptor, "test")
         writer.put(MORE_THAN_A_PIPE_HOLDS)
@@ -66,7 +66,7 @@ def test_it_is_busy_while_nobody_reads() -> None:
 
 
 def test_a_bounded_writer_refuses_what_does_not_fit() -> None:
-    """Two may wait beside the one under way; those accepted are written, and then there is room again."""
+    """Two texts may wait behind the one in progress; accepted texts are written, and then there is room again."""
     with pipe() as (reader, descriptor):
         writer = BackgroundWriter(descriptor, "test", most_waiting=2)
         writer.put(MORE_THAN_A_PIPE_HOLDS)
@@ -80,7 +80,7 @@ def test_a_bounded_writer_refuses_what_does_not_fit() -> None:
 
 
 def test_an_unbounded_writer_refuses_nothing() -> None:
-    """Texts wait for as long as nobody reads."""
+    """Texts wait as long as nobody reads."""
     with pipe() as (reader, descriptor):
         writer = BackgroundWriter(descriptor, "test")
         writer.put(MORE_THAN_A_PIPE_HOLDS)
@@ -90,7 +90,7 @@ def test_an_unbounded_writer_refuses_nothing() -> None:
 
 
 def test_a_reader_that_is_gone_is_reported() -> None:
-    """Each write that fails is reported once, those that wait meanwhile too, and the writer goes on."""
+    """Each failed write is reported once, including those of waiting texts, and the writer continues."""
     failures: list[str] = []
     with pipe() as (reader, descriptor):
         writer = BackgroundWriter(descriptor, "test", on_failure=lambda: failures.append("gone"))

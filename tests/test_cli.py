@@ -1,4 +1,4 @@
-"""The command line: what it understands, and how it ends."""
+"""The command line: accepted arguments, and exit statuses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIBRARIES = {"asyncio", "msgspec", "prometheus_client", "psutil", "rich", "starl
 
 
 def ended(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """The exit status of a command line, its output and its errors."""
+    """The exit status, output and error output of a command line."""
     try:
         status = cli.main(arguments)
     except SystemExit as ending:
@@ -30,7 +30,7 @@ def ended(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
 
 @pytest.mark.parametrize("arguments", [("--version",), ("serve", "--version")])
 def test_version(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
-    """It says its version."""
+    """The program prints its version."""
     assert ended(capsys, *arguments) == (0, f"uwsgi-headroom {__version__}\n", "")
 
 
@@ -62,7 +62,7 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_wrongly_called(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
-    """A wrong call ends with status 2 and a line on standard error that repeats what was wrong."""
+    """A wrong call ends with status 2 and a line on standard error that repeats the wrong argument."""
     status, out, err = ended(capsys, *arguments)
     assert (status, out) == (2, "")
     assert err
@@ -84,7 +84,7 @@ MISTAKES = [
 def test_a_check_that_is_wrongly_called_is_unknown(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], reason: str
 ) -> None:
-    """Nothing but a verdict ends with 0, 1 or 2: a monitoring system takes these for the server's state."""
+    """Only a verdict ends with 0, 1 or 2, because a monitoring system takes these for the server's state."""
     status, out, err = ended(capsys, "check", *arguments)
     assert (status, out) == (3, "")
     assert err.startswith("UNKNOWN  ")
@@ -95,7 +95,7 @@ def test_a_check_that_is_wrongly_called_is_unknown(
 def test_a_wrong_call_has_the_format_that_was_asked_for(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], reason: str
 ) -> None:
-    """A reader of JSON gets a document, and a monitoring system its line, on standard output."""
+    """With JSON a document, and for a monitoring system a line, is printed on standard output."""
     status, out, err = ended(capsys, "check", "--format=json", *arguments)
     document = json.loads(out)
     assert (status, err, document["status"], document["error"]["reason"]) == (3, "", "unknown", "usage")
@@ -112,7 +112,7 @@ def test_a_wrong_call_has_the_format_that_was_asked_for(
 def test_what_is_not_there_has_the_format_that_was_asked_for(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
 ) -> None:
-    """A server that is down is a verdict as any other: on standard output, whatever the format."""
+    """A server that is down is a verdict like any other, printed on standard output in every format."""
     status, out, err = ended(capsys, "check", *arguments)
     assert (status, err) == (3, "")
     assert "UNKNOWN" in out
@@ -141,7 +141,7 @@ def test_a_misspelt_check_is_unknown_too(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_check_that_fails_is_unknown(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, failure: BaseException, reason: str
 ) -> None:
-    """A fault of its own is one line as well, and so is Ctrl-C; a reader that has left hears no more."""
+    """A fault of the program itself, and Ctrl-C, print one line; nothing is printed after the reader has left."""
 
     def fail(_line: object, _options: object) -> int:
         raise failure
@@ -155,19 +155,19 @@ def test_a_check_that_fails_is_unknown(
 
 
 def test_the_help_of_check_lists_its_statuses(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever sets up a monitoring system reads them there."""
+    """The help has the statuses for the setup of a monitoring system."""
     text = " ".join(ended(capsys, "check", "--help")[1].split())
     assert "0 ok, 1 warning, 2 critical, 3 unknown" in text
 
 
 def test_an_argument_does_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    """What is wrong with a call is repeated escaped."""
+    """The message repeats a wrong argument with escapes."""
     assert ended(capsys, "discover", "\x1b]0;x\x07\n")[2].endswith("unexpected argument: \\x1b]0;x\\x07\\n\n")
     assert ended(capsys, "check", "\u202e")[2].count("\\u202e") == 1
 
 
 def test_a_mistake_in_the_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A mistake in the configuration ends it at the start, with the line."""
+    """A mistake in the configuration ends the program at its start; the message names the line."""
     path = tmp_path / "headroom.yml"
     path.write_text("servers:\n  - stat: /a\n")
     status, _, err = ended(capsys, "--config", str(path))
@@ -176,7 +176,7 @@ def test_a_mistake_in_the_file(capsys: pytest.CaptureFixture[str], tmp_path: Pat
 
 
 def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
-    """A port that somebody has is named, with the flag that changes it."""
+    """The message names a port that is taken, and the flag that changes it."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         status, _, err = ended(capsys, "--stats", "/a", "--web.listen-address", address)
@@ -186,7 +186,7 @@ def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_mistake_prints_no_traceback() -> None:
-    """As a program of its own it ends the same way."""
+    """A separate process ends the same way."""
     ran = run("--stats", "shop")
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr.startswith("uwsgi-headroom: --stats: ")
@@ -204,7 +204,7 @@ def test_a_mistake_prints_no_traceback() -> None:
     ],
 )
 def test_ctrl_c_while_it_loads(module: str, arguments: tuple[str, ...]) -> None:
-    """SIGINT while the modules are imported, those of a command too, ends the process without a traceback."""
+    """SIGINT during imports, including those of a command, ends the process without a traceback."""
     program = f"""
 import signal, sys
 from uwsgi_headroom.__main__ import main
@@ -223,7 +223,7 @@ main()
 
 @pytest.mark.parametrize("command", ["serve", "check", "top", "discover", "completion", ""])
 def test_help_imports_no_command(command: str) -> None:
-    """The program answers --help without the libraries that its commands need."""
+    """--help works without the libraries that the commands need."""
     ran = subprocess.run(
         [sys.executable, "-X", "importtime", *COMMAND[1:], *command.split(), "--help"],
         capture_output=True,
@@ -257,7 +257,7 @@ HOSTILE = {
 
 
 def test_a_logfmt_line_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
-    """Whatever a value holds, its line is one line, and nothing in it can pass for another field."""
+    """Whatever a value contains, its record is one line, and no part of the value looks like another field."""
     line = _line("logfmt", capfd, **{key: value for key, value in HOSTILE.items() if key != "e"})
     assert line.count("\n") == 1
     assert not {"\x1b", "\x9b", "\u202e", "\u200b"} & set(line)
@@ -278,7 +278,7 @@ def test_a_json_line_is_one_object(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_misspelt_variable_ends_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the start, with the name that was probably meant."""
+    """The program ends at its start, and suggests the name that was probably meant."""
     monkeypatch.setenv("UWSGI_HEADROOM_STAT", "/a")
     status, _, err = ended(capsys, "serve")
     assert (status, err) == (
@@ -288,9 +288,9 @@ def test_a_misspelt_variable_ends_it(capsys: pytest.CaptureFixture[str], monkeyp
 
 
 def test_variables_of_orchestration_are_one_line_of_the_log() -> None:
-    """A pod beside a Kubernetes service of the same name starts; its log says what was ignored."""
+    """In a pod with a Kubernetes service of the same name, the exporter starts and logs the ignored variables."""
     names = ["UWSGI_HEADROOM_PORT", "UWSGI_HEADROOM_SERVICE_HOST"]
-    with socket.create_server(("127.0.0.1", 0)) as taken:  # so that it ends once it has tried to listen
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # so that the exporter ends once it has tried to listen
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         ran = subprocess.run(
             [*COMMAND, "--stats", "/a", "--web.listen-address", address],
@@ -311,14 +311,14 @@ def test_variables_of_orchestration_are_one_line_of_the_log() -> None:
     [("127.0.0.1", False), ("127.1.2.3", False), ("::1", False), ("0.0.0.0", True), ("::", True), ("fe80::1%lo", True)],
 )
 def test_a_listener_beyond_loopback_is_exposed(host: str, exposed: bool) -> None:
-    """The log warns of these: there is no login and no TLS."""
+    """The log warns about such listeners, because there is neither login nor TLS."""
     assert serve.is_exposed(host) == exposed
 
 
 def test_a_listener_on_loopback_is_no_warning(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And one that is exposed is one line, with its address."""
+    """A listener on loopback causes no warning; an exposed one causes one line with its address."""
     monkeypatch.setattr(serve, "serve_until_signal", lambda *_: None)
     interrupt = signal.getsignal(signal.SIGINT)
     try:

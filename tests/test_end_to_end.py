@@ -1,4 +1,4 @@
-"""The exporter as its users run it, over real uWSGI and over everything that can be wrong with it."""
+"""The exporter as its users run it, with real uWSGI servers and with every kind of bad input."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WELL = document("minified")
 
 
 def ask(server: Uwsgi, path: str = "/", times: int = 1, at_once: int = 4) -> None:
-    """Requests over HTTP, each to its end."""
+    """Makes requests over HTTP, and waits for each response."""
 
     def once(_: int) -> None:
         with socket.create_connection(("127.0.0.1", server.http), 20) as client:
@@ -44,14 +44,14 @@ def ask(server: Uwsgi, path: str = "/", times: int = 1, at_once: int = 4) -> Non
 
 @contextlib.contextmanager
 def in_service(server: Uwsgi, path: str = "/?io_ms=3600000") -> Iterator[None]:
-    """A request in service while the block runs, however long that takes, and until its worker ends."""
+    """Keeps a request in service during the block, however long the block takes, or until its worker ends."""
     with socket.create_connection(("127.0.0.1", server.http), 20) as client:
         client.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
         yield
 
 
 def found_lines(running: Exporter, server: Uwsgi) -> list[str]:
-    """Log lines that say this server was found. A thread writes the log: once a later line is there, so are these."""
+    """Log lines that report this server as found. A thread writes the log in order, so wait for a later line first."""
     wait_until(lambda: running.lines("msg=listening"), what="the log")
     return running.lines("msg=found", f"unix://{server.stats}")
 
@@ -95,12 +95,12 @@ CASES = {
     "duplicate_ids": GOOD,
     "resets": GOOD,
 }
-"""What may be given for a server, and whether it can be read all the same."""
+"""Inputs for a server, and whether it can still be read."""
 
 
 @pytest.fixture(scope="module")
 def bad_inputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Exporter, list[dict[str, float]], str]]:
-    """An exporter of all of them beside one that is well; three scrapes of it, and its page."""
+    """An exporter of all bad inputs and one good server, with three scrapes and its page."""
     folder = tmp_path_factory.mktemp("bad")
     (folder / "file").write_bytes(WELL)
     with socket.socket(socket.AF_UNIX) as stale:
@@ -142,7 +142,7 @@ def bad_inputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Expor
             "resets": stack.enter_context(bad_servers.resets("tcp", WELL)),
         }
         assert set(addresses) == {*CASES, "well"}
-        # Only a server that never answers has a short deadline: the others must not meet it on a busy machine.
+        # Only servers that never answer have a short timeout: on a busy machine the others must not time out.
         more = dict.fromkeys(["silent", "silent_tcp", "never_accepts", "drips", "no_such_host"], ", timeout: 0.7")
         more["huge"] = ", size_cap: 65536"
         lines = [f"  - {{name: {name}, stats: '{address}'{more.get(name, '')}}}" for name, address in addresses.items()]
@@ -156,8 +156,8 @@ def bad_inputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Expor
 
 @pytest.mark.parametrize("name", CASES)
 def test_bad_input(bad_inputs: tuple[Exporter, list[dict[str, float]], str], name: str) -> None:
-    """Whatever a server is, it is up or it is down: down is one series beside counters, one log line, and its reason on
-    the page."""
+    """Every server is up or down. A server that is down has one series besides counters, one log line, and its reason
+    on the page."""
     running, scrapes, page = bad_inputs
     for series in scrapes:
         assert series[f'uwsgi_up{{server="{name}"}}'] == CASES[name]
@@ -178,7 +178,7 @@ def test_bad_input(bad_inputs: tuple[Exporter, list[dict[str, float]], str], nam
 
 
 def test_bad_input_leaves_others_alone(bad_inputs: tuple[Exporter, list[dict[str, float]], str]) -> None:
-    """The server beside all of them has all its figures in every scrape."""
+    """The good server has all its figures in every scrape."""
     running, scrapes, _page = bad_inputs
     for series in scrapes:
         assert series['uwsgi_up{server="well"}'] == 1
@@ -189,7 +189,7 @@ def test_bad_input_leaves_others_alone(bad_inputs: tuple[Exporter, list[dict[str
 
 
 def test_no_word_of_a_request_leaves(bad_inputs: tuple[Exporter, list[dict[str, float]], str]) -> None:
-    """Neither metrics nor page nor log hold anything of the requests in the hostile documents."""
+    """Metrics, page and log contain nothing of the requests in the hostile documents."""
     running, _scrapes, page = bad_inputs
     everything = running.get()[1] + page + running.log.read_text()
     for word in ("HTTP_", "REQUEST_", "io_ms", "demo.test", "9.9.9", "REMOTE_ADDR"):
@@ -200,7 +200,7 @@ def test_no_word_of_a_request_leaves(bad_inputs: tuple[Exporter, list[dict[str, 
 
 
 def test_several_real_servers_one_of_them_down() -> None:
-    """Several uWSGI servers, one that is not there: each has its own figures, and they are true."""
+    """With several uWSGI servers, one of them missing, each has its own correct figures."""
     with (
         uwsgi("--processes", "2", "--threads", "3") as two,
         uwsgi("--processes", "1") as one,
@@ -229,7 +229,7 @@ def test_several_real_servers_one_of_them_down() -> None:
 
 
 def test_a_server_that_vanishes_and_returns(tmp_path: Path) -> None:
-    """A server that is gone is down, one log line; when it is back so are its figures, one log line more."""
+    """A server that has gone is down, with one log line; when it returns, its figures return, with another log line."""
     stats = str(tmp_path / "stats")
     with contextlib.ExitStack() as stack:
         first = stack.enter_context(contextlib.ExitStack())
@@ -249,7 +249,7 @@ def test_a_server_that_vanishes_and_returns(tmp_path: Path) -> None:
 
 
 def test_a_full_reload_resets_counters() -> None:
-    """A SIGHUP zeroes what uWSGI counts, and the counters are seen to begin again, under the same master."""
+    """SIGHUP resets uWSGI's counters under the same master, and the exported counters restart from zero."""
     with uwsgi("--processes", "2") as server, exporter("--stats", f"shop={server.stats}") as running:
         ask(server, times=20)
         wait_until(lambda: total(running.scrape(), "uwsgi_worker_requests_total", "shop") == 20)
@@ -264,7 +264,7 @@ def test_a_full_reload_resets_counters() -> None:
 
 
 def test_a_worker_killed_and_respawned() -> None:
-    """A worker killed in a request is respawned: its spawns grow, its requests stay, nothing stays busy."""
+    """A worker killed in a request is respawned: its respawns grow, its requests stay, and no thread stays busy."""
     worker = {"server": "shop", "worker_id": "1"}
     label = "{" + ",".join(f'{key}="{value}"' for key, value in worker.items()) + "}"
     with uwsgi("--processes", "1", "--threads", "2") as server, exporter("--stats", f"shop={server.stats}") as running:
@@ -283,7 +283,7 @@ def test_a_worker_killed_and_respawned() -> None:
 
 
 def test_shares_equal_uwsgitops() -> None:
-    """Shares computed from the metrics are the `%` column of uwsgitop on the same socket."""
+    """Shares computed from the metrics equal the `%` column of uwsgitop on the same socket."""
     uwsgitop = Path(sys.executable).with_name("uwsgitop")
     assert uwsgitop.exists(), "uwsgitop is not installed: python3 -m tools.prepare test"
     with (
@@ -316,7 +316,7 @@ def test_shares_equal_uwsgitops() -> None:
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("busy", [False, True], ids=["idle", "in a scrape"])
 def test_it_ends_when_told(sign: signal.Signals, busy: bool) -> None:
-    """SIGINT and SIGTERM end it without a traceback, even in a scrape that waits for a server."""
+    """SIGINT and SIGTERM end the exporter without a traceback, even during a scrape that waits for a server."""
     with contextlib.ExitStack() as stack:
         silent = stack.enter_context(bad_servers.accepts_and_never_writes("unix"))
         well = stack.enter_context(bad_servers.answers("unix", WELL))
@@ -333,7 +333,7 @@ def test_it_ends_when_told(sign: signal.Signals, busy: bool) -> None:
 
 @pytest.fixture(scope="module")
 def endings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
-    """Exit status and log of exporters that got a signal, one for each moment and signal."""
+    """Exit status and log of one exporter for each moment and signal."""
     folder = tmp_path_factory.mktemp("endings")
     (folder / "well.json").write_bytes(WELL)
     arguments = ["--stats", f"well=file://{folder}/well.json", "--web.listen-address", "127.0.0.1:0"]
@@ -351,8 +351,8 @@ def endings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, st
 @pytest.mark.parametrize("signals", signalled.SIGNALS)
 @pytest.mark.parametrize("moment", signalled.MOMENTS)
 def test_a_signal_ends_it_at_any_moment(endings: dict[str, tuple[int, str]], moment: str, signals: str) -> None:
-    """SIGINT and SIGTERM, once and twice, end it in the same way at every moment of its life, also with a scrape and a
-    stream under way: it logs nothing about its end, and its exit status is that of the first signal."""
+    """SIGINT and SIGTERM, once and twice, end the exporter in the same way at every moment, even with a scrape and a
+    stream in progress: it logs nothing about its end, and its exit status is that of the first signal."""
     status, log = endings[f"{moment} {signals}"]
     first = signalled.SIGNALS[signals][0]
     assert status == (0 if first == signal.SIGINT else -first), log
@@ -360,7 +360,7 @@ def test_a_signal_ends_it_at_any_moment(endings: dict[str, tuple[int, str]], mom
 
 
 def test_a_port_that_is_taken() -> None:
-    """A port that somebody else has is named, with the flag that changes it, and the status is 2."""
+    """The message names a port that is taken and the flag that changes it, and the status is 2."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ran = run("--stats", "/nowhere", "--web.listen-address", f"127.0.0.1:{port}")
@@ -371,7 +371,7 @@ def test_a_port_that_is_taken() -> None:
 
 
 def test_several_addresses_to_listen_on() -> None:
-    """It listens on each address it is given."""
+    """The exporter listens on each given address."""
     port = free_port()
     with exporter("--stats", "/nowhere", "--web.listen-address", f"127.0.0.1:{port}") as running:
         assert running.scrape()
@@ -382,7 +382,7 @@ def test_several_addresses_to_listen_on() -> None:
 
 
 def test_without_an_address_it_finds_uwsgi() -> None:
-    """Told of no server it finds the local ones, and exports them."""
+    """Without configured servers, the exporter finds the local ones and exports them."""
     with uwsgi("--processes", "2") as server, exporter() as running:
         (line,) = found_lines(running, server)
         name = re.findall(r"server=(\S+)", line)[0]
@@ -390,7 +390,7 @@ def test_without_an_address_it_finds_uwsgi() -> None:
 
 
 def test_two_found_servers_of_one_file_name() -> None:
-    """Two servers whose sockets have one name, each in its own folder, are both exported."""
+    """Two servers whose sockets have the same file name in different folders are both exported."""
     with uwsgi() as one, uwsgi() as two, exporter() as running:
         for server in (one, two):
             assert len(found_lines(running, server)) == 1
@@ -398,7 +398,7 @@ def test_two_found_servers_of_one_file_name() -> None:
 
 
 def test_discover_prints_what_to_run() -> None:
-    """`discover` prints one command for all servers that it found, and how to turn the stats of others on."""
+    """`discover` prints one command for all servers that it found, and how to enable the stats of the others."""
     with uwsgi("--processes", "2", "--threads", "2") as server, uwsgi(stats=False) as mute:
         ran = run("discover")
     assert ran.returncode == 0
@@ -412,7 +412,7 @@ def test_discover_prints_what_to_run() -> None:
 
 
 def test_discover_finds_http_and_tcp() -> None:
-    """`discover` tells a raw stats server on TCP from one that speaks HTTP, and reads both."""
+    """`discover` distinguishes a raw stats server on TCP from one that speaks HTTP, and reads both."""
     raw, web = free_port(), free_port()
     with (
         uwsgi("--stats", f"127.0.0.1:{raw}", stats=False),
@@ -424,7 +424,7 @@ def test_discover_finds_http_and_tcp() -> None:
 
 
 def test_discover_touches_no_application_socket() -> None:
-    """No connection to an application's socket is made: with its one worker busy, its queues stay empty."""
+    """`discover` connects to no application socket: with the only worker busy, the queues stay empty."""
     with uwsgi("--processes", "1", "--listen", "16") as server, in_service(server):
         wait_until(lambda: b'"status":"busy"' in server.document())
         assert run("discover").returncode == 0
@@ -436,7 +436,7 @@ def test_discover_touches_no_application_socket() -> None:
             }
             assert len(queues) == 2
             assert set(queues.values()) == {0}
-        # The proof that the queue would have shown it:
+        # Shows that a connection would be visible in the queue:
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(server.socket)
             with exporter("--stats", f"shop={server.stats}") as running:
@@ -445,7 +445,7 @@ def test_discover_touches_no_application_socket() -> None:
 
 @as_root
 def test_nothing_to_find() -> None:
-    """With no address and no uWSGI that can be read it says how to turn stats on, and the status is 1."""
+    """Without an address and a readable uWSGI, the exporter says how to enable stats, and the status is 1."""
     code = """
 import contextlib
 from tests.support.exporter import run
@@ -465,7 +465,7 @@ for there in (contextlib.nullcontext(), uwsgi(stats=False)):
 
 
 def test_it_has_a_command() -> None:
-    """`uwsgi-headroom` is on the path of its environment, and is the module."""
+    """`uwsgi-headroom` is on PATH in its environment, and runs the module."""
     command = shutil.which("uwsgi-headroom", path=str(Path(sys.executable).parent))
     assert command, "the package is not installed: python3 -m tools.prepare test"
     assert run("--version").stdout.startswith("uwsgi-headroom ")

@@ -1,4 +1,4 @@
-"""What the URL of an exporter means."""
+"""URLs of an exporter name its base address, and perhaps a server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from uwsgi_headroom.source import Http, parse_address
     ],
 )
 def test_where_the_exporter_is_and_which_server_is_meant(url: str, base: str, server: str | None) -> None:
-    """Of a page or a document; an exporter behind a proxy may have a path of its own."""
+    """A URL may be that of a page or a document; an exporter behind a proxy may have a path prefix."""
     address = parse_address(url)
     assert isinstance(address, Http)
     page = parse_page(address)

@@ -1,4 +1,4 @@
-"""Imports of the package point one way: no core module knows a face, and the kernel's facts know no reading."""
+"""Imports of the package point one way: no core module imports an interface, and kernel facts import no reading."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SETTABLE = tuple(f"uwsgi_headroom.{name}" for name in ("analysis", "documents", 
 
 
 def _imported(module: str) -> list[str]:
-    """The modules that are there once this one was imported by a Python of its own."""
+    """The modules that are loaded after a new Python has imported this one."""
     program = f"import sys, {module}; print(*sys.modules, sep='\\n')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
@@ -32,7 +32,7 @@ def _imported(module: str) -> list[str]:
     ],
 )
 def test_no_face_is_imported(module: str) -> None:
-    """What reads, judges and describes servers works without Prometheus' client and the web server."""
+    """Modules that read, judge and describe servers work without Prometheus' client and the web server."""
     imported = _imported(f"uwsgi_headroom.{module}")
     assert f"uwsgi_headroom.{module}" in imported
     assert [name for name in imported if name.startswith(FACES)] == []
@@ -40,14 +40,14 @@ def test_no_face_is_imported(module: str) -> None:
 
 @pytest.mark.parametrize("module", ["defaults", "flags", "model", "names", "precedence", "values", "yaml_file"])
 def test_settings_know_nothing_that_is_set(module: str) -> None:
-    """What watches, remembers and describes servers takes its defaults from the settings, not the other way round."""
+    """Modules that watch and describe servers import defaults from the settings, not the other way round."""
     imported = _imported(f"uwsgi_headroom.config.{module}")
     assert f"uwsgi_headroom.config.{module}" in imported
     assert [name for name in imported if name.startswith(SETTABLE)] == []
 
 
 def test_the_kernels_facts_need_no_reading() -> None:
-    """A reading is made of them, not the other way round."""
+    """A reading is built from kernel facts, not the other way round."""
     imported = _imported("uwsgi_headroom.kernel.host")
     assert "uwsgi_headroom.kernel.facts" in imported
     assert "uwsgi_headroom.reading" not in imported

@@ -1,4 +1,4 @@
-"""Ctrl-C ends the process at once while modules load, and is what it was before once they are there."""
+"""Ctrl-C ends the process at once while modules load; afterwards the earlier handler is back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _the_handler_of_the_tests_stays() -> Iterator[None]:
 
 
 def test_pythons_own_handler_steps_aside() -> None:
-    """It comes back when the block ends, an error in it included."""
+    """Python's handler is restored when the block ends, even by an error."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with contextlib.suppress(ModuleNotFoundError), interrupts.ending_the_process():
         assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
@@ -29,7 +29,7 @@ def test_pythons_own_handler_steps_aside() -> None:
 
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda _signal, _frame: None])
 def test_another_handler_stays(handler: Callable[..., object] | signal.Handlers) -> None:
-    """Whatever else handles or ignores SIGINT goes on doing so."""
+    """Any other handler of SIGINT, or its being ignored, stays in place."""
     signal.signal(signal.SIGINT, handler)
     with interrupts.ending_the_process():
         assert signal.getsignal(signal.SIGINT) == handler

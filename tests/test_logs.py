@@ -1,4 +1,4 @@
-"""Log lines get out, and nobody waits for them."""
+"""Log lines are written, and no caller waits for that."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def command(style: str, lines: int) -> list[str]:
 
 
 def test_the_last_lines_get_out() -> None:
-    """A program that ends right after its lines has written them all."""
+    """A program that ends right after logging has written all lines."""
     done = subprocess.run(command("logfmt", 500), capture_output=True, text=True, check=True, timeout=60)
     lines = done.stderr.splitlines()
     assert len(lines) == 500
@@ -29,13 +29,13 @@ def test_the_last_lines_get_out() -> None:
 
 
 def test_json() -> None:
-    """The other style has the same pairs."""
+    """The JSON style has the same fields."""
     done = subprocess.run(command("json", 1), capture_output=True, text=True, check=True, timeout=60)
     assert '"msg": "a line", "number": 0' in done.stderr
 
 
 def test_nobody_waits_for_a_full_pipe() -> None:
-    """More lines than a pipe holds that nobody reads: they are dropped, and the program goes on and ends."""
+    """If nobody reads, lines that do not fit into the pipe are dropped, and the program continues and ends."""
     reader, writer = os.pipe()
     try:
         done = subprocess.run(command("logfmt", 5000), stdout=subprocess.PIPE, stderr=writer, check=True, timeout=60)
@@ -46,7 +46,7 @@ def test_nobody_waits_for_a_full_pipe() -> None:
 
 
 def test_dropped_lines_are_counted() -> None:
-    """The first line that gets through again says how many did not."""
+    """The first line that is written again says how many were dropped."""
     reader, writer = os.pipe()
     script = SCRIPT + "sys.stdin.readline(); logging.info('after')"
     program = [sys.executable, "-c", script, "logfmt", "5000"]
@@ -58,7 +58,7 @@ def test_dropped_lines_are_counted() -> None:
         assert running.stdin is not None
         assert running.stdout is not None
         assert running.stdout.readline() == b"done\n"
-        for _ in range(1000):  # what is read made room for as many
+        for _ in range(1000):  # reading makes room for as many lines
             pipe.readline()
         running.stdin.write(b"\n")
         running.stdin.close()

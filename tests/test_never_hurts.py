@@ -1,12 +1,12 @@
 """The exporter never hurts the uWSGI it watches: a real uWSGI of 64 workers x 16 threads, and the real exporter.
 
 The stats document of that size (284 kB) is larger than what a UNIX socket takes before its writer blocks, and the
-writer is uWSGI's master, which reloads, respawns and ends workers in the same loop. So a reader that stands still in
-the middle of a read can hold it.
+writer is uWSGI's master, which reloads, respawns and ends workers in the same loop. So a reader that stops in the
+middle of a read can block the master.
 
-Outcomes are asserted, not timings, except for two: a killed worker is back within 2 s of the exporter's end, and no
-other reader waits longer than the exporter's deadline. Both get SLACK_SECONDS more, for machines with other things to
-do: uWSGI itself sleeps for 1 s whenever a worker was killed, and forks 64 processes in a reload.
+The tests assert outcomes, and only two times: a killed worker is back within 2 s of the exporter's end, and no other
+reader waits longer than the exporter's deadline. Both get SLACK_SECONDS more for busy machines: uWSGI itself sleeps for
+1 s whenever a worker was killed, and forks 64 processes in a reload.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ WORKERS, THREADS = 64, 16
 RESPAWN_SECONDS = 2.0
 SLACK_SECONDS = 4.0
 OUTCOME_SECONDS = 40.0
-"""Long enough for anything that does happen."""
+"""Seconds: long enough for any outcome."""
 
-_CHANCE = random.Random(9)  # the same moments and victims in every run
+_CHANCE = random.Random(9)  # the same times and victims in every run
 
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[real_uwsgi.Uwsgi]:
-    """One uWSGI for all tests here."""
+    """One uWSGI for all tests of this module."""
     with tempfile.TemporaryDirectory(prefix="headroom-") as folder:
         size = ("--processes", str(WORKERS), "--threads", str(THREADS))
         with real_uwsgi.uwsgi(*size, "--pidfile", f"{folder}/pid") as running:
@@ -56,14 +56,14 @@ def shared() -> Iterator[real_uwsgi.Uwsgi]:
 
 @pytest.fixture
 def server(shared: real_uwsgi.Uwsgi) -> real_uwsgi.Uwsgi:
-    """That uWSGI when all its workers accept: what is signalled earlier is lost."""
+    """The shared uWSGI once all its workers accept; earlier signals would be lost."""
     real_uwsgi.wait_until(lambda: accepting(shared), OUTCOME_SECONDS, "all workers to accept")
     assert len(shared.document()) > 219_264, "too small a document to hold a master with"
     return shared
 
 
 def workers(server: real_uwsgi.Uwsgi) -> list[dict[str, Any]]:
-    """The workers in uWSGI's own words; none while it cannot say (a signal cuts a document short)."""
+    """The workers in uWSGI's document; none if the document is incomplete (a signal truncates it)."""
     with contextlib.suppress(OSError, ValueError):
         workers_: list[dict[str, Any]] = json.loads(server.document())["workers"]
         return workers_
@@ -76,7 +76,8 @@ def accepting(server: real_uwsgi.Uwsgi) -> bool:
 
 
 def order_reload(server: real_uwsgi.Uwsgi) -> Callable[[], bool]:
-    """`uwsgi --reload`; what is returned says whether it has come to pass: new workers, and all of them accept."""
+    """Runs `uwsgi --reload`; returns a function that says whether the reload is complete: all workers are new and
+    accept."""
     before = {worker["pid"] for worker in workers(server)}
     assert before
     pidfile = (server.directory / "pidfile").read_text()
@@ -92,15 +93,15 @@ def order_reload(server: real_uwsgi.Uwsgi) -> Callable[[], bool]:
 
 
 def order_respawn(server: real_uwsgi.Uwsgi, worker: dict[str, Any]) -> Callable[[], bool]:
-    """SIGKILL to a worker; what is returned says whether it has a successor."""
+    """Kills a worker with SIGKILL; returns a function that says whether the worker was respawned."""
     logged = log_of(server, "")
     os.kill(worker["pid"], signal.SIGKILL)
     return lambda: bool(log_of(server, rf"Respawned uWSGI worker {worker['id']} \(", logged))
 
 
 def log_of(server: real_uwsgi.Uwsgi, pattern: str, skip: int = 0) -> int:
-    """Where in uWSGI's log, behind the first `skip` characters, a pattern ends; 0 if it is not there. An empty one
-    ends where the log does now."""
+    """The end position of a pattern in uWSGI's log after the first `skip` characters; 0 if it is not found. For an
+    empty pattern, the current end of the log."""
     text = server.log.read_text()
     if not pattern:
         return len(text)
@@ -109,7 +110,7 @@ def log_of(server: real_uwsgi.Uwsgi, pattern: str, skip: int = 0) -> int:
 
 
 def is_held(server: real_uwsgi.Uwsgi) -> bool:
-    """Whether a reader that does read gets not a byte for half a second."""
+    """Whether a reader gets no byte for half a second."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(0.5)
         client.connect(server.stats)
@@ -122,7 +123,7 @@ def is_held(server: real_uwsgi.Uwsgi) -> bool:
 
 @contextlib.contextmanager
 def in_background(count: int, work: Callable[[], object], pause: float = 0.0) -> Iterator[None]:
-    """Do `work` in so many threads, again and again; what fails in one fails the test."""
+    """Runs `work` repeatedly in `count` threads; an exception in a thread fails the test."""
     ended = threading.Event()
     failures: list[BaseException] = []
 
@@ -146,24 +147,24 @@ def in_background(count: int, work: Callable[[], object], pause: float = 0.0) ->
     assert not any(thread.is_alive() for thread in threads)
 
 
-# What is done with or to the exporter while uWSGI has to go on.
+# An action with or on the exporter, during which uWSGI must continue to work.
 Situation = Callable[[Exporter], contextlib.AbstractContextManager[None]]
 
 
 @contextlib.contextmanager
 def it_samples(_running: Exporter) -> Iterator[None]:
-    """Nothing but the sampling."""
+    """The exporter only samples."""
     yield
 
 
 def twenty_scrape(running: Exporter) -> contextlib.AbstractContextManager[None]:
-    """Twenty scrapers at once, each without a pause."""
+    """Twenty clients scrape at the same time, without pauses."""
     return in_background(20, lambda: running.metrics(timeout=OUTCOME_SECONDS))
 
 
 @contextlib.contextmanager
 def pages_stay_open(running: Exporter) -> Iterator[None]:
-    """Clients that ask and ask and read no answer, and a hundred connections that say nothing."""
+    """Clients send requests and never read responses, and a hundred connections send nothing."""
     with contextlib.ExitStack() as stack:
         for index in range(120):
             client = stack.enter_context(socket.socket())
@@ -175,7 +176,7 @@ def pages_stay_open(running: Exporter) -> Iterator[None]:
 
 
 def it_stops_and_goes_on(running: Exporter) -> contextlib.AbstractContextManager[None]:
-    """SIGSTOP and SIGCONT, at many moments."""
+    """The exporter gets SIGSTOP and SIGCONT at many times."""
 
     def stop_and_go_on() -> None:
         time.sleep(_CHANCE.uniform(0, 0.1))
@@ -188,7 +189,7 @@ def it_stops_and_goes_on(running: Exporter) -> contextlib.AbstractContextManager
 
 @contextlib.contextmanager
 def it_is_killed(running: Exporter) -> Iterator[None]:
-    """SIGKILL, at any moment."""
+    """The exporter is killed at a random time."""
     time.sleep(_CHANCE.uniform(0, 0.3))
     running.kill()
     yield
@@ -196,7 +197,7 @@ def it_is_killed(running: Exporter) -> Iterator[None]:
 
 @contextlib.contextmanager
 def it_is_killed_in_a_read(running: Exporter) -> Iterator[None]:
-    """SIGKILL with a connection that it has read nothing of."""
+    """The exporter is killed while it has a connection that it has not read from."""
     running.die_in_next_read()
     yield
 
@@ -210,7 +211,7 @@ situations = pytest.mark.parametrize(
 
 @situations
 def test_uwsgi_reloads(server: real_uwsgi.Uwsgi, situation: Situation) -> None:
-    """A reload is carried out whatever the exporter is up to."""
+    """uWSGI reloads, whatever the exporter does."""
     with stoppable_exporter(server.stats) as running, situation(running):
         is_done = order_reload(server)
         real_uwsgi.wait_until(is_done, OUTCOME_SECONDS, "uWSGI to reload")
@@ -218,7 +219,7 @@ def test_uwsgi_reloads(server: real_uwsgi.Uwsgi, situation: Situation) -> None:
 
 @situations
 def test_uwsgi_respawns_a_killed_worker(server: real_uwsgi.Uwsgi, situation: Situation) -> None:
-    """A worker that died is replaced whatever the exporter is up to, and within 2 s where that has ended."""
+    """uWSGI respawns a killed worker, whatever the exporter does, and within 2 s if the exporter has ended."""
     with stoppable_exporter(server.stats) as running, situation(running):
         is_respawned = order_respawn(server, _CHANCE.choice(workers(server)))
         real_uwsgi.wait_until(is_respawned, RESPAWN_SECONDS + SLACK_SECONDS, "the worker's respawn")
@@ -226,7 +227,7 @@ def test_uwsgi_respawns_a_killed_worker(server: real_uwsgi.Uwsgi, situation: Sit
 
 @situations
 def test_nobody_waits_longer_than_the_deadline(server: real_uwsgi.Uwsgi, situation: Situation) -> None:
-    """Another reader of the same stats server, as long as the exporter runs or has run, is never kept waiting."""
+    """Another reader of the same stats server never waits long, while the exporter runs and after its end."""
     longest = 0.0
     with stoppable_exporter(server.stats) as running, situation(running):
         end = time.monotonic() + 0.7
@@ -239,7 +240,7 @@ def test_nobody_waits_longer_than_the_deadline(server: real_uwsgi.Uwsgi, situati
 
 @situations
 def test_the_exporter_is_itself_again(server: real_uwsgi.Uwsgi, situation: Situation) -> None:
-    """What it was put through leaves no mark on its sampling."""
+    """After the situation, the exporter samples as before."""
     with stoppable_exporter(server.stats) as running:
         with situation(running):
             time.sleep(0.5)
@@ -251,7 +252,7 @@ def test_the_exporter_is_itself_again(server: real_uwsgi.Uwsgi, situation: Situa
 
 
 def test_one_connection_at_a_time(server: real_uwsgi.Uwsgi) -> None:
-    """However many ask, uWSGI sees one connection of the exporter at a time."""
+    """uWSGI has at most one connection of the exporter at a time, however many clients scrape."""
     open_now = most = total = 0
 
     with contextlib.ExitStack() as stack:
@@ -273,7 +274,7 @@ def test_one_connection_at_a_time(server: real_uwsgi.Uwsgi) -> None:
             nonlocal open_now
             document = server.document()
             time.sleep(0.1)  # slow enough that a second connection would meet this one
-            # It may end in the reader's last byte: whoever connects after that is not at the same time.
+            # Hold back the last byte: a connection after it does not count as simultaneous.
             connection.sendall(document[:-1])
             open_now -= 1
             with contextlib.suppress(OSError), connection:
@@ -288,8 +289,8 @@ def test_one_connection_at_a_time(server: real_uwsgi.Uwsgi) -> None:
 
 @contextlib.contextmanager
 def held(server: real_uwsgi.Uwsgi) -> Iterator[Exporter]:
-    """An exporter that was stopped in the worst moment and so holds the master. Nothing keeps a stopped process from
-    that; the tests below are what uWSGI does even then, and what to do about it."""
+    """An exporter that was stopped at the worst time and so blocks the master. A stopped process cannot prevent that;
+    the tests below show what uWSGI does even then, and what to do about it."""
     if int(Path("/proc/sys/net/core/wmem_default").read_text()) > len(server.document()):
         pytest.skip("on this machine a UNIX socket takes the whole document: its writer cannot be held")
     with stoppable_exporter(server.stats) as running:
@@ -299,7 +300,7 @@ def held(server: real_uwsgi.Uwsgi) -> Iterator[Exporter]:
 
 
 def test_a_held_master_still_reloads(server: real_uwsgi.Uwsgi) -> None:
-    """A signal interrupts the write; uWSGI then gives it up after its `socket-timeout` (4 s), and reloads."""
+    """A signal interrupts the write; uWSGI then gives up the write after its `socket-timeout` (4 s), and reloads."""
     with held(server) as running:
         logged = log_of(server, "")
         pidfile = (server.directory / "pidfile").read_text()
@@ -310,7 +311,7 @@ def test_a_held_master_still_reloads(server: real_uwsgi.Uwsgi) -> None:
 
 
 def test_a_signal_frees_a_held_master(server: real_uwsgi.Uwsgi) -> None:
-    """SIGUSR1, upon which uWSGI only logs its statistics, frees it in the same way."""
+    """SIGUSR1, on which uWSGI only logs its statistics, frees the master in the same way."""
     with held(server) as running:
         os.kill(server.pid, signal.SIGUSR1)
         assert server.document()
@@ -319,7 +320,7 @@ def test_a_signal_frees_a_held_master(server: real_uwsgi.Uwsgi) -> None:
 
 @pytest.mark.parametrize("let_go", [Exporter.kill, Exporter.resume], ids=lambda let_go: let_go.__name__)
 def test_a_held_master_respawns_when_it_is_let_go(server: real_uwsgi.Uwsgi, let_go: Callable[[Exporter], None]) -> None:
-    """A worker that died meanwhile is back within 2 s of the stopped exporter's end, or of its going on."""
+    """A worker that was killed meanwhile is back within 2 s after the stopped exporter ends or continues."""
     worker = _CHANCE.choice(workers(server))
     with held(server) as running:
         is_respawned = order_respawn(server, worker)
@@ -328,8 +329,8 @@ def test_a_held_master_respawns_when_it_is_let_go(server: real_uwsgi.Uwsgi, let_
 
 
 def test_more_connections_than_descriptors(server: real_uwsgi.Uwsgi) -> None:
-    """Connections that say nothing take no more than their part of what may be open: no read fails for want of it, and
-    nothing is logged without end."""
+    """Silent connections use only their part of the descriptors: no read fails for lack of one, and nothing is logged
+    endlessly."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
     with stoppable_exporter(server.stats) as running:
@@ -356,7 +357,8 @@ def is_refused(running: Exporter) -> bool:
 
 
 def test_a_log_that_nobody_reads(server: real_uwsgi.Uwsgi) -> None:
-    """The exporter goes on although standard error is a full pipe: if it waited there, then perhaps in a read."""
+    """The exporter continues although standard error is a full pipe: if it waited there, it might wait during a
+    read."""
     reader, writer = os.pipe()
     with contextlib.ExitStack() as stack:
         stack.callback(os.close, reader)
@@ -365,13 +367,13 @@ def test_a_log_that_nobody_reads(server: real_uwsgi.Uwsgi) -> None:
         gone = other.enter_context(bad_servers.answers("unix", server.document()))
         running = stack.enter_context(stoppable_exporter(server.stats, f"gone={gone}", stderr=writer))
         fill(writer)
-        other.close()  # which is worth a line in the log
+        other.close()  # causes a log line
         real_uwsgi.wait_until(lambda: 'uwsgi_up{server="gone"} 0.0' in running.metrics(), what="the exporter to notice")
         real_uwsgi.wait_until(order_reload(server), OUTCOME_SECONDS, "uWSGI to reload")
 
 
 def fill(pipe: int) -> None:
-    """Write until no byte more fits."""
+    """Writes until the pipe is full."""
     os.set_blocking(pipe, False)
     for size in (4096, 1):
         with contextlib.suppress(BlockingIOError):

@@ -1,4 +1,4 @@
-"""A number between two bounds: what is accepted, and what is refused everywhere that a number is given."""
+"""Accepted and refused texts for a number between two bounds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uwsgi_headroom.number_range import OutOfRangeError, parse_number
 
 @pytest.mark.parametrize(("text", "number"), [("0.5", 0.5), ("20", 20.0), ("1e1", 10.0), (" 7 ", 7.0)])
 def test_a_number_in_range(text: str, number: float) -> None:
-    """The bounds are in it."""
+    """The range includes its bounds."""
     assert parse_number(text, 0.5, 20) == number
 
 
@@ -22,7 +22,7 @@ def test_a_number_out_of_range(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "often", "5s", "0x10"])
 def test_a_text_that_is_no_number(text: str) -> None:
-    """It is refused with ValueError, but not for its range."""
+    """A text that is not a number raises ValueError, but not OutOfRangeError."""
     with pytest.raises(ValueError, match="could not convert") as caught:
         parse_number(text, 0.5, 20)
     assert not isinstance(caught.value, OutOfRangeError)

@@ -18,7 +18,7 @@ CONTROLS = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0)])) + "\u2028\u2029
 
 
 def harmless(text: str) -> bool:
-    """Whether a terminal shows each character of a text as one that stands where it is written."""
+    """Whether a terminal shows each character of a text where it is written."""
     return not set(text) & set(DIRECTIONS + WITHOUT_WIDTH + CONTROLS) and not any(
         unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") for character in text
     )
@@ -26,14 +26,15 @@ def harmless(text: str) -> bool:
 
 @given(ANY_TEXT)
 def test_whatever_a_name_holds_its_text_is_harmless(text: str) -> None:
-    """Nothing that moves the cursor, breaks the line, turns its direction or hides gets through, in a paragraph too."""
+    """No character that moves the cursor, breaks the line, changes its direction or is hidden gets through, even in a
+    paragraph."""
     assert harmless(escape_text(text))
     assert all(map(harmless, wrap(f"Worker {text} is busy.", 60, "   ")))
 
 
 @pytest.mark.parametrize("character", sorted(DIRECTIONS + WITHOUT_WIDTH + CONTROLS))
 def test_each_dangerous_character_is_escaped(character: str) -> None:
-    """The escape is a backslash and the number of the character, or its letter; what surrounds it stays."""
+    """The escape is a backslash and the character's number or letter; the surrounding text stays."""
     escaped = escape_text(f"a{character}b")
     assert harmless(escaped)
     assert escaped.startswith("a\\")
@@ -54,7 +55,7 @@ def test_text_that_can_be_read_stays(text: str) -> None:
 
 @given(st.lists(ANY_TEXT, max_size=4), st.sampled_from(["utf-8", "ascii", "latin-1"]))
 def test_a_line_is_printed_as_one_line(lines: list[str], encoding: str) -> None:
-    """As many lines come out as were given, in any encoding that standard output may have."""
+    """The output has as many lines as the input, in any encoding of standard output."""
     output = io.TextIOWrapper(io.BytesIO(), encoding=encoding, newline="\n")
     print_lines(lines, output)
     output.seek(0)
@@ -66,7 +67,7 @@ def test_a_line_is_printed_as_one_line(lines: list[str], encoding: str) -> None:
 
 @given(st.floats(0, 1e6), st.floats(0, 1e6), st.integers(1, 40))
 def test_a_bar_is_as_long_as_its_part(value: float, of: float, cells: int) -> None:
-    """Never longer than its cells; full where the value is all, or more."""
+    """A bar is never longer than its cells, and full if the value is the whole or more."""
     drawn = bar(value, of, cells)
     assert len(drawn) <= cells
     if 0 < of <= value:
@@ -74,7 +75,7 @@ def test_a_bar_is_as_long_as_its_part(value: float, of: float, cells: int) -> No
 
 
 def test_a_spark_has_gaps_where_nothing_is_known() -> None:
-    """The largest is the highest, unless it is told what is; of nothing there is nothing to draw."""
+    """The largest value is the highest bar, unless a maximum is given; without values the spark is empty."""
     assert sparkline([0.0, None, 4.0, 8.0]) == "▁ ▅█"
     assert sparkline([1.0, 20.0], 10.0) == "▁█"
     assert sparkline([0.0, 0.0]) == "▁▁"
@@ -82,12 +83,12 @@ def test_a_spark_has_gaps_where_nothing_is_known() -> None:
 
 
 def test_a_figure_stays_with_its_unit() -> None:
-    """43 % is not torn apart."""
+    """A line break does not separate `43 %`."""
     assert wrap("a" * 16 + " 43 % of it", 20) == ["a" * 16, "43 % of it"]
 
 
 def test_values_are_shrunk_to_means() -> None:
-    """Neighbours together, gaps left out of the mean; the newest group is whole, the oldest may not be."""
+    """Neighbours are averaged without gaps; the newest group is complete, the oldest may be smaller."""
     assert downsample([1.0, 3.0, None, 5.0], 2) == [2.0, 5.0]
     assert downsample([9.0, 1.0, 3.0, None, None], 3) == [9.0, 2.0, None]
     assert downsample([1.0, 2.0], 5) == [1.0, 2.0]

@@ -1,3 +1,3 @@
-"""Checks of the project as a whole, run by hand and by continuous integration; nothing here is installed."""
+"""Development tools: environments, generated files, benchmarks and whole-project checks; never installed."""
 
-import app  # noqa: F401  # refuses a Python that is too old, in words
+import app  # noqa: F401  # refuses a Python that is too old, with a clear message

@@ -25,12 +25,12 @@ def shipped() -> Iterator[Alert]:
 
 
 def condition_of(alert: str) -> str:
-    """What an alert means, in the sentence that its runbook begins with."""
+    """Returns the summary of an alert's runbook, which says what the alert means."""
     return (RUNBOOKS / f"{alert}.md").read_text().split("\n\n")[1]
 
 
 def alerts() -> str:
-    """Markdown; the worst first. An alert with a page and a ticket has one line, and both wait for as long."""
+    """Returns the table of alerts as Markdown, the most severe first; one line per alert name."""
     order = ("critical", "warning", "info")
     rows: dict[str, list[Alert]] = {}
     for rule in sorted(shipped(), key=lambda rule: order.index(rule.severity)):
@@ -43,7 +43,7 @@ def alerts() -> str:
 
 
 def knobs() -> str:
-    """Markdown, in the order of thresholds.py."""
+    """Returns the table of thresholds as Markdown, in the order of thresholds.py."""
     lines = ["| threshold | value | what it does, and why to change it |", "|---|---|---|"]
     lines += [f"| `{field.name}` | `{field.default}` | {field.metadata['why']} |" for field in fields(Thresholds)]
     return "\n".join(lines) + "\n"

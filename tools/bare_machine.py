@@ -1,7 +1,8 @@
-"""`make bare-machine`: what the README promises of `make demo`, on a machine that has nothing.
+"""`make bare-machine`: checks on a minimal Debian that `make demo` does what the README promises.
 
-As root: a minimal Debian, the packages that the README names, a clone of HEAD, an ordinary user, a terminal. The status
-is 0 if the demo does what it should, 1 if it does not, and 75 where the check cannot be done, with the reason.
+Needs root. Makes a minimal Debian root, installs the packages that the README names, clones HEAD as an ordinary user,
+and runs the demo in a terminal. The exit status is 0 if the demo works, 1 if it does not, and 75 if the check cannot
+run here; the reason is printed.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from tools.progress import show_step
 
 UNAVAILABLE = 75  # EX_TEMPFAIL of sysexits.h
 START_SECONDS = 600.0  # pip and apt download about 150 MB
-STAY_SECONDS = 10.0  # what ends at once has ended by then
+STAY_SECONDS = 10.0  # a program that fails at its start has ended by then
 END_SECONDS = 30.0  # the demo gives its programs 10
-SILENCE_SECONDS = 3.0  # people think that a program hangs after about so long
+SILENCE_SECONDS = 3.0  # after about this long without output, people think that a program hangs
 POLL_SECONDS = 0.1
 REQUESTS = 20
 
@@ -36,13 +37,13 @@ _REQUESTS = re.compile(r"^uwsgi_worker_requests_total\{[^}]*\} (\S+)", re.MULTIL
 
 
 class FailedError(Exception):
-    """The demo does not do what it should; the message says what, one line each."""
+    """The demo does not work as promised; the message has one line for each fault."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Check the demo on a bare machine; the exit status."""
+    """Checks the demo on a bare machine; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python3 -m tools.bare_machine", description=__doc__)
-    parser.add_argument("suite", nargs="?", help="of Debian, such as trixie (default: this machine's own)")
+    parser.add_argument("suite", nargs="?", help="Debian suite, such as trixie (default: this machine's)")
     suite = parser.parse_args(argv).suite
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, signal.default_int_handler)
@@ -54,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
             raise UnavailableError(reason)
         _check(suite or debian_root.suite_of(os_release))
     except UnavailableError as error:
-        print(f"bare-machine: not done: {error}", file=sys.stderr)
+        print(f"bare-machine: cannot run here: {error}", file=sys.stderr)
         return UNAVAILABLE
     except (CommandError, FailedError) as error:
         print(f"\nbare-machine: {error}", file=sys.stderr)
@@ -67,26 +68,27 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def packages(readme: str) -> list[str]:
-    """What the README says to install for the demo. Raises `FailedError` if it does not say it where it did."""
+    """Returns the packages that the README names for the demo. Raises `FailedError` if the line is missing."""
     lines = _INSTALL.findall(readme)
     if len(lines) != 1:
         raise FailedError("README.md has no single line 'On a fresh Debian or Ubuntu, ...: `apt-get install ...`'")
     names = [word for word in lines[0].split() if not word.startswith("-")]
     if not all(re.fullmatch(r"[a-z0-9][a-z0-9+.-]+", name) for name in names):
-        raise FailedError(f"README.md: these are no names of packages: {' '.join(names)}")
+        raise FailedError(f"README.md: these are not package names: {' '.join(names)}")
     return names
 
 
 def requests(metrics: str) -> float:
-    """The requests of all workers, by the exporter's text."""
+    """Returns the sum of all workers' requests in the exporter's text."""
     return sum(float(value) for value in _REQUESTS.findall(metrics))
 
 
 def complaints(output: str, running: list[str], silence: float, requests_later: float) -> list[str]:
-    """What is wrong with a demo that runs.
+    """Returns a sentence for each fault of a running demo.
 
-    output: what it has printed; running: paths of its programs; silence: seconds of the longest, without those for
-    which the machine itself stood still; requests_later: by how many the requests have grown in the last seconds.
+    output: what the demo has printed; running: paths of its programs; silence: the longest time without output in
+    seconds, less the longest time for which the machine itself stalled; requests_later: requests counted in the last
+    `STAY_SECONDS`.
     """
     wrong = []
     if requests_later <= 0:
@@ -120,7 +122,7 @@ def _check(suite: str) -> None:
 
 
 def _clone(bare: Machine) -> None:
-    """The checkout may be another user's, and shallow."""
+    """Clones HEAD of the checkout, which may belong to another user and may be shallow."""
     as_owner = "git -c safe.directory=* upload-pack"
     source = bare.root / "srv" / "source.git"
     clone = ["git", "clone", "--quiet", "--bare", "--depth=1", f"--upload-pack={as_owner}"]
@@ -138,7 +140,7 @@ def _demo(bare: Machine, port: int) -> None:
             with show_step(f"until its page answers and {REQUESTS} requests are counted"):
                 stalls.append(_wait(lambda: _counted(port) > REQUESTS and _page(port), END_SECONDS, terminal))
             before = _counted(port)
-            with show_step(f"{STAY_SECONDS:g} s more of it"):
+            with show_step(f"let it run for {STAY_SECONDS:g} s more"):
                 stalls.append(_wait(_after(STAY_SECONDS), 2 * STAY_SECONDS, terminal))
             silence = terminal.silence() - max(stalls)
             wrong = complaints(terminal.text(), bare.programs(), silence, _counted(port) - before)
@@ -153,7 +155,7 @@ def _demo(bare: Machine, port: int) -> None:
 
 
 def _left(bare: Machine) -> list[str]:
-    """What is left of the demo a while after its end was asked for."""
+    """Waits until the demo has ended; returns a sentence for each kind of process or file that remains."""
     end = time.monotonic() + END_SECONDS
     while (running := bare.programs()) and time.monotonic() < end:
         time.sleep(POLL_SECONDS)
@@ -163,14 +165,14 @@ def _left(bare: Machine) -> list[str]:
 
 
 def _wait(ready: Callable[[], object], seconds: float, terminal: Terminal) -> float:
-    """Wait for `ready`; by how many seconds this process overslept at most, as all do where the machine is busy."""
+    """Waits for `ready`; returns the longest stall in seconds, by which this process overslept on a busy machine."""
     end = time.monotonic() + seconds
     stall = 0.0
     while not ready():
         if terminal.process.poll() is not None:
             raise FailedError("the demo has ended by itself")
         if time.monotonic() > end:
-            raise FailedError(f"that did not happen within {seconds:g} s")
+            raise FailedError(f"the last step did not succeed within {seconds:g} s")
         before = time.monotonic()
         time.sleep(POLL_SECONDS)
         stall = max(stall, time.monotonic() - before - POLL_SECONDS)

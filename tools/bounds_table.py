@@ -1,4 +1,4 @@
-"""`docs/bounds.md`: every bound of the exporter with its reason, from the modules that state them."""
+"""Generates `docs/bounds.md`: every bound of the exporter with its reason, from the modules that define them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ that keep the bounds.
 
 
 def page() -> str:
-    """The whole page."""
+    """Returns the whole page."""
     return "\n".join([HEAD, *(_section(title, module) for title, module in MODULES.items())])
 
 
@@ -40,7 +40,7 @@ def _section(title: str, module: str) -> str:
 
 
 def _bounds(module: str) -> Iterator[tuple[str, str, str]]:
-    """Name, value and reason of each constant of a module, and of each entry of a dictionary among them."""
+    """Yields the name, value and reason of each constant of a module, and of each entry of its dictionaries."""
     imported = import_module(module)
     text = Path(str(imported.__file__)).read_text()
     body = ast.parse(text).body
@@ -56,10 +56,10 @@ def _bounds(module: str) -> Iterator[tuple[str, str, str]]:
         value = getattr(imported, target.id)
         if isinstance(value, dict):
             comments = dict(re.findall(r'^ +"(.+)": .*?,(?:  # (.*))?$', text, re.MULTILINE))
-            yield from ((each, f"{most:,}", comments[each]) for each, most in value.items())
+            yield from ((name, f"{most:,}", comments[name]) for name, most in value.items())
         elif isinstance(value, (int, float, tuple)):
             reason = _reason(body[place + 1 : place + 2])
-            if reason:  # what needs none is not a bound
+            if reason:  # a constant without a reason is not a bound
                 yield f"`{target.id}`", _shown(value), reason
 
 

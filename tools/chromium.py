@@ -1,4 +1,4 @@
-"""The browser that the tests of the page drive. Unlike Prometheus it cannot be unpacked: its libraries are dozens."""
+"""Finds the browser for the tests of the page. Unlike Prometheus, it cannot be unpacked: it needs many libraries."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tools.environments import SetupError
 NAMES = ("chromium", "google-chrome", "google-chrome-stable")
 
 ADVICE = (
-    "this machine lacks Chromium, for the tests of the page.\n"
+    "this machine lacks Chromium, which the tests of the page need.\n"
     "On Debian, as root: apt-get install --no-install-recommends chromium\n"
-    "On Ubuntu its package is a snap, which sees no /tmp: put Google Chrome (google-chrome) on PATH"
+    "On Ubuntu the package is a snap, which cannot access /tmp: put Google Chrome (google-chrome) on PATH"
 )
 
 
 def find_browser() -> str:
-    """Where it is on PATH. Raises `SetupError`, which says what to install, where it is not."""
+    """Returns the path of the browser. Raises `SetupError`, which says what to install, if none is on PATH."""
     browser = next((path for name in NAMES if (path := shutil.which(name))), None)
     if browser is None:
         raise SetupError(ADVICE)

@@ -1,4 +1,4 @@
-"""Commands that run to their end, silently unless they fail."""
+"""Runs commands to their end, and shows their output only if they fail."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-TAIL = 15  # lines: pip and compilers say what went wrong at the end
+TAIL = 15  # lines: pip and compilers print the cause at the end
 
 
 class CommandError(Exception):
-    """A command failed; the message ends with what it said last."""
+    """A command failed; the message contains the end of its output."""
 
     def __init__(self, command: str, said: str) -> None:
-        lines = said.strip().splitlines() or ["(it said nothing)"]
+        lines = said.strip().splitlines() or ["(no output)"]
         self.last_line = lines[-1]
         tail = "\n".join(f"  | {line}" for line in lines[-TAIL:])
         super().__init__(f"this command failed: {command}\n{tail}")
 
 
 def run_command(command: Sequence[str | Path], cwd: Path | None = None) -> None:
-    """Run `command` to its end. Raises `CommandError` if it fails; when interrupted, nothing runs on.
+    """Runs `command` to its end. Raises `CommandError` if it fails. If interrupted, kills all its processes.
 
-    Its temporary files are removed with it: pip and compilers leave theirs when they are interrupted.
+    Removes the command's temporary files, which pip and compilers leave behind when they are interrupted.
     """
     words = [str(word) for word in command]
     with tempfile.TemporaryDirectory(prefix="headroom-", ignore_cleanup_errors=True) as temporary:
@@ -39,7 +39,7 @@ def run_command(command: Sequence[str | Path], cwd: Path | None = None) -> None:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            start_new_session=True,  # pip starts compilers: as one group they can be ended together
+            start_new_session=True,  # pip starts compilers: one group can be killed together
         )
         try:
             said, _ = process.communicate()

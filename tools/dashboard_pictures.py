@@ -1,7 +1,7 @@
-"""The pictures of the dashboards: `.venv/bin/python3 -m tools.dashboard_pictures GRAFANA`, where GRAFANA is the address
-of one on this machine that shows the dashboards to everyone, writes `dashboards/pictures/*.png`.
+"""Takes the pictures of the dashboards: `.venv/bin/python3 -m tools.dashboard_pictures GRAFANA` writes
+`dashboards/pictures/*.png`. GRAFANA is the address of a Grafana on this machine that needs no login.
 
-A picture shows the variables, and ends where a panel or a row ends.
+A picture includes the variables, and ends at the end of a panel or a row.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tests.support.browser import browser, tab
 from tests.support.real_uwsgi import ROOT
 
 PICTURES = ROOT / "dashboards" / "pictures"
-WIDTH, TALLEST = 1600, 4000  # pixels of the page: panels that are out of sight have no content
-SCALE = 0.75  # READMEs are shown narrower than the page
+WIDTH, TALLEST = 1600, 4000  # pixels of the page: Grafana draws only the visible panels
+SCALE = 0.75  # a README is displayed narrower than the page
 LARGEST = 400_000  # bytes
 UP_TO = {"fleet": "", "server": "What do users get?", "affinity": "", "capacity": ""}
 """The row before which a picture ends; empty for the whole page."""
@@ -39,13 +39,13 @@ _UNDOCK = "localStorage.setItem('grafana.navigation.docked', 'false')"
 
 
 def main() -> int:
-    """Write all, or those that are named."""
+    """Writes the pictures of all dashboards, or of the named ones."""
     parser = argparse.ArgumentParser(prog=".venv/bin/python3 -m tools.dashboard_pictures", description=__doc__)
-    parser.add_argument("address", help="of Grafana, such as http://127.0.0.1:3000")
-    parser.add_argument("name", nargs="*", help=f"of a dashboard: {', '.join(UP_TO)} (default: all)")
-    parser.add_argument("--server", default="shop", help="to show on the dashboards of one (default: %(default)s)")
-    parser.add_argument("--minutes", type=int, default=15, help="to show of what is live (default: %(default)s)")
-    parser.add_argument("--to", type=float, default=time.time(), help="their end, in epoch seconds (default: now)")
+    parser.add_argument("address", help="address of Grafana, such as http://127.0.0.1:3000")
+    parser.add_argument("name", nargs="*", help=f"dashboard: {', '.join(UP_TO)} (default: all)")
+    parser.add_argument("--server", default="shop", help="server on the dashboards of one (default: %(default)s)")
+    parser.add_argument("--minutes", type=int, default=15, help="time range of live dashboards (default: %(default)s)")
+    parser.add_argument("--to", type=float, default=time.time(), help="end of the range, epoch seconds (default: now)")
     options = parser.parse_args()
     port = urlsplit(options.address).port or 80
     with browser() as running, tab(running, port, width=WIDTH, height=TALLEST, device_scale_factor=SCALE) as shown:

@@ -1,15 +1,15 @@
-"""Prometheus, Alertmanager and their tools: those of the machine, or Debian's, unpacked beside the project.
+"""Finds Prometheus, Alertmanager and their tools on PATH, or unpacks Debian's packages beside the project.
 
-A package is unpacked and not installed: that needs no root, and starts no service on the machine. Upstream's programs
-are as good, where they are on PATH. Programs are called by upstream's names here.
+Unpacking a package instead of installing it needs no root and starts no service. Upstream's programs work as well, if
+they are on PATH. This module uses upstream's names of the programs.
 
     .venv/bin/PROGRAM         a wrapper that opens the data of the packages as descriptor 9 and runs the program
     .venv/libexec/PROGRAM     the program, which reads its data through that descriptor
-    .venv/share/prometheus    the data: templates, without which Alertmanager does not start, and pages
+    .venv/share/prometheus    the data: templates, which Alertmanager needs to start, and web pages
 
-Debian's programs have the place of their data compiled in, /usr/share/prometheus. In the unpacked programs an equally
-long path stands in its place, which leads wherever the descriptor does. A program is put there only after it was
-proved to work, and the wrapper last: one that is there works.
+Debian's programs contain the path of their data, /usr/share/prometheus. The unpacked copies contain a path of the same
+length instead, which leads through descriptor 9. A program is put in place only after a test run, its wrapper last:
+so every wrapper in place works.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from tools.progress import show_step
 
 PACKAGES = {
     "prometheus": ("prometheus",),
-    "promtool": ("prometheus", "promtool"),  # since Debian 13 in a package of its own
+    "promtool": ("prometheus", "promtool"),  # a separate package since Debian 13
     "alertmanager": ("prometheus-alertmanager",),
     "amtool": ("prometheus-alertmanager",),
 }
-"""The packages that a program may be in; to install the first is enough."""
+"""The packages that may contain a program; installing the first is enough."""
 
 _DEBIANS_NAMES = {"alertmanager": "prometheus-alertmanager"}
 
@@ -49,7 +49,7 @@ exec 9<"$here/share/prometheus" || exit
 exec "$here/libexec/${0##*/}" "$@"
 """
 
-# A mirror that does not answer is given up in seconds.
+# apt gives up within seconds on a mirror that does not answer.
 _APT = (
     "apt-get",
     "-qq",
@@ -63,7 +63,7 @@ _APT = (
 
 
 def find_program(program: str, directory: Path) -> Path | None:
-    """Where the program is: on PATH, or else in `directory`, where only what `ensure_programs` has put there counts."""
+    """Returns the program's path: on PATH, else in `directory`, where only wrappers of `ensure_programs` count."""
     for folder in [*os.environ.get("PATH", os.defpath).split(os.pathsep), str(directory)]:
         path = _find(program, folder)
         if path and (path.parent.resolve() != directory.resolve() or _is_wrapper(path)):
@@ -72,18 +72,18 @@ def find_program(program: str, directory: Path) -> Path | None:
 
 
 def missing_programs(directory: Path, programs: Iterable[str] = tuple(PACKAGES)) -> list[str]:
-    """The programs that are neither on PATH nor in `directory`."""
+    """Returns the programs that are neither on PATH nor in `directory`."""
     return [program for program in programs if not find_program(program, directory)]
 
 
 def install_advice(programs: Iterable[str]) -> str:
-    """What to type on Debian and Ubuntu to have them."""
+    """Returns the command that installs the programs on Debian and Ubuntu."""
     packages = dict.fromkeys(PACKAGES[program][0] for program in programs)
     return f"apt-get install --no-install-recommends {' '.join(packages)}"
 
 
 def ensure_programs(directory: Path, programs: Iterable[str] = tuple(PACKAGES)) -> None:
-    """Put those that are missing into `directory`. Raises `SetupError` where apt cannot have them, or where Debian's
+    """Puts missing programs into `directory`. Raises `SetupError` if apt cannot download them, or if Debian's programs
     do not work here.
     """
     lacking = missing_programs(directory, programs)
@@ -107,7 +107,7 @@ def ensure_programs(directory: Path, programs: Iterable[str] = tuple(PACKAGES)) 
 
 
 def _unpack(package: str, programs: Iterable[str], directory: Path) -> None:
-    """Put the programs that are in the package into `directory`, once each has proved to work."""
+    """Puts those of `programs` that the package contains into `directory`, each after a successful test run."""
     with tempfile.TemporaryDirectory() as name:
         temporary = Path(name)
         _download(package, temporary)
@@ -126,19 +126,20 @@ def _unpack(package: str, programs: Iterable[str], directory: Path) -> None:
 
 
 def _wrap(program: Path, directory: Path) -> None:
-    """Put a copy that reads its data through the descriptor beside `directory`, and its wrapper into it."""
+    """Writes a patched copy of the program, which reads its data through the descriptor, and its wrapper into
+    `directory`."""
     place = directory.parent / "libexec" / program.name
     for folder in (directory, place.parent):
         folder.mkdir(exist_ok=True)
     place.write_bytes(program.read_bytes().replace(_COMPILED_IN, _DESCRIPTOR))
     wrapper = directory / program.name
     wrapper.write_text(WRAPPER)
-    for each in (place, wrapper):
-        each.chmod(0o755)
+    for file in (place, wrapper):
+        file.chmod(0o755)
 
 
 def _merge(source: Path, target: Path) -> None:
-    """Copy the files of a directory into another; those of bin/ last, and programs that run now are replaced."""
+    """Copies the files of a directory into another, those of bin/ last; replaces programs even while they run."""
     files = [file for file in source.rglob("*") if file.is_file() or file.is_symlink()]
     for file in sorted(files, key=lambda file: file.parent.name == "bin"):
         place = target / file.relative_to(source)
@@ -150,7 +151,7 @@ def _merge(source: Path, target: Path) -> None:
 
 
 def _is_wrapper(program: Path) -> bool:
-    """Whether `ensure_programs` has put it there, as it is now: earlier ones were not proved."""
+    """Whether the program is a wrapper of the current `ensure_programs`: earlier versions did not test programs."""
     with program.open("rb") as file:
         return file.read(len(WRAPPER) + 1) == WRAPPER.encode()
 
@@ -161,7 +162,7 @@ def _download(package: str, into: Path) -> None:
     except CommandError:
         if os.geteuid() != 0:
             raise
-        commands.run_command([*_APT, "update"])  # a fresh container has no lists of packages
+        commands.run_command([*_APT, "update"])  # a fresh container has no package lists
         commands.run_command([*_APT, "download", package], cwd=into)
 
 

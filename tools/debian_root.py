@@ -1,7 +1,7 @@
 """Makes a minimal Debian or Ubuntu root with debootstrap, from this machine's apt sources, and copies it for one use.
 
-A root is made once for a suite and kept; what belongs to this machine's network (resolver, proxies, certificates, pip's
-index) goes into each copy, so it is never out of date.
+A root is made once per suite and kept. The network configuration of this machine (resolver, proxies, certificates,
+pip's index) goes into each copy, so it is always current.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _FILES = ("/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", _CERTIFICATES)
 
 
 class UnavailableError(Exception):
-    """The check cannot be done on this machine; the message is one line that says why."""
+    """The check cannot run on this machine; the message is one line with the reason."""
 
 
 def unavailable(os_release: str) -> str | None:
     """Why this machine cannot make a root and run programs in it, or None. `os_release` is the text of that file."""
     if os.geteuid() != 0:
-        return "it takes root to make a Debian root and to mount in it"
+        return "making a Debian root and mounting in it needs root"
     if not {"debian", "ubuntu"} & set(_values(os_release, "ID", "ID_LIKE")):
         return "this machine is neither Debian nor Ubuntu"
     missing = [program for program in _PROGRAMS if not shutil.which(program)]
@@ -55,7 +55,7 @@ def unavailable(os_release: str) -> str | None:
 
 
 def suite_of(os_release: str) -> str:
-    """The suite that this machine runs, such as `bookworm`. Raises `UnavailableError` where it has no name."""
+    """Returns the suite of this machine, such as `bookworm`. Raises `UnavailableError` if it has no name."""
     names = _values(os_release, "VERSION_CODENAME")
     if not names:
         raise UnavailableError("/etc/os-release names no suite (VERSION_CODENAME): give one, such as bookworm")
@@ -63,9 +63,10 @@ def suite_of(os_release: str) -> str:
 
 
 def archive(targets: str, suite: str) -> tuple[str, list[str]]:
-    """The URL of the archive that has `suite`, and its components in use, by `apt-get indextargets`.
+    """Returns the URL of the archive of `suite` and the components in use, from `apt-get indextargets`.
 
-    A suite that the machine does not use is expected where its own suite is. Raises `UnavailableError`.
+    For a suite that this machine does not use, returns the archive of its own suite. Raises `UnavailableError` if apt
+    knows no archive.
     """
     rows = [fields for line in targets.splitlines() if len(fields := line.split("|")) == 4]
     own = [row for row in rows if row[0] in ("Debian", "Ubuntu") and "-" not in row[1]]  # no -security, -updates
@@ -83,9 +84,9 @@ def cache() -> Path:
 
 @contextlib.contextmanager
 def copied(suite: str, directory: Path) -> Iterator[Path]:
-    """A root of `suite` for one use, removed in the end, as are copies of runs that were killed.
+    """Yields a copy of the root of `suite`, removed with the block; also removes copies that killed runs have left.
 
-    Raises `UnavailableError` where none can be made.
+    Raises `UnavailableError` if no root can be made.
     """
     for left in directory.glob("copy-*"):
         if not Path("/proc", left.name.removeprefix("copy-")).exists():
@@ -93,7 +94,7 @@ def copied(suite: str, directory: Path) -> Iterator[Path]:
     root = _made(suite, directory)
     copy = directory / f"copy-{os.getpid()}"
     try:
-        with show_step("copying it"):
+        with show_step("copying the root"):
             commands.run_command(["cp", "--archive", "--reflink=auto", root, copy])
             _connect(copy)
         yield copy
@@ -119,11 +120,11 @@ def _made(suite: str, directory: Path) -> Path:
                 commands.run_command(["apt-get", "-qq", "update"])  # a fresh container has no lists
             url, components = archive(_targets(), suite)
             options = ["--variant=minbase", f"--components={','.join(components)}"]
-            # What it mounts goes away with it, even if it is interrupted.
+            # Its mounts disappear with the process, even if it is interrupted.
             commands.run_command(["unshare", "--mount", "debootstrap", *options, suite, part, url])
             commands.run_command(["chroot", part, "useradd", "--create-home", "--shell", "/bin/bash", USER])
             commands.run_command(["chroot", part, "apt-get", "clean"])
-            part.rename(root)  # whole, or not there
+            part.rename(root)  # atomic: the root is complete or absent
     except CommandError as error:
         raise UnavailableError(f"no root of {suite} can be made: {error.last_line}") from error
     finally:
@@ -136,10 +137,10 @@ def _targets() -> str:
 
 
 def _connect(copy: Path) -> None:
-    """Give the copy this machine's ways into the network."""
+    """Copies this machine's network configuration into a copied root."""
     pip = Path.home() / ".config/pip/pip.conf"
     sources = {Path(name): copy / name.lstrip("/") for name in (*_FILES, os.environ.get("PIP_CERT", "")) if name}
-    # The package ca-certificates, once installed, writes its file anew, from what is in this directory too.
+    # The package ca-certificates rewrites its file when it is installed, and includes the files of this directory.
     kept = copy / "usr/local/share/ca-certificates/machine.crt"
     copies = [*sources.items(), (pip, copy / "etc/xdg/pip/pip.conf"), (Path(_CERTIFICATES), kept)]
     for source, place in copies:

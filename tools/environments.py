@@ -1,11 +1,11 @@
-"""The virtual environments of a checkout: made, filled, and made anew when they no longer fit.
+"""Creates the virtual environments of a checkout, and recreates those that no longer fit.
 
-    .venv         the project, installed as editable, with the extras asked for; and the pyuwsgi wheel
-    .venv-uwsgi   uWSGI built from source, with Flask. Apart, because both install a program named uwsgi
+    .venv         the project, installed as editable, with the requested extras; and the pyuwsgi wheel
+    .venv-uwsgi   uWSGI built from source, with Flask. Separate, because both install a program named uwsgi
 
-`make demo` prefers the wheel, which is there in seconds and needs no compiler; `make test` prefers the build,
-which is what most people run. Each takes the other where it must. A stamp in an environment says what it was
-filled with, so a second run costs a fraction of a second. All of it runs on a bare Python.
+`make demo` prefers the wheel, which installs in seconds and needs no compiler; `make test` prefers the build, which is
+what most people run. Each falls back to the other. A stamp file in an environment records what is installed, so a
+second run takes a fraction of a second. This module needs only Python's standard library.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ PYTHON = f"Python {sys.version_info.major}.{sys.version_info.minor}"
 
 
 class SetupError(Exception):
-    """Something is missing on this machine; the message says what, and how to get it."""
+    """Something is missing on this machine; the message says what, and how to install it."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """One virtual environment; it need not exist yet."""
+    """A virtual environment, which may not exist yet."""
 
     path: Path
 
@@ -44,9 +44,9 @@ class Environment:
         return self.path / "bin" / name
 
     def fits(self) -> bool:
-        """Whether its Python runs, is of our version and has pip: an upgraded Python leaves dead ones.
+        """Whether its Python runs, has this Python's version, and has pip: an upgrade of Python breaks environments.
 
-        One that has moved with its checkout does not fit either: its programs name the place they came from.
+        An environment that was moved does not fit either, because its programs contain the old path.
         """
         place = self._stamp("place")
         if place.is_file() and place.read_text() != str(self.path):
@@ -60,21 +60,21 @@ class Environment:
         return f"Python {answer.stdout.strip()}" == PYTHON
 
     def ensure(self) -> None:
-        """Make it, unless it is there and fits."""
+        """Creates the environment, unless it exists and fits."""
         if self.fits():
             return
         refuse_without_venv()
-        with show_step(f"making {self.path.name} {'anew ' if self.path.exists() else ''}with {PYTHON}"):
+        with show_step(f"{'recreating' if self.path.exists() else 'creating'} {self.path.name} with {PYTHON}"):
             commands.run_command([sys.executable, "-m", "venv", "--clear", self.path])
             self._stamp("place").write_text(str(self.path))
 
     def holds(self, what: str, of: str) -> bool:
-        """Whether `what` was installed to the end, and in the state that `of` stands for."""
+        """Whether `what` was installed completely, in the version identified by `of`."""
         stamp = self._stamp(what)
         return stamp.is_file() and stamp.read_text() == of
 
     def install(self, what: str, of: str, arguments: Sequence[str], cwd: Path) -> None:
-        """Run pip with `arguments` and remember it. Raises `CommandError` with the end of what pip said."""
+        """Runs pip with `arguments` and writes the stamp. Raises `CommandError` with the end of pip's output."""
         pip = [str(self.program("python")), "-m", "pip", "--disable-pip-version-check"]
         commands.run_command([*pip, "install", *arguments], cwd=cwd)
         self._stamp(what).write_text(of)
@@ -84,7 +84,7 @@ class Environment:
 
 
 def refuse_without_venv() -> None:
-    """Raise `SetupError` if this Python cannot make virtual environments, as Debian's cannot at first."""
+    """Raises `SetupError` if this Python cannot create virtual environments; Debian's lacks a package for that."""
     missing = [name for name in ("venv", "ensurepip") if importlib.util.find_spec(name) is None]
     if missing:
         raise SetupError(
@@ -94,7 +94,7 @@ def refuse_without_venv() -> None:
 
 
 def cannot_build() -> str | None:
-    """Why uWSGI cannot be compiled for this Python on this machine, or nothing if it can."""
+    """Returns the reason why uWSGI cannot be compiled for this Python on this machine, or None if it can."""
     compiler = os.environ.get("CC", "gcc").split()[0]
     header = Path(sysconfig.get_paths()["include"]) / "Python.h"
     missing = [] if shutil.which(compiler) else [f"a C compiler ({compiler})"]
@@ -103,7 +103,7 @@ def cannot_build() -> str | None:
 
 
 def project(extras: str, root: Path = ROOT) -> Environment:
-    """The environment with the project and its `extras`, installed again when setup.cfg has changed."""
+    """Returns the environment with the project and its `extras`; installs them again when setup.cfg has changed."""
     environment = Environment(root / ".venv")
     environment.ensure()
     of = hashlib.sha256((root / "setup.cfg").read_bytes()).hexdigest()
@@ -114,7 +114,7 @@ def project(extras: str, root: Path = ROOT) -> Environment:
 
 
 def built_uwsgi(root: Path = ROOT) -> Path:
-    """uWSGI from source. Raises `SetupError` where it cannot be built."""
+    """Returns uWSGI built from source. Raises `SetupError` if it cannot be built."""
     environment, of = Environment(root / ".venv-uwsgi"), PYTHON
     if not (environment.fits() and environment.holds("uwsgi", of)):
         reason = cannot_build()
@@ -128,7 +128,7 @@ def built_uwsgi(root: Path = ROOT) -> Path:
 
 
 def wheel_uwsgi(root: Path = ROOT) -> Path:
-    """uWSGI from the pyuwsgi wheel, beside the project. Raises `CommandError` where no wheel fits."""
+    """Returns uWSGI from the pyuwsgi wheel, beside the project. Raises `CommandError` if no wheel fits."""
     environment = Environment(root / ".venv")
     if not environment.holds("pyuwsgi", PYTHON):
         with show_step("installing uWSGI (the pyuwsgi wheel)"):
@@ -137,25 +137,25 @@ def wheel_uwsgi(root: Path = ROOT) -> Path:
 
 
 def _needs_of_demo(root: Path) -> list[str]:
-    """What the demo application imports, as the extra `demo` in setup.cfg names it."""
+    """Returns the packages of the demo application: the extra `demo` in setup.cfg."""
     setup = configparser.RawConfigParser()
     setup.read(root / "setup.cfg")
     return setup.get("options.extras_require", "demo").split("\n")[1:]
 
 
 def uwsgi_for_demo(root: Path = ROOT) -> Path:
-    """The quickest uWSGI to be had: one that was built before, the wheel, or a build."""
+    """Returns the uWSGI that is available soonest: an earlier build, else the wheel, else a new build."""
     if Environment(root / ".venv-uwsgi").holds("uwsgi", PYTHON):
         return built_uwsgi(root)
     try:
         return wheel_uwsgi(root)
     except CommandError as error:
-        note(f"  {error.last_line}\n  so uWSGI has to be built")
+        note(f"  {error.last_line}\n  so uWSGI is built from source")
     return built_uwsgi(root)
 
 
 def uwsgi_for_tests(root: Path = ROOT) -> Path:
-    """The uWSGI that most people run, built from source; where that is impossible, the wheel."""
+    """Returns uWSGI built from source, which most people run; if it cannot be built, the wheel."""
     if "UWSGI" in os.environ:
         return Path(os.environ["UWSGI"])
     reason = cannot_build()

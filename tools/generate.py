@@ -1,4 +1,4 @@
-"""`python3 -m tools.generate`: write every generated file of the repository, as `make generate` does."""
+"""`python3 -m tools.generate` (`make generate`): writes every generated file of the repository."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tools import (
 from uwsgi_headroom.documents import openapi
 
 CAN_MAKE_DASHBOARDS = sys.version_info >= (3, 11)
-"""grafana-foundation-sdk needs that Python."""
+"""grafana-foundation-sdk needs Python 3.11."""
 
 
 def generated_files() -> Iterator[tuple[Path, str]]:
-    """The path and the text of each file, with the thresholds that are shipped; dashboards if this Python can."""
+    """Yields the path and text of each file, with the shipped thresholds; dashboards only on Python 3.11 and later."""
     for name, text in render_rules(Thresholds()).items():
         yield rules.RULES / name, text
     if sys.version_info >= (3, 11):
@@ -48,10 +48,10 @@ def generated_files() -> Iterator[tuple[Path, str]]:
 
 
 def main() -> str | None:
-    """Write them. Returns what could not be written."""
+    """Writes the files. Returns a message about files that it could not write."""
     for path, text in generated_files():
         path.write_text(text)
-    return None if CAN_MAKE_DASHBOARDS else "the dashboards are as they were: they need Python 3.11"
+    return None if CAN_MAKE_DASHBOARDS else "dashboards were not written: they need Python 3.11"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Files that are made from Python and committed: write them, or say which have drifted from what is made."""
+"""Writes committed files that are generated from Python, or reports those that differ from what would be generated."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def write_or_check(
     render: Callable[[Thresholds], Mapping[str, str]],
     argv: Sequence[str] | None,
 ) -> int:
-    """The command line of `python3 -m MODULE`: `render` gives the text of each file by its name. The status is 1 if
-    `--check` found drift and 2 for what could not be understood.
+    """Runs the command line of `python3 -m MODULE`; `render` returns the text of each file by its name. Returns the
+    exit status: 1 if `--check` found a difference, 2 for an invalid argument.
     """
     parser = argparse.ArgumentParser(
         prog=f"python3 -m {module}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -35,7 +35,7 @@ def write_or_check(
     if options.check:
         drifted = [name for name, text in made.items() if _read(options.out / name) != text]
         for name in drifted:
-            print(f"{options.out / name} is not what `python3 -m {module}` makes", file=sys.stderr)
+            print(f"{options.out / name} differs from the output of `python3 -m {module}`", file=sys.stderr)
         return 1 if drifted else 0
     options.out.mkdir(parents=True, exist_ok=True)
     for name, text in made.items():
@@ -44,8 +44,8 @@ def write_or_check(
 
 
 def replace_section(text: str, name: str, section: str) -> str:
-    """The text with another section between its marks `<!-- NAME -->` and `<!-- /NAME -->`. Raises ValueError if it has
-    no such marks."""
+    """Returns the text with a new section between the marks `<!-- NAME -->` and `<!-- /NAME -->`. Raises ValueError if
+    the text has no such marks."""
     before, begin, rest = text.partition(f"<!-- {name} -->\n")
     _, end, after = rest.partition(f"<!-- /{name} -->")
     if not end:

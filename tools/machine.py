@@ -1,4 +1,4 @@
-"""A root directory as a machine: processes and mounts of its own, commands as its user, a terminal."""
+"""Runs a root directory as a machine, with its own processes and mounts, its users, and a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from pathlib import Path
 
 from tools.debian_root import UnavailableError
 
-# Its first process ends with its standard input, so with us, however we end; and with it end all others.
+# The machine's first process ends when its standard input ends, so with this process, however it ends. All other
+# processes of the machine end with the first.
 _FIRST = """set -e
 mount -t proc proc "$1/proc"
 mount --rbind /sys "$1/sys"
@@ -34,7 +35,7 @@ _CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()]B")
 
 @dataclass(frozen=True)
 class Machine:
-    """`first` is the process on this side whose child is the machine's first process."""
+    """A running machine. first: the process outside the machine whose child is the machine's first process."""
 
     root: Path
     first: subprocess.Popen[str]
@@ -42,7 +43,7 @@ class Machine:
     def command(
         self, words: Sequence[str], user: str = "root", directory: str = "/", terminal: bool = False
     ) -> list[str]:
-        """The command line that runs `words` in the machine; `terminal`: standard input is its terminal."""
+        """Returns the command line that runs `words` in the machine. terminal: standard input is its terminal."""
         network = [f"{name}={value}" for name, value in os.environ.items() if _NETWORK.fullmatch(name)]
         home = "/root" if user == "root" else f"/home/{user}"
         who = [f"HOME={home}", f"USER={user}", f"LOGNAME={user}"]
@@ -57,22 +58,22 @@ class Machine:
         ]
 
     def programs(self) -> list[str]:
-        """The paths, in the machine, of the programs that run in it."""
+        """Returns the paths, within the machine, of its running programs."""
         own = os.readlink(f"/proc/{self.first.pid}/ns/pid_for_children")
         running = []
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):  # it has ended
                 if os.readlink(process / "ns/pid") == own:
                     running.append(os.readlink(process / "exe"))
-        inside = f"{self.root}/"  # all but the first process
+        inside = f"{self.root}/"  # excludes the first process
         return sorted(path.removeprefix(str(self.root)) for path in running if path.startswith(inside))
 
 
 @contextlib.contextmanager
 def machine(root: Path) -> Iterator[Machine]:
-    """Run a machine on `root` until the block ends; then no process of it is left, nor any mount.
+    """Runs a machine on `root` during the block, then ends all its processes and mounts.
 
-    Raises `UnavailableError` where the kernel refuses.
+    Raises `UnavailableError` if the kernel does not allow it.
     """
     first = subprocess.Popen(
         ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", _FIRST, "sh", str(root)],
@@ -80,7 +81,7 @@ def machine(root: Path) -> Iterator[Machine]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # Ctrl-C reaches us alone
+        start_new_session=True,  # Ctrl-C reaches only this process
     )
     assert first.stdin
     assert first.stdout
@@ -107,20 +108,20 @@ class Terminal:
     _longest: float = 0.0
 
     def silence(self) -> float:
-        """The longest time, in seconds, for which nothing was written, up to now."""
+        """Returns the longest time without output so far, in seconds."""
         return max(self._longest, time.monotonic() - self._last)
 
     def text(self) -> str:
-        """What was written, as lines: one that was written over another is a line too."""
+        """Returns the output as lines; a line that overwrote another is a line of its own."""
         text = _CONTROLS.sub("", self._written.decode(errors="replace")).replace("\r\n", "\n").replace("\r", "\n")
         return "\n".join(line.rstrip() for line in text.splitlines())
 
     def interrupt(self) -> None:
-        """Press Ctrl-C: the kernel sends SIGINT to the foreground process group."""
+        """Types Ctrl-C: the kernel sends SIGINT to the foreground process group."""
         os.write(self.keyboard, b"\x03")
 
     def receive(self) -> None:
-        """Take what is written, until nobody has the terminal any more."""
+        """Reads the output until no process has the terminal open."""
         with contextlib.suppress(OSError):
             while received := os.read(self.keyboard, 65536):
                 now = time.monotonic()
@@ -131,7 +132,7 @@ class Terminal:
 
 @contextlib.contextmanager
 def in_terminal(command: Sequence[str]) -> Iterator[Terminal]:
-    """Run `command` in a terminal of its own, 100 x 30, and leave it to the machine to end it."""
+    """Runs `command` in its own terminal, 100 x 30; the command ends with the machine."""
     keyboard, screen = pty.openpty()
     fcntl.ioctl(screen, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
     process = subprocess.Popen(command, stdin=screen, stdout=screen, stderr=screen, start_new_session=True)

@@ -1,4 +1,4 @@
-"""The manual pages in deploy/man, made from the parsers of the command line: of the program, and of each command."""
+"""Generates the manual pages in deploy/man from the command-line parsers: one for the program, one for each command."""
 
 from __future__ import annotations
 
@@ -16,50 +16,50 @@ DIRECTORY = Path(__file__).resolve().parents[1] / "deploy" / "man"
 EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "serve": (
         ("--stats shop=/run/uwsgi/shop.stats", "Export one server, as `shop`."),
-        ("--stats '/run/uwsgi/*.stats'", "Export every server with a socket there, those that come later too."),
-        ("--config /etc/uwsgi-headroom.yml", "Take the servers and all else from a file."),
+        ("--stats '/run/uwsgi/*.stats'", "Export every server with a socket there, including later ones."),
+        ("--config /etc/uwsgi-headroom.yml", "Read servers and settings from a file."),
     ),
     "check": (
-        ("/run/uwsgi/shop.stats", "Watch a server for 30 seconds and say how it is."),
-        ("--all --seconds 10", "Watch every server of this machine."),
-        ("http://127.0.0.1:9238/servers/shop", "Ask a running exporter, which has watched it already."),
+        ("/run/uwsgi/shop.stats", "Watch a server for 30 seconds and report its state."),
+        ("--all --seconds 10", "Watch every server of this machine for 10 seconds."),
+        ("http://127.0.0.1:9238/servers/shop", "Ask a running exporter, which answers from its history."),
         (
             "--format nagios --min-headroom 2:1.2 --max-queue-wait 100ms:2s /run/uwsgi/shop.stats",
-            "As a monitoring plugin, with thresholds of your own.",
+            "Run as a monitoring plugin, with your own thresholds.",
         ),
     ),
     "top": (
         ("", "Watch the servers of this machine."),
         ("http://web1:9238/ http://web2:9238/", "Watch the servers of two exporters."),
-        ("--once --json /run/uwsgi/shop.stats", "Print the document of a server, and end."),
+        ("--once --json /run/uwsgi/shop.stats", "Print the JSON document of a server and exit."),
     ),
-    "discover": (("", "List the uWSGI of this machine."),),
+    "discover": (("", "List the uWSGI servers of this machine."),),
     "completion": (
-        ("bash > ~/.local/share/bash-completion/completions/uwsgi-headroom", "Complete in new shells of bash."),
+        ("bash > ~/.local/share/bash-completion/completions/uwsgi-headroom", "Enable completion in new bash shells."),
     ),
 }
-"""By command: arguments, and what they do."""
+"""Examples by command: the arguments, and what they do."""
 
 _EXIT_STATUSES: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "serve": (("0", "It was ended by SIGINT."), ("1", "It found no server."), ("2", "A setting is wrong.")),
+    "serve": (("0", "Stopped by SIGINT."), ("1", "No server was found."), ("2", "A setting is wrong.")),
     "check": (
-        ("0", "Fine."),
+        ("0", "OK."),
         ("1", "Warning."),
         ("2", "Critical."),
         ("3", "Not judged: no server could be read, an argument is wrong, or check was interrupted or failed."),
     ),
-    "top": (("0", "It was ended, or the snapshot shows every server."), ("3", "A server could not be read.")),
-    "discover": (("0", "There is a stats server."), ("1", "There is none.")),
+    "top": (("0", "You quit, or the snapshot shows every server."), ("3", "A server could not be read.")),
+    "discover": (("0", "A stats server was found."), ("1", "No stats server was found.")),
 }
 
 _LINE = 78
-"""Characters of a line of a page, as mandoc's lint wants it."""
+"""Characters per line of a page, the limit of mandoc's lint."""
 
 _VARIABLE = re.compile(r" \[(UWSGI_HEADROOM_\w+)(, [^]]*)?\]")
 
 
 def pages() -> Iterator[tuple[Path, str]]:
-    """The path and the text of each page."""
+    """Yields the path and text of each page."""
     line = make_command_line()
     yield DIRECTORY / f"{PROGRAM}.1", "\n".join(_program_page(line)) + "\n"
     for name, parser in line.commands.items():
@@ -100,7 +100,7 @@ def _command_page(line: CommandLine, name: str, parser: Parser) -> Iterator[str]
     if variables:
         yield ".SH ENVIRONMENT"
         for variable, option in variables:
-            yield from (".TP", f".B {variable}", _text(f"Stands in for {option}, which goes before it."))
+            yield from (".TP", f".B {variable}", _text(f"Default of {option}; the option takes precedence."))
     yield ".SH EXAMPLES"
     for arguments, meaning in EXAMPLES[name]:
         yield from (".TP", f".B {_escape(f'{PROGRAM} {name} {arguments}'.rstrip())}", _text(meaning))
@@ -108,7 +108,7 @@ def _command_page(line: CommandLine, name: str, parser: Parser) -> Iterator[str]
 
 
 def _begin(name: str, summary: str) -> Iterator[str]:
-    yield r".\" Made by `python3 -m tools.generate` from the parsers of the command line: change those."
+    yield r".\" Generated from the command-line parsers by `python3 -m tools.generate`: do not edit."
     yield f'.TH {_escape(name.upper())} 1 "" "{PROGRAM}" "User Commands"'
     yield from (".SH NAME", rf"{_escape(name)} \- {_text(summary)}")
 
@@ -139,7 +139,7 @@ def _see_also(names: Iterator[str]) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """Prose in short lines: what stands between backticks in bold."""
+    """Returns prose in short lines, with text between backticks in bold."""
     escaped = re.sub(r"`([^`]+)`", r"\\fB\1\\fR", _escape(text))
     lines = textwrap.wrap(escaped, _LINE, break_long_words=False, break_on_hyphens=False)
     return "\n".join(rf"\&{line}" if line.startswith((".", "'")) else line for line in lines)

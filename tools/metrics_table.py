@@ -25,7 +25,7 @@ FILE = ROOT / "docs" / "metrics.md"
 
 
 def watched(observation: Observation) -> Observation:
-    """The same server a minute later, having served a thousand requests with every worker: it has windows."""
+    """Returns the same server a minute and a thousand requests per worker later, so that it has windows."""
     reading = observation.outcome
     assert isinstance(reading, Reading)
     assert isinstance(reading.snapshot, Snapshot)
@@ -59,19 +59,19 @@ def watched(observation: Observation) -> Observation:
 
 
 def everything() -> list[Observation]:
-    """Every captured document, servers as a host sees its own, and one that is down."""
+    """Returns servers of every captured document, one with kernel facts and windows, and one that is down."""
     observations = [up(name) for name in NAMES]
     return [*observations, watched(proven("threads_4x8_busy", "watched")), down("down")]
 
 
 def labels(metric: Metric) -> str:
-    """Its labels but `server`, and `le`, which a histogram has by nature."""
+    """Returns a metric's labels without `server`, and without the `le` of histograms."""
     names = {name for sample in metric.samples for name in sample.labels} - {"server", "le"}
     return ", ".join(f"`{name}`" for name in sorted(names))
 
 
 def table() -> str:
-    """Markdown, a section a module."""
+    """Returns the table as Markdown, one section per module."""
     scrape = group_by_kind(everything())
     lines: list[str] = []
     for families in MODULES:

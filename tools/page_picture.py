@@ -1,5 +1,5 @@
-"""Takes the pictures of the page for the README: `.venv/bin/python3 -m tools.page_picture PORT`, with a demo that has
-run for six minutes, writes `app/pictures/page.png` and, in dark colours, `page-dark.png`.
+"""Takes the pictures of the page for the README: `.venv/bin/python3 -m tools.page_picture PORT`, six minutes after the
+start of a demo, writes `app/pictures/page.png` and, in dark colours, `page-dark.png`.
 
     make demo PORT=9300 &
     .venv/bin/python3 -m tools.page_picture 9300
@@ -21,12 +21,12 @@ NAMES = {"light": "page.png", "dark": "page-dark.png"}
 """File names by colour scheme."""
 LARGEST = 200_000  # bytes
 FIRST_SECONDS = 59  # of the figures: nearly the whole shortest window
-SCALE = 0.75  # READMEs are shown narrower than the page
+SCALE = 0.75  # a README is displayed narrower than the page
 WIDE, TALL = 1440, 1168  # pixels: the verdict, what to change, the workers, the first charts
 
 
 def too_early(port: int) -> str | None:
-    """A sentence that says why there is nothing to take a picture of yet, or None."""
+    """Returns a sentence that says why no picture can be taken yet, or None."""
     listed = loopback.get(port, "/api/v1/servers")
     if listed is None:
         return f"no exporter answers on port {port}: start `make demo PORT={port}`, and try again in six minutes"
@@ -43,7 +43,7 @@ def too_early(port: int) -> str | None:
 
 
 def take(port: int, directory: Path) -> list[str]:
-    """Write both pictures into the directory; what went wrong in the browser or with their size, a sentence each."""
+    """Writes both pictures into the directory; returns a sentence for each error in the browser and each large file."""
     directory.mkdir(exist_ok=True)
     problems: list[str] = []
     with browser() as running:
@@ -59,9 +59,9 @@ def take(port: int, directory: Path) -> list[str]:
 
 
 def main() -> int:
-    """Write them once the figures are over a whole window."""
+    """Writes the pictures, if the figures cover a whole window."""
     parser = argparse.ArgumentParser(prog=".venv/bin/python3 -m tools.page_picture", description=__doc__)
-    parser.add_argument("port", type=int, help="of the demo's exporter")
+    parser.add_argument("port", type=int, help="port of the demo's exporter")
     parser.add_argument("--out", type=Path, default=PICTURES, help="directory to write to (default: %(default)s)")
     options = parser.parse_args()
     trouble = too_early(options.port)

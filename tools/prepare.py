@@ -1,4 +1,4 @@
-"""What `make lint`, `make bench` and `make test` need before they can begin."""
+"""Installs what `make lint`, `make bench` and `make test` need."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ EXTRAS = "dashboards,demo,lint,test"
 
 
 def main(argv: list[str]) -> str | None:
-    """Prepare for `lint` (project and tools), `bench` (uWSGI, too), `bench-page` (a browser, too), `test` (all), or
-    `chosen-tests` (all but the browser: a test of the page that was chosen asks for it by itself).
+    """Prepares for `lint` (project and tools), `bench` (also uWSGI), `bench-page` (also a browser), `test` (all), or
+    `chosen-tests` (all but the browser, which the tests of the page look for themselves).
 
-    Returns what is missing.
+    Returns a message about what is missing.
     """
     try:
         project = environments.project(EXTRAS)

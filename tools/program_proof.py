@@ -1,6 +1,6 @@
-"""Proves that a program of Prometheus' works on this machine: servers are started, tools get a file to check.
+"""Tests that a program of Prometheus works on this machine: starts servers, and gives tools a file to check.
 
-`--version` proves too little: a program may lack a file that it reads only when it starts.
+`--version` is not enough: a program may lack a file that it reads only at its start.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tools import commands
 
 
 def prove(name: str, program: Path) -> None:
-    """Returns if the program of this (upstream's) name works. Raises `CommandError`, `ProgramError` or `OSError`."""
+    """Raises `CommandError`, `ProgramError` or `OSError` if the program does not work. name: upstream's name of it."""
     with tempfile.TemporaryDirectory(prefix="headroom-") as directory:
         _PROOFS[name](program, Path(directory))
 

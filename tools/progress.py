@@ -1,4 +1,4 @@
-"""What a person sees while something takes time: one line for each step, that moves, with how long it took."""
+"""Shows progress: one line for each step, which shows activity and then how long the step took."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import time
 from collections.abc import Iterator
 
 WIDTH = 62  # columns for the sentence; the time follows and the line stays within 80
-SECOND = 1.0  # between two times on a terminal
-DOT = 1.0  # seconds between two dots in a pipe: three without a sign of life look like an end
+SECOND = 1.0  # seconds between two updates on a terminal
+DOT = 1.0  # seconds between two dots in a pipe: after three without output, people think that a program hangs
 
 
 @contextlib.contextmanager
 def show_step(sentence: str) -> Iterator[None]:
-    """Say what is being done, that it goes on, and when the block has ended, how many seconds it took."""
+    """Prints what is being done, shows activity during the block, then prints how many seconds the block took."""
     start, line = time.monotonic(), _Line(sentence)
     ended = threading.Event()
     alive = threading.Thread(target=line.move, args=(start, ended), daemon=True)
@@ -32,16 +32,16 @@ def show_step(sentence: str) -> Iterator[None]:
 
 
 def note(text: str) -> None:
-    """Say something between two steps."""
+    """Prints a text between two steps."""
     _write(f"{text}\n")
 
 
 class _Line:
-    """The line of a step. On a terminal its time is written over the one before; elsewhere it grows by dots."""
+    """The line of a step. On a terminal it updates the elapsed time in place; elsewhere it grows by dots."""
 
     def __init__(self, sentence: str) -> None:
         self._terminal = sys.stdout.isatty()
-        # A line that wraps cannot be written over.
+        # A wrapped line cannot be overwritten.
         self._width = min(WIDTH, shutil.get_terminal_size().columns - 13) if self._terminal else WIDTH
         self._text = f"  {sentence[: self._width]}"
         _write(self._text)
@@ -60,6 +60,6 @@ class _Line:
 
 
 def _write(text: str) -> None:
-    with contextlib.suppress(OSError):  # the terminal has gone; what is done has to be done all the same
+    with contextlib.suppress(OSError):  # the terminal has gone; the work must still be finished
         sys.stdout.write(text)
         sys.stdout.flush()

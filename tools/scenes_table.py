@@ -12,7 +12,7 @@ FILE = ROOT / "docs" / "demo.md"
 
 
 def page() -> str:
-    """docs/demo.md with the table as the scenes are declared."""
+    """Returns docs/demo.md with the current table of scenes."""
     return replace_section(FILE.read_text(), "scenes", "\n".join(_rows()) + "\n")
 
 

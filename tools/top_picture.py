@@ -1,7 +1,7 @@
-"""The picture of `top` in the README: `.venv/bin/python3 -m tools.top_picture URL`, with `make demo` running, prints
-the screen as it stands in a terminal of 80 columns and 14 lines.
+"""Makes the picture of `top` in the README: `.venv/bin/python3 -m tools.top_picture URL`, with `make demo` running,
+prints the screen of a terminal of 80 columns and 14 lines.
 
-Whoever put it into the README ran it; nothing in it was written by hand.
+Copy its output into the README unchanged.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _WHOLE = re.compile(r" over \d+ \w+, every ")
 
 
 def main() -> int:
-    """Print the screen once it has figures over a whole window."""
+    """Prints the screen once its figures cover a whole window."""
     parser = argparse.ArgumentParser(prog=".venv/bin/python3 -m tools.top_picture", description=__doc__)
-    parser.add_argument("address", help="as for uwsgi-headroom top")
-    parser.add_argument("--keys", default="", help="what to press before the picture is taken")
-    parser.add_argument("--lines", type=int, default=14, help="of the terminal (default: %(default)s)")
+    parser.add_argument("address", help="address, as for uwsgi-headroom top")
+    parser.add_argument("--keys", default="", help="keys to press before the picture is taken")
+    parser.add_argument("--lines", type=int, default=14, help="lines of the terminal (default: %(default)s)")
     options = parser.parse_args()
     with driven(options.address, lines=options.lines) as top:
         top.wait(lambda text: "headroom " in text and _WHOLE.search(text), seconds=120)

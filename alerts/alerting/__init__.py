@@ -1,1 +1,1 @@
-"""The alerts, one module a subject. Pages are few and about symptoms; tickets explain them."""
+"""The alerts, one module per subject. Pages are few and about symptoms; tickets are about causes."""

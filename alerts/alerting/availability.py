@@ -1,4 +1,4 @@
-"""Alerts about what cannot be read: a server, an exporter, samples."""
+"""Alerts about a server that cannot be read, an exporter that cannot be scraped, and missing samples."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def groups(t: Thresholds) -> Sequence[Group]:
 
 
 def _down(t: Thresholds) -> Alert:
-    """The exporter forgets a globbed server ten minutes after its socket went, and the page resolves with its series:
-    a server that was removed must not page permanently, and of one that crashed somebody knows by then.
+    """Pages for a server that is down. The exporter forgets a globbed server ten minutes after its socket is gone, and
+    the page resolves with its series: a removed server must not page permanently, and a crash is known by then.
     """
     failures = f"topk(1, increase(uwsgi_exporter_read_errors_total{{$self}}[{t.down_flapping_range}]) > 0)"
     return Alert(
@@ -31,24 +31,26 @@ uwsgi_up == 0""",
         severity="critical",
         summary=f"uWSGI {SERVER} on {INSTANCE} is down, or its stats server does not answer.",
         description="{{ if eq $value 0.0 }}"
-        f"It could not be read for {t.down_hold} or longer"
+        f"The server could not be read for {t.down_hold} or longer"
         "{{ else }}"
-        f"It keeps restarting, and was up for {percent()} of the last {t.down_flapping_range}"
+        f"The server keeps restarting, and was up for {percent()} of the last {t.down_flapping_range}"
         "{{ end }}"
         f'. Reads fail mostly with: {{{{ with {asked(failures)} }}}}{{{{ . | first | label "reason" }}}}'
         "{{ else }}unknown{{ end }}.\n"
-        "Check first whether it serves: request a page through the web server, and see `systemctl status` and the end "
-        "of uWSGI's log. `refused` and `not_found`: it is not running, or has not finished loading the application; "
-        "start it, or take the last deploy back. `timeout`: the master is held up; workers may still serve. "
-        "`permission`: it runs, and the exporter may not connect; see `chmod-socket`.\n"
-        "A server found by a pattern (`--stats '/run/*.stats'`) is forgotten ten minutes after its socket is gone: "
-        "a resolved alert does not mean that the server is back.",
+        "First check whether it serves requests: open a page through the web server, and see `systemctl status` and "
+        "the end of uWSGI's log. `refused` and `not_found`: it is not running, or has not finished loading the "
+        "application; start it, or roll back the last deploy. `timeout`: the master is held up; workers may still "
+        "serve. `permission`: it runs, but the exporter is not allowed to connect; see `chmod-socket`.\n"
+        "The exporter forgets a server found by a pattern (`--stats '/run/*.stats'`) ten minutes after its socket is "
+        "gone: a resolved alert does not mean that the server is back.",
         dashboard=SERVER_DASHBOARD,
     )
 
 
 def _exporter_down(t: Thresholds) -> Alert:
-    """Its links cannot lead to the exporter, which is down; so the first steps stand in the text."""
+    """A ticket for an exporter that cannot be scraped. The text has the first steps, because its runbook link leads to
+    the exporter, which is down.
+    """
     return Alert(
         alert="UwsgiExporterDown",
         expr=f"""
@@ -57,20 +59,21 @@ or
 up{{job=~"{t.exporter_job}"}} == 0""",
         hold=t.exporter_down_hold,
         severity="warning",
-        summary=f"The exporter of uWSGI on {INSTANCE} cannot be scraped.",
+        summary=f"The uWSGI exporter on {INSTANCE} cannot be scraped.",
         description=f"Prometheus has had no answer for {t.exporter_down_hold} or longer. The uWSGI servers "
         "behind it are not monitored, and their alerts stay silent; the servers themselves may be fine.\n"
-        "Is the host up? On it: `systemctl status uwsgi-headroom` and `journalctl -u uwsgi-headroom -n 50`, then "
-        f"`curl -sS http://{INSTANCE}/metrics | head`. If that answers, Prometheus cannot reach it: see the error at "
-        "Prometheus under Status, Targets; often it is a firewall, or `--web.listen-address`, which is 127.0.0.1 "
-        "unless set. Meanwhile `uwsgi-headroom check` says on the host how each server is.",
+        "Check that the host is up. On it, run `systemctl status uwsgi-headroom` and "
+        f"`journalctl -u uwsgi-headroom -n 50`, then `curl -sS http://{INSTANCE}/metrics | head`. If the exporter "
+        "answers, Prometheus cannot reach it: see the error in Prometheus under Status, Targets. Often the cause is a "
+        "firewall, or `--web.listen-address`, which is 127.0.0.1 by default. Meanwhile, `uwsgi-headroom check` on the "
+        "host shows the state of each server.",
         dashboard=FLEET_DASHBOARD,
     )
 
 
 def _sampler_gaps(t: Thresholds) -> Alert:
-    """An emperor's and a router's document are not sampled. Time in which the server was down is UwsgiDown's; a scrape
-    or two that failed do not begin this anew.
+    """A ticket for a server that is sampled only part of the time. Emperors and routers are not sampled. Time for which
+    the server was down does not count, because UwsgiDown covers it; one or two failed scrapes do not reset the alert.
     """
     r = t.sampler_gap_range
     gap, observed = (f"rate(uwsgi_exporter_{name}_seconds_total[{r}])" for name in ("sample_gap", "observed"))

@@ -1,7 +1,7 @@
-"""Alerts about uneven workers: a ticket where it persists under load, a page where it hurts.
+"""Alerts about uneven workers: a ticket if unevenness persists under load, a page if it slows requests down.
 
-Both are about a server, and their texts ask which worker it is: with `worker_id` as a label, `for` would begin anew
-whenever another worker is the hottest.
+Both are per server, and their texts query which worker is the hottest: with `worker_id` as a label, `for` would start
+over whenever another worker becomes the hottest.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from alerts.thresholds import Thresholds
 from alerts.words import HUNDREDTH, INSTANCE, SERVER, SERVER_DASHBOARD, TENTH, WHOLE, answer, asked, milliseconds, value
 
 EVEN_OUT = (
-    "Where `map-socket` pins sockets to workers, spread the load over the sockets. Else use more `processes` and fewer "
-    f"`threads`: {answer('2 * count(uwsgi_worker_threads{$self})')}x"
-    f"{answer('ceil(max(uwsgi_worker_threads{$self}) / 2)')} in place of "
+    "If `map-socket` binds sockets to workers, spread the load over the sockets. Otherwise use more `processes` and "
+    f"fewer `threads`: {answer('2 * count(uwsgi_worker_threads{$self})')}x"
+    f"{answer('ceil(max(uwsgi_worker_threads{$self}) / 2)')} instead of "
     f"{answer('count(uwsgi_worker_threads{$self})')}x{answer('max(uwsgi_worker_threads{$self})')}. "
     "Change one thing at a time, and compare the response time."
 )
-"""What to do, processes x threads worked out for the server."""
+"""The advice, with processes x threads computed for the server."""
 
 HOT_WORKER = "Worker {{ $id }}"
-"""The worker that `_worker` names, in a text behind it."""
+"""Names the worker in a text that begins with `_worker`."""
 
 
 def groups(t: Thresholds) -> Sequence[Group]:
@@ -51,8 +51,8 @@ def _hot_worker_saturated(t: Thresholds) -> Alert:
         + f" of a CPU and its requests take {milliseconds(slow)}, against {milliseconds(calm)} on less busy workers; "
         + answer(_idle(t, "{$self}"), WHOLE)
         + " threads of other workers idle.\n"
-        f"{part} % of the requests pay {milliseconds(f'({slow} - ignoring (worker_id) {calm})')} each; it puts "
-        f"{milliseconds(f'({mean} - {calm})')} on the mean response time, which is {milliseconds(mean)}.\n{EVEN_OUT}",
+        f"This adds {milliseconds(f'({slow} - ignoring (worker_id) {calm})')} to {part} % of the requests, and "
+        f"{milliseconds(f'({mean} - {calm})')} to the mean response time, which is {milliseconds(mean)}.\n{EVEN_OUT}",
         dashboard=SERVER_DASHBOARD,
     )
 
@@ -69,11 +69,11 @@ def _workers_uneven(t: Thresholds) -> Alert:
         keep=t.load_keep,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: the hottest worker takes {value(TENTH)} times its fair share.",
-        description=f"{_worker(f'topk(1, {share}{{$self}})')}{HOT_WORKER} takes the most: the busiest take "
+        description=f"{_worker(f'topk(1, {share}{{$self}})')}{HOT_WORKER} takes the most: the busiest workers take "
         "{{ range $place, $of := "
         + asked(shares)
         + ' }}{{ if $place }}/{{ end }}{{ printf "%.0f" $of.Value }}{{ end }} % of the requests. That is '
-        f"{value(TENTH)} times an even share; expected by chance: up to "
+        f"{value(TENTH)} times an even share; chance explains up to "
         + answer(f"server:uwsgi_hot_worker_ratio_noise_floor:ratio_rate{w}{{$self}}", TENTH)
         + ".\nIts requests take "
         + milliseconds(f"worker:uwsgi_response_time_seconds:ratio_rate{w}{{$worker}}")
@@ -81,13 +81,13 @@ def _workers_uneven(t: Thresholds) -> Alert:
         + answer(f"worker:uwsgi_interpreter_load:rate{w}{{$worker}}", HUNDREDTH)
         + f" of a CPU. Balancing would save {milliseconds(f'clamp_min({mean} - {calm}, 0)')} ("
         + answer(f"100 * server:uwsgi_unevenness_cost:ratio_rate{w}{{$self}}", WHOLE)
-        + f" %) of the mean response time; below 10 % it is harmless.\n{EVEN_OUT}",
+        + f" %) of the mean response time; below 10 % the unevenness is harmless.\n{EVEN_OUT}",
         dashboard=SERVER_DASHBOARD,
     )
 
 
 def _slowed(t: Thresholds) -> str:
-    """By how many times the requests of a saturated worker that takes too much are slower than the calm ones'."""
+    """How many times slower the requests of an overloaded, saturated worker are than those of the calm workers."""
     w = t.window
     active = f"worker:uwsgi_active_requests:rate{w}"
     return by_server(
@@ -107,7 +107,7 @@ def _above_noise(t: Thresholds) -> str:
 
 
 def _idle(t: Thresholds, of: str = "") -> str:
-    """Threads that idle in workers whose interpreters have room for more requests."""
+    """Idle threads of workers whose interpreters have room for more requests."""
     w = t.window
     idle = f"uwsgi_worker_threads{of} - worker:uwsgi_concurrency_observed:ratio_rate{w}{of}"
     room = f"worker:uwsgi_interpreter_load:rate{w}{of} < {t.interpreter_full}"
@@ -126,7 +126,7 @@ def _loaded(t: Thresholds) -> str:
 
 
 def _worker(query: str) -> str:
-    """A template that puts the id of the worker that a query names into `$id`, and its labels into `$worker`."""
+    """A template that sets `$id` to the id of the worker that a query returns, and `$worker` to its labels."""
     return (
         '{{ $id := "?" }}{{ range '
         + asked(query)

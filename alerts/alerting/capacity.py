@@ -1,6 +1,6 @@
-"""Alerts about load against a limit: threads, interpreters, CPUs.
+"""Alerts about load near a limit: threads, interpreters, CPUs.
 
-Limits that are not known (stats-no-cores hides threads, an unproven process its CPU time) raise no alert.
+An unknown limit raises no alert: stats-no-cores hides threads, and CPU time needs a proven process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ def groups(t: Thresholds) -> Sequence[Group]:
 
 
 def _near_capacity(t: Thresholds) -> Alert:
-    """Busy threads alone hurt nobody: without a wait, or where it is not known, UwsgiHeadroomLow is the ticket."""
+    """Pages if nearly all threads are busy and requests wait. If no request waits, or the wait is unknown, the ticket
+    of UwsgiHeadroomLow is enough.
+    """
     w = t.window
     used = f"server:uwsgi_utilization:ratio_rate{w}"
     full = (
@@ -41,28 +43,31 @@ def _near_capacity(t: Thresholds) -> Alert:
         severity="critical",
         summary=f"uWSGI {SERVER} on {INSTANCE} has hardly any thread free, and requests wait for one.",
         description=answer(f"{used}{{$self}} * uwsgi_threads_ceiling{{$self}}", TENTH)
-        + f" of {answer('uwsgi_threads_ceiling{$self}')} threads are busy on average, all that are up "
-        f"{answer(full, WHOLE)} % of the time. A request that finds none free waits in the listen queue, now for "
+        + f" of {answer('uwsgi_threads_ceiling{$self}')} threads are busy on average, and all running threads are "
+        f"busy {answer(full, WHOLE)} % of the time. A request that finds no free thread waits in the listen queue, "
+        "now for "
         + milliseconds(f"server:uwsgi_queue_wait_seconds:ratio_rate{w}{{$self}}")
         + f" on average. {answer(f'server:uwsgi_requests:rate{w}{{$self}}', TENTH)} requests/s take "
         + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")
-        + " each: look first whether that is longer than usual, and what they wait for.\n"
+        + " each: first check whether that is longer than usual, and what the requests wait for.\n"
         + _more_threads(t),
         dashboard=SERVER_DASHBOARD,
     )
 
 
 def _more_threads(t: Thresholds) -> str:
-    """More threads help only where the interpreters have time left for them, and the application is safe in them."""
+    """The advice on capacity. More threads help only if the interpreters have time left and the application is
+    thread-safe.
+    """
     busy = f'1 / server:uwsgi_headroom:ratio_rate{t.window}{{limit="interpreters",$self}}'
     return (
-        f"{{{{ with {asked(f'{busy} > {t.interpreter_full / 2}')} }}}}Add `processes`, as far as there are CPUs: the "
-        "interpreters are at "
+        f"{{{{ with {asked(f'{busy} > {t.interpreter_full / 2}')} }}}}Add `processes` while CPUs are free: each "
+        "interpreter uses "
         + "{{ . | first | value | "
         + HUNDREDTH
-        + " }} of a CPU each, and more threads would wait for them.{{ else }}"
+        + " }} of a CPU, and more threads would only wait for it.{{ else }}"
         + f"{{{{ with {asked('max(uwsgi_worker_threads{$self}) == 1')} }}}}"
-        + "Raise `processes`. Raise `threads` only if the application is safe to run in several threads.{{ else }}"
+        + "Raise `processes`. Raise `threads` only if the application is thread-safe.{{ else }}"
         + "Raise `threads` or `processes`, one at a time.{{ end }}{{ end }}"
     )
 
@@ -80,26 +85,26 @@ min without (limit) (
         hold=t.headroom_hold,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: headroom is down to {value(HUNDREDTH)}x.",
-        description=f"In the worst twentieth of the last {t.headroom_range}, load {value(HUNDREDTH)} times as high "
+        description=f"In the worst 5 % of the last {t.headroom_range}, load {value(HUNDREDTH)} times as high "
         f"would have {{{{ with {asked(f'bottomk(1, {worst})')} }}}}"
         '{{ $limit := . | first | label "limit" }}'
-        '{{ if eq $limit "threads" }}taken all threads: raise `processes`, or `threads` where workers have several '
-        'and interpreters idle.{{ else if eq $limit "cpu" }}taken all the CPU there is: give the server more, or move '
-        'load to another host.{{ else if eq $limit "interpreters" }}saturated all interpreters: add `processes`, as '
-        "far as there are CPUs.{{ else }}saturated the interpreter of the hottest worker: use more `processes` "
-        "and fewer `threads`.{{ end }}{{ else }}reached a limit.{{ end }}\nBy limit: "
+        '{{ if eq $limit "threads" }}used all threads: raise `processes`, or `threads` if workers have several '
+        'threads and interpreters are idle.{{ else if eq $limit "cpu" }}used all available CPU: give the server more, '
+        'or move load to another host.{{ else if eq $limit "interpreters" }}saturated all interpreters: add '
+        "`processes` while CPUs are free.{{ else }}saturated the interpreter of the hottest worker: use more "
+        "`processes` and fewer `threads`.{{ end }}{{ else }}reached a limit.{{ end }}\nBy limit: "
         f"{{{{ range $place, $of := {asked(f'sort({worst})')} }}}}{{{{ if $place }}}}, {{{{ end }}}}"
-        '{{ $of.Labels.limit }} {{ printf "%.2f" $of.Value }}{{ end }} (at 1 it is reached).',
+        '{{ $of.Labels.limit }} {{ printf "%.2f" $of.Value }}{{ end }} (1 means reached).',
         dashboard=SERVER_DASHBOARD,
     )
 
 
 def _forecast(t: Thresholds) -> Alert:
-    """The least-squares line through the 0.95 quantiles of days.
+    """Extrapolates the least-squares line through the daily 0.95 quantiles.
 
-    Its slope b has the t-statistic b sqrt((n - 2) V_t / (V_x - b² V_t)), where V are the variances of time and of the
-    figures, each over n: N. R. Draper, H. Smith, "Applied Regression Analysis", 1998, chapter 1. Over a sliding day
-    neighbours would be alike and any trend look certain, so a day counts once.
+    Its slope b has the t-statistic b sqrt((n - 2) V_t / (V_x - b² V_t)), where V_t and V_x are the variances of the
+    times and of the values, with divisor n: N. R. Draper, H. Smith, "Applied Regression Analysis", 1998, chapter 1.
+    Neighbouring values of a sliding day would be alike, and any trend would seem significant; so each day counts once.
     """
     days = f"server:uwsgi_utilization:p95_1d[{t.forecast_range}:1d]"
     today = "server:uwsgi_utilization:p95_1d{$self}"
@@ -119,15 +124,16 @@ and ({count} - 2) * {explained}
   >= {t.forecast_significance} ^ 2 * clamp_min(stdvar_over_time({days}) - {explained}, 0)""",
         hold=t.forecast_hold,
         severity="info",
-        summary=f"uWSGI {SERVER} on {INSTANCE} will be near capacity about "
+        summary=f"uWSGI {SERVER} on {INSTANCE} will be near capacity around "
         '{{ ($value | toTime).Format "2 January 2006" }}.',
-        description="The threads busy in the worst twentieth of each day were "
+        description="In the busiest 5 % of the last day, at least "
         + answer(f"100 * {today}", WHOLE)
-        + " % of all that can serve in the last day, and grow by "
+        + " % of all threads that can serve were busy. This figure grows by "
         + answer(f"100 * {7 * DAY} * {slope.replace('p95_1d', 'p95_1d{$self}')}", TENTH)
-        + f" points a week: the line through {answer(count.replace('p95_1d', 'p95_1d{$self}'))} days reaches "
-        f"{100 * t.near_capacity:g} %, from where UwsgiConcurrencyNearCapacity pages if requests wait, about "
-        '{{ ($value | toTime).Format "2 January 2006" }}. This assumes that load keeps growing as before.\n'
+        + f" points a week: the trend of {answer(count.replace('p95_1d', 'p95_1d{$self}'))} days reaches "
+        f"{100 * t.near_capacity:g} % around "
+        '{{ ($value | toTime).Format "2 January 2006" }}, if load keeps growing as before. From there, '
+        "UwsgiConcurrencyNearCapacity pages if requests wait.\n"
         "Plan for more `processes` and CPUs, or another host.",
         dashboard=SERVER_DASHBOARD,
     )
@@ -143,9 +149,10 @@ def _interpreter_bound(t: Thresholds) -> Alert:
         keep=t.load_keep,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: the interpreters of all workers are saturated.",
-        description=f"They use {value(HUNDREDTH)} of a CPU each, where one interpreter can use 1, and "
+        description=f"Each interpreter uses {value(HUNDREDTH)} of a CPU and can use at most 1. The workers cannot "
+        "serve more than "
         + answer(f"server:uwsgi_requests:rate{w}{{$self}}", TENTH)
-        + " requests/s are as many as they can serve; from here, response times ("
+        + " requests/s: if load grows, response times (now "
         + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")
         + ") grow and throughput does not.\nAdd `processes`: "
         + answer(f"sum(worker:uwsgi_interpreter_load:rate{w}{{$self}})", TENTH)
@@ -161,7 +168,7 @@ def _cpu_bound(t: Thresholds) -> Alert:
     idle = f"rate(uwsgi_cpu_available_idle_seconds_total{{$self}}[{w}])"
     return Alert(
         alert="UwsgiCpuBound",
-        # The second where the first is not known: a worker has just begun, or the exporter is of an earlier version.
+        # The second ratio is for when the first is unknown: a worker has just started, or the exporter is older.
         expr=f"(server:uwsgi_cpu_demand:rate{w} / server:uwsgi_cpu_capacity:rate{w}"
         f" or {by_server('sum', used)} / uwsgi_cpus_usable) >= {t.cpu_full}",
         hold=t.bound_hold,
@@ -171,12 +178,12 @@ def _cpu_bound(t: Thresholds) -> Alert:
         description=f"{answer(f'sum({used}{{$self}})', TENTH)} of {answer('uwsgi_cpus_usable{$self}')} CPUs are in use "
         f"by {answer(f'count({used}{{$self}})')} workers{{{{ with {asked(others)} }}}}, and "
         f"{{{{ . | first | value | {TENTH} }}}} by others, with {answer(idle, TENTH)} idle{{{{ end }}}}. "
-        "No option of uWSGI adds CPUs, and response times ("
+        "If load grows, response times (now "
         + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")
-        + ") grow from here.\nOf its affinity, its cgroup's quota and the host's CPUs the least counts (the workers' "
-        f"masks allow {answer('max(uwsgi_worker_cpu_affinity_cpus{$self})')} each): widen `cpu-affinity` or the mask "
-        "that the service manager sets; raise the quota (CPUQuota, --cpus, resources.limits.cpu); give the host more "
-        "CPUs, or move load, or what others do there, to another one.",
+        + ") grow. No uWSGI option adds CPUs.\nThe smallest of three limits applies: the affinity (the workers' "
+        f"masks allow {answer('max(uwsgi_worker_cpu_affinity_cpus{$self})')} CPUs each), the cgroup's quota, and the "
+        "host's CPUs. Widen `cpu-affinity` or the mask that the service manager sets; raise the quota (CPUQuota, "
+        "--cpus, resources.limits.cpu); give the host more CPUs; or move load or other programs to another host.",
         dashboard=SERVER_DASHBOARD,
     )
 
@@ -188,8 +195,8 @@ def _workers_share_one_cpu(t: Thresholds) -> Alert:
         hold=t.shared_cpu_hold,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: {value()} workers are pinned to a CPU together with another worker.",
-        description=f"{value()} workers may each run on one CPU, and another worker may run on that one only. They "
-        "wait for one another however idle the other CPUs are.\n"
+        description=f"Each of these {value()} workers may run on only one CPU, which another worker is pinned to as "
+        "well. These workers wait for each other even if other CPUs are idle.\n"
         "Remove `cpu-affinity`, or keep `processes` times `cpu-affinity` at or below the number of CPUs. In a "
         "container, uWSGI counts the host's CPUs, not the container's.",
         dashboard=SERVER_DASHBOARD,

@@ -1,4 +1,4 @@
-"""Alerts about listen queues, where requests wait until a thread of uWSGI takes them."""
+"""Alerts about listen queues, where requests wait until a uWSGI thread takes them."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from alerts.thresholds import Thresholds
 from alerts.words import INSTANCE, SERVER, SERVER_DASHBOARD, TENTH, WHOLE, answer, asked, percent, value
 
 TCP = r"([^/@\\\\].*)?:[0-9]+"
-"""Names of TCP sockets, as a regular expression in quotes: those of UNIX ones begin with / or @ or a backslash."""
+"""Quoted regular expression for names of TCP sockets; names of UNIX sockets begin with /, @ or a backslash."""
 
 SOCKET = "{{ $labels.socket }}"
 
 LIMIT = '{{ $socket := printf "%q" $labels.socket }}' + answer("uwsgi_socket_max_queue_length{socket=$socket,$self}")
 
 MORE_CAPACITY = (
-    "Add `processes` where CPU is left (or `threads`, where workers have several and requests mostly wait); the "
+    "Add `processes` if CPU is left (or `threads`, if workers have several threads and requests mostly wait); the "
     "dashboard shows which limit comes first."
 )
 
 LONGER_QUEUE = (
-    " A longer queue helps only against bursts: raise `listen`, and net.core.somaxconn before it where that is the "
-    "limit; `uwsgi-headroom check` says which of the two is."
+    " A longer queue helps only with bursts: raise `listen`, but first net.core.somaxconn if that is the limit; "
+    "`uwsgi-headroom check` shows which of the two it is."
 )
 
 
@@ -34,7 +34,7 @@ def groups(t: Thresholds) -> Sequence[Group]:
 
 
 def _rate(counter: str, window: str) -> str:
-    """Growth of a counter of each queue, over the time that samples cover."""
+    """The growth of a counter of each queue, divided by the time that samples cover."""
     return (
         f"rate({counter}[{window}])"
         f" / ignoring (socket) group_left () (rate(uwsgi_exporter_observed_seconds_total[{window}]) > 0)"
@@ -60,15 +60,15 @@ def _filling(t: Thresholds) -> Alert:
 
 
 def _overflowing(t: Thresholds) -> Sequence[Alert]:
-    """A ticket for any time at the limit, a page for much of it."""
+    """A ticket for any time at the limit, a page for `queue_full` of the time."""
     ticket = _full(t, "> 0", t.queue_full_ticket_range)
     page = _full(t, f">= {t.queue_full}", t.queue_full_range)
     return [ticket, replace(page, severity="critical")]
 
 
 def _full(t: Thresholds, part: str, within: str) -> Alert:
-    """A TCP connection that a full queue drops is counted by the kernel, for all listeners of a network namespace
-    together: where there is the count, it must have grown too. Of UNIX sockets nothing is counted.
+    """An alert on the time at the limit. The kernel counts TCP connections that full queues drop, for all listeners of
+    a network namespace together: where this count is known, it must have grown too. UNIX sockets have no such count.
     """
     queue = "socket=$socket,$self"
     dropped = f"increase(uwsgi_listen_overflows_total{{$self}}[{within}])"
@@ -85,21 +85,21 @@ unless (
         summary=f"uWSGI {SERVER} on {INSTANCE}: the listen queue of {SOCKET} was full for {percent(TENTH)} of the last "
         f"{within}, and turned requests away.",
         description=f"{LIMIT} connections fit, and {answer(f'uwsgi_socket_queue_length{{{queue}}}')} wait now. "
-        f'{{{{ if match "^{TCP}$" $labels.socket }}}}The kernel dropped new ones, whose clients try again after a '
-        f"second and more, {answer(dropped, WHOLE)} times, counted over all TCP listeners of the network namespace."
-        "{{ else }}Refusals at a UNIX socket are not counted: nginx gets `Resource temporarily "
-        "unavailable` and answers 502; other clients are held in connect().{{ end }}"
+        f'{{{{ if match "^{TCP}$" $labels.socket }}}}The kernel dropped {answer(dropped, WHOLE)} new connections, '
+        "counted over all TCP listeners of the network namespace; their clients retry after a second or more."
+        "{{ else }}Refusals on a UNIX socket are not counted: nginx gets `Resource temporarily "
+        "unavailable` and answers 502; other clients block in connect().{{ end }}"
         f"{{{{ with {asked(f'server:uwsgi_queue_wait_seconds:ratio_rate{t.window}{{$self}}')} }}}} Accepted requests "
         "wait {{ . | first | value | humanizeDuration }}.{{ end }}\n"
         + MORE_CAPACITY
-        + " If every thread waits for the same thing (a database), free that first."
+        + " If every thread waits for the same thing (a database), fix that first."
         + LONGER_QUEUE,
         dashboard=SERVER_DASHBOARD,
     )
 
 
 def _wait_high(t: Thresholds) -> Sequence[Alert]:
-    """A ticket where users notice the wait, a page where they wait for most of their time."""
+    """A ticket if users notice the wait, a page if the wait is most of their time."""
     served = f"server:uwsgi_response_time_seconds:ratio_rate{t.window}{{$self}}"
     reserve = 'sum(uwsgi_workers{state=~"cheap|never_spawned",$self}) > 0'
     ticket = Alert(
@@ -108,11 +108,11 @@ def _wait_high(t: Thresholds) -> Sequence[Alert]:
         hold=t.queue_wait_hold,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: requests wait {value('humanizeDuration')} in the listen queue.",
-        description=f"They are then in service for {answer(served, 'humanizeDuration')}. Users wait for both; uWSGI's "
-        "own response times do not include the queue.\n"
+        description=f"Requests are then in service for {answer(served, 'humanizeDuration')}. Users wait for both; "
+        "uWSGI's own response times do not include the queue.\n"
         f"{{{{ with {asked(reserve)} }}}}{{{{ . | first | value }}}} workers in reserve were not spawned: raise "
-        "`cheaper` or `cheaper-initial`, lower `cheaper-overload`, see that no `cheaper-rss-limit-soft` holds them "
-        "back.\n{{ end }}" + MORE_CAPACITY,
+        "`cheaper` or `cheaper-initial`, lower `cheaper-overload`, or check whether `cheaper-rss-limit-soft` holds "
+        "them back.\n{{ end }}" + MORE_CAPACITY,
         dashboard=SERVER_DASHBOARD,
     )
     return [ticket, replace(ticket, expr=waiting.severe(t), keep=t.load_keep, severity="critical")]
@@ -127,7 +127,7 @@ def _not_measurable(t: Thresholds) -> Alert:
         summary=f"uWSGI {SERVER} on {INSTANCE}: {value()} of its listen queues cannot be measured.",
         description="Requests that wait there are not visible, and alerts on the queue stay silent. uWSGI itself "
         "reports 0 for UNIX sockets.\n"
-        f"The exporter's page, http://{INSTANCE}/, says why. Mostly the exporter runs in another container or on "
-        "another host: run it in uWSGI's network namespace, and let it read `stats` over a UNIX socket.",
+        f"The exporter's page, http://{INSTANCE}/, shows the reason. Usually the exporter runs in another container or "
+        "on another host: run it in uWSGI's network namespace, and let it read `stats` over a UNIX socket.",
         dashboard=SERVER_DASHBOARD,
     )

@@ -1,7 +1,7 @@
-"""Alerts about workers that fail: stuck, killed, respawned, raising, growing.
+"""Alerts about failing workers: stuck, killed, respawning, raising exceptions, growing in memory.
 
-One alert for a server, not for a worker: what goes wrong in one mostly goes wrong in all, or wanders from one to the
-next, where it would begin to count anew.
+Alerts are per server, not per worker: a problem usually affects all workers, or moves from one to the next, and then
+`for` would start over.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from alerts.words import INSTANCE, SERVER, SERVER_DASHBOARD, TENTH, WHOLE, answe
 
 
 def groups(t: Thresholds) -> Sequence[Group]:
-    """The groups of `workers.yaml`. Memory is looked at over hours, and so seldom."""
+    """The groups of `workers.yaml`. Memory is judged over hours, so its rules are evaluated rarely."""
     return [
         Group(
             "uwsgi-headroom workers",
@@ -27,7 +27,9 @@ def groups(t: Thresholds) -> Sequence[Group]:
 
 
 def _stuck(t: Thresholds) -> Sequence[Alert]:
-    """A ticket for any, a page for many: they may hold all threads while no request ends, so that no wait is known."""
+    """A ticket for any stuck request, a page for many: if stuck requests hold all threads, no request ends, and the
+    wait in the queue is unknown.
+    """
     age = "uwsgi_worker_oldest_request_age_seconds"
     oldest = f"{by_server('max', age)} >= {t.stuck_seconds:g}"
     ticket = Alert(
@@ -36,11 +38,11 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
         hold=t.stuck_hold,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: a request has been in service for {value('humanizeDuration')}.",
-        description=f"It is in worker {_workers(f'topk(1, {age}{{$self}})')}. "
-        f"{answer('uwsgi_threads_stuck{$self}')} of {answer('uwsgi_threads_available{$self}')} threads have been at "
-        "one request for over 30 s.\n"
+        description=f"The request is in worker {_workers(f'topk(1, {age}{{$self}})')}. "
+        f"{answer('uwsgi_threads_stuck{$self}')} of {answer('uwsgi_threads_available{$self}')} threads have been "
+        "serving the same request for over 30 s.\n"
         "Run `py-spy dump --pid PID` on that worker to see what it waits for. Then set timeouts on what the "
-        "application calls, and `harakiri` as the last resort: with `threads` it ends all requests of the worker.",
+        "application calls, and `harakiri` as a last resort: with `threads` it ends all requests of the worker.",
         dashboard=SERVER_DASHBOARD,
     )
     many = f"{oldest}\nand uwsgi_threads_stuck >= {t.stuck_many} * uwsgi_threads_ceiling"
@@ -58,15 +60,15 @@ def _harakiri(t: Thresholds) -> Alert:
         f"{t.harakiri_range}.",
         description="Worker "
         + _workers(f"round({_of_self(ended)}) > 0")
-        + ": every request in it was lost, and is counted nowhere.\n"
+        + ": every request in it was lost, and no counter includes it.\n"
         "Find the request in uWSGI's log, at `HARAKIRI`. If it is always the same one, fix it, "
-        "or set timeouts on what it calls; raise `harakiri` only for requests that are meant to take so long.",
+        "or set timeouts on what it calls; raise `harakiri` only for requests that are meant to take that long.",
         dashboard=SERVER_DASHBOARD,
     )
 
 
 def _lost(t: Thresholds) -> Sequence[Alert]:
-    """A ticket for any that harakiri has no ticket for, a page for many, whatever ended their workers."""
+    """A ticket for lost requests that UwsgiHarakiri does not cover, a page for many, whatever ended their workers."""
     r = t.lost_range
     each, harakiris = f"increase(uwsgi_worker_lost_requests_total[{r}])", f"increase(uwsgi_worker_harakiri_total[{r}])"
     lost = f"round({by_server('sum', each)})"
@@ -78,15 +80,15 @@ def _lost(t: Thresholds) -> Sequence[Alert]:
         expr=f"{lost} > 0\nunless round({by_server('sum', harakiris)}) > 0",
         hold=t.lost_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: workers ended in the middle of requests; lost at least {value(WHOLE)}.",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: workers ended in the middle of requests; at least {value(WHOLE)} lost.",
         description="Worker "
         + _workers(f"round({_of_self(each)}) > 0")
-        + f" ended in the last {r} with requests in service: at least {answer(part, TENTH)} % of all got no answer, "
-        "and are counted nowhere. "
+        + f" ended in the last {r} with requests in service: at least {answer(part, TENTH)} % of all requests got no "
+        "response, and no counter includes them. Workers ended by harakiri: "
         + answer(f"round(sum({_of_self(harakiris)}))", WHOLE)
-        + " workers were ended by harakiri.\n"
-        "It crashed, was killed (by the kernel, when memory is short), or ended itself: see uWSGI's log for `died, "
-        "killed by signal`, and `dmesg` for `Out of memory`. If it began with a deploy, take that back.",
+        + ".\n"
+        "The worker crashed, was killed (by the kernel, if memory ran out), or ended itself: see uWSGI's log for "
+        "`died, killed by signal`, and `dmesg` for `Out of memory`. If it began with a deploy, roll the deploy back.",
         dashboard=SERVER_DASHBOARD,
     )
     many = f"{lost} >= {t.lost}\nand {lost} >= {t.lost_part} * ({served} + {lost})"
@@ -94,9 +96,9 @@ def _lost(t: Thresholds) -> Sequence[Alert]:
 
 
 def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
-    """Not a full reload, which spawns each worker once; nor recycling, between which a worker serves; nor cheaper mode,
-    whose spawns look like those after a crash, save that they are few. A page where it is half of the
-    workers.
+    """A ticket for a respawn loop, a page if half of the workers are in one. Does not count a full reload, which spawns
+    each worker once; recycling, between which a worker serves requests; and cheaper mode, whose spawns look like those
+    after a crash but are rarer.
     """
     r = t.respawn_range
     spawned, reloads = f"increase(uwsgi_worker_respawns_total[{r}])", f"increase(uwsgi_server_reloads_total[{r}])"
@@ -120,18 +122,18 @@ def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
         hold=t.respawn_hold,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: the same worker keeps restarting.",
-        description=f"{value(WHOLE)} times in {r}; worker "
+        description=f"{value(WHOLE)} respawns of one worker in {r}. Workers in a loop: "
         + _workers(_of_self(looping))
-        + " in a loop, with "
+        + "; harakiris: "
         + answer(f"round(sum(increase(uwsgi_worker_harakiri_total{{$self}}[{r}])))", WHOLE)
-        + " harakiris. Each respawn loses what the worker was doing, and loads the application again where it is lazy; "
+        + ". Each respawn loses the worker's requests, and loads the application again if `lazy-apps` is set; "
         + answer("uwsgi_threads_available{$self}")
         + " of "
         + answer("uwsgi_threads_configured{$self}")
         + " threads accept requests now.\n"
-        "See uWSGI's log for what ends it: `died, killed by signal 9` (out of memory: see `dmesg`), `Segmentation "
-        "Fault` (a C extension), `HARAKIRI`, or an import error. If it began with a deploy, take that back. Raise "
-        "`max-requests` or `reload-on-rss` if they are what does it.",
+        "See uWSGI's log for the cause: `died, killed by signal 9` (out of memory: see `dmesg`), `Segmentation "
+        "Fault` (a C extension), `HARAKIRI`, or an import error. If it began with a deploy, roll the deploy back. "
+        "Raise `max-requests` or `reload-on-rss` if they end the workers.",
         dashboard=SERVER_DASHBOARD,
     )
     every = by_server("count", "uwsgi_worker_respawns_total")
@@ -140,7 +142,9 @@ def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
 
 
 def _no_application(t: Thresholds) -> Sequence[Alert]:
-    """A page where no worker has it: every request is answered with 500. With lazy-apps each worker loads its own."""
+    """A ticket if workers have no application, a page if no worker has one: then uWSGI answers every request with 500.
+    With lazy-apps each worker loads its own application.
+    """
     without = "uwsgi_workers_without_application"
     accepting = 'sum without (state) (uwsgi_workers{state=~"idle|busy|signal"})'
     ticket = Alert(
@@ -149,11 +153,12 @@ def _no_application(t: Thresholds) -> Sequence[Alert]:
         hold=t.no_application_hold,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE} runs without its application in {value(WHOLE)} of its workers.",
-        description="They take requests and answer each with status 500 (`no python application found`), "
+        description="These workers answer every request with status 500 (`no python application found`). All workers "
+        "together take "
         + answer(f"sum({_of_self('rate(uwsgi_worker_requests_total[5m])')})", TENTH)
-        + " requests/s in all workers now.\n"
-        "See uWSGI's log for why the import fails. If it began with a deploy, take that back. Set `need-app`, so that "
-        "uWSGI does not start without an application.",
+        + " requests/s now.\n"
+        "See uWSGI's log for why the import fails. If it began with a deploy, roll the deploy back. Set `need-app`, so "
+        "that uWSGI does not start without an application.",
         dashboard=SERVER_DASHBOARD,
     )
     everywhere = f"{without} > 0\nand {without} >= {accepting}"
@@ -175,17 +180,17 @@ and round({by_server("sum", raised)}) >= {t.exceptions_least}""",
         description=answer(f"sum({_of_self(raised)})", WHOLE)
         + " of "
         + answer(f"sum({_of_self(requests)})", WHOLE)
-        + f" requests in {r} raised out of the application, or their clients left in the middle of an answer.\n"
-        "uWSGI's log has the tracebacks; if it began with a deploy, take that back. Where they are `write error` or "
-        "`SIGPIPE`, clients or the web server gave up waiting: then see the response time, or set "
+        + f" requests in {r} raised an unhandled exception, or their clients disconnected in the middle of a response."
+        "\nuWSGI's log has the tracebacks; if it began with a deploy, roll the deploy back. If they are `write error` "
+        "or `SIGPIPE`, clients or the web server gave up waiting: check the response time, or set "
         "`disable-write-exception`.",
         dashboard=SERVER_DASHBOARD,
     )
 
 
 def _memory_growing(t: Thresholds) -> Alert:
-    """The least of half an hour against the most of another, hours before, and that twice in a row: neither a request
-    that needs much for once, nor one step up that stays, nor a hole in the data is growth.
+    """Compares the minimum of half an hour with the maximum of a half hour some hours before, twice in a row: so a
+    single large request, one step up that stays, and a gap in the data do not count as growth.
     """
     resident, hours = "uwsgi_worker_resident_memory_bytes", t.memory_growth_hours
     now = f"min_over_time({resident}[30m])"
@@ -209,22 +214,21 @@ max without (worker_id) (
         summary=f"uWSGI {SERVER} on {INSTANCE}: the memory of a worker grows, by {percent()} in {2 * hours} hours.",
         description=f"Worker {_workers(f'topk(1, {growth})')} has "
         f"{answer(f'{resident}{{$self}} and topk(1, {growth})', 'humanize1024')}B, "
-        f"{answer(f'topk(1, {growth})', 'humanize1024')}B more than {2 * hours} hours ago, and it grew all the time "
-        "since. Caches have filled by then; this is likely a leak. When memory is used up, the kernel kills a "
-        "process.\n"
-        "Until it is found, set `reload-on-rss`, or `max-requests` with `max-requests-delta` so "
-        "that not all do at once. `tracemalloc` says which lines of the application allocate what stays.",
+        f"{answer(f'topk(1, {growth})', 'humanize1024')}B more than {2 * hours} hours ago, and has grown all the time "
+        "since. Caches are full by now, so this is likely a leak. When memory runs out, the kernel kills a process.\n"
+        "Until you find the leak, set `reload-on-rss`, or `max-requests` with `max-requests-delta`, so that workers do "
+        "not all restart at once. `tracemalloc` shows which lines of the application allocate the memory that stays.",
         dashboard=SERVER_DASHBOARD,
     )
 
 
 def _of_self(query: str) -> str:
-    """A query about the alert's server alone."""
+    """Restricts a query to the alert's server."""
     return query.replace("_total[", "_total{$self}[")
 
 
 def _workers(query: str) -> str:
-    """The ids of the workers in a query's answer, the worst first: `2`, or `3, 1`."""
+    """A template for the ids of the workers that a query returns, the worst first: `2`, or `3, 1`."""
     return (
         f"{{{{ range $place, $worker := {asked(f'sort_desc({query})')} }}}}{{{{ if $place }}}}, {{{{ end }}}}"
         "{{ $worker.Labels.worker_id }}{{ else }}unknown{{ end }}"

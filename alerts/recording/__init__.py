@@ -1,9 +1,9 @@
-"""Recorded series: the figures of `uwsgi_headroom.analysis`, over the counters that Prometheus holds.
+"""Recorded series: the figures of `uwsgi_headroom.analysis`, computed from the counters in Prometheus.
 
-Names are level:metric:operations. A level is made from the one before it, numerators and denominators apart: the
-response time of a service is all the time over all the requests, never a mean of means. What samples make (busy-thread
-and queue seconds) is divided by the time that samples cover, so that a gap does not look like idleness. What cannot be
-known is absent, never 0 and never NaN.
+Names are level:metric:operations. Each level is computed from the one below it, numerators and denominators separately:
+the response time of a service is the sum of the times divided by the sum of the requests, never a mean of means. Totals
+from samples (busy-thread and queue seconds) are divided by the time that samples cover, so that a gap does not count as
+idle time. Unknown values are absent, never 0 and never NaN.
 """
 
 from __future__ import annotations
@@ -16,5 +16,5 @@ from alerts.thresholds import Thresholds
 
 
 def groups(t: Thresholds) -> Sequence[Group]:
-    """The group of `recording.yaml`: one, because later rules are made from earlier ones."""
+    """The group of `recording.yaml`: only one, because later rules use earlier ones."""
     return [Group("uwsgi-headroom recording", [*worker.rules(t), *server.rules(t), *service.rules(t)])]

@@ -1,4 +1,4 @@
-"""Figures of servers, made from those of their workers."""
+"""Figures of servers, computed from those of their workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from uwsgi_headroom.analysis.capacity import LEAST_LOAD
 
 
 def rules(t: Thresholds) -> Sequence[Recording]:
-    """Flow, balance and headroom, in this order."""
+    """The rules of flow, balance and headroom, in this order."""
     return [*_flow(t), *_balance(t), *_headroom(t)]
 
 
@@ -34,7 +34,7 @@ def _flow(t: Thresholds) -> Sequence[Recording]:
             concurrency, f"{by_server('sum', f'rate(uwsgi_worker_busy_thread_seconds_total[{w}])')} / {observed}"
         ),
         Recording(queue, f"sum without (socket) (rate(uwsgi_socket_queue_seconds_total[{w}])) / {observed}"),
-        # `rate` is of the whole window, also of one that has just begun: requests are then too few for the queue.
+        # `rate` divides by the whole window even if the series are younger: then requests are too few for the queue.
         Recording(
             f"server:uwsgi_queue_wait_seconds:ratio_rate{w}",
             f"{queue} / ({requests} > 0) and uwsgi_exporter_observed_seconds_total offset {w}",
@@ -61,7 +61,7 @@ def _balance(t: Thresholds) -> Sequence[Recording]:
             f"server:uwsgi_hot_worker_ratio:ratio_rate{w}",
             f"{workers} * {by_server('max', active)} / ({requests} > 0)",
         ),
-        # Derived at uwsgi_headroom.analysis.balance.noise_floor. One worker is always even.
+        # Derived in uwsgi_headroom.analysis.balance.noise_floor. One worker is always even.
         Recording(
             f"server:uwsgi_hot_worker_ratio_noise_floor:ratio_rate{w}",
             f"""
@@ -76,7 +76,7 @@ def _balance(t: Thresholds) -> Sequence[Recording]:
             """,
         ),
         Recording(median, f"quantile without (worker_id) (0.5, {active})"),
-        # Who is at the median is calm, unless that is the most there is: where all tie there, all are.
+        # A worker at the median is calm, unless the median is also the maximum; if all workers tie, all are calm.
         Recording(
             calm,
             f"""
@@ -103,7 +103,7 @@ def _balance(t: Thresholds) -> Sequence[Recording]:
 
 
 def _headroom(t: Thresholds) -> Sequence[Recording]:
-    """What is used to U of its capacity is reached at 1/U times the load: uwsgi_headroom.analysis.capacity."""
+    """A limit of which the load uses the part U is reached at 1/U times the load: uwsgi_headroom.analysis.capacity."""
     w = t.window
     workers, load = f"server:uwsgi_active_workers:count{w}", f"server:uwsgi_interpreter_load:rate{w}"
     loads = f"worker:uwsgi_interpreter_load:rate{w} and worker:uwsgi_active_requests:rate{w}"
@@ -117,10 +117,10 @@ def _headroom(t: Thresholds) -> Sequence[Recording]:
         "cpu": f"{demand} / {capacity}",
     }
     return [
-        # Of the active workers, and only where every one of them is known.
+        # Of the active workers, and only if the load of every one is known.
         Recording(load, f"{by_server('sum', loads)} and {by_server('count', loads)} == {workers}"),
-        # CPUs in use by all who grow with the load, and those that they could use together. Without idle time, the
-        # workers', and the usable CPUs.
+        # CPUs in use by all programs that grow with the load, and the CPUs that these could use together. If idle time
+        # is unknown, the CPUs that the workers use, and the usable CPUs.
         Recording(
             demand,
             f"""
@@ -141,5 +141,6 @@ def _headroom(t: Thresholds) -> Sequence[Recording]:
 
 
 def headroom(record: str, limit: str, used: str) -> Recording:
-    """The headroom of a limit that is used to this part. Barely used, it is more than anybody plans for, and noise."""
+    """Records the headroom of a limit of which the load uses the part `used`. Absent below LEAST_LOAD, where headroom
+    is noise, and larger than anybody plans for."""
     return Recording(record, f"1 / ({used} >= {LEAST_LOAD})", labels=(("limit", limit),))

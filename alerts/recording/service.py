@@ -1,6 +1,6 @@
-"""Figures of services, made from those of their servers: servers of one name in one job, on any instance.
+"""Figures of services, computed from those of their servers: servers of one name in one job, on any instance.
 
-A server that does not tell of a figure is in neither the numerator nor the denominator of its service's.
+A server without a figure counts in neither the numerator nor the denominator of its service.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS
 
 
 def rules(t: Thresholds) -> Sequence[Recording]:
-    """In the order of the servers' own."""
+    """The rules, in the order of those for servers."""
     return [*_flow(t), *_balance(t), *_headroom(t)]
 
 
@@ -60,12 +60,12 @@ def _balance(t: Thresholds) -> Sequence[Recording]:
     cost, littles_law = f"server:uwsgi_unevenness_cost:ratio_rate{w}", f"server:uwsgi_concurrency_littles_law:rate{w}"
     enough = f"server:uwsgi_active_requests:rate{w} >= {ENOUGH_REQUESTS} / {seconds:g}"
     return [
-        # The worst server. One with a handful of requests is uneven by chance, and would always be the worst.
+        # The worst server. Servers with few requests are left out: they are uneven by chance.
         Recording(
             f"service:uwsgi_hot_worker_ratio:max_ratio_rate{w}",
             by_service("max", f"server:uwsgi_hot_worker_ratio:ratio_rate{w} and {enough}", t),
         ),
-        # All the time that balancing would save over all the time in service.
+        # The time that balancing would save, divided by the time in service.
         Recording(
             f"service:uwsgi_unevenness_cost:ratio_rate{w}",
             f"{by_service('sum', f'{cost} * {littles_law}', t)} / {by_service('sum', f'{littles_law} and {cost}', t)}",

@@ -1,4 +1,4 @@
-"""Figures of single workers."""
+"""Figures of workers."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from uwsgi_headroom.analysis.balance import ACTIVE
 
 
 def rules(t: Thresholds) -> Sequence[Recording]:
-    """uWSGI's counters are of worker slots, so a respawn does not show in them; CPU time is a process's own, and `rate`
-    takes it for a counter that began again.
+    """The rules for workers. uWSGI counts per worker slot, so a respawn does not reset its counters; CPU time belongs
+    to a process, and `rate` handles a respawn as a counter reset.
     """
     w = t.window
     requests, active = f"worker:uwsgi_requests:rate{w}", f"worker:uwsgi_active_requests:rate{w}"
     timed = f"worker:uwsgi_timed_requests:rate{w}"
     return [
         Recording(requests, f"rate(uwsgi_worker_requests_total[{w}])"),
-        # Workers that cheaper mode adds or ends within the window are not to be blamed for their small shares.
+        # Leaves out workers that cheaper mode starts or ends within the window: their shares are small.
         Recording(active, f"{requests} and avg_over_time(uwsgi_worker_accepting[{w}]) >= {ACTIVE}"),
-        # Static files are counted as requests and take no running time; stats-no-cores does not tell of them.
+        # uWSGI counts static files as requests, without running time; stats-no-cores hides their number.
         Recording(timed, f"{requests} - rate(uwsgi_worker_static_requests_total[{w}]) or {requests}"),
         Recording(
             f"worker:uwsgi_request_share:ratio_rate{w}",

@@ -1,1 +1,1 @@
-"""The dashboards: which signal stands where, and how it is drawn."""
+"""The dashboards: the position and the drawing of each signal."""

@@ -1,4 +1,4 @@
-"""Affinity: where the workers may run, and where they do."""
+"""Affinity: where workers may run, and where they do run."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from dashboards.signals import affinity, balance
 from dashboards.variables import variables
 
 TALL = 7
-"""Height of the tables: five workers, and the others after scrolling."""
+"""Height of the tables: shows five workers; scroll for the others."""
 
 
 def dashboard(t: Thresholds) -> Dashboard:
-    """The dashboard."""
+    """Builds the dashboard."""
     whole, rate = Column(width=115), Column(PER_SECOND, 1, width=165)
     return page(
         links.AFFINITY,
-        "One server: which CPUs its workers may use, which they do, and whether they are in each other's way.",
+        "One server: which CPUs its workers may use, which they use, and whether they get in each other's way.",
         variables("uwsgi_up", many=False),
         annotation_queries.of_workers(ONE),
         [
@@ -41,7 +41,7 @@ def dashboard(t: Thresholds) -> Dashboard:
                 ],
             ),
             Row(
-                "Where may they run, and where do they?",
+                "Where may the workers run, and where do they run?",
                 [
                     table(
                         affinity.WORKERS,
@@ -73,7 +73,7 @@ def dashboard(t: Thresholds) -> Dashboard:
                 ],
             ),
             Row(
-                "Are they put off?",
+                "Are the workers preempted?",
                 [
                     by_worker(affinity.SWITCHES, 8),
                     by_worker(affinity.WAITS, 8),

@@ -1,4 +1,4 @@
-"""Capacity review: the last months, and where they lead."""
+"""Capacity review: the last months and their trend."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", 
 
 
 def dashboard(t: Thresholds) -> Dashboard:
-    """The dashboard."""
+    """Builds the dashboard."""
     return page(
         links.CAPACITY,
-        "Months of the day's figures: how near capacity it was, how often, when, and where that leads. Needs the "
-        "recording rules of this project, and a Prometheus that keeps as long.",
+        "Daily figures over months: how near to capacity the servers were, how often and when, and the trend. Needs "
+        "the recording rules of this project, and a Prometheus with enough retention.",
         [*variables("server:uwsgi_utilization:max1d", many=True), utc_offset()],
         [annotation_queries.alerts(FLEET, 'severity="critical"'), annotation_queries.configuration(FLEET)],
         [
@@ -43,9 +43,9 @@ def dashboard(t: Thresholds) -> Dashboard:
                     figure(history.DAYS, 4, threshold_colours.none(), empty="no rules?"),
                 ],
             ),
-            Row("Where does it lead?", _trend(t)),
+            Row("What is the trend?", _trend(t)),
             Row(
-                "How often is it close, and when?",
+                "How often is a limit close, and when?",
                 [
                     bars(
                         history.days_by_headroom(t), (8, 9), threshold_colours.none(), decimals=0, overrides=_bands(t)
@@ -65,7 +65,7 @@ def dashboard(t: Thresholds) -> Dashboard:
                     ),
                 ],
             ),
-            Row("What goes into the minutes?", [_minutes(t)]),
+            Row("What should the meeting's minutes say?", [_minutes(t)]),
         ],
         MONTHS,
     )

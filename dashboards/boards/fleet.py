@@ -1,4 +1,4 @@
-"""Fleet: which service or server to look at first."""
+"""Fleet: which service or server to inspect first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dashboards.variables import variables, window
 
 
 def dashboard(t: Thresholds) -> Dashboard:
-    """The dashboard."""
+    """Builds the dashboard."""
     columns = {
         "First limit": Column(width=150),
         "Headroom": Column(TIMES, 1, threshold_colours.headroom(t), width=100),
@@ -49,7 +49,7 @@ def dashboard(t: Thresholds) -> Dashboard:
                 ],
             ),
             Row(
-                "Who has least left?",
+                "Which servers have the least headroom?",
                 [
                     table(
                         fleet.SERVERS,
@@ -67,7 +67,7 @@ def dashboard(t: Thresholds) -> Dashboard:
                 ],
             ),
             Row(
-                "Since when?",
+                "How did it change?",
                 [
                     lines(
                         fleet.HEADROOM, 12, logarithmic=True, beside=True, threshold=threshold_colours.headroom_low(t)

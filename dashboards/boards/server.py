@@ -1,4 +1,4 @@
-"""Server: the page one opens when paged."""
+"""Server: the dashboard to open when paged."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STATES = {
 
 
 def dashboard(t: Thresholds) -> Dashboard:
-    """The dashboard."""
+    """Builds the dashboard."""
     return page(
         links.SERVER,
         "One server: how much more it can take, which limit comes first, how even its workers are and what users get.",
@@ -124,7 +124,7 @@ def _questions(t: Thresholds) -> Sequence[Row]:
             ],
         ),
         Row(
-            "How are the processes?",
+            "Are the processes healthy?",
             [
                 by_worker(processes.MEMORY, 8),
                 lines(processes.STATES, 8, stacked=True, overrides=states),

@@ -1,1 +1,1 @@
-"""How signals are drawn: kinds of panels, colours, and the verdicts that thresholds give."""
+"""Draws signals: kinds of panels, colours, and colours of thresholds."""

@@ -1,4 +1,4 @@
-"""Colours that stay with what they stand for, from panel to panel."""
+"""Colours that mean the same in every panel."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from grafana_foundation_sdk.models.dashboard import DynamicConfigValue, MatcherC
 
 BLUE, ORANGE, PURPLE, TEAL, GOLD = "#5794F2", "#E8770C", "#B877D9", "#2BA59B", "#AD8E00"
 PINK, SKY, BROWN, OLIVE, GREY = "#E0699E", "#1E9FD0", "#A0785A", "#849F36", "#9A9FA8"
-"""Each stands out from Grafana's dark background and from its white one. None is the red or green of a verdict."""
+"""Each is legible on Grafana's dark and white backgrounds. None is the red or green of a verdict."""
 
 WORKERS = (BLUE, ORANGE, PURPLE, TEAL, GOLD, PINK, SKY, BROWN, OLIVE, GREY)
 """By the last digit of the worker's number, from 1."""
 
 CPUS = (SKY, GOLD, PINK, OLIVE, BROWN, TEAL, GREY, PURPLE, ORANGE, BLUE)
-"""By the last digit of the CPU's number, from 0; not in the order of the workers, beside which they are shown."""
+"""By the last digit of the CPU's number, from 0; in another order than the colours of workers, shown beside them."""
 
 LIMITS = {"hottest interpreter": ORANGE, "interpreters": GOLD, "threads": BLUE, "cpu": PURPLE}
 
@@ -38,17 +38,17 @@ def cpus() -> list[Override]:
 
 
 def limits() -> list[Override]:
-    """Each limit has its colour."""
+    """A fixed colour for each limit."""
     return coloured(LIMITS)
 
 
 def coloured(colours: Mapping[str, str]) -> list[Override]:
-    """Series by their names."""
+    """Fixed colours for series, by name."""
     return [named(name, _fixed(colour)) for name, colour in colours.items()]
 
 
 def named(name: str, *values: tuple[str, object]) -> Override:
-    """Settings of the series or column of this name."""
+    """Settings for the series or column of this name."""
     return MatcherConfig("byName", name), [DynamicConfigValue(key, value) for key, value in values]
 
 

@@ -44,7 +44,7 @@ from dashboards.signal import Signal
 
 HEIGHT = 9
 _CPUS = 64
-"""CPUs that have a colour; those of larger machines are grey."""
+"""Number of CPUs that have a colour; CPUs above it are grey."""
 
 
 def lines(  # noqa: PLR0913  (each is one choice of how to draw)
@@ -61,8 +61,8 @@ def lines(  # noqa: PLR0913  (each is one choice of how to draw)
     step: str = "",
     height: int = HEIGHT,
 ) -> timeseries.Panel:
-    """Lines from 0. most: the top of the axis; at_least: how far it goes even where values are lower; threshold: drawn
-    as a line; beside: the legend is a table on the right, sorted, for many series.
+    """A graph of lines from 0. most: the top of the axis; at_least: the least top of the axis, even if values are
+    lower; threshold: drawn as a line; beside: for many series, the legend is a sorted table on the right.
     """
     panel = apply_panel_options(timeseries.Panel(), signal, (width, height), step=step)
     panel.line_width(1).fill_opacity(70 if stacked else 0 if beside else 8).show_points(VisibilityMode.NEVER).legend(
@@ -105,7 +105,7 @@ def by_worker(
     stacked: bool = False,
     step: str = "",
 ) -> timeseries.Panel:
-    """A line for each worker, in its colour; the rest as in `lines`."""
+    """A graph with a line for each worker, in its colour; other arguments as in `lines`."""
     return lines(
         signal,
         width,
@@ -120,12 +120,12 @@ def by_worker(
 
 
 def matching(names: str, *values: tuple[str, object]) -> Override:
-    """Settings of every series whose name fits the regular expression."""
+    """Settings for every series whose name matches the regular expression."""
     return MatcherConfig("byRegexp", names), [DynamicConfigValue(key, value) for key, value in values]
 
 
 def dashed(name: str, colour: str) -> Override:
-    """A line that is a limit rather than a figure."""
+    """Draws a series as a dashed line, for a limit rather than a figure."""
     return named(
         name,
         ("custom.lineStyle", {"fill": "dash", "dash": [8, 6]}),
@@ -145,7 +145,7 @@ def occupancy(signal: Signal, width: int) -> heatmap.Panel:
 
 
 def shares(signal: Signal, width: int) -> barchart.Panel:
-    """A bar for each worker and a line at the value of the second query."""
+    """A bar chart with one bar per worker, and a line at the value of the second query."""
     panel = apply_panel_options(barchart.Panel(), signal, (width, HEIGHT), PromQueryFormat.TABLE)
     panel.orientation(VizOrientation.VERTICAL).show_value(VisibilityMode.AUTO).min(0).bar_width(0.8)
     panel.x_tick_label_max_length(100)
@@ -176,7 +176,7 @@ def shares(signal: Signal, width: int) -> barchart.Panel:
 
 
 class _OnOnePage(statetimeline.Panel):
-    """Without Grafana's pager, which is there even where one page is enough. The library takes no 0 for that."""
+    """Removes Grafana's pager, which appears even if one page is enough. The library does not accept 0 for that."""
 
     def build(self) -> Panel:
         panel = super().build()
@@ -186,7 +186,7 @@ class _OnOnePage(statetimeline.Panel):
 
 
 def last_cpus(signal: Signal, width: int) -> statetimeline.Panel:
-    """The CPU that each worker was on, over time, in that CPU's colour."""
+    """The CPU of each worker over time, in that CPU's colour."""
     panel = apply_panel_options(_OnOnePage(), signal, (width, HEIGHT))
     panel.color_scheme(FieldColor().mode(FieldColorModeId.FIXED).fixed_color(GREY)).merge_values(True)
     named_cpus = {str(cpu): ValueMappingResult(str(cpu), CPUS[cpu % len(CPUS)], index=cpu) for cpu in range(_CPUS)}

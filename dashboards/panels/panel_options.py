@@ -1,4 +1,4 @@
-"""What every panel has, whatever its kind: name, description, unit, queries, size."""
+"""Options that every kind of panel has: name, description, unit, queries, size."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 from dashboards.signal import Series, Signal
 
 DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
-"""Whichever Prometheus is chosen on the page: none is written into a dashboard."""
+"""The Prometheus that the user chooses on the dashboard; no data source is fixed."""
 
 
 class Panel(Protocol):
-    """What the builders of all kinds of panels have in common."""
+    """The methods that the builders of all kinds of panels share."""
 
     def title(self, title: str) -> Any: ...
     def description(self, description: str) -> Any: ...
@@ -33,8 +33,8 @@ P = TypeVar("P", bound=Panel)
 def apply_panel_options(
     panel: P, signal: Signal, size: tuple[int, int], how: PromQueryFormat = PromQueryFormat.TIME_SERIES, step: str = ""
 ) -> P:
-    """`panel` with what `signal` says. size: width in 24ths of the page, and height; step: seconds between points, at
-    least.
+    """Sets name, description, unit, queries and size of `panel` from `signal`. size: width in 24ths of the page, and
+    height in Grafana's units; step: the least interval between points, such as `1m`.
     """
     panel.title(signal.name).description(signal.description).unit(signal.unit).datasource(DATASOURCE)
     panel.span(size[0]).height(size[1])

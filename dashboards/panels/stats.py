@@ -1,4 +1,4 @@
-"""Single figures: the answer at a glance."""
+"""Panels of single figures, to read at a glance."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dashboards.signal import Signal
 
 HEIGHT = 4
 _THICKEST = 40
-"""Pixels of a bar: one alone would fill the panel."""
+"""Largest height of a bar in pixels: a single bar would fill the panel."""
 
 
 def figure(
@@ -42,13 +42,13 @@ def figure(
     overrides: Sequence[Override] = (),
     height: int = HEIGHT,
 ) -> stat.Panel:
-    """A number in the colour of its verdict. named: with the name of what it is of; empty: what is there without it."""
+    """A number in the colour of its threshold. named: show the name of its series, too; empty: text without a value."""
     panel = apply_panel_options(stat.Panel(), signal, (width, height))
     panel.thresholds(verdict).color_scheme(FieldColor().mode(FieldColorModeId.THRESHOLDS))
     panel.reduce_options(ReduceDataOptions().calcs(["lastNotNull"]).fields(""))
     panel.color_mode(BigValueColorMode.VALUE)
     panel.text_mode(BigValueTextMode.VALUE_AND_NAME if named else BigValueTextMode.VALUE)
-    panel.graph_mode(BigValueGraphMode.NONE)  # its curve runs through the figure, and has a panel of its own
+    panel.graph_mode(BigValueGraphMode.NONE)  # a curve would run through the figure; the curve has its own panel
     panel.text(VizTextDisplayOptions().title_size(13).value_size(28 if named else 34))
     if decimals is not None:
         panel.decimals(decimals)
@@ -67,7 +67,7 @@ def bars(
     called: str = "",
     overrides: Sequence[Override] = (),
 ) -> bargauge.Panel:
-    """A bar for each series, from 0 to `most`. called: the label that names it, even where there is but one series."""
+    """A bar for each series, from 0 to `most`. called: the label that names a bar, even if there is only one series."""
     panel = apply_panel_options(bargauge.Panel(), signal, size)
     panel.thresholds(verdict).color_scheme(FieldColor().mode(FieldColorModeId.THRESHOLDS))
     panel.reduce_options(ReduceDataOptions().calcs(["lastNotNull"]).fields(""))
@@ -87,5 +87,5 @@ def bars(
 
 
 def _nothing(text: str) -> SpecialValueMap:
-    """What stands where there is no value: not in the colour of a verdict."""
+    """The text shown if there is no value, in a neutral colour."""
     return SpecialValueMap(DashboardSpecialValueMapOptions(SpecialValueMatch.NULL, ValueMappingResult(text, "text")))

@@ -21,14 +21,14 @@ from dashboards.signal import Signal
 Values = Sequence[tuple[str, object]]
 
 BARS, COLOURED_TEXT, PLAIN_TEXT = "basic", "color-text", "auto"
-"""How cells are drawn, in the words of Grafana 9."""
+"""How cells are drawn, in the terms of Grafana 9."""
 
 _CELLS: Mapping[str, object] = {
     BARS: {"type": "gauge", "mode": "basic", "valueDisplayMode": "color"},
     COLOURED_TEXT: {"type": "color-text"},
     PLAIN_TEXT: {"type": "auto"},
 }
-"""The same in those of Grafana 10 and later, which translate the older ones of some tables and drop those of others."""
+"""The same in the terms of Grafana 10 and later, which convert the older terms in some tables but not in all."""
 
 
 def _nothing(colour: str) -> dict[str, object]:
@@ -36,13 +36,13 @@ def _nothing(colour: str) -> dict[str, object]:
 
 
 _NO_BAR, _NO_VERDICT = _nothing("transparent"), _nothing("text")
-"""For a cell without a value, which else would be a bar at 0 or a text in the colour of the worst verdict."""
+"""For a cell without a value: otherwise it would be a bar at 0, or a text in the colour of the worst threshold."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """How a column is drawn. most: the value of a full bar, which makes it bars; words: what stands for a value, and
-    its colour; width: in pixels; links: from each cell; hidden: there for links alone.
+    """How a column is drawn. most: draw bars, with this value for a full bar; words: text and colour to show instead of
+    a value; width: in pixels; links: links of each cell; hidden: the column is only used by links.
     """
 
     unit: str = "none"
@@ -55,7 +55,7 @@ class Column:
     hidden: bool = False
 
     def override(self, name: str) -> Override:
-        """The settings of the column of this name, as Grafana 9 and as later ones read them."""
+        """The settings of the column of this name, for Grafana 9 and for later versions."""
         values: list[tuple[str, object]] = [("unit", self.unit)]
         if self.decimals is not None:
             values.append(("decimals", self.decimals))
@@ -89,9 +89,9 @@ def table(
     numbered: str = "",
     empty: str = "-",
 ) -> tables.Panel:
-    """A line for each combination of `labels`, a column for each query of the signal, by its legend. Lines are in the
-    order in which the first query has them; those that it lacks come after. called: other names for labels;
-    numbered: the label that is a number, and sorts.
+    """A table with a line for each combination of `labels`, and a column for each query of the signal, named by its
+    legend. Lines are in the order of the first query; lines that it lacks follow. called: display names of labels;
+    numbered: a numeric label to sort by.
     """
     panel = apply_panel_options(tables.Panel(), signal, size, PromQueryFormat.TABLE)
     queries = [f"Value #{letter}" for letter in ascii_uppercase[: len(signal.series)]]
@@ -129,8 +129,9 @@ def matrix(
     width: int,
     called: Mapping[str, str] | None = None,
 ) -> tables.Panel:
-    """A cell for each pair of the labels `rows` and `columns`, both numbers, coloured by its value: a part of 1.
-    corner: the head of the column with the rows' names; width: of the others, in pixels; called: names of rows.
+    """A table with a cell for each pair of the numeric labels `rows` and `columns`, coloured by its value from 0 to 1.
+    corner: the header of the column with the names of rows; width: of the other columns, in pixels; called: names of
+    rows.
     """
     panel = apply_panel_options(tables.Panel(), signal, size, PromQueryFormat.TABLE)
     pair = f"{rows}\\{columns}"
@@ -156,7 +157,7 @@ def matrix(
 
 
 def _as_numbers(name: str) -> DataTransformerConfig:
-    """Else 10 comes before 2."""
+    """Converts a label to a number, so that 2 sorts before 10."""
     conversion = {"targetField": name, "destinationType": "number"}
     return DataTransformerConfig(id_val="convertFieldType", options={"fields": {}, "conversions": [conversion]})
 

@@ -1,4 +1,4 @@
-"""Colours that judge a figure. They change where the rules of `alerts` do: at the same thresholds."""
+"""Colours that judge a figure, at the same thresholds as the rules of `alerts`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FINE, WARNING, CRITICAL, PLAIN = "green", "orange", "red", "text"
 
 
 def _steps(first: str, *more: tuple[float, str]) -> ThresholdsConfig:
-    """`first` from below, and each colour from its value on."""
+    """`first` below all values, then each colour from its value on."""
     steps = [Threshold(None, first), *(Threshold(round(value, 4), colour) for value, colour in more)]
     return ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(steps)
 
@@ -23,7 +23,7 @@ def none() -> ThresholdsConfig:
 
 
 def headroom(t: Thresholds) -> ThresholdsConfig:
-    """Critical where a limit is used to what pages once requests wait, a warning where headroom is low."""
+    """Critical at the use of a limit that pages once requests wait; a warning where headroom is low."""
     return _steps(CRITICAL, (1 / t.near_capacity, WARNING), (t.headroom_low, FINE))
 
 
@@ -33,55 +33,55 @@ def headroom_low(t: Thresholds) -> ThresholdsConfig:
 
 
 def utilization(t: Thresholds) -> ThresholdsConfig:
-    """The same, of the part that is used."""
+    """The thresholds of `headroom`, for the used part of a limit."""
     return _steps(FINE, (1 / t.headroom_low, WARNING), (t.near_capacity, CRITICAL))
 
 
 def near_capacity(t: Thresholds) -> ThresholdsConfig:
-    """The part in use that pages once requests wait, as a line in a graph."""
+    """The utilization that pages once requests wait, as a line in a graph."""
     return _steps("transparent", (t.near_capacity, CRITICAL))
 
 
 def interpreter(t: Thresholds) -> ThresholdsConfig:
-    """A warning from where threads meet at an interpreter's lock, critical where they mostly wait for it."""
+    """A warning where threads begin to wait for an interpreter's lock, critical where they mostly wait for it."""
     return _steps(FINE, (t.uneven_interpreter, WARNING), (t.interpreter_full, CRITICAL))
 
 
 def interpreter_full(t: Thresholds) -> ThresholdsConfig:
-    """Saturation alone, as a line in a graph."""
+    """Saturation of an interpreter, as a line in a graph."""
     return _steps("transparent", (t.interpreter_full, CRITICAL))
 
 
 def uneven(t: Thresholds) -> ThresholdsConfig:
-    """From where uneven workers under load are a ticket."""
+    """The hot ratio that is a ticket under load, as a line in a graph."""
     return _steps("transparent", (t.uneven_ratio, CRITICAL))
 
 
 def hot(t: Thresholds) -> ThresholdsConfig:
-    """The same, as a verdict: never critical, because unevenness alone does no harm."""
+    """The hot ratio as a verdict: never critical, because unevenness alone does no harm."""
     return _steps(FINE, (t.uneven_ratio, WARNING))
 
 
 def costly() -> ThresholdsConfig:
-    """From the cost that a finding of the exporter calls harm."""
+    """A warning from the cost at which the exporter reports a finding."""
     return _steps(FINE, (COSTLY, WARNING))
 
 
 def costly_line() -> ThresholdsConfig:
-    """The same, as a line in a graph."""
+    """The cost of `costly`, as a line in a graph."""
     return _steps("transparent", (COSTLY, WARNING))
 
 
 def cpu(t: Thresholds) -> ThresholdsConfig:
-    """From where the CPUs are a ticket."""
+    """A warning where the use of CPUs is a ticket."""
     return _steps(FINE, (t.cpu_full, WARNING))
 
 
 def at_least_one() -> ThresholdsConfig:
-    """None left is a warning."""
+    """0 is a warning, 1 and more are fine."""
     return _steps(WARNING, (1, FINE))
 
 
 def any_is(colour: str) -> ThresholdsConfig:
-    """0 is fine, one is not."""
+    """0 is fine, 1 and more have the given colour."""
     return _steps(FINE, (1, colour))

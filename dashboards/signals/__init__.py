@@ -1,1 +1,1 @@
-"""What the dashboards say: names, expressions, units and descriptions, one module a question."""
+"""The content of the dashboards: names, expressions, units and descriptions, one module per question."""

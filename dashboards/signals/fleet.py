@@ -1,6 +1,6 @@
-"""Which server to look at first: all of them, and the services they make up.
+"""All servers and services by headroom, to decide which one to inspect first.
 
-From the exporter's own windowed figures: it works without recording rules.
+Uses the exporter's windowed figures, and so needs no recording rules.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from dashboards.selector import BY_SERVER, BY_SERVICE, FLEET, WINDOW, in_words, with_service
 from dashboards.signal import TIMES, Series, signal
 
-_LEAST = """Headroom is the factor by which load can grow before a limit is reached: at 1x it is. The least of the four
-limits counts. One that is used to less than a hundredth has no headroom that means anything, so an idle server is
-without."""
+_LEAST = """Headroom is the factor by which load can grow before a limit is reached; at 1x the limit is reached. The
+least of the four limits counts. A limit of which less than 1 % is used has no meaningful headroom, so an idle server
+has none."""
 _LINES = 12
-"""Servers in a graph: more drown each other."""
+"""Servers in a graph: more lines would be illegible."""
 
 
 def _of(metric: str, *more: str, at: str = "") -> str:
@@ -20,7 +20,7 @@ def _of(metric: str, *more: str, at: str = "") -> str:
 
 
 def _least(by: str) -> str:
-    """The limit with the least headroom of each group. Labels are kept by name, so that columns stay the same."""
+    """The limit with the least headroom of each group. Keeps labels by name, so that the columns are fixed."""
     least = in_words(f"bottomk {by} (1, {_HEADROOM})")
     return f"sort(sum {by.replace(')', ', limit)')} ({least}))"
 
@@ -40,52 +40,52 @@ _TIME_BY_SERVICE = (
     f"sum {BY_SERVICE} ({_LITTLES_LAW} and ignoring (method) {_TIME})\n"
     f"/ sum {BY_SERVICE} ({_LITTLES_LAW} / ignoring (method) ({_TIME} > 0))"
 )
-"""All the time over all the requests that took any: by Little's law there are L / W of them a second."""
+"""Total time divided by the requests that took time: by Little's law, L / W of them per second."""
 
 
 def _busy(by: str = "") -> str:
-    """Requests in service over the threads there are. Servers that do not tell of the one are not in the other."""
+    """Requests in service divided by threads. Servers without the first figure do not count in the second."""
     return f"sum {by} ({_OBSERVED}) / sum {by} ({_CEILING} and ignoring (method, window) {_OBSERVED})"
 
 
 LEAST = signal(
     "Least headroom",
     TIMES,
-    f"The server that can take least more, and which limit comes first there. {_LEAST}",
+    f"The server with the least headroom, and the limit that it reaches first. {_LEAST}",
     Series(in_words(f"bottomk(1, {_HEADROOM})"), f"{_SERVER}: {{{{limit}}}}", now=True),
 )
 UNREADABLE = signal(
     "Servers down",
     "none",
-    """Servers whose stats server does not answer, so that nothing is known of them; the exporter's page says why.
-    Empty where no exporter is scraped.""",
+    """Servers whose stats server does not answer, so that nothing is known about them; the exporter's page shows the
+    reason. Empty if no exporter is scraped.""",
     Series(f"count({_UP}) - sum({_UP})", "servers", now=True),
 )
 FIRING = signal(
     "Alerts",
     "none",
-    "Alerts of this project's rules that fire now, of any server. None also where the rules are not loaded.",
+    "Alerts of this project's rules that fire now, for any server. Also none if the rules are not loaded.",
     Series('count(ALERTS{alertname=~"Uwsgi.*", alertstate="firing"})', "firing", now=True),
 )
 THREADS = signal(
     "Threads busy",
     "percentunit",
-    """Mean requests in service over threads, of all chosen servers together. One full server hides in it: see the
-    table.""",
+    """Mean requests in service as a part of the threads, of all chosen servers together. A single full server does not
+    show here: see the table.""",
     Series(_busy(), "busy"),
 )
 COST = signal(
     "Unevenness cost",
     "percentunit",
-    """The costliest: where balancing the workers would save most of the response time, and how much. Empty while
-    there are too few requests to tell.""",
+    """The server where balancing the workers would save the largest part of the response time, and that part. Empty
+    while there are too few requests.""",
     Series(f"topk(1, {_COST})", _SERVER, now=True),
 )
 QUEUE_WAIT = signal(
     "Queue wait",
     "s",
-    """The longest: where requests wait longest in the listen queue. Empty where no queue can be
-    measured, or nothing is served.""",
+    """The server where requests wait longest in the listen queue. Empty if no queue can be measured, or no request is
+    served.""",
     Series(f"topk(1, {_QUEUE_WAIT})", _SERVER, now=True),
 )
 
@@ -93,8 +93,8 @@ QUEUE_WAIT = signal(
 SERVICES = signal(
     "Services, least headroom first",
     "none",
-    f"""A line for each value of the label that is chosen above as the service: `server` as shipped, but it may be
-    cluster, team or whatever Prometheus adds. Headroom is that of the service's worst server. {_LEAST}""",
+    f"""A line for each value of the service label that is chosen above: `server` by default, or any label that
+    Prometheus adds, such as cluster or team. Headroom is that of the service's worst server. {_LEAST}""",
     Series(_least(BY_SERVICE), "Headroom", now=True),
     Series(_busy(BY_SERVICE), "Threads busy", now=True),
     Series(f"max {BY_SERVICE} ({_COST})", "Unevenness costs", now=True),
@@ -106,7 +106,7 @@ SERVICES = signal(
 SERVERS = signal(
     "Servers, least headroom first",
     "none",
-    f"{_LEAST} A click on a server opens its page. A line without figures is of a server that cannot be read.",
+    f"{_LEAST} Click on a server to open its dashboard. A server without figures cannot be read.",
     Series(_least(BY_SERVER), "Headroom", now=True),
     Series(_busy(BY_SERVER), "Threads busy", now=True),
     Series(f"max {BY_SERVER} ({_of('uwsgi_hot_worker_ratio', WINDOW)})", "Hot worker", now=True),
@@ -119,8 +119,8 @@ SERVERS = signal(
 _LEFT = f"min {BY_SERVER} ({_of('uwsgi_headroom_ratio', WINDOW, at=' @ end()')})"
 _IDLE = f"max {BY_SERVER} ({_of('uwsgi_up', at=' @ end()')}) * 0 + Inf"
 _DRAWN = f"and bottomk({_LINES}, {_LEFT} or {_IDLE})"
-"""The same servers in each graph, so that they have the same colours: Grafana gives these by the order of the series.
-Those that have no figure are without a line."""
+"""Selects the same servers for each graph, so that they have the same colours: Grafana assigns colours by the order of
+the series. Servers without a figure have no line."""
 
 
 def _all_of(by: str, figures: str) -> str:
@@ -130,25 +130,25 @@ def _all_of(by: str, figures: str) -> str:
 HEADROOM = signal(
     "Headroom over time",
     TIMES,
-    f"The {_LINES} servers with the least headroom at the end of the shown time. {_LEAST}",
+    f"The {_LINES} servers with the least headroom at the end of the time range. {_LEAST}",
     Series(f"{_all_of(BY_SERVER, f'min {BY_SERVER} ({_HEADROOM})')}\n{_DRAWN}", _SERVER),
 )
 UTILIZATION = signal(
     "Threads busy over time",
     "percentunit",
-    """Mean requests in service over threads, of the same servers in the same colours. One with headroom left and all
-    threads busy at times waits for something else than its CPUs.""",
+    """Mean requests in service as a part of the threads, of the same servers in the same colours. If a server has CPU
+    headroom and at times all threads busy, its requests wait for something other than the CPUs.""",
     Series(f"{_all_of(BY_SERVER, _busy(BY_SERVER))}\n{_DRAWN}", _SERVER),
 )
 REQUESTS_BY_SERVICE = signal(
     "Requests by service",
     "reqps",
-    "Requests completed a second, stacked.",
+    "Requests completed per second, stacked.",
     Series(_all_of(BY_SERVICE, f"sum {BY_SERVICE} ({_REQUESTS})"), "{{service}}"),
 )
 RESPONSE_TIME_BY_SERVICE = signal(
     "Response time by service",
     "s",
-    "Mean time in service of a request, listen queue excluded: all the time over all the requests.",
+    "Mean time in service of a request, without the listen queue: total time divided by requests.",
     Series(_all_of(BY_SERVICE, _TIME_BY_SERVICE), "{{service}}"),
 )

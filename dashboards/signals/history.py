@@ -1,4 +1,4 @@
-"""What a capacity review asks of the last months: from the day's figures that the recording rules keep."""
+"""Figures of the last months for a capacity review, from the daily figures of the recording rules."""
 
 from __future__ import annotations
 
@@ -15,71 +15,71 @@ _P95 = FLEET.of("server:uwsgi_utilization:p95_1d")
 _LEAST = FLEET.of("server:uwsgi_headroom:min1d")
 _REQUESTS = FLEET.of("server:uwsgi_requests:max1d")
 _DAILY = "[$__range:1d]"
-_MIDNIGHT = "A point at midnight UTC is the day that ended there; today is not shown before it is over."
+_MIDNIGHT = "A point at midnight UTC is the day that ended then; today is shown once it is over."
 _WORST = f"max {BY_SERVICE} ({with_service(_P95)})"
 
 USED = signal(
     "Peak of threads busy",
     "percentunit",
-    f"""The fullest that any chosen server was in the shown time: mean requests in service over threads, in the
-    recording window. {_RULES}""",
+    f"""The highest utilization of any chosen server in the time range: mean requests in service as a part of the
+    threads, over the recording window. {_RULES}""",
     Series(f"max(max_over_time({_PEAK}{RANGE}))", "peak", now=True),
 )
 USUAL = signal(
     "Busy days: threads busy",
     "percentunit",
-    f"""On the fullest server, 95 % of the time of nineteen days in twenty was at most this full. {_RULES}""",
+    f"""On the fullest server: on 95 % of the days, utilization was at most this high for 95 % of the time. {_RULES}""",
     Series(f"max(quantile_over_time(0.95, {_P95}{RANGE}))", "p95", now=True),
 )
 HEADROOM = signal(
     "Least headroom",
     TIMES,
-    f"""The least of the shown time, where, and which limit would have come first: the factor by which load could still
-    have grown at that moment. {_RULES}""",
+    f"""The least headroom in the time range, its server and its limit: the factor by which load could still have grown
+    at that moment. {_RULES}""",
     Series(in_words(f"bottomk(1, min_over_time({_LEAST}{RANGE}))"), "{{limit}}: {{server}} on {{instance}}", now=True),
 )
 GROWTH = signal(
     "Growth in 30 days",
     "percentunit",
-    f"""Slope of the straight line through the day's p95 of threads busy, of the service that grows most, in parts of
-    its threads: 10 % is from 40 % to 50 % in 30 days. {_RULES}""",
+    f"""Slope of the trend line of the day's p95 of threads busy, for the service that grows most, as a part of its
+    threads: 10 % means from 40 % to 50 % in 30 days. {_RULES}""",
     Series(f"max(deriv(({_WORST}){_DAILY})) * {30 * DAY}", "most", now=True),
 )
 DAYS = signal(
     "Days recorded",
     "none",
-    f"""Days of the shown time that are over and have figures: what all of this page rests on. 0 until the first
+    f"""Complete days with figures in the time range, on which all of this dashboard is based. 0 until the first
     midnight UTC. {_RULES}""",
     Series(f"max(count_over_time(({_WORST}){_DAILY})) or 0 * count({_PEAK})", "days", now=True),
 )
 DAILY = signal(
     "Threads busy: the day's p95 and peak",
     "percentunit",
-    f"""Of the fullest server of each service: the filled line is what 95 % of the day stayed below, the dots its
-    peak. {_MIDNIGHT} {_RULES}""",
+    f"""The fullest server of each service: the filled line is the value below which it stayed for 95 % of the day, the
+    dots are its peak. {_MIDNIGHT} {_RULES}""",
     Series(_WORST, "{{service}} p95"),
     Series(f"max {BY_SERVICE} ({with_service(_PEAK)})", "{{service}} peak"),
 )
 HEADROOMS = signal(
     "Headroom: the day's least",
     TIMES,
-    f"Of the worst server of each service, on a logarithmic scale. {_MIDNIGHT} {_RULES}",
+    f"The worst server of each service, on a logarithmic scale. {_MIDNIGHT} {_RULES}",
     Series(f"min {BY_SERVICE} ({with_service(_LEAST)})", "{{service}}"),
 )
 
 
 def trend(t: Thresholds) -> Signal:
-    """The day's p95 and the least squares line through it: its mean, and its slope times the distance from the mean
-    time. (`predict_linear` with `@ end()` is no straight line: each step has other samples.)
+    """The day's p95 and the least-squares line through it: its mean, plus its slope times the distance from the mean
+    time. (`predict_linear` with `@ end()` gives no straight line, because each step has other samples.)
     """
     days = f"({_WORST}){_DAILY} @ end()"
     times = f"({_WORST} * 0 + time()){_DAILY} @ end()"
     return signal(
         "Trend of the day's p95",
         "percentunit",
-        f"""The day's p95 of the fullest server of each service, and the straight line through it, where there are
-        {t.forecast_days} days at least. Let the time end in the future (now-90d to now+30d) and the line goes on: a
-        forecast, if nothing changes. {_MIDNIGHT} {_RULES}""",
+        f"""The day's p95 of the fullest server of each service, and its trend line if there are at least
+        {t.forecast_days} days. For a forecast, choose a time range that ends in the future (now-90d to now+30d): the
+        line continues. {_MIDNIGHT} {_RULES}""",
         Series(_WORST, "{{service}}"),
         Series(
             f"avg_over_time({days}) + deriv({days}) * (time() - avg_over_time({times}))\n"
@@ -94,8 +94,8 @@ def _most(daily: str) -> str:
 
 
 def week(t: Thresholds) -> Signal:
-    """Utilization by weekday and hour: every half hour is given the number of its hour in the week as a label, and what
-    has the same is one series. (1113 is Tuesday at 13; one label joins faster than two.)
+    """Utilization by weekday and hour: every half hour gets the number of its hour in the week as a label, and equal
+    labels are one series. (1113 is Tuesday at 13; one label joins faster than two.)
     """
     local = "vector(time() + 3600 * $utc_offset)"
     hour = f"1000 + (day_of_week({local}) + 6) % 7 * 100 + hour({local})"
@@ -110,14 +110,14 @@ label_replace(label_replace(
     return signal(
         "When it is busy: weekday and hour",
         "percentunit",
-        f"""Threads busy on the fullest chosen server: what 95 % of the moments in that hour of the week, all through
-        the shown time, stayed below. Hours are UTC plus the offset that is chosen above. {_RULES}""",
+        f"""Threads busy on the fullest chosen server: the value below which it stayed for 95 % of that hour of the
+        week, over the whole time range. Hours are UTC plus the offset that is chosen above. {_RULES}""",
         Series(expression, now=True),
     )
 
 
 def days_by_headroom(t: Thresholds) -> Signal:
-    """Server-days in bands of headroom, one of which begins where headroom is low to the rules."""
+    """Server-days in bands of headroom; one band begins at the rules' threshold of low headroom."""
     bounds = [1.0, t.headroom_low, 2.0, 5.0]
     least = f"min {BY_SERVER} ({with_service(_LEAST)})"
 
@@ -128,8 +128,8 @@ def days_by_headroom(t: Thresholds) -> Signal:
     return signal(
         "Headroom, day by day",
         "none",
-        f"""Days of every chosen server by the least headroom of the day: how often it was close, not only how close.
-        Days without load have none. {_RULES}""",
+        f"""Days of all chosen servers by the least headroom of the day: how often a limit was close, not only how
+        close. Days without load have no headroom. {_RULES}""",
         days(f"below {bounds[0]:g}x", f"< {bounds[0]:g}"),
         *(days(f"{low:g}x to {high:g}x", f">= {low:g} < {high:g}") for low, high in pairwise(bounds)),
         days(f"{bounds[-1]:g}x and more", f">= {bounds[-1]:g}"),
@@ -137,17 +137,17 @@ def days_by_headroom(t: Thresholds) -> Signal:
 
 
 def minutes(t: Thresholds) -> Signal:
-    """A line for each server, for the minutes of a meeting."""
+    """A table with a line for each server, for the minutes of a meeting."""
     p95 = f"max {BY_SERVER} ({with_service(_P95)})"
     lowest = in_words(with_service(f"min_over_time({_LEAST}{RANGE})"))
     enough = f"count_over_time(({p95}){_DAILY}) >= {t.forecast_days}"
     return signal(
         "For the minutes",
         "none",
-        f"""A line for each server, the least headroom first: over the shown time, its least headroom and the limit
-        that it is to, threads busy in the worst day's p95 and at the peak, most requests a second, and by how much the
-        p95 grows in 30 days (of all its threads; with {t.forecast_days} days of history at least). To copy it: panel
-        menu, Inspect, Data. {_RULES}""",
+        f"""A line for each server, the least headroom first. Over the time range: the least headroom and its limit,
+        threads busy in the worst day's p95 and at the peak, most requests per second, and the growth of the p95 in 30
+        days (as a part of its threads; with at least {t.forecast_days} days of history). To copy the table: panel menu,
+        Inspect, Data. {_RULES}""",
         Series(
             f"sort(sum {BY_SERVER.replace(')', ', limit)')} (bottomk {BY_SERVER} (1, {lowest})))",
             "Least headroom",

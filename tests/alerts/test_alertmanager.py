@@ -29,14 +29,14 @@ def amtool(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_amtool_accepts_the_configuration() -> None:
-    """It is valid, the template beside it is found, and the files with the secrets need not be there for that."""
+    """The configuration is valid, and its template is found; the files with the secrets need not exist."""
     checked = amtool("check-config", str(CONFIG))
     assert checked.returncode == 0, checked.stderr
     assert "1 templates" in checked.stdout
 
 
 def test_no_secret_is_in_the_configuration() -> None:
-    """What is secret is named by files."""
+    """Every secret is in a separate file that the configuration names."""
     secret = re.compile(r"^[\s-]*\S*(api_url|routing_key|service_key|password|secret|token|credentials):", re.MULTILINE)
     assert not secret.search(CONFIG.read_text())
     assert secret.search("    - routing_key: x"), "the pattern finds none anywhere"
@@ -57,7 +57,7 @@ def test_no_secret_is_in_the_configuration() -> None:
     ],
 )
 def test_a_severity_has_its_receiver(labels: str, receiver: str) -> None:
-    """Critical pages, a warning is a ticket, info is info; what is neither is seen by somebody."""
+    """Critical alerts page, warnings are tickets, info is info; alerts of no known severity are tickets, too."""
     tested = amtool(
         "config", "routes", "test", f"--config.file={CONFIG}", f"--verify.receivers={receiver}", *labels.split()
     )
@@ -66,7 +66,7 @@ def test_a_severity_has_its_receiver(labels: str, receiver: str) -> None:
 
 @dataclass(frozen=True)
 class Running:
-    """An Alertmanager with the shipped configuration, in a hurry, and what arrives from it."""
+    """An Alertmanager with the shipped configuration but short intervals, and the notifications from it."""
 
     manager: monitoring.Alertmanager
     receiver: Receiver
@@ -80,18 +80,18 @@ class Running:
             assert answer.status == 200, answer.read()
 
     def find_bodies(self, words: str, *paths: str) -> list[dict[str, Any]]:
-        """What came to these paths and has the words somewhere in it."""
+        """The bodies received at these paths that contain the words."""
         bodies = [notification.body for notification in self.receiver.notifications if notification.path in paths]
         return [body for body in bodies if words in json.dumps(body, ensure_ascii=False)]
 
     def wait(self, words: str, *paths: str, count: int = 1) -> list[dict[str, Any]]:
-        """The same, once so many have come."""
+        """The same, once `count` have arrived."""
         return eventually(
             lambda: self.find_bodies(words, *paths), lambda bodies: len(bodies) >= count, f"{words!r} at {paths}"
         )
 
     def slack(self, words: str, count: int = 1) -> dict[str, Any]:
-        """The attachment of the last of so many Slack messages, which have one each."""
+        """The attachment of the last of `count` Slack messages, each of which has one."""
         *_, last = self.wait(words, "/slack", count=count)
         attachment: dict[str, Any]
         (attachment,) = last["attachments"]
@@ -100,7 +100,7 @@ class Running:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """The shipped file with other addresses, secrets of the test, and seconds instead of minutes."""
+    """Runs the shipped file with other addresses, test secrets, and seconds instead of minutes."""
     secrets = tmp_path_factory.mktemp("secrets")
     with (
         receiver() as received,
@@ -111,7 +111,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def alert(name: str, severity: str, server: str, *, instance: str = "10.0.0.1:9238", **more: Any) -> dict[str, Any]:
-    """One as Prometheus posts it, that fires from now on. (For one that began before group_wait nothing is waited.)"""
+    """An alert as Prometheus posts it, firing from now on. (Alertmanager does not wait if it began before
+    group_wait.)"""
     labels = {"alertname": name, "severity": severity, "job": "uwsgi", "instance": instance}
     return {
         "labels": labels | ({"server": server} if server else {}),
@@ -130,13 +131,13 @@ def two_hours_ago() -> str:
 
 
 def over(ended: dict[str, Any]) -> dict[str, Any]:
-    """The same alert a moment after it was last true."""
+    """The same alert just after it has ended."""
     return ended | {"endsAt": datetime.now(timezone.utc).isoformat()}
 
 
 @pytest.mark.integration
 def test_a_page_says_what_to_do_and_where_to_look(running: Running) -> None:
-    """Slack and PagerDuty get status, summary, numbers, runbook, dashboard and since when."""
+    """Slack and PagerDuty get status, summary, numbers, runbook, dashboard and the time of the start."""
     hot = alert("UwsgiHotWorkerSaturated", "critical", "page", startsAt=two_hours_ago())
     running.post(hot)
     slack = running.slack("of page")
@@ -167,7 +168,7 @@ def test_a_page_says_what_to_do_and_where_to_look(running: Running) -> None:
 
 @pytest.mark.integration
 def test_a_page_is_taken_back(running: Running) -> None:
-    """When the alert is over, Slack says so with how long it took, and PagerDuty's incident ends."""
+    """When the alert ends, Slack says so and how long it lasted, and PagerDuty's incident is resolved."""
     saturated = alert("UwsgiConcurrencyNearCapacity", "critical", "mended", startsAt=two_hours_ago())
     running.post(saturated)
     (first,) = running.wait("of mended", "/pagerduty")
@@ -176,7 +177,7 @@ def test_a_page_is_taken_back(running: Running) -> None:
     slack = running.slack("of mended", count=2)
     assert slack["title"] == "RESOLVED: UwsgiConcurrencyNearCapacity of mended on 10.0.0.1:9238."
     assert slack["color"] == "good"
-    assert re.match(r"Over since 2\d\d\d-\d\d-\d\d \d\d:\d\d UTC, after 120 min\. ", slack["text"])
+    assert re.match(r"Resolved at 2\d\d\d-\d\d-\d\d \d\d:\d\d UTC, after 120 min\. ", slack["text"])
     _, last = running.wait(first["dedup_key"], "/pagerduty", count=2)
     assert last["event_action"] == "resolve"
 
@@ -204,7 +205,7 @@ def test_a_ticket_is_a_mail_and_json(running: Running) -> None:
 
 @pytest.mark.integration
 def test_one_notification_for_a_service(running: Running) -> None:
-    """Its machines and alerts are told together, the first in full; another service has its own."""
+    """A notification has all machines and alerts of a service, the first in full; another service gets its own."""
     machines = [f"10.0.0.{number}:9238" for number in range(11, 24)]
     running.post(
         *(alert("UwsgiConcurrencyNearCapacity", "critical", "fleet", instance=machine) for machine in machines),
@@ -222,7 +223,7 @@ def test_one_notification_for_a_service(running: Running) -> None:
 
 @pytest.mark.integration
 def test_an_alert_of_other_rules_can_be_read(running: Running) -> None:
-    """Without annotations and severity it is a ticket with its name, and nothing in its place is empty or broken."""
+    """An alert without annotations and severity is a ticket with its name, and no text is empty or broken."""
     running.post({"labels": {"alertname": "DiskFull", "server": "foreign"}})
     (body,) = running.wait('"server": "foreign"', "/webhook")
     assert body["receiver"] == "ticket"
@@ -267,9 +268,9 @@ LOOP, LOST = ("UwsgiRespawnLoop", "critical"), ("UwsgiRequestsLost", "critical")
 def test_what_explains_holds_back_the_rest(
     running: Running, source: tuple[str, str], held_back: list[tuple[str, str]]
 ) -> None:
-    """Of one server only the alert that explains is sent; the same alerts of other servers are sent as ever."""
+    """For one server, only the alert that explains the others is sent; the same alerts of other servers are sent."""
     name, here, there = source[0], f"here-{source[0]}", f"there-{source[0]}"
-    machine = f"10.0.1.{len(name)}:9238"  # the alert on an exporter holds back whatever is on its machine
+    machine = f"10.0.1.{len(name)}:9238"  # the alert on an exporter mutes all alerts of its machine
     explained = "" if source == EXPORTER else here
     running.post(
         alert(*source, server=explained, instance=machine),
@@ -285,7 +286,7 @@ def test_what_explains_holds_back_the_rest(
 
 @pytest.mark.integration
 def test_a_page_holds_back_the_ticket_of_its_own_name(running: Running) -> None:
-    """Of the same server and socket; another socket's ticket is sent."""
+    """A page mutes the ticket of the same server and socket; the ticket of another socket is sent."""
     sockets = {"full": "/run/a.sock", "short": "/run/b.sock"}
     machine = "10.0.2.1:9238"
     page, held_back, other = (
@@ -305,7 +306,7 @@ def test_a_page_holds_back_the_ticket_of_its_own_name(running: Running) -> None:
 
 @pytest.mark.integration
 def test_what_is_over_meanwhile_is_told_beside_what_is_not(running: Running) -> None:
-    """A group that still fires says which of its alerts have ended."""
+    """A group that still fires lists its alerts that have ended."""
     ended, stays = (
         alert("UwsgiConcurrencyNearCapacity", "critical", "half", instance=f"10.0.0.{host}:9238") for host in (1, 2)
     )
@@ -315,6 +316,6 @@ def test_what_is_over_meanwhile_is_told_beside_what_is_not(running: Running) -> 
     slack = running.slack("of half", count=2)
     assert slack["title"] == "CRITICAL: UwsgiConcurrencyNearCapacity of half on 10.0.0.2:9238."
     assert slack["text"].splitlines()[-2:] == [
-        "*Over meanwhile:*",
+        "*Resolved meanwhile:*",
         "• UwsgiConcurrencyNearCapacity of half on 10.0.0.1:9238.",
     ]

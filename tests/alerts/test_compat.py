@@ -1,4 +1,4 @@
-"""The Go exporter's names: recorded from ours they say what it says of the same documents; a table tells of each."""
+"""The Go exporter's names: recorded from ours, they have its values for the same documents; a table describes each."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ OTHERWISE = {
     ("no_cores", "uwsgi_worker_idle"): "threads are hidden",
     ("no_cores", "uwsgi_worker_cores"): "threads are hidden, not 0",
 }
-"""Where ours says something else than theirs on purpose."""
+"""Values in which ours differs from theirs on purpose."""
 
 
 def theirs(path: Path) -> Iterator[tuple[str, dict[str, str], float]]:
-    """Every sample of a captured answer: its name, its labels with a server for the address, its value."""
-    # Without types: the parser would have counters end in _total, which its caches' do not.
+    """Yields the samples of a captured response: name, labels with the server in place of the address, value."""
+    # Without types: the parser requires counters to end in _total, which its cache counters do not.
     text = "".join(line for line in path.read_text().splitlines(keepends=True) if not line.startswith("#"))
     for family in parsed(text):
         for sample in family.samples:
@@ -50,7 +50,8 @@ def written(name: str, labels: dict[str, str]) -> str:
 
 
 def test_recorded_names_say_what_theirs_say(tmp_path: Path) -> None:
-    """Of real documents: cheaper's workers, busy threads, killed ones, caches, memory; but for what is listed above."""
+    """For real documents (cheaper's workers, busy threads, killed workers, caches, memory), except the listed
+    values."""
     given: dict[str, list[float | None]] = {}
     for path in CAPTURED:
         given |= {name: [value] for name, value in series(up(path.stem)).items()}
@@ -82,7 +83,7 @@ def test_shared_names_say_what_theirs_say(path: Path) -> None:
 
 
 def rows() -> dict[str, tuple[str, str, str, str]]:
-    """The table: their type, our name, our type and the words, by their name."""
+    """The rows of the table by their name: their type, our name, our type, the remark."""
     names = {}
     for line in MIGRATION.read_text().partition("## Metrics")[2].splitlines():
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
@@ -96,7 +97,7 @@ def _types(metrics: Iterator[Metric]) -> dict[str, str]:
 
 
 def test_the_table_has_all_of_theirs() -> None:
-    """Each metric they export, with its type."""
+    """The table has each metric that they export, with its type."""
     short = {"counter": "c", "gauge": "g"}
     exported = {name: short[kind] for path in CAPTURED for kind, name in _declared(path)} | {
         "uwsgi_exporter_scrape_duration_seconds": "summary",
@@ -113,7 +114,7 @@ def _declared(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def test_the_table_tells_the_truth_about_ours() -> None:
-    """Our name exists and has that type; `same` is the same name; `recorded` is in the rules."""
+    """Our name exists and has the type in the table; `same` means the same name; `recorded` names are in the rules."""
     short = {"counter": "c", "gauge": "g"}
     ours = {name: short.get(kind) for name, kind in _types(families(everything())).items()}
     for name, (_, our_name, our_type, words) in rows().items():
@@ -127,7 +128,7 @@ def test_the_table_tells_the_truth_about_ours() -> None:
 
 @pytest.mark.integration
 def test_the_autoscalers_question_on_a_real_uwsgi(tmp_path: Path) -> None:
-    """avg(uwsgi_worker_busy): workers whose status is busy, of those that were ever spawned."""
+    """avg(uwsgi_worker_busy) is the part of busy workers among those that were ever spawned."""
     with (
         uwsgi("--processes", "6", "--threads", "2", "--cheaper", "4", "--cheaper-initial", "4") as server,
         exporter("--stats", f"shop=unix://{server.stats}") as ours,
@@ -149,14 +150,14 @@ def test_the_autoscalers_question_on_a_real_uwsgi(tmp_path: Path) -> None:
 
 
 def _busy(server: Uwsgi) -> tuple[int, int]:
-    """Workers that uWSGI calls busy, and those that were ever spawned: what theirs counts."""
+    """The numbers of workers that uWSGI reports as busy, and that were ever spawned, as the Go exporter counts them."""
     workers = [worker for worker in json.loads(server.document())["workers"] if worker["id"]]
     return sum(worker["status"] == "busy" for worker in workers), len(workers)
 
 
 @contextlib.contextmanager
 def held(server: Uwsgi, requests: int) -> Iterator[None]:
-    """So many requests in service while the block runs, which has to end within three seconds."""
+    """Keeps `requests` in service during the block, which must end within three seconds."""
     url = f"http://127.0.0.1:{server.http}/?io_ms=3000"
     threads = [threading.Thread(target=_get, args=(url,)) for _ in range(requests)]
     for thread in threads:

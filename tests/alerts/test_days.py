@@ -1,5 +1,5 @@
-"""All rules together over simulated days: a quiet one and a busy one, on which nothing may fire, and one that is uneven
-and costs, on which the right alerts do.
+"""Runs all rules over simulated days: on a quiet day and a busy day no alert may fire, and on an uneven day that costs
+response time the right alerts must fire.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from tests.support.simulated_day import SCRAPE, Site, counters
 
 MINUTES = 24 * 60
 EVALUATION = "3m"
-"""Rules over 78 workers take a while; and what holds for five minutes is seen."""
+"""Evaluating the rules for 78 workers takes a while; this interval still sees what lasts five minutes."""
 
 BUSY = (
     Site("two", workers=2, threads=8, peak=1.2, cpu=0.2, wait=1.3),
     Site("four", workers=4, threads=4, peak=2.4, cpu=0.3, wait=0.7),
     Site("eight", workers=8, threads=1, peak=3.2, cpu=0.5, wait=0.3),
 )
-"""At the peak 0.4 to 0.6 of a CPU in each interpreter, and 60 to 70 % of the threads busy: healthy, and no more."""
+"""At the peak, 0.4 to 0.6 of a CPU in each interpreter, and 60 to 70 % of the threads busy: barely healthy."""
 
 LARGE = Site("sixty-four", workers=64, threads=2, peak=35, cpu=3, wait=2.9)
-"""As busy as these; so many workers that simulating their day takes most of a minute."""
+"""As busy as these, with so many workers that simulating a day takes most of a minute."""
 
 
 def quiet(site: Site) -> Site:
@@ -39,7 +39,7 @@ QUIET = (
     Site("wakes unevenly", workers=4, threads=4, peak=0.02, cpu=0.02, wait=0.05, preference=(16, 46, 5, 34)),
     Site("wakes one", workers=4, threads=4, peak=0.02, cpu=0.02, wait=0.05, preference=(1, 0, 0, 0)),
 )
-"""Little load; two of the servers share it as an idle uWSGI may."""
+"""Little load; two of the servers share it as unevenly as an idle uWSGI may."""
 
 UNEVEN = (Site("api", workers=4, threads=8, peak=2.0, cpu=0.25, wait=0.5, preference=(10, 70, 10, 10)),)
 """Requests are uneven and long: in the busy hours one of four workers has nearly half of them, and is saturated."""
@@ -53,7 +53,7 @@ def test_a_quiet_day_is_silent(tmp_path: Path, sites: Sequence[Site]) -> None:
 
 @pytest.mark.parametrize("sites", [BUSY, pytest.param([LARGE], marks=pytest.mark.slow)], ids=["small", "large"])
 def test_a_busy_day_is_silent(tmp_path: Path, sites: Sequence[Site]) -> None:
-    """No alert fires on servers that are busy and even; and they are as busy as is claimed here."""
+    """No alert fires on servers that are busy and even; they are as busy as stated above."""
     busiest = "max_over_time(server:uwsgi_utilization:ratio_rate5m[1d])"
     even = "min_over_time(server:uwsgi_hot_worker_ratio:ratio_rate5m[1d])"
     _promtool(
@@ -69,7 +69,7 @@ def test_a_busy_day_is_silent(tmp_path: Path, sites: Sequence[Site]) -> None:
 
 
 def test_an_uneven_and_costly_day_is_told(tmp_path: Path) -> None:
-    """The ticket and the page about uneven workers fire, and nothing about anything else but their cause."""
+    """The ticket and the page about uneven workers fire, and otherwise only alerts about the same cause."""
     names = ("UwsgiHeadroomLow", "UwsgiHotWorkerSaturated", "UwsgiWorkersUneven")
     samples = [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in names]
     _promtool(tmp_path, UNEVEN, 1, {f"count by (alertname) ({FIRED})": samples})
@@ -79,7 +79,7 @@ FIRED = 'count_over_time(ALERTS{alertstate="firing"}[1d])'
 
 
 def _promtool(directory: Path, sites: Sequence[Site], seed: int, expected: Mapping[str, Sequence[object]]) -> None:
-    """Run all rules over a day of these sites, and compare what expressions give at its end."""
+    """Runs all rules over a day of these sites, and compares the values of expressions at its end."""
     written = directory / "day.test.yaml"
     document = {
         "rule_files": [str(path) for path in sorted(promtool.RULES.glob("*.yaml"))],
@@ -95,12 +95,12 @@ def _promtool(directory: Path, sites: Sequence[Site], seed: int, expected: Mappi
             }
         ],
     }
-    written.write_text(json.dumps(document))  # which is YAML too
+    written.write_text(json.dumps(document))  # valid YAML
     assert promtool.complaints("test", "rules", written) == ""
 
 
 def _series(site: Site, seed: int) -> Iterator[Mapping[str, str]]:
-    """What an exporter shows of the site, minute by minute."""
+    """Yields the exporter's series of the site, minute by minute."""
     values = counters(site, seed, MINUTES)
 
     def one(name: str, numbers: Sequence[float] | float, **labels: str) -> Mapping[str, str]:

@@ -1,5 +1,5 @@
-"""What happens to a real uWSGI reaches a person: exporter, Prometheus with the shipped rules, Alertmanager with the
-shipped configuration, and receivers, all real. Seconds stand for minutes; see `shipped_alerts`.
+"""Events on a real uWSGI reach a person, through the real exporter, Prometheus with the shipped rules, Alertmanager
+with the shipped configuration, and receivers. Seconds replace minutes; see `shipped_alerts`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tools.bench.accuracy.generator import ask
 pytestmark = pytest.mark.integration
 
 UNRENDERED = re.compile(r"\{\{|\}\}|unknown|NaN|Inf|<no value>|\$\w|\?\B| {2}")
-"""What nobody wants to read at night."""
+"""Signs of a template that was not filled in."""
 
 
 @dataclass(frozen=True)
 class Watched:
-    """Everything between uWSGI and a person."""
+    """The programs between uWSGI and a person."""
 
     prometheus: Prometheus
     alertmanager: Alertmanager
@@ -37,7 +37,7 @@ class Watched:
     instance: str
 
     def wait_for_alert(self, name: str, status: str, to: str = "page", seconds: float = 180) -> dict[str, Any]:
-        """The alert of this name and status (firing or resolved), once it has come to this receiver."""
+        """The alert of this name and status (firing or resolved), once this receiver has got it."""
 
         def prometheus() -> tuple[list[dict[str, Any]], object, object]:
             alerts = [
@@ -48,8 +48,8 @@ class Watched:
         return eventually(prometheus, lambda answer: answer[0], f"{name} {status} to come to {to}", seconds)[0][0]
 
     def held_back(self, name: str, by: str) -> None:
-        """Returns once Alertmanager has this alert, and keeps it from everybody because of the other one. It may have
-        been told before, if it fired first.
+        """Waits until Alertmanager has this alert and inhibits it because of the other one. A notification may have
+        been sent before, if this alert fired first.
         """
 
         def sources() -> set[str]:
@@ -60,7 +60,7 @@ class Watched:
         eventually(sources, lambda names: by in names, f"{name} to be held back by {by}", 60)
 
     def names(self) -> set[str]:
-        """Every alert that anybody was told of."""
+        """The names of all alerts of which a notification was sent."""
         return {
             alert["labels"]["alertname"]
             for notification in self.receiver.notifications
@@ -68,7 +68,7 @@ class Watched:
         }
 
     def servers(self) -> set[str]:
-        """Every server that anybody was told of."""
+        """All servers about which a notification was sent."""
         return {
             alert["labels"]["server"]
             for notification in self.receiver.notifications
@@ -79,7 +79,7 @@ class Watched:
         return {"alertname": name, "severity": severity, "job": "uwsgi", "instance": self.instance, "server": server}
 
     def pagerduty(self, name: str) -> str:
-        """The text of the page about this, as PagerDuty has it."""
+        """The text of the page about this alert, as PagerDuty gets it."""
 
         def texts() -> list[str]:
             bodies = [
@@ -95,7 +95,7 @@ class Watched:
 
 @contextlib.contextmanager
 def watched(stats: dict[str, str], directory: Path, rules: Sequence[Path]) -> Iterator[Watched]:
-    """Watch these stats sockets, by their servers' names, until the block ends, which begins when all are scraped."""
+    """Watches these stats sockets, by server name, until the block ends. The block begins when all are scraped."""
     addresses = [part for name, path in stats.items() for part in ("--stats", f"{name}=unix://{path}")]
     with (
         receiver() as received,
@@ -111,7 +111,7 @@ def watched(stats: dict[str, str], directory: Path, rules: Sequence[Path]) -> It
 
 
 def read(alert: dict[str, Any]) -> str:
-    """What a person reads of an alert; nothing in it may have stayed unsaid."""
+    """The text of an alert that a person reads; fails if a template was not filled in."""
     summary, description = (alert["annotations"][name] for name in ("summary", "description"))
     for text in (summary, *description.splitlines()):
         assert not UNRENDERED.search(text), text
@@ -119,15 +119,15 @@ def read(alert: dict[str, Any]) -> str:
 
 
 def shown(name: str, text: str) -> None:
-    """Printed (`pytest -s`), and written into `$PAGES_DIR`, so that somebody can look at what came."""
+    """Prints a text (`pytest -s`), and writes it into `$PAGES_DIR`, for review."""
     print(f"\n{text}")
     if directory := os.environ.get("PAGES_DIR"):
         Path(directory, f"{name}.txt").write_text(f"{text}\n")
 
 
 def test_killed_uwsgi_pages_and_its_return_resolves(tmp_path: Path) -> None:
-    """The page says which server and where, and holds back the ticket about its exceptions; of an idle healthy server
-    beside it nobody hears.
+    """The page names the server and the instance, and mutes the ticket about its exceptions; an idle healthy server
+    beside it causes no notification.
     """
     rules = shipped_alerts.rules(tmp_path, "exceptions_range=1m", "exceptions_hold=5s")
     with (
@@ -137,7 +137,7 @@ def test_killed_uwsgi_pages_and_its_return_resolves(tmp_path: Path) -> None:
     ):
         assert prometheus.receiver.notifications == []
         for _ in range(20):
-            with contextlib.suppress(ValueError):  # the answer to an exception is none
+            with contextlib.suppress(ValueError):  # an exception gets no response
                 ask(server.http, "/error")
         assert read(prometheus.wait_for_alert("UwsgiExceptionsHigh", "firing", to="ticket"))
         server.kill()
@@ -157,7 +157,7 @@ def test_killed_uwsgi_pages_and_its_return_resolves(tmp_path: Path) -> None:
 
 
 def test_full_unix_queue_pages_and_resolves_when_clients_go(tmp_path: Path) -> None:
-    """uWSGI says 0 of this queue; the page names the socket, and what it explains is no ticket beside it."""
+    """uWSGI reports 0 for this queue; the page names the socket, and mutes the tickets that it explains."""
     with (
         alert_scenes.short() as server,
         watched({"shop": server.stats}, tmp_path, shipped_alerts.rules(tmp_path)) as prometheus,
@@ -173,12 +173,12 @@ def test_full_unix_queue_pages_and_resolves_when_clients_go(tmp_path: Path) -> N
 
 
 def test_uneven_load_pages_and_resolves_when_it_is_evened(tmp_path: Path) -> None:
-    """As long as the load is even there is nothing to say, nor when it is so again. The page says which worker, what
-    part of the requests pays, and how much; the ticket about the same is held back.
+    """No alert fires while the load is even, nor after it is even again. The page names the worker, the part of the
+    requests that is slower, and by how much; it mutes the ticket about the same.
 
-    Where two CPUs carry the clients, Prometheus and all, no interpreter is sure to get 0.9 of one: a third of one has
-    to do here, and a tenth more response time. So low, it would take all interpreters for bound; that ticket waits as
-    long as it is shipped to.
+    With clients, Prometheus and everything else on two CPUs, no interpreter can rely on 0.9 of a CPU. Here a third of a
+    CPU counts as saturated, and a tenth more response time as slower. With so low a threshold, all interpreters count
+    as bound; the ticket about them keeps its shipped duration, and so does not fire.
     """
     rules = shipped_alerts.rules(tmp_path, "interpreter_full=0.35", "hot_worker_slower=1.1")
     with alert_scenes.mapped(processes=2) as server, watched({"shop": server.stats}, tmp_path, rules) as prometheus:
@@ -194,7 +194,7 @@ def test_uneven_load_pages_and_resolves_when_it_is_evened(tmp_path: Path) -> Non
             assert re.search(
                 r"take \d+ ms, against \d+ ms on less busy workers; \d+ threads of other workers idle", text
             )
-            assert re.search(r"[5-9]\d % of the requests pay \d+ ms each", text)
+            assert re.search(r"[5-9]\d % of the requests, and \d+ ms to the mean", text)
             shown("UwsgiHotWorkerSaturated", prometheus.pagerduty("UwsgiHotWorkerSaturated"))
             prometheus.held_back("UwsgiWorkersUneven", by="UwsgiHotWorkerSaturated")
         with server.loaded(hot=1, calm=1):

@@ -1,4 +1,4 @@
-"""What `python3 -m alerts` makes of other thresholds."""
+"""`python3 -m alerts` with other thresholds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_another_window_is_in_every_name_and_range(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("assignment", ["uneven_ratio", "uneven_ratio=much", "no_such=1"])
 def test_a_wrong_assignment_is_refused(assignment: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The message repeats what was given."""
+    """The message repeats the given assignment."""
     with pytest.raises(SystemExit) as ended:
         main(["--set", assignment])
     assert ended.value.code == 2

@@ -1,4 +1,4 @@
-"""The recording rules, evaluated by promtool over what the exporter exports, say what the exporter itself says."""
+"""The recording rules, evaluated by promtool over the exporter's series, equal the exporter's own figures."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from uwsgi_headroom.history.totals import sum_if_all_known
 
 SERVICES, INSTANCES = 20, 3
 TOLERANCE = 1e-9
-"""Of a value: what is left of arithmetic in another order. Formulas that differ differ by more."""
+"""Relative: rounding of arithmetic in another order. Different formulas differ by more."""
 
 Expected = Iterator[tuple[str, dict[str, str], float | None]]
-"""Recorded name, labels, value or that there is none."""
+"""Recorded name, labels, and value; None for no value."""
 
 RULES = [rule for group in recording.groups(Thresholds()) for rule in group.rules if isinstance(rule, Recording)]
 
@@ -40,7 +40,7 @@ def stories() -> list[Story]:
 
 
 def test_the_rules_say_what_the_exporter_says(stories: list[Story], tmp_path: Path) -> None:
-    """Each figure of each worker, server and service, of servers of all kinds: there and equal, or absent in both."""
+    """Each figure of each worker, server and service is equal in both, or absent in both, for servers of all kinds."""
     text = (promtool.RULES / "recording.yaml").read_text()
     series: dict[str, Sequence[float | None]] = {
         key: values for story in stories for key, values in story.scrapes.items() if key.partition("{")[0] in text
@@ -68,7 +68,7 @@ NOT_OF_THE_EXPORTER = {
     "worker:uwsgi_calm_requests:rate5m",
     "server:uwsgi_active_requests:median_rate5m",
 }
-"""Steps on the way to figures, which are in no Figures."""
+"""Intermediate series, which `Figures` does not have."""
 
 
 def _workers(story: Story) -> Expected:
@@ -113,7 +113,7 @@ def _server(story: Story) -> Expected:
 
 
 def _service(servers: list[Story]) -> Expected:
-    """From all that its servers did, not from the rules' own steps."""
+    """The figures of a service, computed from its servers' totals and not from intermediate series."""
     labels = {"job": "uwsgi", "server": servers[0].server}
     every = [story.figures for story in servers if story.figures]
     littles_law = sum(figures.flow.littles_law or 0.0 for figures in every)
@@ -174,7 +174,7 @@ def _timed(story: Story) -> int:
 
 
 def _queue(story: Story) -> float | None:
-    """Mean length of its listen queues, where one was measured."""
+    """Mean length of a server's listen queues, if any was measured."""
     assert story.figures
     window = story.figures.window
     return ratio(sum(window.queue_seconds.values()), window.observed_seconds) if window.queue_seconds else None
@@ -187,7 +187,7 @@ def _utilization(story: Story) -> float | None:
 
 
 def _cpu(story: Story) -> tuple[float, float]:
-    """CPUs in use by all who grow with the load, and those that they could use together."""
+    """CPUs in use by all programs that grow with the load, and the CPUs that these could use together."""
     assert story.figures
     cpu, load = story.figures.cpu, _load(story)
     if cpu is None:
@@ -197,6 +197,6 @@ def _cpu(story: Story) -> tuple[float, float]:
 
 
 def _load(story: Story) -> float | None:
-    """CPU seconds a second, of all active workers."""
+    """CPU seconds per second of all active workers."""
     assert story.figures
     return sum_if_all_known([worker.interpreter_load for worker in story.figures.balance.workers if worker.active])

@@ -1,4 +1,4 @@
-"""The recording rules in a real Prometheus, beside a real exporter and a loaded uWSGI, say what the exporter says."""
+"""The recording rules in a real Prometheus, with a real exporter and a loaded uWSGI, equal the exporter's figures."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ pytestmark = pytest.mark.integration
 
 WINDOW = "20s"
 TOLERANCE = 0.1
-"""Of a value. Prometheus evaluates up to a second after a scrape, so its window and the exporter's differ by up to a
-second in twenty at either end, in which a closed loop may do a little more or less than elsewhere. That formulas agree
-to the ninth digit is for test_recording; here labels, scrapes, order and timing of evaluation could be wrong."""
+"""Relative. Prometheus evaluates up to a second after a scrape, so its window and the exporter's differ by up to a
+second in twenty at either end, in which a closed loop may do a little more or less than elsewhere. test_recording
+checks that formulas agree to the ninth digit; this test is about labels, scrapes, and the order and timing of
+evaluation."""
 
 LEAST = {"uwsgi_unevenness_cost_ratio": 0.03, "uwsgi_queue_wait_seconds": 0.002}
-"""Differences that are none, where 0 is a good value."""
+"""Absolute differences that count as equal, for figures that may be 0."""
 
 RECORDED = {
     "uwsgi_throughput_requests_per_second": "server:uwsgi_requests:rate",
@@ -37,11 +38,11 @@ RECORDED = {
     "uwsgi_worker_response_time_seconds": "worker:uwsgi_response_time_seconds:ratio_rate",
     "uwsgi_worker_interpreter_load": "worker:uwsgi_interpreter_load:rate",
 }
-"""The gauges of a window, and what is recorded of the same."""
+"""The gauges of a window, and the recorded series of the same figures."""
 
 
 def test_recorded_figures_of_a_loaded_server(tmp_path: Path) -> None:
-    """Three workers, of which one is given most of the requests: every windowed gauge, at one instant."""
+    """One of three workers gets most of the requests; compares every windowed gauge at one time."""
     assert main(["--out", str(tmp_path), "--set", f"window={WINDOW}"]) == 0
     with (
         alert_scenes.mapped(processes=3, threads=4) as server,
@@ -51,7 +52,7 @@ def test_recorded_figures_of_a_loaded_server(tmp_path: Path) -> None:
         monitoring.prometheus([exporting.port], [tmp_path / "recording.yaml"]) as prometheus,
     ):
         prometheus.wait_for("server:uwsgi_queue_wait_seconds:ratio_rate20s", seconds=60)
-        time.sleep(3)  # the first window is whole, and a little more: `rate` guesses less
+        time.sleep(3)  # more than the first window, so that `rate` extrapolates less
         at = time.time() - 1
         pairs = {
             gauge: (_values(prometheus, gauge, at), _values(prometheus, name + WINDOW, at))

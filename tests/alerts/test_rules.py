@@ -1,4 +1,4 @@
-"""The rules do what their tests say, and every alert keeps to the policy: silent cases first, and a text to act on."""
+"""The rules pass their promtool cases, and every alert follows the policy: silent cases first, actionable texts."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ ALERTS = [
 ]
 KINDS = ("silent", "boundary", "fires", "counter reset", "missing server", "duplicate series")
 PAGES = 9
-"""More pages than these are read by nobody: a server down, a saturated worker, no thread free, a full queue, a severe
-wait, stuck threads, lost requests, workers that loop, and no application."""
+"""Nobody reads more pages than these: a server down, a saturated worker, no free thread, a full queue, a severe wait,
+stuck threads, lost requests, workers in a respawn loop, and no application."""
 
 LEAST_HOLD = 60.0
-"""Seconds: two scrapes, half a minute apart. One scrape is not enough to wake anybody, or to file a ticket."""
+"""Seconds: two scrapes, half a minute apart. One scrape is not enough for a page or a ticket."""
 
 
 def cases(name: str) -> list[dict[str, Any]]:
@@ -45,19 +45,19 @@ def named(alert: Alert) -> str:
 
 @pytest.mark.parametrize("name", TESTS)
 def test_promtool(name: str, tmp_path: Path) -> None:
-    """Each case of the document comes out as it says."""
+    """promtool accepts every case of the document."""
     assert promtool.complaints("test", "rules", write(name, tmp_path)) == ""
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.name)
 def test_prometheus_accepts_the_file(path: Path) -> None:
-    """Expressions, templates and names are right, and no rule is there twice."""
+    """Expressions, templates and names are valid, and no rule occurs twice."""
     assert promtool.complaints("check", "rules", "--lint-fatal", path) == ""
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=named)
 def test_an_alert_has_its_cases(alert: Alert) -> None:
-    """Of each of the six kinds there is one at least; what must stay silent matters as much as what fires."""
+    """An alert has at least one case of each of the six kinds; silence matters as much as firing."""
     names = [case["name"].split(": ", 2) for document in TESTS for case in cases(document)]
     missing = [kind for kind in KINDS if not any(name[:2] == [alert.alert, kind] for name in names)]
     assert not missing, f"add cases to tests/alerts/cases, named '{alert.alert}: {missing[0]}: what it shows'"
@@ -65,7 +65,7 @@ def test_an_alert_has_its_cases(alert: Alert) -> None:
 
 @pytest.mark.parametrize("name", TESTS)
 def test_a_case_is_of_something(name: str) -> None:
-    """A case of an alert says which alert there is, of which kind the case is, and what it shows."""
+    """The name of a case has the alert, the kind of case, and what it shows."""
     alerts = [rule.alert for rule in ALERTS]
     for case in cases(name):
         alert, kind, shows, *_ = *case["name"].split(": ", 2), "", ""
@@ -75,14 +75,14 @@ def test_a_case_is_of_something(name: str) -> None:
 
 @pytest.mark.parametrize("name", TESTS)
 def test_a_case_expects_something(name: str) -> None:
-    """promtool is content with a case that asks nothing."""
+    """A case has expectations; promtool would accept one without any."""
     for case in cases(name):
         assert case.get("alert_rule_test") or case.get("promql_expr_test"), f"{case['name']}: say what is expected"
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=named)
 def test_the_text_of_a_firing_alert_is_tested(alert: Alert) -> None:
-    """With every label and annotation, as a person will read them."""
+    """A case checks every label and annotation, as a person reads them."""
     tested = [
         fired
         for document in TESTS
@@ -101,7 +101,7 @@ def test_the_text_of_a_firing_alert_is_tested(alert: Alert) -> None:
 
 
 def test_alerts_have_names_of_their_own() -> None:
-    """Two of one name are a ticket and a page about the same, which a route and an inhibition tell apart."""
+    """Two alerts of one name are a ticket and a page about the same problem, distinguished by severity."""
     names = [alert.alert for alert in ALERTS]
     assert all(name.startswith("Uwsgi") for name in names)
     for name in set(names):
@@ -110,7 +110,7 @@ def test_alerts_have_names_of_their_own() -> None:
 
 
 def test_pages_are_few() -> None:
-    """Somebody gets up for a page; all else waits until morning."""
+    """A page wakes somebody up; everything else waits until morning."""
     assert {alert.severity for alert in ALERTS} <= {"critical", "warning", "info"}
     pages = [alert.alert for alert in ALERTS if alert.severity == "critical"]
     assert len(set(pages)) == len(pages)
@@ -119,7 +119,8 @@ def test_pages_are_few() -> None:
 
 @pytest.mark.parametrize("alert", ALERTS, ids=named)
 def test_an_alert_says_all_that_is_needed(alert: Alert) -> None:
-    """Where and what in one sentence, what to do first, and two links; and nothing of Python's formatting is left."""
+    """The texts say in one sentence what is wrong and where, give the first steps and two links, and have no leftovers
+    of Python's formatting."""
     annotations = alert.document(Thresholds())["annotations"]
     for name in ("summary", "description", "runbook_url", "dashboard_url"):
         text = annotations[name]
@@ -135,14 +136,14 @@ def test_an_alert_says_all_that_is_needed(alert: Alert) -> None:
 
 @pytest.mark.parametrize("alert", ALERTS, ids=named)
 def test_an_alert_waits_for_more_than_one_scrape(alert: Alert) -> None:
-    """A single odd scrape is forgiven."""
+    """A single odd scrape raises no alert."""
     hold = dataclasses.replace(Thresholds(), window=alert.hold).window_seconds
     assert hold >= LEAST_HOLD, f"hold {alert.alert} for {LEAST_HOLD:g} s at least, not for {alert.hold or 'nothing'}"
 
 
 @pytest.mark.parametrize("knob", dataclasses.fields(Thresholds), ids=lambda field: field.name)
 def test_a_knob_turns_something(knob: dataclasses.Field[Any]) -> None:
-    """Another value makes other rules, and there is a reason to want them."""
+    """Another value changes the rules, and the knob says why one would want that."""
     value = getattr(Thresholds(), knob.name)
     other = f"7{value}" if isinstance(value, str) else 2 * value + 1
     turned = files.render(changed(Thresholds(), [f"{knob.name}={other}"]))

@@ -1,4 +1,4 @@
-"""There is a runbook for every alert and for every finding that has one, and what it tells people to type is right."""
+"""Every alert, and every finding that names one, has a runbook, and the runbook's commands are valid."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def test_an_alert_has_a_runbook(alert: str) -> None:
 
 @pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
 def test_a_runbook_has_its_parts(book: Path) -> None:
-    """The alert's name, what is wrong and what users feel in a line, what its placeholders stand for, and the sections,
-    each with something in it: what to verify, what to do, and why."""
+    """A runbook has the alert's name, a line with the problem and its effect on users, the meaning of its placeholders,
+    and non-empty sections: what to verify, what to do, and why."""
     title, summary, needs, *_ = book.read_text().split("\n\n")
     assert title == f"# {book.stem}"
     assert re.fullmatch(r"(?:[A-Z]|uWSGI )[^\n]*[^.\n]\.", summary), "one line"
@@ -64,7 +64,8 @@ def test_a_runbook_has_its_parts(book: Path) -> None:
 
 @pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
 def test_placeholders_are_explained(book: Path) -> None:
-    """Those that are used, and no others; none stands in quotes of a shell, where its value would not be quoted."""
+    """A runbook explains the placeholders that it uses, and no others; none is inside shell quotes, where its value
+    would not be quoted."""
     runbook = split_runbook(book.read_text())
     assert used_placeholders(runbook.needs) == used_placeholders(runbook.body)
     for command in blocks(runbook.body, "sh"):
@@ -88,7 +89,7 @@ def test_queries_parse(book: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
 def test_commands_are_shell(book: Path) -> None:
-    """Every command can at least be read by a shell."""
+    """A shell can parse every command."""
     for command in blocks(book.read_text(), "sh"):
         checked = subprocess.run(["sh", "-n"], input=command, capture_output=True, text=True, check=False)
         assert checked.returncode == 0, f"{command}: {checked.stderr}"
@@ -96,7 +97,8 @@ def test_commands_are_shell(book: Path) -> None:
 
 @pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
 def test_what_a_runbook_refers_to_is_there(book: Path) -> None:
-    """Another runbook that it names exists, and is a link, which the page and a repository follow alike."""
+    """Every other runbook that a runbook names exists and is linked, so that it opens on the page and in a
+    repository."""
     text = book.read_text()
     named = set(re.findall(r"\bUwsgi[A-Z]\w+", text)) - {book.stem}
     assert named <= {runbook.stem for runbook in BOOKS}
@@ -106,7 +108,7 @@ def test_what_a_runbook_refers_to_is_there(book: Path) -> None:
 
 
 def test_findings_lead_to_runbooks() -> None:
-    """Each finding has a runbook that exists, or is known to need none."""
+    """Each finding has an existing runbook, or is listed as needing none."""
     sources = Path(findings.__file__).parent.glob("*.py")
     codes = {code for file in sources for code in re.findall(r'code="(\w+)"', file.read_text())}
     assert codes == RUNBOOKS.keys() | SAY_IT_ALL

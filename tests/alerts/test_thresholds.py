@@ -11,7 +11,7 @@ from uwsgi_headroom.analysis import advice, stuck, waiting
 from uwsgi_headroom.analysis.findings import evenness, health, limits, load, queue, workers
 
 MINUTES = 5
-"""Of `respawn_range`."""
+"""Length of `respawn_range`."""
 
 SHARED = {
     "queue_filling": queue.FILLING,
@@ -34,21 +34,21 @@ SHARED = {
     "near_capacity": limits.THREADS_FULL,
     "cpu_full": advice.CPU_FULL,
 }
-"""Knobs, and what the findings of `check` go by."""
+"""Knobs, and the corresponding constants of `check`'s findings."""
 
 
 @pytest.mark.parametrize("knob", SHARED)
 def test_a_shared_threshold_is_equal(knob: str) -> None:
-    """The value as shipped is the constant of the findings."""
+    """The shipped value equals the constant of the findings."""
     assert getattr(Thresholds(), knob) == SHARED[knob]
 
 
 def test_the_range_of_respawns_is_what_they_are_compared_for() -> None:
-    """`check` counts them a minute, and the knob within this range."""
+    """`check` counts respawns per minute, and the knob counts them within this range."""
     assert Thresholds().respawn_range == f"{MINUTES}m"
 
 
 def test_a_knob_that_is_shared_says_so() -> None:
-    """Those that name `check` in their text are those that are held equal here."""
+    """The knobs whose text names `check` are those that this test compares."""
     named = {field.name for field in dataclasses.fields(Thresholds) if "s in `check`" in field.metadata["why"]}
     assert named == SHARED.keys()

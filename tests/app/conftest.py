@@ -18,7 +18,7 @@ from tests.support import real_uwsgi
 
 @pytest.fixture(scope="package")
 def served() -> Iterator[Served]:
-    """uWSGI with app/uwsgi.ini, on a free port; it sees the Flask of the tests, however it was built."""
+    """Runs uWSGI with app/uwsgi.ini on a free port, with the Flask of the tests, however uWSGI was built."""
     with tempfile.TemporaryDirectory(prefix="headroom-") as name, pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(flask.__file__).parent.parent))
         stage = Stage(find_scene("calm"), Path(name))

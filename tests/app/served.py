@@ -1,4 +1,4 @@
-"""What a test asks of a served application: answers, and what uWSGI counts meanwhile."""
+"""A served application for tests: its responses, and uWSGI's counters."""
 
 from __future__ import annotations
 
@@ -35,5 +35,5 @@ class Served:
         return sum(worker["exceptions"] for worker in self.workers())
 
     def count(self, key: str) -> int:
-        """The sum of a figure over all threads of all workers: exact, unlike the one of the worker."""
+        """The sum of a figure over all threads of all workers, which is exact, unlike the worker's own figure."""
         return sum(core[key] for worker in self.workers() for core in worker["cores"])

@@ -1,4 +1,4 @@
-"""Stands in for the exporter where `make demo` is tested: takes the same arguments, has something to show."""
+"""Replaces the exporter in tests of `make demo`: takes the same arguments and serves a fixed document."""
 
 import http.server
 import json

@@ -1,4 +1,4 @@
-"""Each route answers what it promises, and refuses more than its limit."""
+"""Each route answers as promised, and refuses more than its limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def client() -> FlaskClient:
 
 
 def test_sequence_ends_with_the_first_value_above_the_number(client):
-    """/9000 is 22 numbers, as in the experiment that this route comes from."""
+    """/9000 returns 22 numbers."""
     sequence = client.get("/9000").json
     assert len(sequence) == 22
     assert sequence[:4] == [0, 1, 1, 2]
@@ -26,13 +26,13 @@ def test_sequence_ends_with_the_first_value_above_the_number(client):
 
 
 def test_sequence_of_a_fibonacci_number_goes_beyond_it(client):
-    """A number that is itself in the sequence is not yet exceeded."""
+    """The sequence goes beyond a number that is itself in the sequence."""
     assert client.get("/8").json[-2:] == [8, 13]
     assert client.get("/0").json == [0, 1]
 
 
 def test_huge_numbers_are_refused(client):
-    """A short URL cannot order a huge answer."""
+    """A short URL cannot request a huge response."""
     assert client.get(f"/{10**100}").status_code == 200
     refused = client.get(f"/{10**100 + 1}")
     assert (refused.status_code, refused.text) == (400, "the number can be at most 1 followed by 100 zeros\n")
@@ -44,7 +44,7 @@ def test_pong_is_plain_text_with_its_length(client):
 
 
 def test_fib_tells_who_computed_it(client):
-    """The answer names the process and the thread, so that one sees who does the work."""
+    """The response names the process and the thread that did the work."""
     thread = threading.current_thread().name
     assert client.get("/fib/10").json == {"value": 55, "pid": os.getpid(), "thread": thread}
 
@@ -60,7 +60,7 @@ def test_naive_is_the_sequence_by_its_place():
 
 
 def test_mixed_burns_cpu_of_its_thread_and_then_waits(client):
-    """The CPU time asked for is really used; the wait adds time and no CPU."""
+    """The request uses the requested CPU time; the wait adds time and no CPU."""
     cpu, wall = time.thread_time(), time.monotonic()
     answer = client.get("/mixed?cpu_ms=30&io_ms=60")
     cpu, wall = time.thread_time() - cpu, time.monotonic() - wall
@@ -79,7 +79,7 @@ def test_slow_waits_without_cpu(client):
 @pytest.mark.parametrize("text", ["-1", "nan", "inf", "1e9", "much", "1,5"])
 @pytest.mark.parametrize(("route", "name"), [("/mixed", "cpu_ms"), ("/mixed", "io_ms"), ("/slow", "s")])
 def test_nonsense_is_refused_by_name(client, route, name, text):
-    """Whatever is no number within the limits ends with 400 and says which parameter it was."""
+    """A parameter that is not a number within its limits gets status 400, and the message names it."""
     refused = client.get(f"{route}?{name}={text}")
     assert refused.status_code == 400
     assert refused.text.startswith(f"{name} must be a number from 0 to ")
@@ -87,7 +87,7 @@ def test_nonsense_is_refused_by_name(client, route, name, text):
 
 
 def test_error_escapes_from_flask(client):
-    """Not a 500 made by Flask, which uWSGI would count as a success."""
+    """The exception reaches uWSGI; Flask does not turn it into a 500, which uWSGI would count as a success."""
     with pytest.raises(RuntimeError, match="asked to fail"):
         client.get("/error")
 

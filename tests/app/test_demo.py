@@ -1,4 +1,4 @@
-"""`make demo` shows figures until it is told to stop, or killed, then leaves nothing behind."""
+"""`make demo` shows figures until it is stopped or killed, then leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from tests.support.monitoring import Alertmanager, Prometheus
 from tools import progress
 from tools.environments import ROOT, SetupError
 
-# The set-up of environments is tested apart; here it is skipped, and the exporter has a stand-in. `installs` is what
-# stands in for pip, where there is any.
+# The setup of environments has its own tests; here it is skipped, and a stand-in replaces the exporter. `installs` is a
+# command that replaces pip, or empty.
 DRIVER = """\
 import sys
 from pathlib import Path
@@ -46,11 +46,11 @@ sys.exit(demo.main(arguments[arguments.index("app.demo") + 1 :]))
 """
 
 PIP = "echo > $TMPDIR/unpacked; echo > $TMPDIR/../beside; trap '' TERM; sleep 60 & sleep 60"
-"""Leaves files, and has a child; neither heeds SIGTERM."""
+"""Leaves files, and starts a child; both processes ignore SIGTERM."""
 
 
 def test_taken_port_ends_the_demo_before_anything_is_set_up():
-    """The message names the port and how to choose another one; the status is not 0."""
+    """The message names the port and says how to choose another one; the status is not 0."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ended = subprocess.run(
@@ -76,13 +76,13 @@ def test_impossible_port_is_refused():
 @pytest.mark.integration
 @pytest.mark.parametrize("signals", [[signal.SIGINT], [signal.SIGTERM], [signal.SIGINT, signal.SIGINT]])
 def test_demo_runs_until_a_signal_and_leaves_nothing(signals):
-    """It says the addresses and shows figures; after Ctrl-C, impatient or not, no process or file is left."""
+    """The demo prints the addresses and figures; after one Ctrl-C or several, no process or file is left."""
     port = real_uwsgi.free_port()
     with _demo(port) as demo_:
         demo_.wait_for_figures()
         assert len(_processes_with(demo_.temporary)) >= 11  # the demo, its guard, 5 programs, 4 workers
-        for each in signals:
-            demo_.process.send_signal(each)
+        for number in signals:
+            demo_.process.send_signal(number)
         assert demo_.process.wait(20) == 0
         said = demo_.said()
         assert f"http://127.0.0.1:{port}/metrics" in said
@@ -95,8 +95,8 @@ def test_demo_runs_until_a_signal_and_leaves_nothing(signals):
 
 @pytest.mark.integration
 def test_demo_shows_the_alerts_of_its_exporter(monkeypatch):
-    """Every address that it prints answers, within 80 columns. They are those of a Prometheus that scrapes it, with
-    every shipped rule in order, and of an Alertmanager that this Prometheus knows. Another demo is told of this one.
+    """Every printed address answers, and its line fits 80 columns. Prometheus scrapes the exporter, evaluates every
+    shipped rule without error, and knows the Alertmanager. A second demo reports that this one has its port.
     """
     port = real_uwsgi.free_port()
     with _demo(port) as demo_:
@@ -119,14 +119,14 @@ def test_demo_shows_the_alerts_of_its_exporter(monkeypatch):
 
 @pytest.mark.integration
 def test_demo_goes_on_without_what_it_cannot_have(tmp_path):
-    """It says at once why an Alertmanager does not start, and what to install for a Prometheus that is not there."""
+    """The demo says at once why an Alertmanager does not start, and what to install if Prometheus is missing."""
     broken = tmp_path / "alertmanager"
     broken.write_text("#!/bin/sh\necho no template in /usr; exit 3\n")
     broken.chmod(0o755)
     with _demo(real_uwsgi.free_port(), path=str(tmp_path)) as demo_:
         demo_.wait_for_figures()
         said = demo_.said()
-        lost = "  Going on without alertmanager, which ended (status 3). Its last words:\n  | no template in /usr\n"
+        lost = "  Going on without alertmanager, which ended (status 3). Its log ends with:\n  | no template in /usr\n"
         assert f"not done\n{lost}\n  live page" in said
         assert "  Going on without prometheus: this machine lacks prometheus, " in said
         assert "  | On Debian and Ubuntu: apt-get install --no-install-recommends prometheus\n" in said
@@ -145,7 +145,7 @@ def test_demo_ends_when_one_of_its_programs_does():
 
 @pytest.mark.integration
 def test_demo_outlives_what_it_can_do_without():
-    """Prometheus, Alertmanager and a worker of uWSGI are killed: it says so, where it matters, and goes on."""
+    """If Prometheus, Alertmanager or a uWSGI worker is killed, the demo continues, and reports the first two."""
     with _demo(real_uwsgi.free_port()) as demo_:
         demo_.wait_for_figures()
         (worker, *_) = demo_.find("uwsgi").children()
@@ -171,7 +171,7 @@ def test_demo_outlives_what_it_can_do_without():
     ],
 )
 def test_demo_ends_with_what_it_needs(name, said):
-    """One of its processes is killed: it says which, ends the others, and the status says that it failed."""
+    """If a required process is killed, the demo names it, ends the others, and exits with a failure status."""
     with _demo(real_uwsgi.free_port(), path="/nonexistent") as demo_:
         demo_.wait_for_figures()
         demo_.find(name).kill()
@@ -183,20 +183,20 @@ def test_demo_ends_with_what_it_needs(name, said):
 @pytest.mark.integration
 @pytest.mark.parametrize("victim", ["demo", "make", "group"])
 def test_killed_demo_leaves_nothing(victim):
-    """Nor does it with its process group, nor a demo whose `make` was killed; and the next demo can start at once."""
+    """Nothing is left if the demo, its process group or its `make` is killed, and the next demo can start at once."""
     port = real_uwsgi.free_port()
     with _demo(port, make=True) as demo_:
         demo_.wait_for_figures()
         demo_.kill(victim)
-        if victim != "make":  # with that the demo still ends in order
+        if victim != "make":  # in that case the demo still ends in order
             demo.refuse_taken(port)
         demo_.expect_nothing_left(within=10)
 
 
 @pytest.mark.parametrize("victim", ["demo", "make", "group", "guard", "pip"])
 def test_demo_killed_during_the_installation_leaves_nothing(victim):
-    """Neither pip's processes nor its temporary files, which it cannot remove itself. Without its guard it goes on to
-    the end of the installation.
+    """Neither pip's processes nor its temporary files are left. Without its guard, the demo continues to the end of the
+    installation.
     """
     with _demo(
         real_uwsgi.free_port(), make=True, installs=PIP.replace("60", "0.5") if victim == "guard" else PIP
@@ -219,7 +219,7 @@ def test_interrupt_during_the_installation_leaves_nothing():
 
 
 def test_demo_whose_reader_has_gone_ends():
-    """As in `make demo | head`: without a traceback, and nothing is left."""
+    """The demo ends as in `make demo | head`, without a traceback, and leaves nothing."""
     with _demo(real_uwsgi.free_port(), path="/nonexistent", reader=["head", "-1"]) as demo_:
         assert demo_.process.wait(20) == 1
         assert demo_.said().count("\n") == 1
@@ -236,7 +236,7 @@ def test_demo_whose_reader_has_gone_ends():
 )
 @pytest.mark.integration
 def test_killed_demo_of_any_scene_leaves_nothing(scene):
-    """It says what will be seen; vassals and neighbours end with it, too."""
+    """The demo describes the scene; vassals and neighbours end with it, too."""
     with _demo(real_uwsgi.free_port(), scene=scene, path=os.defpath) as demo_:
         demo_.wait_for_figures()
         assert f"  Scene {scene}: " in demo_.said()
@@ -255,14 +255,14 @@ def test_unknown_scene_is_refused_before_anything_is_set_up():
 
 
 def test_silence_is_short():
-    """Between two lines of figures as between two dots pass less than three seconds."""
+    """Less than three seconds pass between two lines of figures, and between two dots."""
     assert demo.EVERY + demo.ANSWER < 3
     assert max(progress.SECOND, progress.DOT) < 3
 
 
 @dataclass(frozen=True)
 class Demo:
-    """A demo that runs, or the `make` that runs it; what it writes to, and its only directory for temporary files."""
+    """A running demo, or the `make` that runs it, with its output and its only directory for temporary files."""
 
     process: subprocess.Popen[bytes]
     output: Path
@@ -278,7 +278,7 @@ class Demo:
         real_uwsgi.wait_until(lambda: list(self.temporary.glob("*/beside")), what="the installation")
 
     def expect_nothing_left(self, within: float) -> None:
-        """Fails if one of its processes or files is there after so many seconds."""
+        """Fails if one of its processes or files remains after `within` seconds."""
         real_uwsgi.wait_until(
             lambda: not _processes_with(self.temporary) and not list(self.temporary.iterdir()),
             within,
@@ -286,7 +286,7 @@ class Demo:
         )
 
     def find(self, name: str) -> psutil.Process:
-        """The process of this demo that has such a word in its command."""
+        """The process of this demo whose command contains a word."""
         word = {
             "demo": "app.demo",
             "pip": "$TMPDIR/unpacked",
@@ -299,11 +299,11 @@ class Demo:
         }[name]
         processes = [psutil.Process(pid) for pid in _processes_with(self.temporary)]
         matching = [process for process in processes if any(word in part for part in process.cmdline()[1:])]
-        # The master of uWSGI, and the demo itself under its make, come before what they have started.
+        # uWSGI's master, and the demo itself under make, are older than the processes that they have started.
         return min(matching, key=lambda process: process.create_time())
 
     def kill(self, victim: str) -> None:
-        """End `make`, its whole process group, or a process by SIGKILL."""
+        """Kills `make`, its whole process group, or a process with SIGKILL."""
         if victim == "group":
             os.killpg(self.process.pid, signal.SIGKILL)
         elif victim == "make":
@@ -323,9 +323,9 @@ def _demo(
     path: str | None = None,
     reader: list[str] | None = None,
 ) -> Iterator[Demo]:
-    """Run a demo until the block ends. make: as its child, by the Makefile. path: where programs are looked for."""
+    """Runs a demo until the block ends. make: run it with `make`; path: the PATH for its programs."""
     with tempfile.TemporaryDirectory() as name:
-        temporary, output, exporter, python = (Path(name) / each for each in ("t", "output", "exporter", "python"))
+        temporary, output, exporter, python = (Path(name) / part for part in ("t", "output", "exporter", "python"))
         temporary.mkdir()
         (Path(name) / "driver.py").write_text(DRIVER)
         _script(exporter, sys.executable, Path(__file__).with_name("stand_in.py"))
@@ -361,11 +361,11 @@ def _demo(
 
 
 def _script(path: Path, *words: object) -> None:
-    """Write a program that runs this command with further arguments."""
+    """Writes a program that runs this command with further arguments."""
     path.write_text(f'#!/bin/sh\nexec {shlex.join(str(word) for word in words)} "$@"\n')
     path.chmod(0o755)
 
 
 def _processes_with(temporary: Path) -> list[int]:
-    """The demo and the processes it has started: they all have its TMPDIR, or one in it."""
+    """The pids of the demo and the processes that it has started: their TMPDIR is that of the demo or lies in it."""
     return guard.carriers(temporary)

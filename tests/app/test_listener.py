@@ -1,4 +1,4 @@
-"""The process that has a port is named, as far as one may know it."""
+"""The process that listens on a port is named, if the user may inspect it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_own_listener_is_found():
 
 @pytest.mark.parametrize(("directory", "demo"), [(f"/tmp/{PREFIX}1234", True), ("/tmp/else", False)])
 def test_program_of_a_demo_is_told_from_others(directory, demo):
-    """By its directory for temporary files; what is named is the demo, the process to end."""
+    """A demo's program is recognized by its TMPDIR, and the demo itself is named as the process to end."""
     port = real_uwsgi.free_port()
     with subprocess.Popen(
         [sys.executable, "-c", LISTEN, str(port)],

@@ -1,4 +1,4 @@
-"""A load makes the requests it declares, stays within its bounds, and knows when to stop."""
+"""A load makes the declared requests, stays within its bounds, and stops in time."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def test_without_a_period_all_clients_ask():
 def test_work_of_a_request_is_within_its_spread():
     chance, declared = random.Random(1), Load(path="/mixed?a=1", io_ms=100, cpu_ms=10, spread=0.5)
     targets = [urlsplit(load.target(declared, chance)) for _ in range(500)]
-    assert {each.path for each in targets} == {"/mixed"}
+    assert {url.path for url in targets} == {"/mixed"}
     for name, least, most in (("io_ms", 50, 150), ("cpu_ms", 5, 15)):
-        drawn = [float(parse_qs(each.query)[name][0]) for each in targets]
+        drawn = [float(parse_qs(url.query)[name][0]) for url in targets]
         assert least <= min(drawn) < least * 1.1
         assert most * 0.9 < max(drawn) <= most
 
 
 def test_loads_survive_the_command_line():
-    """A scenario's load, too: what only a scenario knows is left out."""
+    """A scenario's load, too; fields that only scenarios have are left out."""
     loads = [(Load(clients=3, socket="second"), ("127.0.0.1", 80)), (Load(rate=2.0, path="/x?y=1"), "/run/web")]
     assert load.from_json(load.as_json(loads)) == loads
     ((restored, _),) = load.from_json(load.as_json([(ScenarioLoad(part=0.5, rate=7.0), "/run/web")]))
@@ -49,7 +49,7 @@ def test_loads_survive_the_command_line():
 
 @pytest.mark.integration
 def test_load_moves_the_counters(served):
-    """What the load counts as answered was served by uWSGI, to both kinds of clients."""
+    """uWSGI has served the requests that the load counts as answered, to both kinds of clients."""
     before = served.count("requests")
     tally = run_until(served, [Load(clients=2, path="/pong"), Load(rate=50, path="/pong")], lambda t: t.answered > 20)
     assert served.count("requests") - before >= tally.answered
@@ -83,7 +83,7 @@ def test_exception_is_a_request_without_an_answer(served):
 
 
 def test_load_outlives_a_server_that_is_away():
-    """Refused clients ask again."""
+    """Refused clients retry."""
     port = real_uwsgi.free_port()
     assert run_until_at(port, [Load(clients=1)], lambda tally: tally.refused > 2).answered == 0
 
@@ -103,13 +103,13 @@ def run_until(served, loads, enough) -> Tally:
 
 
 def run_until_at(port, loads, enough) -> Tally:
-    """The tally of loads that run until it has `enough`, however busy the machine is."""
+    """Runs loads until their tally is `enough`, however busy the machine is; returns the tally."""
 
     async def run() -> Tally:
         tally = Tally()
-        tasks = load.started([(each, ("127.0.0.1", port)) for each in loads], tally)
+        tasks = load.started([(declared, ("127.0.0.1", port)) for declared in loads], tally)
         end = time.monotonic() + 60
-        while not enough(tally) and time.monotonic() < end:  # noqa: ASYNC110 - the tally tells nobody
+        while not enough(tally) and time.monotonic() < end:  # noqa: ASYNC110 - the tally signals no changes
             await asyncio.sleep(0.01)
         assert enough(tally), tally
         assert not any(task.done() for task in tasks)

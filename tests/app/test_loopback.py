@@ -1,4 +1,4 @@
-"""Ports of 127.0.0.1 are chosen so that a server can listen on them, and asked without a proxy."""
+"""Chosen ports of 127.0.0.1 can be listened on, and requests to them use no proxy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_preferred_port_is_chosen_if_it_is_free():
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
 def test_another_port_is_chosen_if_it_is_taken(host):
-    """By whoever listens on every address, too."""
+    """A port also counts as taken if a process listens on every address."""
     with socket.create_server((host, 0)) as taken:
         port = taken.getsockname()[1]
         assert loopback.free_port(port) != port

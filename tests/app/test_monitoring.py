@@ -1,4 +1,4 @@
-"""Prometheus and Alertmanager listen on loopback, know their rules and each other, and keep to their directory."""
+"""Prometheus and Alertmanager listen on loopback, load their rules, find each other, and write only their directory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ groups:
 
 @pytest.mark.integration
 def test_alert_of_a_rule_file_reaches_alertmanager_on_loopback_alone(tmp_path):
-    """No port is open to others, gossip's included; nothing is written elsewhere; links lead to loopback."""
+    """No port is open to other hosts, not even for gossip; nothing is written elsewhere; links lead to loopback."""
     rules = tmp_path / "always.yaml"
     rules.write_text(ALWAYS)
     page, alerts = free_port(), free_port()
@@ -56,7 +56,7 @@ def test_alert_of_a_rule_file_reaches_alertmanager_on_loopback_alone(tmp_path):
 
 @pytest.mark.integration
 def test_wrong_rule_ends_prometheus_with_its_complaint(tmp_path):
-    """Rather than a Prometheus that watches by fewer rules than one thinks."""
+    """Prometheus ends, rather than run with fewer rules than expected."""
     rules = tmp_path / "wrong.yaml"
     rules.write_text(ALWAYS.replace("up + 1", "up +"))
     wrong = monitoring.prometheus(find("prometheus"), free_port(), tmp_path, targets=[], rules=[rules])
@@ -77,7 +77,7 @@ def test_wrong_rule_ends_prometheus_with_its_complaint(tmp_path):
     ],
 )
 def test_page_of_the_alerts_is_one_that_is_there(pages, shown):
-    """Upstream's, Debian's, or the API where there are none, which is called JSON."""
+    """The shown page is upstream's or Debian's, or the API if there is none, which is labelled JSON."""
     with _serving(pages) as port:
         addresses = monitoring.pages(port)
         assert list(addresses) == [f"http://127.0.0.1:{port}{path}" for path in shown]
@@ -85,7 +85,7 @@ def test_page_of_the_alerts_is_one_that_is_there(pages, shown):
 
 
 def _listening() -> set[tuple[str, int]]:
-    """Where the programs that this process has started listen, for TCP and UDP."""
+    """The addresses on which programs started by this process listen, for TCP and UDP."""
     started = {child.pid for child in psutil.Process().children()}
     ours = [connection for connection in psutil.net_connections("inet") if connection.pid in started]
     return {
@@ -101,7 +101,7 @@ def _serving(pages: list[str]) -> Iterator[int]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Not to the terminal."""
+            """Logs nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})

@@ -14,7 +14,7 @@ def shell(name, script, ready=lambda: True, *, required=True):
 
 
 def lasting(name, diary):
-    """A program that writes its start and its end into the diary; it is ready when its start is written."""
+    """A program that writes its start and its end into the diary, and is ready when its start is written."""
     script = f"trap 'echo {name} ends >> {diary}; exit' TERM; echo {name} starts >> {diary}; sleep 60 & wait"
     return shell(name, script, ready=lambda: diary.exists() and f"{name} starts" in diary.read_text())
 
@@ -28,7 +28,7 @@ def test_each_starts_when_the_one_before_is_ready(tmp_path):
 
 
 def test_one_that_ends_is_reported_with_its_last_words(tmp_path):
-    """The others would show half a picture, so the check raises."""
+    """The check raises, because the demo is useless without a required program."""
     programs_ = [lasting("a", tmp_path / "diary"), shell("b", "echo the disk is full; sleep 0.1; exit 7")]
     ended = ""
     with running(programs_, tmp_path, tmp_path) as up:
@@ -42,7 +42,7 @@ def test_one_that_ends_is_reported_with_its_last_words(tmp_path):
             return bool(ended)
 
         real_uwsgi.wait_until(has_ended, what="the end to be noticed")
-    assert ended == "b ended (status 7). Its last words:\n  | the disk is full"
+    assert ended == "b ended (status 7). Its log ends with:\n  | the disk is full"
     assert "a ends" in (tmp_path / "diary").read_text()
 
 
@@ -50,7 +50,7 @@ def test_one_that_ends_before_it_is_ready_ends_all(tmp_path):
     diary = tmp_path / "diary"
     failing = shell("b", "kill -9 $$", ready=lambda: False)
     with (
-        pytest.raises(ProgramError, match=r"^b ended \(SIGKILL\), silently$"),
+        pytest.raises(ProgramError, match=r"^b ended \(SIGKILL\) without output$"),
         running([lasting("a", diary), failing], tmp_path, tmp_path),
     ):
         pass
@@ -58,14 +58,14 @@ def test_one_that_ends_before_it_is_ready_ends_all(tmp_path):
 
 
 def test_one_that_is_not_required_is_left_out(tmp_path, capsys):
-    """It says why, whether the program fails at its start or later, and the others run on."""
+    """The reason is reported, whether the program fails at its start or later, and the others continue."""
     diary, end = tmp_path / "diary", tmp_path / "end"
     failing = shell("b", "echo no such file; exit 1", ready=lambda: False, required=False)
     ending = shell("c", f"while [ ! -e {end} ]; do sleep 0.02; done; echo bye; exit 2", required=False)
     with running([failing, lasting("a", diary), ending], tmp_path, tmp_path) as up:
         assert up.names() == ["a", "c"]
         assert capsys.readouterr().out.splitlines()[1:3] == [
-            "  Going on without b, which ended (status 1). Its last words:",
+            "  Going on without b, which ended (status 1). Its log ends with:",
             "  | no such file",
         ]
         end.touch()
@@ -77,14 +77,14 @@ def test_one_that_is_not_required_is_left_out(tmp_path, capsys):
             return bool(news)
 
         real_uwsgi.wait_until(is_reported, what="the end of c to be reported")
-        assert news == ["  Going on without c, which ended (status 2). Its last words:\n  | bye"]
+        assert news == ["  Going on without c, which ended (status 2). Its log ends with:\n  | bye"]
         assert up.names() == ["a"]
         assert up.news() == []
     assert diary.read_text().splitlines() == ["a starts", "a ends"]
 
 
 def test_required_one_that_ends_while_another_starts_ends_all(tmp_path):
-    """Also where the one that starts is not required."""
+    """All programs end, even if the one that starts is not required."""
     slow = shell("b", "exec sleep 60", ready=lambda: False, required=False)
     with (
         pytest.raises(ProgramError, match=r"^a ended \(status 4\)"),
@@ -94,7 +94,7 @@ def test_required_one_that_ends_while_another_starts_ends_all(tmp_path):
 
 
 def test_end_is_said(tmp_path, capsys):
-    """It may take seconds."""
+    """The end may take seconds, so it is announced."""
     with running([lasting("a", tmp_path / "diary")], tmp_path, tmp_path, ending="ending"):
         assert "ending" not in capsys.readouterr().out
     assert capsys.readouterr().out.startswith("  ending  ")
@@ -111,14 +111,14 @@ def test_one_that_never_becomes_ready_is_given_up(tmp_path, monkeypatch):
 
 
 def test_one_that_is_not_required_may_take_long(tmp_path, monkeypatch, capsys):
-    """It runs on beside the others, which do not wait for it any longer."""
+    """The program continues to start, and the others no longer wait for it."""
     monkeypatch.setattr(programs, "START_SECONDS", 0.2)
     diary = tmp_path / "diary"
     slow = shell("b", f"trap 'echo b ends >> {diary}; exit' TERM; sleep 60 & wait", lambda: False, required=False)
     with running([slow, lasting("a", diary)], tmp_path, tmp_path) as up:
         up.check()
         assert up.names() == ["b", "a"]
-        assert "  b is not ready after 0.2 s; it starts beside\n" in capsys.readouterr().out
+        assert "  b is not ready after 0.2 s; it continues to start in the background\n" in capsys.readouterr().out
     assert "b ends" in diary.read_text()
 
 
@@ -127,4 +127,4 @@ def test_one_that_ignores_the_end_is_ended_for_certain(tmp_path, monkeypatch):
     marker = tmp_path / "marker"
     script = f"trap '' TERM; echo > {marker}; while :; do sleep 60; done"
     with running([shell("a", script, ready=marker.exists)], tmp_path, tmp_path):
-        pass  # the block ends within moments, or this test takes a minute
+        pass  # if the program is not killed, this test takes a minute

@@ -1,4 +1,4 @@
-"""Each scene of the demo becomes, on a real uWSGI, what it says: facts and verdicts are waited for, however long."""
+"""Each scene of the demo shows on a real uWSGI what it promises; the tests wait for facts and verdicts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tools.environments import SetupError
 
 UWSGI = Path(real_uwsgi.uwsgi_binary())
 PATIENCE = 90.0
-"""Seconds for a fact to appear on a machine that does much else."""
+"""Seconds to wait for a fact on a busy machine."""
 
 OF_A_BUSY_MACHINE = {
     "cpu_bound",
@@ -44,20 +44,20 @@ OF_A_BUSY_MACHINE = {
     "saturation",
     "workers_missing",
 }
-"""Findings that other programs on the machine cause: they may come before the scene's own."""
+"""Findings that other programs on the machine cause, and which may precede the scene's own."""
 
 SLOW = ("stuck", "cheaper", "neighbours")
-"""Scenes that take longer than a few seconds by themselves, or all CPU from those beside them."""
+"""Scenes that take longer than a few seconds, or take all CPU from scenes that run at the same time."""
 
 NO_CPU = {"cpu_bound", "cpu_used_by_others"}
-"""Findings of which one stands where other programs take the CPU that a scene needs."""
+"""Findings, one of which appears if other programs take the CPU that a scene needs."""
 
 Document = dict[str, Any]
 
 
 @dataclass
 class Shown:
-    """A scene that runs, beside an exporter that all scenes share."""
+    """A running scene, and the exporter that all scenes share."""
 
     stage: Stage
     up: Running
@@ -65,14 +65,14 @@ class Shown:
     exporter: int
 
     def document(self, name: str = "demo") -> Document:
-        """What the exporter says of one of its servers."""
+        """The exporter's document of one of its servers."""
         text = get(self.exporter, f"/api/v1/servers/{self.stage.scene.name}-{name}", timeout=30)
         assert text
         document: Document = json.loads(text)
         return document
 
     def wait(self, condition: Callable[[Document], object], what: str, name: str = "demo") -> None:
-        """Wait until the document is like that; fails with the document."""
+        """Waits until the document meets a condition; fails with the document."""
         try:
             wait_until(lambda: condition(self.document(name)), PATIENCE, what)
         except AssertionError as error:
@@ -85,7 +85,8 @@ def codes(document: Document, *severities: str) -> list[str]:
 
 
 def leads(scene: Scene, document: Document) -> bool:
-    """Whether a finding of the scene is the worst, but for those of a busy machine; for none, whether nothing is."""
+    """Whether a finding of the scene is the worst, apart from those of a busy machine; if it has none, whether none
+    is."""
     grave = codes(document, "critical", "warning")
     own = [code for code in grave if code in scene.findings or code not in OF_A_BUSY_MACHINE]
     if own or not scene.findings:
@@ -95,15 +96,15 @@ def leads(scene: Scene, document: Document) -> bool:
 
 @pytest.fixture(scope="module")
 def quick() -> Iterator[dict[str, Shown]]:
-    """The scenes that need no long time, side by side."""
+    """Runs all fast scenes at the same time."""
     with showing([scene for scene in SCENES if scene.name not in SLOW and not why_not(scene)]) as shown:
         yield shown
 
 
 @contextlib.contextmanager
 def showing(chosen: list[Scene]) -> Iterator[dict[str, Shown]]:
-    """Run these scenes until the block ends, or the tests are killed. Their uWSGI sees the Flask of the tests, however
-    it was built."""
+    """Runs these scenes until the block ends, or the tests are killed. Their uWSGI uses the Flask of the tests, however
+    uWSGI was built."""
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
         directory = stack.enter_context(guarded()).directory
         patch.setenv("PYTHONPATH", f"{ROOT / 'exporter'}:{ROOT}:{Path(flask.__file__).parent.parent}")
@@ -125,11 +126,11 @@ def showing(chosen: list[Scene]) -> Iterator[dict[str, Shown]]:
                 exporter += ["--stats", f"{stage.scene.name}-{name}=unix://{path}"]
         program = Program("exporter", "", exporter, lambda: get(port, "/-/ready") is not None)
         stack.enter_context(running([program], directory, cwd=ROOT))
-        yield {each.stage.scene.name: each for each in shown}
+        yield {scene.stage.scene.name: scene for scene in shown}
 
 
 def why_not(scene: Scene) -> str:
-    """Why a scene cannot run here, or nothing."""
+    """The reason why a scene cannot run here, or an empty text."""
     try:
         refuse_without_needs(scene, UWSGI)
     except SetupError as error:
@@ -138,8 +139,8 @@ def why_not(scene: Scene) -> str:
 
 
 def happen(shown: Shown, **changes: object) -> Happenings:
-    """The happenings of the scene, the first of them now, and none again."""
-    happenings = [replace(each, first=0, every=3600, **changes) for each in shown.stage.scene.happenings[:1]]
+    """The happenings of the scene, the first of them due now, without repetition."""
+    happenings = [replace(happening, first=0, every=3600, **changes) for happening in shown.stage.scene.happenings[:1]]
     return Happenings(happenings, shown.up, shown.uwsgi, shown.stage.directory)
 
 
@@ -150,14 +151,16 @@ STEADY = ("calm", "overload", "harakiri", "restarts", "idle")
 @pytest.mark.integration
 @pytest.mark.parametrize("name", STEADY)
 def test_verdict_is_what_the_scene_says(name, quick):
-    """Its finding leads; a scene without one has nothing above info but what the machine causes."""
+    """The scene's finding leads; a scene without one has no finding above info, except those that the machine
+    causes."""
     quick[name].wait(lambda document: leads(find_scene(name), document), f"the verdict of {name}")
 
 
 @pytest.mark.slow
 @pytest.mark.integration
 def test_hot_worker_gets_most_requests_and_is_slow(quick):
-    """Its unevenness hurts. Where other programs take the CPU that saturates an interpreter, they are the verdict."""
+    """Unevenness is the verdict. If other programs take the CPU that would saturate an interpreter, they are the
+    verdict."""
 
     def is_hot(document: Document) -> bool:
         shares = [worker["share"] or 0.0 for worker in document["workers"]]
@@ -171,7 +174,7 @@ def test_hot_worker_gets_most_requests_and_is_slow(quick):
 @pytest.mark.slow
 @pytest.mark.integration
 def test_reload_is_named(quick):
-    """A full reload: uWSGI of a wheel would end instead, if it executed the Python that it takes itself for."""
+    """A full reload works: without its option, a wheel's uWSGI would execute the wrong Python and end."""
     shown = quick["reload"]
     shown.wait(lambda document: document["flow"], "figures")
     assert happen(shown).run_due() == ["uWSGI is reloaded"]
@@ -182,7 +185,7 @@ def test_reload_is_named(quick):
 @pytest.mark.slow
 @pytest.mark.integration
 def test_chain_reload_replaces_all_workers(quick):
-    """One after the other."""
+    """The workers are replaced one after the other."""
     shown = quick["reload"]
     shown.wait(lambda document: document["state"] == "up", "uWSGI to be up")
     before = {worker["pid"] for worker in shown.document()["workers"]}
@@ -194,16 +197,16 @@ def test_chain_reload_replaces_all_workers(quick):
 @pytest.mark.slow
 @pytest.mark.integration
 def test_server_goes_down_and_comes_back(quick):
-    """After as long as the scene says, and its load goes on."""
+    """The server returns after the time that the scene states, and its load continues."""
     shown = quick["down"]
     shown.wait(lambda document: document["flow"], "figures")
     happenings = happen(shown, away=0.5)
     (words,) = happenings.run_due()
-    assert words == "uWSGI is killed; it starts again in 0.5 s"
+    assert words == "uWSGI is killed; it restarts in 0.5 s"
     shown.wait(lambda document: document["state"] == "down", "uWSGI to be down")
     said: list[str] = []
-    wait_until(lambda: said.extend(happenings.run_due()) or said, what="uWSGI to be started again")
-    assert said == ["uWSGI is started again"]
+    wait_until(lambda: said.extend(happenings.run_due()) or said, what="uWSGI to be restarted")
+    assert said == ["uWSGI has been restarted"]
     shown.wait(lambda document: document["state"] == "up" and document["flow"]["requests"], "requests")
     shown.up.check()
 
@@ -211,7 +214,7 @@ def test_server_goes_down_and_comes_back(quick):
 @pytest.mark.slow
 @pytest.mark.integration
 def test_emperor_throttles_the_broken_vassal(quick):
-    """The other one serves."""
+    """The other vassal serves requests."""
     shown = quick["emperor"]
     shown.wait(lambda document: document["status"] == "warning", "the broken vassal to be noticed", "emperor")
     shown.wait(lambda document: document["flow"] and document["flow"]["requests"], "requests of the other one")
@@ -220,8 +223,8 @@ def test_emperor_throttles_the_broken_vassal(quick):
 @pytest.mark.slow
 @pytest.mark.integration
 def test_async_is_full_or_says_what_to_install(request):
-    """With gevent beside uWSGI all coroutines are in use, unless other programs take the CPU; without it the scene
-    refuses to start in a sentence."""
+    """With gevent beside uWSGI all coroutines are in use, unless other programs take the CPU; without gevent the scene
+    refuses to start, and says why."""
     scene = find_scene("async")
     if reason := why_not(scene):
         assert f"{UWSGI.with_name('python')} -m pip install gevent" in reason
@@ -233,7 +236,7 @@ def test_async_is_full_or_says_what_to_install(request):
 
 
 def test_scene_that_needs_what_is_not_there_is_refused(tmp_path):
-    """By a sentence that says what to install, and where."""
+    """The error says what to install, and where."""
     (tmp_path / "python").symlink_to(sys.executable)
     scene = Scene("x", "", "", 0.1, needs="no_such_module")
     with pytest.raises(SetupError, match=r"needs no_such_module beside uWSGI: .*/python -m pip install no_such_module"):
@@ -251,7 +254,7 @@ def test_stuck_requests_are_the_verdict():
 @pytest.mark.slow
 @pytest.mark.integration
 def test_neighbours_take_the_cpu():
-    """uWSGI may use one CPU, and none of it is idle."""
+    """uWSGI may use one CPU, which is never idle."""
     with showing([find_scene("neighbours")]) as shown:
         shown["neighbours"].wait(lambda document: set(codes(document, "critical", "warning")) & NO_CPU, "neighbours")
         cpu = shown["neighbours"].document()["cpu"]
@@ -261,7 +264,7 @@ def test_neighbours_take_the_cpu():
 @pytest.mark.slow
 @pytest.mark.integration
 def test_cheaper_mode_follows_the_load():
-    """Workers come as the load grows, and go as it falls."""
+    """Workers start as the load grows, and end as it falls."""
     with showing([find_scene("cheaper")]) as shown:
         cheaper = shown["cheaper"]
         cheaper.wait(lambda document: document["threads"]["available"] >= 4, "workers to come")
@@ -269,13 +272,13 @@ def test_cheaper_mode_follows_the_load():
 
 
 def test_every_scene_has_its_test():
-    """A new scene is not forgotten here."""
+    """Fails if a new scene has no test."""
     tested = {*STEADY, *SLOW, "hot", "reload", "down", "emperor", "async"}
     assert {scene.name for scene in SCENES} == tested
 
 
 def test_reload_of_a_wheel_executes_the_python_of_its_environment(tmp_path):
-    """A wheel's uWSGI is a script. A uWSGI that was built needs no such option."""
+    """A wheel's uWSGI is a script and needs the option; a uWSGI built from source does not."""
     script = tmp_path / "uwsgi"
     script.write_text("#!/usr/bin/python3\n")
     stage = Stage(find_scene("reload"), tmp_path)
@@ -286,7 +289,7 @@ def test_reload_of_a_wheel_executes_the_python_of_its_environment(tmp_path):
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
 def test_words_of_a_scene_fit_a_terminal(scene):
-    """Two lines that say what will be seen, and one for the list."""
+    """A scene has two lines that describe it, and one line for the list."""
     assert scene.shown.count("\n") == 1
     assert max(map(len, [*scene.shown.splitlines(), *list_scenes().splitlines()])) <= 88
     assert scene.shown.endswith(".")
@@ -301,7 +304,7 @@ def test_unknown_scene_lists_all_with_the_nearest():
 
 
 def test_happenings_come_again(tmp_path):
-    """What is due is done once, and the next time when that is due."""
+    """A happening runs once when it is due, and again when it is due again."""
     touched = Happening("touched", "touch", first=0, every=0.05, file="file")
     happenings = Happenings([touched], Running(tmp_path, tmp_path), Program("x", "", [], lambda: True), tmp_path)
     assert happenings.run_due() == ["touched"]

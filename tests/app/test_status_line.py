@@ -1,4 +1,4 @@
-"""What the demo prints of its server: the verdict, and a line of figures."""
+"""The demo prints the verdict on its server, and a line of figures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_figures_are_shares_busy_threads_and_headroom():
     ],
 )
 def test_figures_that_are_not_known_are_left_out(change, line):
-    """They are not shown as 0."""
+    """Unknown figures are not shown as 0."""
     assert status_line.figures(json.dumps(DOCUMENT | change)) == line
 
 

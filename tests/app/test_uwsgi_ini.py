@@ -1,4 +1,4 @@
-"""app/uwsgi.ini makes the uWSGI it describes."""
+"""app/uwsgi.ini starts the uWSGI that its comments describe."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_routes_answer(served, path):
 
 
 def test_error_is_counted_as_one_exception(served):
-    """The client gets no answer, uWSGI counts one exception, and the worker lives on."""
+    """The client gets no response, uWSGI counts one exception, and the worker survives."""
     before, workers = served.exceptions(), [worker["pid"] for worker in served.workers()]
     with pytest.raises(http.client.RemoteDisconnected):
         served.get("/error")

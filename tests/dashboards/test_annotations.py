@@ -1,4 +1,4 @@
-"""Marks of events, asked of promtool: one for each step in which something happened, and no other."""
+"""Event marks, evaluated by promtool: there is one for each step with an event, and no other."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def _labels(**labels: str) -> str:
 
 
 def _answered(directory: Path, series: list[dict[str, str]], asked: list[dict[str, object]]) -> str:
-    """What promtool says where these series do not answer so."""
+    """promtool's output if the queries on these series do not have the expected results, else empty."""
     interval = f"{STEP}s"
     test = {"interval": interval, "input_series": series, "promql_expr_test": asked}
     path = directory / "marks.test.yaml"
-    path.write_text(json.dumps({"evaluation_interval": interval, "tests": [test]}))  # which is YAML too
+    path.write_text(json.dumps({"evaluation_interval": interval, "tests": [test]}))  # valid YAML
     return complaints("test", "rules", path)
 
 
 def _trouble(directory: Path, name: str, kind: str, event: str, values: str, marked: list[int]) -> str:
-    """What promtool says where the mark `name` is not exactly at the points `marked` of a counter with these values."""
+    """promtool's output unless the mark `name` is exactly at the points `marked` of a counter with these values."""
     subject = f"{IDENTITY['server']} {IDENTITY['instance']} "
     sample = _labels(**IDENTITY, kind=kind, event=event, subject=subject)
     asked: list[dict[str, object]] = [
@@ -63,7 +63,7 @@ def _trouble(directory: Path, name: str, kind: str, event: str, values: str, mar
     ],
 )
 def test_a_mark_is_where_something_happened(tmp_path: Path, values: str, marked: list[int]) -> None:
-    """At the end of the step in which the counter grew, and nowhere else."""
+    """A mark is at the end of the step in which the counter grew, and nowhere else."""
     assert _trouble(tmp_path, "Reloads", "reload", "reload", values, marked) == ""
 
 
@@ -82,17 +82,17 @@ def test_a_mark_is_where_something_happened(tmp_path: Path, values: str, marked:
     ],
 )
 def test_each_kind_has_its_mark(tmp_path: Path, name: str, kind: str, event: str) -> None:
-    """Named in words."""
+    """Each kind of event has a mark with its name in words."""
     assert _trouble(tmp_path, name, kind, event, "0 1 1", [1]) == ""
 
 
 def test_an_event_of_another_kind_makes_no_mark(tmp_path: Path) -> None:
-    """A reload is no change of the configuration."""
+    """A reload does not make the mark of a configuration change."""
     assert _trouble(tmp_path, "Configuration", "reload", "reload", "0 1 1", []) == ""
 
 
 def test_an_alert_is_named_without_labels_that_it_lacks(tmp_path: Path) -> None:
-    """The worker of an alert on a worker; of others nothing, where Grafana would write `worker_id`."""
+    """The text names the worker if the alert has one; otherwise Grafana would show `worker_id`."""
     labels = {**IDENTITY, "alertname": "UwsgiDown", "severity": "critical"}
     of_worker = {**IDENTITY, "alertname": "UwsgiWorker", "severity": "warning", "worker_id": "3"}
     series: list[dict[str, str]] = []

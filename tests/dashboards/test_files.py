@@ -1,4 +1,4 @@
-"""What `python3 -m dashboards` makes and checks, with the thresholds of the rules."""
+"""`python3 -m dashboards` writes and checks files, with the thresholds of the rules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="grafana-foun
 
 
 def run(*arguments: str) -> int:
-    """`python3 -m dashboards`."""
+    """Runs `python3 -m dashboards`; returns its status."""
     from dashboards.__main__ import main  # noqa: PLC0415  (cannot be imported by Python 3.10)
 
     return main(list(arguments))
@@ -26,7 +26,7 @@ def test_drift_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert run("--check", "--out", str(tmp_path)) == 0
     (tmp_path / "fleet.json").write_text("{}")
     assert run("--check", "--out", str(tmp_path)) == 1
-    assert capsys.readouterr().err == f"{tmp_path}/fleet.json is not what `python3 -m dashboards` makes\n"
+    assert capsys.readouterr().err == f"{tmp_path}/fleet.json differs from the output of `python3 -m dashboards`\n"
 
 
 @pytest.mark.parametrize(
@@ -42,14 +42,14 @@ def test_drift_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 def test_thresholds_are_those_of_the_rules(
     assignment: str, file: str, title: str, steps: list[float | None], tmp_path: Path
 ) -> None:
-    """A knob that moves an alert moves the colours."""
+    """A knob that changes an alert also changes the colours."""
     assert run("--out", str(tmp_path), "--set", assignment) == 0
     (panel,) = [panel for panel in panels(json.loads((tmp_path / file).read_text())) if panel["title"] == title]
     assert [step["value"] for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]] == steps
 
 
 def test_another_window_is_in_the_recorded_names(tmp_path: Path) -> None:
-    """The capacity review asks for what rules of that window record."""
+    """The capacity review queries the series that the rules record for this window."""
     assert run("--out", str(tmp_path), "--set", "window=10m") == 0
     text = (tmp_path / "capacity.json").read_text()
     assert "server:uwsgi_utilization:ratio_rate10m" in text

@@ -1,4 +1,4 @@
-"""Every query of every dashboard, asked of a real Prometheus that scrapes the real exporter on a real uWSGI."""
+"""Runs every query of every dashboard on a real Prometheus that scrapes the real exporter of a real uWSGI."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.monitoring import Labels, Prometheus
 pytestmark = pytest.mark.integration
 
 LIMIT = "1s"
-"""What Prometheus itself gives up after: a page that is slower is not looked at."""
+"""Timeout of queries in Prometheus: nobody uses a slower dashboard."""
 
 _SERVER_EVENTS = ("Reloads", "Configuration", "Down and up")
 EVENTS = {
@@ -27,7 +27,7 @@ EVENTS = {
     "affinity": ("Reloads", "Workers ended"),
     "capacity": ("Configuration",),
 }
-"""Marks of events, which tests/dashboards/test_annotations.py asks about."""
+"""Event marks, which tests/dashboards/test_annotations.py tests."""
 
 MAY_BE_EMPTY = {
     "fleet: mark Alerts": "no rules are loaded here",
@@ -42,12 +42,12 @@ MAY_BE_EMPTY = {
     "server: Workers by state B": "every worker has its application",
     **{f"{name}: mark {mark}": "nothing happened to the server" for name, marks in EVENTS.items() for mark in marks},
 }
-"""Queries that have no answer here, and why."""
+"""Queries that have no result here, with the reason."""
 
 
 @dataclass(frozen=True)
 class GrafanaQueries:
-    """A Prometheus, and what is chosen on the dashboards in it. now: the end of the shown time."""
+    """A Prometheus, and the values of the dashboards' variables. now: the end of the time range."""
 
     prometheus: Prometheus
     now: float
@@ -69,19 +69,19 @@ class GrafanaQueries:
         return list(queries(name, values, seconds))
 
     def query(self, where: str) -> Query:
-        """The one at this place."""
+        """The query of this dashboard, panel and letter."""
         (query,) = [query for query in self.queries(where.partition(":")[0]) if query.where == where]
         return query
 
     def series(self, query: Query) -> Mapping[Labels, object]:
-        """What a query answers. Fails if Prometheus cannot parse it, or takes too long."""
+        """The result of a query. Fails if Prometheus cannot parse the query, or takes too long."""
         if query.kind == "values":
             values = self.prometheus.values(query.label, query.expression)
             return {frozenset({(query.label, value)}): 1.0 for value in values}
         if query.kind == "instant":
             return self.prometheus.query(query.expression, self.now)
         if not query.where.startswith("capacity"):
-            # Grafana would begin and end at a multiple of the step, before which there may have been too few samples.
+            # Grafana would align the range to the step, where there may be too few samples.
             return self.prometheus.query_range(query.expression, self.now - 3600, self.now, query.step)
         end = self.now // query.step * query.step
         start = (self.now - recorded_months.DAYS * recorded_months.DAY) // query.step * query.step
@@ -90,7 +90,7 @@ class GrafanaQueries:
 
 @pytest.fixture(scope="module")
 def grafana() -> Iterator[GrafanaQueries]:
-    """Uneven workers under load, in a Prometheus that also has ninety days of what rules would have recorded."""
+    """Uneven workers under load, in a Prometheus that also has ninety days of recorded series."""
     began = time.time()
     with alert_scenes.mapped(processes=4, threads=4) as server:
         arguments = ("--stats", f"shop={server.stats}", "--cpu-residency")
@@ -109,18 +109,18 @@ def grafana() -> Iterator[GrafanaQueries]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_query_has_an_answer(grafana: GrafanaQueries, name: str) -> None:
-    """It parses, returns data within a second, or stands in the list of those that may be empty."""
+    """Every query parses and returns data within a second, unless it is listed as possibly empty."""
     empty = [query.where for query in grafana.queries(name) if not grafana.series(query)]
     assert set(empty) <= set(MAY_BE_EMPTY)
 
 
 def test_the_list_of_empty_ones_is_true(grafana: GrafanaQueries) -> None:
-    """It names queries that there are."""
+    """The list names only existing queries."""
     assert set(MAY_BE_EMPTY) <= {query.where for name in NAMES for query in grafana.queries(name)}
 
 
 def test_the_hot_worker_is_seen(grafana: GrafanaQueries) -> None:
-    """Who takes most of the requests stands first, and above the fair line."""
+    """The worker with most requests comes first, and is above the fair line."""
     shares = grafana.series(grafana.query("server: Share, and the fair one A"))
     fair = grafana.series(grafana.query("server: Share, and the fair one B"))
     assert next(iter(shares)) == frozenset({("worker_id", "1")})
@@ -129,7 +129,7 @@ def test_the_hot_worker_is_seen(grafana: GrafanaQueries) -> None:
 
 
 def test_another_label_may_be_the_service(grafana: GrafanaQueries) -> None:
-    """The free label groups by whatever Prometheus has, under one name of the column."""
+    """Any label of Prometheus can define services; the name of the column stays the same."""
     query = grafana.query("fleet: Services, least headroom first A")
     by_instance = query.expression.replace('"$1", "server"', '"$1", "instance"')
     (labels,) = grafana.prometheus.query(by_instance, grafana.now)
@@ -137,7 +137,7 @@ def test_another_label_may_be_the_service(grafana: GrafanaQueries) -> None:
 
 
 def test_ninety_days_are_read(grafana: GrafanaQueries) -> None:
-    """The review finds the days, the peak and the growth that the history was made with."""
+    """The review shows the days, the peak and the growth of the generated history."""
     days = grafana.series(grafana.query("capacity: Days recorded A"))
     peak = grafana.series(grafana.query("capacity: Peak of threads busy A"))
     rows = grafana.series(grafana.query("capacity: For the minutes A"))
@@ -150,7 +150,7 @@ def test_ninety_days_are_read(grafana: GrafanaQueries) -> None:
 
 
 def test_the_trend_is_a_straight_line(grafana: GrafanaQueries) -> None:
-    """From one day to the next it grows by the same, all along."""
+    """The trend grows by the same amount from each day to the next."""
     for points in grafana.series(grafana.query("capacity: Trend of the day's p95 B")).values():
         assert isinstance(points, list)
         steps = [after - before for (_, before), (_, after) in pairwise(points)]
@@ -159,7 +159,7 @@ def test_the_trend_is_a_straight_line(grafana: GrafanaQueries) -> None:
 
 
 def test_the_week_has_every_hour(grafana: GrafanaQueries) -> None:
-    """The fullest is in the middle of a weekday, and no hour is missing."""
+    """The busiest hour is in the middle of a weekday, and no hour is missing."""
     week = grafana.series(grafana.query("capacity: When it is busy: weekday and hour A"))
     assert len(week) == 7 * 24
     labels = dict(max(week, key=lambda hour: float(str(week[hour]))))

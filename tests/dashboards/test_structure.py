@@ -1,4 +1,4 @@
-"""What every dashboard has to have, read from its JSON."""
+"""Properties of every dashboard, read from its JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.dashboard_queries import NAMES, OUT, board, panels, queries
 ROOT = Path(__file__).resolve().parents[2]
 UIDS = {name: f"uwsgi-headroom-{name}" for name in NAMES}
 OLD_ENOUGH = 36
-"""The schema of Grafana 9.0: what is written so, later versions translate."""
+"""The schema of Grafana 9.0, which later versions convert."""
 KINDS = {"timeseries", "stat", "table", "heatmap", "bargauge", "state-timeline", "barchart", "row"}
 """Kinds of panels that Grafana 9.0 has."""
 
@@ -40,12 +40,12 @@ def variables(name: str) -> dict[str, dict[str, Any]]:
 
 
 def test_there_is_no_other_file() -> None:
-    """A dashboard that was renamed leaves nothing behind."""
+    """A renamed dashboard leaves no old file behind."""
     assert sorted(path.name for path in OUT.iterdir()) == sorted(f"{name}.json" for name in NAMES)
 
 
 def test_grafana_9_can_load_it(name: str) -> None:
-    """Old schema, old panels; the uid is the one that links have, and Grafana gives the id."""
+    """A dashboard has the old schema and old panels, the uid that links use, and no id, which Grafana assigns."""
     document = board(name)
     assert document["uid"] == UIDS[name]
     assert document["schemaVersion"] == OLD_ENOUGH
@@ -55,7 +55,7 @@ def test_grafana_9_can_load_it(name: str) -> None:
 
 
 def test_every_panel_says_what_it_is(name: str) -> None:
-    """Title, unit and description; no two have one name or number."""
+    """A panel has a title, a unit and a description; no two have the same title or number."""
     every = list(panels(board(name)))
     assert every
     for panel in every:
@@ -67,7 +67,7 @@ def test_every_panel_says_what_it_is(name: str) -> None:
 
 
 def test_panels_do_not_overlap(name: str) -> None:
-    """Each has its place, within the 24 columns."""
+    """Each panel has its own place within the 24 columns."""
     taken: dict[tuple[int, int], str] = {}
     for panel in board(name)["panels"]:
         at = panel["gridPos"]
@@ -78,7 +78,7 @@ def test_panels_do_not_overlap(name: str) -> None:
 
 
 def test_no_data_source_is_written_in(name: str) -> None:
-    """Every query goes where the variable says; the variable itself is of the kind Prometheus."""
+    """Every query uses the data source of the variable, whose type is Prometheus."""
     document = board(name)
     datasources = [node["datasource"] for node in below(document) if isinstance(node, dict) and "datasource" in node]
     assert datasources
@@ -91,7 +91,7 @@ def test_no_data_source_is_written_in(name: str) -> None:
 
 
 def test_variables_are_the_same_everywhere(name: str) -> None:
-    """Data source, a free service label, and what names a server, in the order in which they narrow each other."""
+    """Dashboards have a data source, a free service label and the labels of a server, in the order of narrowing."""
     names = list(variables(name))
     assert names[:6] == ["datasource", "service_label", "service", "job", "instance", "server"]
     assert variables(name)["service_label"]["current"]["value"] == "server"
@@ -101,14 +101,14 @@ def test_variables_are_the_same_everywhere(name: str) -> None:
 
 
 def test_every_query_knows_its_variables(name: str) -> None:
-    """None is used that Grafana or the dashboard does not define, and every one that the dashboard has is used."""
+    """Queries use only variables that Grafana or the dashboard defines, and use all of the dashboard's variables."""
     own = {variable: f"the_{variable}" for variable in variables(name)}
     text = " ".join(query.expression for query in queries(name, {**own, "__from": "0"}, 3600))
     assert [variable for variable in own if variable != "datasource" and f"the_{variable}" not in text] == []
 
 
 def test_every_metric_exists(name: str) -> None:
-    """The exporter has it (the table in docs/metrics.md is made from it), or a rule records it."""
+    """The exporter exports each metric (docs/metrics.md is tested against the exporter), or a rule records it."""
     known = set(re.findall(r"^\| `(uwsgi_\w+)`", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE))
     for file in (ROOT / "alerts" / "rules").glob("*.yaml"):
         known |= {
@@ -124,14 +124,14 @@ def test_every_metric_exists(name: str) -> None:
 
 
 def test_only_the_capacity_review_needs_rules(name: str) -> None:
-    """The others work with an exporter and a Prometheus that know nothing of this project's rules."""
+    """The other dashboards work without this project's rules."""
     own = dict.fromkeys(variables(name), "x") | {"__from": "0"}
     recorded = [query.where for query in queries(name, own, 3600) if ":uwsgi_" in query.expression]
     assert bool(recorded) is (name == "capacity")
 
 
 def test_tables_keep_their_columns(name: str) -> None:
-    """Their queries name the labels that stay, so that no label that Prometheus adds makes a column."""
+    """Queries of tables name the labels to keep, so that no label that Prometheus adds becomes a column."""
     for panel in panels(board(name)):
         if panel["type"] in ("table", "barchart"):
             for target in panel["targets"]:
@@ -144,7 +144,7 @@ def _links(document: dict[str, Any]) -> list[str]:
 
 
 def test_links_lead_somewhere(name: str) -> None:
-    """To a dashboard that there is, with variables that it has, and to each of the others."""
+    """Links lead to existing dashboards, with variables that these have, and to each of the other dashboards."""
     by_uid = {uid: other for other, uid in UIDS.items()}
     links = set()
     for url in _links(board(name)):
@@ -158,7 +158,7 @@ def test_links_lead_somewhere(name: str) -> None:
 
 
 def test_all_is_never_passed_to_one_server() -> None:
-    """A dashboard of many servers may have All chosen, which is no server: its links leave out which one."""
+    """On a dashboard of many servers All may be chosen, which is not a server: its links omit the server."""
     for name in ("fleet", "capacity"):
         for link in board(name)["links"]:
             one = link["url"].startswith((f"/d/{UIDS['server']}", f"/d/{UIDS['affinity']}"))
@@ -166,7 +166,7 @@ def test_all_is_never_passed_to_one_server() -> None:
 
 
 def test_alerts_lead_to_dashboards_that_there_are() -> None:
-    """With variables that they have."""
+    """Alerts link to existing dashboards, with variables that these have."""
     by_uid = {uid: other for other, uid in UIDS.items()}
     urls = []
     for file in (ROOT / "alerts" / "rules").glob("*.yaml"):
@@ -180,7 +180,7 @@ def test_alerts_lead_to_dashboards_that_there_are() -> None:
 
 
 def test_marks_are_at_their_own_time(name: str) -> None:
-    """Alerts are marked on every dashboard; a mark is one, however long the time that is shown."""
+    """Every dashboard marks alerts; an event has one mark, however long the time range is."""
     marks = {mark["name"]: mark for mark in board(name)["annotations"]["list"]}
     assert "Alerts" in marks
     assert all(mark["useValueForTime"] and " * 1000" in mark["expr"] for mark in marks.values())
@@ -191,11 +191,11 @@ def test_marks_are_at_their_own_time(name: str) -> None:
 
 
 CELLS = {"basic": "gauge", "color-text": "color-text", "color-background-solid": "color-background", "auto": "auto"}
-"""What Grafana 10 and later call the ways in which Grafana 9 draws a cell."""
+"""Grafana 10's names for the cell types of Grafana 9."""
 
 
 def test_cells_are_drawn_alike_in_every_grafana(name: str) -> None:
-    """From 10 on it drops the older setting where a table has it for columns alone, so the newer is beside it."""
+    """Grafana 10 and later drop the older setting if a table sets it per column, so the newer one is set as well."""
     for panel in panels(board(name)):
         for override in panel["fieldConfig"]["overrides"]:
             values = {value["id"]: value["value"] for value in override["properties"]}
@@ -205,7 +205,7 @@ def test_cells_are_drawn_alike_in_every_grafana(name: str) -> None:
 
 
 def test_verdicts_and_bars_are_drawn(name: str) -> None:
-    """A column that has thresholds or words with colours shows them."""
+    """A column with thresholds or coloured words shows them."""
     for panel in panels(board(name)):
         for override in panel["fieldConfig"]["overrides"] if panel["type"] == "table" else ():
             values = {value["id"]: value["value"] for value in override["properties"]}
@@ -215,7 +215,7 @@ def test_verdicts_and_bars_are_drawn(name: str) -> None:
 
 
 def test_graphs_beside_each_other_have_the_same_series() -> None:
-    """Grafana colours series by their order: the same ones are the same in each graph, with or without a figure."""
+    """Grafana colours series by their order, so adjacent graphs have the same series, with or without a figure."""
     drawn = {panel["title"]: panel["targets"][0]["expr"] for panel in panels(board("fleet"))}
     for titles in (
         ("Headroom over time", "Threads busy over time"),
@@ -230,14 +230,15 @@ def test_graphs_beside_each_other_have_the_same_series() -> None:
 
 
 def test_labels_and_pages_as_newer_grafanas_take_them() -> None:
-    """From 11 on a length of 0 cuts every label to dots; a number of rows on a page shows a pager under few rows."""
+    """From Grafana 11 on, a length of 0 shortens every label to dots, and a page size shows a pager even for few
+    rows."""
     by_type = {panel["type"]: panel["options"] for name in NAMES for panel in panels(board(name)) if "options" in panel}
     assert by_type["barchart"]["xTickLabelMaxLength"] >= 10
     assert by_type["state-timeline"]["perPage"] == 0
 
 
 def test_units_are_words_that_people_read(name: str) -> None:
-    """Not c/s and c/m, as Grafana writes counts a second and a minute."""
+    """Units are not c/s and c/m, Grafana's units for counts per second and per minute."""
     units = {
         node["unit"] for node in below(board(name)) if isinstance(node, dict) and isinstance(node.get("unit"), str)
     }
@@ -246,7 +247,7 @@ def test_units_are_words_that_people_read(name: str) -> None:
 
 
 def test_the_heat_map_ends_at_all_threads() -> None:
-    """Its last band is named 1, not +Inf."""
+    """The last band is named 1, not +Inf."""
     (expression,) = [
         target["expr"] for panel in panels(board("server")) if panel["type"] == "heatmap" for target in panel["targets"]
     ]
@@ -254,6 +255,6 @@ def test_the_heat_map_ends_at_all_threads() -> None:
 
 
 def test_it_is_json_as_written(name: str) -> None:
-    """Keys in order, so that a change reads as one."""
+    """Keys are sorted, so that diffs are small."""
     text = (OUT / f"{name}.json").read_text()
     assert text == json.dumps(json.loads(text), indent=1, sort_keys=True, ensure_ascii=False) + "\n"

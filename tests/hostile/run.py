@@ -1,4 +1,4 @@
-"""One run of the exporter beside all hostile servers, at the same time as one beside none, and what came of it."""
+"""Runs the exporter beside all hostile servers, and a control exporter beside none, and collects the results."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from tests.support.kernel_counts import peak_resident_bytes
 from tests.support.real_uwsgi import wait_until
 
 GOOD = "good"
-"""The name of the server that behaves."""
+"""The name of the well-behaved server."""
 
 SCRAPES = 3
-"""At least. Prometheus' parser takes a second for each."""
+"""The least number of scrapes. Prometheus' parser takes a second for each."""
 
 CONTROL_READS = 40
-"""For as long as the control exporter takes to read its server so often, sampling is compared: some eight seconds."""
+"""Reads of the control exporter for which sampling is compared: about eight seconds."""
 
 SETTLED_SECONDS = 60.0
-"""By when every server has shown what it is, on a machine as busy as may be: retries are five seconds apart."""
+"""Seconds after which every server has shown its state, even on a busy machine: retries are five seconds apart."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Run:
 
 
 def run_beside_all() -> Run:
-    """Run both exporters until every case has shown its state and sampling has been compared."""
+    """Runs both exporters until every case has shown its state and sampling has been compared."""
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
         hostile = stack.enter_context(hostile_servers())

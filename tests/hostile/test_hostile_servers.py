@@ -1,4 +1,4 @@
-"""The exporter beside more than two hundred hostile stats servers, all at once: it says what each is, and serves on."""
+"""The exporter reports the state of over two hundred hostile stats servers at once, and keeps serving."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from uwsgi_headroom.web.bounds import DESCRIPTORS_PER_SERVER, OWN_DESCRIPTORS
 pytestmark = pytest.mark.integration
 
 RESIDENT_BYTES = 200_000_000
-"""45 MB for the exporter; documents of the default cap, 6 MB each and twice that while one is put together, as many as
-are read at once; rows of 1,024 workers; a scrape of 50,000 series as text. Some 110 MB."""
+"""45 MB for the exporter; documents of the default cap, 6 MB each and twice that while it is assembled, as many as are
+read at once; rows of 1,024 workers; a scrape of 50,000 series as text. About 110 MB."""
 
 REQUESTS = "uwsgi_worker_requests_total"
 
@@ -33,18 +33,18 @@ GROWING = (
     "uwsgi_full_occupancy_seconds_total",
     "process_cpu_seconds_total",
 )
-"""Counters of the exporter's own making. Those of a server are what the server says."""
+"""Counters of the exporter itself. Counters of a server are whatever that server reports."""
 
 
 @pytest.fixture(scope="module")
 def run() -> Run:
-    """One run, of which all tests look at what came."""
+    """One run, whose results all tests share."""
     return run_beside_all()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_state(run: Run, case: Case) -> None:
-    """A server is read, or it is down for a reason that says what is wrong; one that is down is one series."""
+    """A server is read, or is down for the right reason; a server that is down has a single series."""
     failed = failures(case.name, run.scrapes[-1])
     assert was_read(case.name, run.scrapes) == case.expected.read, failed
     assert failed <= set(case.expected.reasons)
@@ -57,18 +57,17 @@ def test_state(run: Run, case: Case) -> None:
 
 
 def test_names_are_unique() -> None:
-    """No case hides another."""
+    """No two cases have the same name."""
     assert len({case.name for case in CASES}) == len(CASES) > 200
 
 
 def test_sampling_goes_on(run: Run) -> None:
-    """The server that behaves is read at least half as often as by an exporter that has no other."""
+    """The good server is read at least half as often as by an exporter that watches no other."""
     assert run.sampling >= 0.5
 
 
 def test_the_good_server_is_itself(run: Run) -> None:
-    """It is up in every scrape, without an error, and its figures are its own: no name of another server changes
-    them."""
+    """The good server is up in every scrape, without an error, and no name of another server changes its figures."""
     for series in [*run.scrapes, run.openmetrics]:
         assert is_up(series, GOOD)
         assert not failures(GOOD, series)
@@ -79,14 +78,14 @@ def test_the_good_server_is_itself(run: Run) -> None:
 
 
 def test_servers_are_those_of_the_configuration(run: Run) -> None:
-    """No document makes a server that is not there."""
+    """No document creates a server that is not configured."""
     for series in [*run.scrapes, run.openmetrics]:
         servers = {value for _, labels in series for name, value in labels if name == "server"}
         assert servers == {GOOD, *(case.name for case in CASES)}
 
 
 def test_counters_grow(run: Run) -> None:
-    """No counter of the exporter's own, and none of the server that behaves, is ever lower than before."""
+    """No counter of the exporter itself, and none of the good server, ever decreases."""
     scrapes = [*run.scrapes, run.openmetrics]
     for before, after in pairwise(scrapes):
         for (name, labels), value in before.items():
@@ -95,8 +94,8 @@ def test_counters_grow(run: Run) -> None:
 
 
 def test_log_is_bounded(run: Run) -> None:
-    """A server writes at most five lines a minute into the log, each line is one record, and none is about a fault of
-    the exporter's own."""
+    """A server causes at most five log lines a minute, each line is one record, and none reports a fault of the
+    exporter itself."""
     minutes = 1 + run.seconds // SECONDS
     for line in run.log:
         assert re.match(r"ts=\S+ level=(info|warning) msg=", line), line
@@ -107,17 +106,17 @@ def test_log_is_bounded(run: Run) -> None:
 
 
 def test_memory_is_bounded(run: Run) -> None:
-    """The most that it ever takes is what the bounds of documents allow."""
+    """The peak memory of the exporter is within what the bounds of documents allow."""
     assert MOST["workers"] == 1024
     assert run.resident_bytes < RESIDENT_BYTES
 
 
 def test_descriptors_are_bounded(run: Run) -> None:
-    """No connection, and no open file that a server passes, is left open."""
+    """No connection stays open, and no file descriptor that a server has passed."""
     assert run.descriptors <= len(CASES) * DESCRIPTORS_PER_SERVER + OWN_DESCRIPTORS
 
 
 def test_it_ends(run: Run) -> None:
-    """SIGTERM ends it in the middle of its reads, with the status that a signal gives, and nothing is left."""
+    """SIGTERM ends the exporter in the middle of its reads, with the status of that signal, and no process is left."""
     assert run.status == -15
     assert not run.left_over

@@ -20,14 +20,14 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def results() -> Mapping[str, Result]:
-    """All quick scenarios, run side by side, since one after the other they take minutes."""
+    """The results of all quick scenarios, run in parallel: one after the other they would take minutes."""
     rows = [replace(row, seconds=min(row.seconds, SECONDS)) for row in QUICK]
     return {result.row.name: result for result in run_rows(rows, lambda _: None, BESIDE)}
 
 
 @pytest.mark.parametrize("name", [row.name for row in QUICK])
 def test_is_judged_as_expected(name: str, results: Mapping[str, Result]) -> None:
-    """Verdict, first finding and advice are those of an expert; on a busy machine, a warning may be worse."""
+    """Verdict, first finding and advice are those of an expert; on a busy machine, a warning may become critical."""
     result = results[name]
     assert result.seen, result.skipped
     expected, outcome = result.row.expected.outcome, result.seen.outcome
@@ -38,7 +38,7 @@ def test_is_judged_as_expected(name: str, results: Mapping[str, Result]) -> None
 
 
 def test_there_are_a_dozen() -> None:
-    """They cover load, queues, workers that end, reloads and exceptions."""
+    """There are enough quick scenarios to cover load, queues, workers that end, reloads and exceptions."""
     codes = {code for row in QUICK for code in (*row.expected.first, *row.expected.also)}
     assert len(QUICK) >= 12
     assert {"saturation", "clients_refused", "harakiri", "requests_lost", "exceptions", "reloaded"} <= codes

@@ -20,11 +20,11 @@ VARIATIONS = 20
 
 
 def can_be_simulated(row: Scenario) -> bool:
-    """Whether nothing but its threads and its queue makes its verdict."""
+    """Whether the verdict depends only on threads and the queue."""
     server = row.server
     plain = not (server.options or server.tcp_stats or server.before or server.cpus or server.quota or server.bare)
     only_waits = all(load.io_ms and not load.cpu_ms and load.path == "/" for load in row.loads)
-    steady = not any(load.io_ms > 5000 for load in row.loads)  # else it is about the age of a request
+    steady = not any(load.io_ms > 5000 for load in row.loads)  # otherwise the verdict is about the age of a request
     return bool(row.loads) and plain and only_waits and steady and not (row.events or row.burners or row.as_nobody)
 
 
@@ -32,7 +32,7 @@ SIMULATED = [row for row in ROWS if can_be_simulated(row)]
 
 
 def see(row: Scenario, seed: int) -> Seen:
-    """What a check would say of a scenario, as far as words need no look at its processes."""
+    """The result of a check on a simulated scenario, as far as it does not depend on processes."""
     loads = [counted(load, row.server) for load in row.loads]
     window = simulate(loads, row.server.processes, row.server.threads, row.lead, row.seconds, seed)
     waiting = round(window.queue_seconds[SOCKET] / window.seconds)
@@ -61,7 +61,7 @@ def see(row: Scenario, seed: int) -> Seen:
 
 @pytest.mark.parametrize("row", SIMULATED, ids=lambda row: row.name)
 def test_variations_are_judged_as_their_row(row: Scenario) -> None:
-    """Other sizes, service times and loads within the range of the row change nothing about the verdict."""
+    """Other sizes, service times and loads within the range of the row do not change the verdict."""
     for number in range(VARIATIONS):
         varied = vary(row, number, seed=1)
         seen = see(varied, number)
@@ -69,6 +69,6 @@ def test_variations_are_judged_as_their_row(row: Scenario) -> None:
 
 
 def test_there_are_enough() -> None:
-    """Quiet, busy and full servers of one and several threads are among them."""
+    """The simulated scenarios include quiet, busy and full servers with one thread and with several."""
     assert len(SIMULATED) >= 8
     assert {row.expected.outcome for row in SIMULATED} == {"ok", "warning", "critical"}

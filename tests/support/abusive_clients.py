@@ -1,6 +1,6 @@
-"""HTTP clients that abuse a server, for tests and benchmarks: endless floods, and more connections than it takes.
+"""HTTP clients that abuse a server, for tests and benchmarks: endless floods, and more connections than it accepts.
 
-Each is a context manager of the server's port on loopback, and has ended when its block ends.
+Each is a context manager that takes the server's port on loopback, and ends with its block.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Abuse = Callable[[int], contextlib.AbstractContextManager[None]]
 
 
 def endless(first: bytes, more: bytes) -> Abuse:
-    """Sends `first`, then `more` for as long as the block runs; connects again when it is closed."""
+    """Sends `first`, then `more` during the block; reconnects when the server closes the connection."""
 
     @contextlib.contextmanager
     def abuse(port: int) -> Iterator[None]:
@@ -46,7 +46,7 @@ def endless(first: bytes, more: bytes) -> Abuse:
 
 
 def many(first: bytes, more: bytes = b"", count: int = 1000) -> Abuse:
-    """So many connections that send `first`, then `more` now and then; each that is closed is replaced."""
+    """Opens `count` connections that send `first`, then `more` now and then; replaces closed ones."""
 
     @contextlib.contextmanager
     def abuse(port: int) -> Iterator[None]:

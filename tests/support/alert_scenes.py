@@ -1,4 +1,4 @@
-"""What happens to a real uWSGI in the end-to-end tests of the alerts: each scene for certain, and undone again."""
+"""Scenes on a real uWSGI for the end-to-end tests of the alerts: each is reliable, and ends with its block."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tools.bench.accuracy.programs import generator
 
 
 class Mortal:
-    """A uWSGI that can be killed, and started again on the same paths. `stats` and `http` are UNIX sockets."""
+    """A uWSGI that can be killed and restarted on the same paths. `stats` and `http` are UNIX sockets."""
 
     def __init__(self, directory: Path, *options: str) -> None:
         self.stats, self.http, self.log = (str(directory / name) for name in ("stats", "http", "log"))
@@ -36,7 +36,7 @@ class Mortal:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Returns when its stats server listens."""
+        """Starts uWSGI; returns when its stats server listens."""
         process = subprocess.Popen(
             self._command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
@@ -47,7 +47,7 @@ class Mortal:
         assert process.poll() is None, Path(self.log).read_text()
 
     def kill(self) -> None:
-        """SIGKILL to the master and its workers, if they run."""
+        """Kills the master and its workers with SIGKILL, if they run."""
         if self._process:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -57,7 +57,7 @@ class Mortal:
 
 @contextlib.contextmanager
 def mortal(*options: str) -> Iterator[Mortal]:
-    """A running uWSGI, to be killed at the latest when the block ends."""
+    """Yields a running uWSGI; kills it when the block ends."""
     directory = Path(tempfile.mkdtemp(prefix="headroom-"))
     server = Mortal(directory, *options)
     try:
@@ -70,7 +70,7 @@ def mortal(*options: str) -> Iterator[Mortal]:
 
 @dataclass(frozen=True)
 class Mapped:
-    """A uWSGI of `map-socket`: what comes to the socket `hot` is for worker 1 alone, `calm` is for the others."""
+    """A uWSGI with `map-socket`: only worker 1 serves the socket `hot`, the others serve `calm`."""
 
     stats: str
     hot: str
@@ -78,9 +78,9 @@ class Mapped:
 
     @contextlib.contextmanager
     def loaded(self, hot: int, calm: int) -> Iterator[None]:
-        """So many clients on each of the two while the block runs, with requests as an API's that asks a database.
+        """Runs `hot` and `calm` clients on the two sockets, with requests like those of an API that queries a database.
 
-        They take 20 ms of CPU, so that one interpreter serves at most 50 of them a second, and 80 ms when alone.
+        A request takes 20 ms of CPU, so that one interpreter serves at most 50 per second, and 80 ms without load.
         """
         with loaded(self.hot, hot, io_ms=60, cpu_ms=20), loaded(self.calm, calm, io_ms=60, cpu_ms=20):
             yield
@@ -88,7 +88,7 @@ class Mapped:
 
 @contextlib.contextmanager
 def mapped(processes: int = 3, threads: int = 8) -> Iterator[Mapped]:
-    """Unevenness for certain: clients choose the worker, not the kernel."""
+    """Runs a reliably uneven uWSGI: clients choose the worker, not the kernel."""
     others = ",".join(str(worker_id) for worker_id in range(2, processes + 1))
     options = ["--http-socket", "{directory}/hot", "--map-socket", "0:1"]
     options += ["--http-socket", "{directory}/calm", "--map-socket", f"1:{others}"]
@@ -104,27 +104,27 @@ class Short:
     web: str
 
     def overloaded(self) -> contextlib.AbstractContextManager[None]:
-        """Its queue is full while the block runs, and clients wait for room in it; afterwards there are none."""
+        """Keeps the queue full during the block, with clients that wait for room in it; then ends the clients."""
         return loaded(self.web, clients=2 + 20 + 10, io_ms=200)
 
 
 @contextlib.contextmanager
 def short() -> Iterator[Short]:
-    """No free threads and a filled queue, in reach."""
+    """Runs a uWSGI whose threads and queue a few clients can fill."""
     with _serving(1, 2, "--http-socket", "{directory}/web", "--listen", "20") as server:
         yield Short(server.stats, str(server.directory / "web"))
 
 
 @contextlib.contextmanager
 def loaded(address: str, clients: int, io_ms: float, cpu_ms: float = 0) -> Iterator[None]:
-    """So many clients, each asking again when it has its answer, while the block runs. Then what they asked is left."""
+    """Runs closed-loop clients during the block, then abandons their requests in flight."""
     with generator(Load(clients=clients, io_ms=io_ms, cpu_ms=cpu_ms), address) as load:
         load.go()
         yield
 
 
 def _serving(processes: int, threads: int, *options: str) -> contextlib.AbstractContextManager[real_uwsgi.Uwsgi]:
-    """The application of the load, with its stats."""
+    """Runs the application of the load, with a stats socket."""
     shape = ["--processes", str(processes), "--threads", str(threads)]
     fixed = ["--master", "--need-app", "--wsgi-file", str(APP), "--stats", "{directory}/stats", "--disable-logging"]
     return real_uwsgi.bare(*fixed, *shape, *options)

@@ -1,7 +1,7 @@
 """Stats servers that misbehave, for tests of a reader: real listeners, on a UNIX path or on loopback TCP.
 
-Each is a context manager that takes where to listen ("unix" or "tcp"), yields its address (path, host:port)
-and has ended when the block ends, whatever its client does.
+Each is a context manager that takes the kind of socket ("unix" or "tcp") and yields its address (path, host:port). The
+server has ended when the block ends, whatever its client does.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def _listening(where: Where, backlog: int = 16) -> Iterator[tuple[socket.socket,
 
 @contextlib.contextmanager
 def serving(where: Where, behave: Behaviour) -> Iterator[str]:
-    """Do `behave(connection, ended)` to every client, one at a time as uWSGI does, until the block ends."""
+    """Runs `behave(connection, ended)` for every client, one at a time as uWSGI does, until the block ends."""
     ended = threading.Event()
     with _listening(where) as (listener, address):
         listener.settimeout(0.05)
 
         def loop() -> None:
             while not ended.is_set():
-                with contextlib.suppress(OSError):  # nobody came; or the client left, which is its right
+                with contextlib.suppress(OSError):  # no client connected, or the client has left
                     connection, _ = listener.accept()
                     with connection:
                         connection.settimeout(0.2)
@@ -62,22 +62,22 @@ def serving(where: Where, behave: Behaviour) -> Iterator[str]:
 
 
 def has_left(connection: socket.socket) -> bool:
-    """Whether the client has closed its socket; that it will send nothing is no sign of it, for a reader says so."""
+    """Whether the client has closed its socket. The end of its stream is no sign of that, because readers send it."""
     if connection.family == socket.AF_UNIX:
         poll = select.poll()
         poll.register(connection, 0)
         return any(events & select.POLLHUP for _, events in poll.poll(0))
-    # A TCP server cannot tell the one from the other; on one machine the kernel can: a closed socket has no inode.
+    # A TCP server cannot distinguish the two, but on the same machine the kernel can: a closed socket has no inode.
     try:
         ours, theirs = (f":{port:04X}" for port in (connection.getsockname()[1], connection.getpeername()[1]))
-    except OSError:  # reset, for it left without reading all
+    except OSError:  # reset: the client left without reading everything
         return True
     lines = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
     return all(line[9] == "0" for line in lines if line[1].endswith(theirs) and line[2].endswith(ours))
 
 
 def _write(connection: socket.socket, ended: threading.Event, data: bytes) -> None:
-    """Write all of `data`, for as long as the block runs and the client reads."""
+    """Writes all of `data`, while the block runs and the client reads."""
     rest = memoryview(data)
     while rest and not ended.is_set():
         with contextlib.suppress(TimeoutError):
@@ -85,22 +85,22 @@ def _write(connection: socket.socket, ended: threading.Event, data: bytes) -> No
 
 
 def answers(where: Where, document: bytes) -> Address:
-    """The one that behaves: all of `document` at once, then the end."""
+    """A well-behaved server: sends all of `document` at once, then the end."""
     return serving(where, lambda connection, ended: _write(connection, ended, document))
 
 
 def answers_nothing(where: Where) -> Address:
-    """An empty body: what uWSGI sends when it could not generate the document."""
+    """Sends an empty body, as uWSGI does when it cannot generate the document."""
     return answers(where, b"")
 
 
 def closes_half_way(where: Where, document: bytes) -> Address:
-    """The first half of `document`: what a signal to the master in the middle of its write leaves."""
+    """Sends the first half of `document`, as after a signal to the master in the middle of its write."""
     return answers(where, document[: len(document) // 2])
 
 
 def accepts_and_never_writes(where: Where) -> Address:
-    """Accepts, and holds the connection until the block ends or the client goes."""
+    """Accepts, and keeps the connection until the block ends or the client leaves."""
 
     def behave(connection: socket.socket, ended: threading.Event) -> None:
         while not ended.wait(0.02) and not has_left(connection):
@@ -110,7 +110,7 @@ def accepts_and_never_writes(where: Where) -> Address:
 
 
 def drips(where: Where, document: bytes, interval: float = 1.0) -> Address:
-    """A byte of `document` every `interval` seconds: never silent for long, never done."""
+    """Sends a byte of `document` every `interval` seconds: never silent for long, never complete."""
 
     def behave(connection: socket.socket, ended: threading.Event) -> None:
         for index in range(len(document)):
@@ -122,7 +122,7 @@ def drips(where: Where, document: bytes, interval: float = 1.0) -> Address:
 
 
 def endless(where: Where, limit: int = 1 << 28) -> Address:
-    """A document that does not end: up to `limit` bytes of an opened list."""
+    """Sends a document that does not end: up to `limit` bytes of an open list."""
 
     def behave(connection: socket.socket, ended: threading.Event) -> None:
         _write(connection, ended, b'{"version":"2.0.31","workers":[')
@@ -135,7 +135,7 @@ def endless(where: Where, limit: int = 1 << 28) -> Address:
 
 
 def resets(where: Where, document: bytes) -> Address:
-    """All of `document`, then a reset instead of an end: what a client sees that sent uWSGI something.
+    """Sends all of `document`, then a reset instead of an end, as a client sees it that has sent something to uWSGI.
 
     On UNIX the kernel resets only a client that did send something.
     """
@@ -143,10 +143,10 @@ def resets(where: Where, document: bytes) -> Address:
     def behave(connection: socket.socket, ended: threading.Event) -> None:
         _write(connection, ended, document)
         if where == "tcp":
-            ended.wait(0.1)  # a reset throws away what the client has not received yet
+            ended.wait(0.1)  # a reset discards what the client has not received yet
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         else:
-            ended.wait(0.1)  # what the client sent lies unread: closing now resets a UNIX stream
+            ended.wait(0.1)  # the client's data is unread: closing now resets a UNIX stream
 
     return serving(where, behave)
 
@@ -161,7 +161,8 @@ def answers_http(
     framing: Framing = "until_close",
     headers: tuple[str, ...] = (),
 ) -> Address:
-    """HTTP: `until_close` is as `--stats-http` does it; a 404 or a redirect by `status` and `headers`."""
+    """Answers over HTTP. `until_close` is the framing of `--stats-http`; `status` and `headers` make a 404 or a
+    redirect."""
     lines = [f"HTTP/1.{int(framing != 'until_close')} {status}", "Connection: close", *headers]
     body = document
     if framing == "until_close":
@@ -189,7 +190,7 @@ def answers_http(
 
 @contextlib.contextmanager
 def never_accepts(where: Where) -> Iterator[str]:
-    """A listener whose queue is full: on UNIX connecting blocks, on TCP it gets no answer."""
+    """A listener whose queue is full: on UNIX connecting blocks, on TCP the connection gets no answer."""
     with _listening(where, backlog=0) as (listener, address), contextlib.ExitStack() as stack:
         family = listener.family
         for _ in range(8):

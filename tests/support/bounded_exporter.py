@@ -1,4 +1,4 @@
-"""The real exporter as a program with other bounds of its HTTP face, for tests of what happens at a bound.
+"""The real exporter with other bounds on HTTP, for tests of the behaviour at a bound.
 
 `python3 -m tests.support.bounded_exporter NAME=NUMBER... -- ARGUMENTS` sets constants of `uwsgi_headroom.web.bounds`
 and, by the name DESCRIPTORS, how many descriptors it may open.

@@ -1,4 +1,4 @@
-"""A real Chromium, and tabs in it that write down whatever goes wrong in them."""
+"""A real Chromium, with tabs that record every error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 from tests.support.real_uwsgi import wait_until
 from tools import chromium
 
-# It runs as root in containers, and speaks to nobody but the exporter.
+# Chromium runs as root in containers, and connects only to the exporter.
 ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -23,7 +23,7 @@ ARGUMENTS = (
     "--disable-sync",
 )
 
-# Violations of the page's policy, and the documents it hears, for tests to compare with what it shows.
+# Records violations of the page's policy, and the documents it receives, which tests compare with what it shows.
 _WATCH = """
 document.addEventListener("securitypolicyviolation", (event) => console.error(`policy: ${event.violatedDirective}`));
 globalThis.heard = globalThis.heardAt = null; // the newest document; when the first came
@@ -48,23 +48,24 @@ class Tab:
     problems: list[str] = field(default_factory=list)
 
     def open(self, path: str) -> None:
-        """Go there, and wait for the first figures."""
+        """Opens a path, and waits for the first figures."""
         self.page.goto(f"http://127.0.0.1:{self.port}{path}")
         self.page.wait_for_selector("main[data-time]")
 
     def becomes(self, state: str) -> None:
-        """Wait until the page says so of itself: up, lost, down, paused. Fails with what it shows instead."""
+        """Waits until the page is in this state: up, lost, down, paused. Fails with what it shows instead."""
         try:
             self.page.wait_for_selector(f'main[data-state="{state}"]')
         except PlaywrightTimeoutError as error:
             raise AssertionError(f"not {state}, but: {self.page.content()}\nproblems: {self.problems}") from error
 
     def until(self, expression: str) -> None:
-        """Wait until it is true there. Playwright's own way is for the page to do it, which the policy forbids."""
+        """Waits until a JavaScript expression is true. Playwright would evaluate it in the page, which the policy
+        forbids."""
         wait_until(lambda: self.page.evaluate(f"Boolean({expression})"), 30, expression)
 
     def text(self, selector: str) -> str:
-        """What is to be read there."""
+        """The text of an element."""
         return self.page.inner_text(selector)
 
     def overflow(self) -> int:
@@ -74,7 +75,7 @@ class Tab:
 
 @contextlib.contextmanager
 def browser() -> Iterator[Browser]:
-    """Run Chromium until the block ends. Fails where there is none, and says what to install."""
+    """Runs Chromium during the block. If there is none, fails with a message that says what to install."""
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=chromium.find_browser(), args=list(ARGUMENTS))
         yield running
@@ -83,7 +84,7 @@ def browser() -> Iterator[Browser]:
 
 @contextlib.contextmanager
 def tab(running: Browser, port: int, width: int = 1280, height: int = 800, **options: object) -> Iterator[Tab]:
-    """A tab of a fresh profile, for the exporter on this port. options: of Playwright's `new_context`."""
+    """A tab with a fresh profile, for the exporter on this port. options: options of Playwright's `new_context`."""
     context = running.new_context(viewport={"width": width, "height": height}, **options)
     context.set_default_timeout(30_000)
     context.add_init_script(_WATCH)

@@ -1,4 +1,4 @@
-"""Cancels a coroutine wherever it waits: what is left then is where most faults of asynchronous code hide."""
+"""Cancels a coroutine at every place where it waits: most faults of asynchronous code are in the cleanup after that."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Cancellation:
 async def cancelled_everywhere(
     make: Callable[[], Coroutine[Any, Any, Any]], check: Callable[[], Awaitable[None]] | None = None
 ) -> int:
-    """Run a new coroutine of `make` for each place it waits at, cancel its task there, and then await `check`.
+    """Runs a new coroutine of `make` for each place where it waits, cancels its task there, and then awaits `check`.
 
     The first is cancelled before its first step, the next ones at their first, second, ... suspension, and the last
-    ends by itself. Returns how often that one waits. Raises what a coroutine raises, but for CancelledError.
+    ends by itself. Returns how often the last one waits. Raises what a coroutine raises, except CancelledError.
     """
     place = 0
     while True:
@@ -33,7 +33,7 @@ async def cancelled_everywhere(
         if place == 0:
             task.cancel()
         await asyncio.wait({task})
-        coroutine.close()  # one that was never begun would complain
+        coroutine.close()  # a coroutine that was never started would cause a warning
         reached = task.cancelled() or task.result() >= place
         if check is not None:
             await check()
@@ -44,8 +44,8 @@ async def cancelled_everywhere(
 
 @contextmanager
 def cancelling(function: Callable[..., Any], place: int) -> Iterator[Cancellation]:
-    """While the block runs, cancel the first task made of this function at its suspension of this number, all that it
-    awaits included; 0 is before its first step.
+    """During the block, cancels the first task of this function at suspension number `place`, counting those of
+    everything that it awaits; 0 is before its first step.
     """
     loop = asyncio.get_running_loop()
     cancellation = Cancellation()
@@ -55,7 +55,7 @@ def cancelling(function: Callable[..., Any], place: int) -> Iterator[Cancellatio
         if chosen or getattr(coroutine, "__qualname__", "") != function.__qualname__:
             return asyncio.Task(coroutine, loop=loop, **options)
         task = asyncio.Task(_with_its_result(coroutine, place, cancellation), loop=loop, **options)
-        task.add_done_callback(lambda _task: coroutine.close())  # it may not have begun
+        task.add_done_callback(lambda _task: coroutine.close())  # it may not have started
         chosen.append(task)
         if place == 0:
             cancellation.happened = task.cancel()
@@ -69,9 +69,9 @@ def cancelling(function: Callable[..., Any], place: int) -> Iterator[Cancellatio
 
 
 def everywhere(scenario: Callable[[int], Awaitable[bool]], least: int) -> None:
-    """Run a scenario with 0, 1, 2 ..., each in an event loop of its own, until it says that nothing was cancelled.
+    """Runs a scenario with 0, 1, 2 ..., each in a new event loop, until it returns that nothing was cancelled.
 
-    Fails where that was so before `least`: the scenario then tests less than it claims.
+    Fails if that happens before `least`: the scenario then tests less than it claims.
     """
     for place in count():
         if not asyncio.run(_within(scenario(place))):
@@ -101,7 +101,7 @@ async def _with_its_result(coroutine: Coroutine[Any, Any, Any], place: int, canc
 def _cancelled_at(
     coroutine: Coroutine[Any, Any, Any], place: int, cancellation: Cancellation | None = None
 ) -> Generator[Any, Any, int]:
-    """Run a coroutine, cancel its task at its suspension of this number, and return how many there were."""
+    """Runs a coroutine, cancels its task at suspension number `place`, and returns the number of suspensions."""
     suspensions = 0
     step, value = coroutine.send, None
     while True:

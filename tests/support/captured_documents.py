@@ -18,17 +18,17 @@ _WORD = re.compile(rb"[A-Za-z0-9_]{6,}")
 
 
 def document(name: str) -> bytes:
-    """The bytes uWSGI wrote, by the name of the file without its ending."""
+    """The bytes that uWSGI wrote, by the name of the file without its extension."""
     return (_FOLDER / f"{name}.json").read_bytes()
 
 
 def kind(name: str) -> str:
-    """What a document is, as its name says: every capture of an emperor or a router is named after it."""
+    """The kind of a document, from its name: captures of emperors and routers are named after their kind."""
     return "emperor" if "emperor" in name else "router" if name.startswith("router_") else "server"
 
 
 def words_of_requests(name: str) -> set[str]:
-    """Words of six letters and more that stand in a document's request variables and nowhere else in it."""
+    """Words of six letters and more that occur in a document's request variables and nowhere else in it."""
     body = document(name)
     variables = b"".join(_REQUEST_VARIABLES.findall(body))
     rest = _REQUEST_VARIABLES.sub(b"", body)
@@ -41,7 +41,7 @@ _OTHERS = [1.5, 1e308, True, None, "", "\ud800", "x", [], {}, [[]], [{}]]
 
 
 def _places(value: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Every place of a document once, entries of one list counted as one: its path, its container, its key."""
+    """Yields every place of a document once (path, container, key); the entries of a list count as one place."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
         name = f"{path}.{key if isinstance(value, dict) else '*'}"
@@ -50,7 +50,7 @@ def _places(value: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
 
 
 def with_a_wrong_value() -> Iterator[bytes]:
-    """Every captured document with one value after the other replaced by what uWSGI never writes there."""
+    """Yields every captured document with one value at a time replaced by one that uWSGI never writes there."""
     done: set[str] = set()
     for name in _VALID:
         tree = json.loads(document(name))

@@ -1,4 +1,4 @@
-"""A stats server that behaves and counts how often it is read: what sampling is measured by."""
+"""A well-behaved stats server that counts its reads, to measure sampling."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.support.real_uwsgi import wait_until
 
 @dataclass(frozen=True)
 class CountedServer:
-    """`address` is a UNIX path; `reads` are the monotonic instants of its reads so far."""
+    """`address` is a UNIX path; `reads` are the monotonic times of all reads so far."""
 
     address: str
     reads: list[float]
 
     def sampling_beside(self, control: CountedServer, reads: int = 20) -> float:
-        """Its reads, as a part of those of another whose reader nobody abuses, while that makes so many: on a busy
-        machine both are slower, and by chance one of them is: fewer reads would be no ratio."""
+        """Returns the ratio of reads of this server to those of `control`, whose reader nobody abuses, while `control`
+        is read `reads` times. A busy machine slows down both; fewer reads would leave the ratio to chance."""
         before, others = len(self.reads), len(control.reads)
         wait_until(lambda: len(control.reads) >= others + reads, what=f"{reads} reads")
         return (len(self.reads) - before) / (len(control.reads) - others)
@@ -31,7 +31,7 @@ class CountedServer:
 
 @contextlib.contextmanager
 def counted_server() -> Iterator[CountedServer]:
-    """Serve a captured document until the block ends."""
+    """Serves a captured document until the block ends."""
     reads: list[float] = []
     body = document("minified")
 

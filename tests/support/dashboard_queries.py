@@ -1,4 +1,4 @@
-"""Every query of the dashboards, as Grafana would send it: from their JSON, with the variables put in."""
+"""All queries of the dashboards as Grafana would send them: from their JSON, with the variables replaced."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ NAMES = ("fleet", "server", "affinity", "capacity")
 
 @dataclass(frozen=True)
 class Query:
-    """where: dashboard, panel and letter; kind: `instant`, `range`, or `values` of a label, with the series that it is
-    looked up in; step: seconds.
+    """A query. where: dashboard, panel and letter; kind: `instant`, `range`, or `values` of a label, with the series to
+    search; step: seconds.
     """
 
     where: str
@@ -33,7 +33,7 @@ def board(name: str) -> dict[str, Any]:
 
 
 def panels(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every panel, those in folded rows too, and no row."""
+    """Yields every panel, including those in folded rows, but no rows."""
     for panel in document["panels"]:
         yield from panel.get("panels", [])
         if panel["type"] != "row":
@@ -41,7 +41,7 @@ def panels(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def queries(name: str, values: Mapping[str, str], seconds: float) -> Iterator[Query]:
-    """Every query of a dashboard. values: of its variables; seconds: the length of the shown time."""
+    """Yields every query of a dashboard. values: values of its variables; seconds: length of the time range."""
     document = board(name)
     step = max(15.0, round(seconds / 1000))
     known = {
@@ -66,5 +66,5 @@ def queries(name: str, values: Mapping[str, str], seconds: float) -> Iterator[Qu
 
 
 def substituted(text: str, values: Mapping[str, str]) -> str:
-    """With every variable replaced. Raises KeyError for one that is not known; `$1` is no variable."""
+    """Replaces every variable in a text. Raises KeyError for an unknown one; `$1` is not a variable."""
     return re.sub(r"\$([A-Za-z_]\w*)", lambda match: values[match[1]], text)

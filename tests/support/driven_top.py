@@ -1,4 +1,4 @@
-"""`uwsgi-headroom top` in a pseudo-terminal: keys go in, and what stands on the screen is read."""
+"""Drives `uwsgi-headroom top` in a pseudo-terminal: sends keys, and reads the screen."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ import pyte
 from tests.support.exporter import COMMAND, clean_environment
 
 LEFT = b"\x1b[?25h\x1b[?1049l"
-"""What a terminal is told last: the cursor is back, and the screen there was before."""
+"""The last output to a terminal: shows the cursor, and restores the earlier screen."""
 
 
 @dataclass
 class Driven:
-    """A program in a terminal. `written`: everything it wrote; `path`: of the terminal."""
+    """A program in a terminal. written: all its output; path: the path of the terminal."""
 
     process: subprocess.Popen[bytes]
     keyboard: int
@@ -37,27 +37,27 @@ class Driven:
         os.write(self.keyboard, keys.encode())
 
     def lines(self) -> list[str]:
-        """What stands on the screen now."""
+        """The lines on the screen now."""
         return [line.rstrip() for line in self.screen.display]
 
     def text(self) -> str:
         return "\n".join(self.lines())
 
     def wait(self, ready: Callable[[str], object], seconds: float = 30.0) -> str:
-        """Let it write until the screen is `ready`; the screen."""
+        """Reads output until the screen is `ready`; returns the screen."""
         self._pump(lambda: ready(self.text()), seconds)
         assert ready(self.text()), self.text()
         return self.text()
 
     def ended(self, seconds: float = 20.0) -> int:
-        """Its exit status, when it has ended."""
+        """Waits until the program has ended; returns its exit status."""
         self._pump(lambda: self.process.poll() is not None, seconds)
         status = self.process.wait(0.1)
         self._pump(lambda: False, 0.2)
         return status
 
     def is_as_it_was(self) -> bool:
-        """Whether the terminal's modes are those it had, and its last words are those of somebody who leaves."""
+        """Whether the terminal has its initial modes, and the last output restored the screen."""
         return termios.tcgetattr(self.keyboard) == self.modes and LEFT in self.written[-200:]
 
     def foreground(self) -> int:
@@ -69,7 +69,7 @@ class Driven:
         self.screen.resize(lines, columns)
 
     def close(self) -> None:
-        """The terminal is gone, as when a connection breaks."""
+        """Closes the terminal, as when a connection breaks."""
         os.close(self.keyboard)
         self.keyboard = -1
 
@@ -81,7 +81,7 @@ class Driven:
                 continue
             try:
                 received = os.read(self.keyboard, 65536)
-            except OSError:  # nobody has it open any more
+            except OSError:  # no process has the terminal open
                 time.sleep(0.05)
                 continue
             self.written += received
@@ -89,7 +89,7 @@ class Driven:
 
 
 def _take() -> None:
-    """Make standard input the terminal of the session, so that Ctrl-C is a signal."""
+    """Makes standard input the controlling terminal, so that Ctrl-C sends a signal."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
@@ -102,7 +102,7 @@ def driven(
     directory: str | None = None,
     **environment: str,
 ) -> Iterator[Driven]:
-    """Run `uwsgi-headroom top` with these arguments, as the leader of a session of its own, until the block ends."""
+    """Runs `uwsgi-headroom top` with these arguments, as the leader of a new session, until the block ends."""
     keyboard, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
     modes, path = termios.tcgetattr(keyboard), os.ttyname(terminal)

@@ -18,7 +18,7 @@ from tests.support.real_uwsgi import ROOT, accepts, free_port, wait_until
 
 COMMAND = (sys.executable, "-m", "uwsgi_headroom")
 STOPPABLE_COMMAND = (sys.executable, "-m", "tests.support.stoppable_exporter")
-"""The exporter with an addition: signals stop or kill it in the middle of a read."""
+"""The exporter, extended so that signals stop or kill it in the middle of a read."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Exporter:
         return self.process.pid
 
     def get(self, path: str = "/metrics", timeout: float = 30, accept: str = "*/*") -> tuple[int, str]:
-        """One request: its status and body."""
+        """Makes a request; returns status and body."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         with contextlib.closing(connection):
             connection.request("GET", path, headers={"Accept": accept})
@@ -48,23 +48,23 @@ class Exporter:
         return body
 
     def scrape(self, timeout: float = 30) -> dict[str, float]:
-        """Every series of one scrape, as it stands in the text, with its value."""
-        # Not splitlines(): a name may hold what Unicode calls an end of line, and the format does not.
+        """Scrapes; returns the value of every series, by its text."""
+        # Not splitlines(): a name may contain characters that Unicode, but not the format, treats as line ends.
         lines = self.metrics(timeout).removesuffix("\n").split("\n")
         pairs = [line.rpartition(" ") for line in lines if not line.startswith("#")]
         return {name: float(value) for name, _, value in pairs}
 
     def value(self, name: str) -> float:
-        """The one sample of a metric, labels left aside."""
+        """The value of a metric's only sample, ignoring labels."""
         (value,) = [value for series, value in self.scrape().items() if series.partition("{")[0] == name]
         return value
 
     def lines(self, *words: str) -> list[str]:
-        """Lines of the log that hold all these words."""
+        """Lines of the log that contain all these words."""
         return [line for line in self.log.read_text().splitlines() if all(word in line for word in words)]
 
     def stop(self) -> None:
-        """SIGSTOP, and wait until it has stopped."""
+        """Sends SIGSTOP, and waits until the exporter has stopped."""
         os.kill(self.pid, signal.SIGSTOP)
         wait_until(self.is_stopped, what="the exporter to stop")
 
@@ -75,17 +75,19 @@ class Exporter:
         return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
     def stop_in_next_read(self) -> None:
-        """Return when it stands still with a connection that it has read nothing of. Of a `stoppable_exporter`."""
+        """Returns when the exporter is stopped with a connection that it has not read from. Only
+        `stoppable_exporter`."""
         os.kill(self.pid, signal.SIGUSR1)
         wait_until(self.is_stopped, what="the exporter to stop in a read")
 
     def die_in_next_read(self) -> None:
-        """Return when it was killed with a connection that it has read nothing of. Of a `stoppable_exporter`."""
+        """Returns when the exporter was killed with a connection that it has not read from. Only
+        `stoppable_exporter`."""
         os.kill(self.pid, signal.SIGUSR2)
         assert self.process.wait(20) == -signal.SIGKILL
 
     def kill(self) -> None:
-        """SIGKILL, which ends a stopped process too."""
+        """Sends SIGKILL, which also ends a stopped process."""
         self.process.kill()
         self.process.wait(20)
 
@@ -94,8 +96,8 @@ class Exporter:
 def exporter(
     *arguments: str, port: int = 0, command: Sequence[str] = COMMAND, stderr: int | None = None
 ) -> Iterator[Exporter]:
-    """Run the exporter with these arguments until the block ends, on a port or any. stderr: a descriptor that takes
-    the place of the log.
+    """Runs the exporter with these arguments until the block ends. port: 0 for any; stderr: a descriptor to use instead
+    of the log.
     """
     port = port or free_port()
     with tempfile.TemporaryDirectory(prefix="exporter-") as folder:
@@ -123,7 +125,7 @@ def exporter(
 def configured_exporter(
     servers: Sequence[Mapping[str, object]], *, command: Sequence[str] = COMMAND
 ) -> Iterator[Exporter]:
-    """Run an exporter of these servers, by the keys of the configuration file, until the block ends."""
+    """Runs an exporter of these servers, given with the keys of the configuration file, until the block ends."""
     with tempfile.TemporaryDirectory(prefix="configured-") as folder:
         path = Path(folder) / "config.yml"
         path.write_text(json.dumps({"servers": list(servers)}))  # JSON is YAML
@@ -133,8 +135,8 @@ def configured_exporter(
 
 @contextlib.contextmanager
 def stoppable_exporter(*stats: str, stderr: int | None = None) -> Iterator[Exporter]:
-    """Run an exporter of these stats servers that can be stopped and killed in a read, until the block ends, which
-    begins when it has read them all.
+    """Runs an exporter of these stats servers that can be stopped and killed in a read. The block begins when the
+    exporter has read all of them.
     """
     arguments = [part for address in stats for part in ("--stats", address)]
     with exporter(*arguments, command=STOPPABLE_COMMAND, stderr=stderr) as running:
@@ -143,12 +145,12 @@ def stoppable_exporter(*stats: str, stderr: int | None = None) -> Iterator[Expor
 
 
 def run(*arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    """Run the exporter's command to its end."""
+    """Runs the exporter's command to its end."""
     return subprocess.run(
         [*COMMAND, *arguments], capture_output=True, text=True, timeout=timeout, check=False, env=clean_environment()
     )
 
 
 def clean_environment() -> dict[str, str]:
-    """The environment without settings of whoever runs the tests."""
+    """The environment, without settings of the user who runs the tests."""
     return {name: value for name, value in os.environ.items() if not name.startswith("UWSGI_HEADROOM_")}

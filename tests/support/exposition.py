@@ -1,4 +1,4 @@
-"""Scrapes read with Prometheus' own parsers, and what holds for all of them."""
+"""Parses scrapes with Prometheus' own parsers, and checks what holds for all scrapes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _ONLY_GROWS = ("_total", "_bucket", "_count", "_sum")
 
 
 def parse_scrape(text: str, *, openmetrics: bool = False) -> Series:
-    """Every series of a scrape. Raises ValueError where a parser refuses it; AssertionError where a series is there
-    twice, a value is no number, or a counter is below zero."""
+    """Returns every series of a scrape. Raises ValueError if a parser refuses it; AssertionError if a series occurs
+    twice, a value is not a number, or a counter is below zero."""
     parse = parse_openmetrics if openmetrics else parse_text
     series: Series = {}
     for family in parse(text):

@@ -1,4 +1,4 @@
-"""A `/proc/stat` and a cgroup with a quota, in a folder: CPUs run as a test says."""
+"""A fake `/proc/stat` and a cgroup with a quota, in a folder: the test sets how much CPU is used."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class KernelTree:
-    """`root` is where `/proc` and the cgroup are. CPUs are online unless in `offline`."""
+    """A fake tree. root: the folder of `/proc` and the cgroup; offline: CPUs that are offline."""
 
     def __init__(self, root: Path, cpus: int = 2) -> None:
         self.root = root
@@ -24,13 +24,13 @@ class KernelTree:
         self._write()
 
     def run(self, cpu: int, *, idle: float = 0.0, used: float = 0.0) -> None:
-        """So many seconds of one CPU."""
+        """Adds seconds to the times of one CPU."""
         self._idle[cpu] += idle
         self._used[cpu] += used
         self._write()
 
     def use_group(self, seconds: float) -> str:
-        """The processes of the cgroup use so many CPU seconds. Returns its usage file."""
+        """Adds CPU seconds to the usage of the cgroup. Returns the text of its usage file."""
         self._group += seconds
         path = self.root / "group" / "cpu.stat"
         path.write_text(f"usage_usec {round(self._group * 1e6)}\nuser_usec 0\nnr_throttled 0\n")

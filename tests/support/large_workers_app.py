@@ -1,4 +1,4 @@
-"""A WSGI application whose workers each take 50 MB of their own, after the fork."""
+"""A WSGI application whose workers each allocate 50 MB after the fork."""
 
 import uwsgi
 

@@ -1,4 +1,4 @@
-"""An ASGI application behind the exporter's own protocol, on a free port of loopback, in a thread."""
+"""Runs an ASGI application behind the exporter's own protocol, on a free loopback port, in a thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from uwsgi_headroom.web.connection_slots import ConnectionSlots
 
 @contextlib.contextmanager
 def limited_server(app: ASGIApp, connections: int = 8) -> Iterator[uvicorn.Server]:
-    """Serve until the block ends, to so many connections at most."""
+    """Serves at most `connections` connections until the block ends."""
     config = uvicorn.Config(
         app,
         host="127.0.0.1",

@@ -1,4 +1,4 @@
-"""Where Alertmanager sends mail in tests: an SMTP server on loopback that keeps every mail."""
+"""An SMTP server on loopback that keeps every mail that Alertmanager sends in tests."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from email.message import EmailMessage
 from typing import cast
 
 PASSWORD = "let me in"
-"""The only one that it takes."""
+"""The only password that the server accepts."""
 
 
 @dataclass(frozen=True)
 class Mailbox:
-    """Has received `mails`, the first one first."""
+    """A mail server. mails: the received mails, in order."""
 
     port: int
     mails: list[EmailMessage] = field(default_factory=list)
@@ -34,7 +34,7 @@ def part(mail: EmailMessage, kind: str) -> str:
 
 @contextlib.contextmanager
 def mailbox() -> Iterator[Mailbox]:
-    """Receive until the block ends."""
+    """Receives mail until the block ends."""
 
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
@@ -62,7 +62,7 @@ def mailbox() -> Iterator[Mailbox]:
                         self._say("250 fine")
 
         def _lines_of_mail(self) -> list[bytes] | None:
-            """The lines up to the dot that ends a mail; None if the sender has gone before that."""
+            """The lines up to the dot that ends a mail; None if the sender disconnected before it."""
             lines = []
             for line in iter(self.rfile.readline, b".\r\n"):
                 if not line:

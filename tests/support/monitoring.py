@@ -1,4 +1,4 @@
-"""A real Prometheus and a real Alertmanager for tests: on loopback, quick, asked over HTTP, ended by their pids."""
+"""Runs a real Prometheus and a real Alertmanager for tests, on loopback with short intervals, and queries them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def find(name: str) -> Path:
 
 
 def eventually(look: Callable[[], T], enough: Callable[[T], object], what: str, seconds: float = 30) -> T:
-    """What `look` returned once that was `enough`. Fails after so many seconds with what it returned last."""
+    """Calls `look` until its result is `enough`, and returns it. Fails after `seconds` with the last result."""
     end = time.monotonic() + seconds
     while not enough(answer := look()):
         if time.monotonic() > end:
@@ -43,7 +43,7 @@ def eventually(look: Callable[[], T], enough: Callable[[T], object], what: str, 
 
 @dataclass(frozen=True)
 class Prometheus:
-    """A running Prometheus on a port of 127.0.0.1. limit: it gives up a query that takes longer."""
+    """A running Prometheus on a port of 127.0.0.1. limit: its timeout for queries."""
 
     port: int
     limit: str = "2m"
@@ -71,23 +71,23 @@ class Prometheus:
         return values
 
     def alerts(self, name: str | None = None) -> list[dict[str, Any]]:
-        """Alerts that are pending or firing (`state`), with their labels and annotations; of this name, or all."""
+        """Pending and firing alerts (`state`), with labels and annotations; those of this name, or all."""
         alerts: list[dict[str, Any]] = self._ask("alerts")["alerts"]
         return [alert for alert in alerts if name in (None, alert["labels"]["alertname"])]
 
     def unwell(self) -> dict[str, str]:
-        """What is wrong with each rule that cannot be evaluated, by its name."""
+        """The error of each rule that cannot be evaluated, by the rule's name."""
         rules = [rule for group in self._ask("rules")["groups"] for rule in group["rules"]]
         return {rule["name"]: rule.get("lastError", "") for rule in rules if rule["health"] == "err"}
 
     def wait_for(
         self, expression: str, enough: Callable[[dict[Labels, float]], object] = bool, seconds: float = 30
     ) -> dict[Labels, float]:
-        """The values of an instant query once they are `enough`: at first, once there are any."""
+        """The values of an instant query once they are `enough`; by default, once there are any."""
         return eventually(lambda: self.query(expression), enough, expression, seconds)
 
     def _ask(self, observation: str, **parameters: object) -> Any:
-        """The data that the API has. Raises AssertionError with the error that it names."""
+        """The data of an API response. Raises AssertionError with the error that the API reports."""
         answer = _get(self.port, f"/api/v1/{observation}?{urllib.parse.urlencode(parameters)}")
         assert answer["status"] == "success", f"{answer.get('error')} in {parameters}"
         return answer["data"]
@@ -100,7 +100,7 @@ class Alertmanager:
     port: int
 
     def alerts(self, name: str | None = None) -> list[dict[str, Any]]:
-        """Alerts that it holds, silenced and inhibited ones too (`status`); of this name, or all."""
+        """All its alerts, including silenced and inhibited ones (`status`); those of this name, or all."""
         alerts: list[dict[str, Any]] = _get(self.port, "/api/v2/alerts")
         return [alert for alert in alerts if name in (None, alert["labels"]["alertname"])]
 
@@ -112,8 +112,8 @@ def prometheus(
     alertmanager: Alertmanager | None = None,
     history: Callable[[Path], None] | None = None,
 ) -> Iterator[Prometheus]:
-    """Run Prometheus over exporters at these ports until the block ends. It scrapes and evaluates once a second,
-    from 5 s after its start. history: writes blocks of a past into the directory that it is given.
+    """Runs Prometheus on exporters at these ports until the block ends. It scrapes and evaluates once a second,
+    from 5 s after its start. history: writes blocks of old data into the given directory.
     """
     port, manager = free_port(), alertmanager.port if alertmanager else None
     with _directory() as directory:
@@ -130,7 +130,7 @@ def prometheus(
 
 @contextlib.contextmanager
 def alertmanager(configuration: Mapping[str, Any]) -> Iterator[Alertmanager]:
-    """Run Alertmanager until the block ends."""
+    """Runs Alertmanager until the block ends."""
     port = free_port()
     with _directory() as directory:
         program = monitoring.alertmanager(find("alertmanager"), port, directory, configuration)

@@ -1,4 +1,4 @@
-"""What Alertmanager notifies in tests: an HTTP server on loopback that keeps every notification."""
+"""An HTTP server on loopback that keeps every notification of Alertmanager in tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Notification:
-    """One POST: where to, and the JSON in it."""
+    """One POST: its path and its JSON."""
 
     path: str
     body: dict[str, Any]
@@ -21,13 +21,13 @@ class Notification:
 
 @dataclass(frozen=True)
 class Receiver:
-    """Has received `notifications`, the first one first."""
+    """A receiver. notifications: those received, in order."""
 
     port: int
     notifications: list[Notification] = field(default_factory=list)
 
     def url(self, path: str = "/") -> str:
-        """The address for a webhook, or for whatever else posts JSON, such as Slack's."""
+        """The address for a webhook, or for other receivers that post JSON, such as Slack."""
         return f"http://127.0.0.1:{self.port}{path}"
 
     def alerts(self, name: str, status: str, path: str = "/") -> list[dict[str, Any]]:
@@ -43,7 +43,7 @@ class Receiver:
 
 @contextlib.contextmanager
 def receiver() -> Iterator[Receiver]:
-    """Receive until the block ends."""
+    """Receives notifications until the block ends."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -51,10 +51,10 @@ def receiver() -> Iterator[Receiver]:
             running.notifications.append(Notification(self.path, body))
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(b"ok")  # as Slack answers; newer Alertmanagers send again what had another answer
+            self.wfile.write(b"ok")  # Slack's answer; newer Alertmanagers resend after any other
 
         def log_message(self, *_: object) -> None:
-            """Not to the terminal."""
+            """Logs nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         running = Receiver(server.server_port)

@@ -1,4 +1,4 @@
-"""Subjects to render: captured documents as readings at a fixed instant, and a server that is down."""
+"""Observations to render: captured documents as readings at a fixed time, and a server that is down."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import Pace
 
 WHEN = 1795250100.25
-"""An instant behind every capture, in epoch seconds."""
+"""A time after every capture, in epoch seconds."""
 
 UNPROVEN = HostFacts(off="the stats did not come from a socket")
 
@@ -44,7 +44,7 @@ def reading(body: bytes, host: HostFacts = UNPROVEN) -> Reading:
 
 
 def _subject(name: str, outcome: Reading | ReadError, errors: dict[Reason, int]) -> Observation:
-    """A server at the first sample of it: its totals are there, and no window yet."""
+    """A server after its first sample: it has totals, but no window yet."""
     integrals = Integrals()
     if isinstance(outcome, Reading):
         integrals.add(outcome, longest_step=1.0)
@@ -53,7 +53,7 @@ def _subject(name: str, outcome: Reading | ReadError, errors: dict[Reason, int])
 
 
 def up(name: str, body: bytes | None = None, host: HostFacts = UNPROVEN) -> Observation:
-    """A server that answered with a captured document, by default the one of its name."""
+    """A server that answered with a captured document, by default the document of its name."""
     return _subject(name, reading(document(name) if body is None else body, host), {})
 
 
@@ -63,7 +63,7 @@ def down(name: str) -> Observation:
 
 
 def proven(name: str, called: str = "") -> Observation:
-    """A server whose processes and queues the kernel told of."""
+    """A server whose processes and queues are known from the kernel."""
     body = document(name)
     snapshot = stats.decode(body)
     assert isinstance(snapshot, Snapshot)
@@ -99,13 +99,13 @@ def proven(name: str, called: str = "") -> Observation:
 
 
 def of_uwsgi(observations: list[Observation]) -> list[Metric]:
-    """The families with samples that are of the servers, and not of the exporter itself."""
+    """The families that have samples of servers, without those of the exporter itself."""
     own = ("uwsgi_exporter_", "process_")
     return [family for family in families(observations) if family.samples and not family.name.startswith(own)]
 
 
 def series(*observations: Observation) -> dict[str, float]:
-    """Every series of these subjects but the exporter's own, as they stand in the text, with their values."""
+    """The values of all series of these observations, by their text, without the exporter's own series."""
     lines = render_families(of_uwsgi(list(observations))).decode().splitlines()
     pairs = [line.rpartition(" ") for line in lines if not line.startswith("#")]
     assert len({name for name, _, _ in pairs}) == len(pairs), "a series is there twice"

@@ -1,4 +1,4 @@
-"""Looking at the kernel from elsewhere: as another user, from other namespaces, behind a security policy."""
+"""Runs code as another user, in other namespaces, or behind a security policy."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change its
 
 
 def in_child(ask: Callable[[], T]) -> T:
-    """What `ask` returns in a forked child, which may change its user or namespaces and harm no test."""
+    """Returns what `ask` returns in a forked child, which can change its user or namespaces without affecting tests."""
     readable, writable = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -57,7 +57,7 @@ def in_child(ask: Callable[[], T]) -> T:
 
 
 def as_nobody(ask: Callable[[], T], before: Callable[[], object] = lambda: None) -> T:
-    """What `ask` returns to a user without any privilege; `before` is still done as root."""
+    """Returns what `ask` returns for a user without privileges. before: runs first, still as root."""
 
     def drop_and_ask() -> T:
         before()
@@ -70,7 +70,7 @@ def as_nobody(ask: Callable[[], T], before: Callable[[], object] = lambda: None)
 
 
 def python_in(namespaces: str, code: str, *, fds: tuple[int, ...] = ()) -> str:
-    """What a Python program with the package prints when `unshare` gives it `namespaces` of its own."""
+    """Returns the output of a Python program that runs in new `namespaces`, with the package importable."""
     return subprocess.run(
         ["unshare", *namespaces.split(), "--kill-child", "--fork", sys.executable, "-c", code],
         env=os.environ | {"PYTHONPATH": str(ROOT / "exporter")},
@@ -103,7 +103,7 @@ knows_socket_call = pytest.mark.skipif(
 
 
 def forbid_netlink(code: int) -> None:
-    """From now on socket(AF_NETLINK) fails with errno `code`, as systemd and seccomp profiles make it."""
+    """Makes socket(AF_NETLINK) fail with errno `code` from now on, as systemd and seccomp profiles do."""
     program = b"".join(
         struct.pack("=HBBI", *instruction)
         for instruction in (

@@ -1,4 +1,4 @@
-"""promtool's tests of rules, from Python: series go in, and an expression has to come to nothing."""
+"""Runs promtool's tests of rules from Python: given series, an expression must have no value."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ RULES = ROOT / "alerts" / "rules"
 
 
 def program() -> str:
-    """promtool, or another version of it at `PROMTOOL`. Raises RuntimeError where there is none."""
+    """The path of promtool, or of another version set in `PROMTOOL`. Raises RuntimeError if there is none."""
     return os.environ.get("PROMTOOL") or str(find("promtool"))
 
 
 def complaints(*arguments: str | Path) -> str:
-    """Run promtool and return its output if it fails, else an empty string.
+    """Runs promtool and returns its output if it fails, else an empty string.
 
-    Several run side by side, so each gets one CPU, and collects garbage less often than Go does by default.
+    Several run in parallel, so each gets one CPU, and collects garbage less often than Go's default.
     """
     environment = {**os.environ, "GOMAXPROCS": "1", "GOGC": "400"}
     ran = subprocess.run([program(), *arguments], capture_output=True, text=True, check=False, env=environment)
@@ -38,9 +38,9 @@ def nothing(
     at: str,
     expressions: Sequence[str],
 ) -> str:
-    """What promtool has to say where one of these expressions has a value at that time; empty if none has.
+    """Returns promtool's output if one of these expressions has a value at this time; empty if none has.
 
-    series: values an interval apart from time 0 on, None where there is none.
+    series: values from time 0 on, one per interval; None for no value.
     """
     written = [
         {"series": name, "values": " ".join("_" if value is None else repr(float(value)) for value in values)}

@@ -1,5 +1,5 @@
-"""The series that an exporter would leave in Prometheus while a server does something steady for some minutes, in the
-notation of `promtool test rules`, scraped once a minute.
+"""The series of a server under phases of steady load, as an exporter would produce them, in the notation of
+`promtool test rules`, scraped once a minute.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ SCRAPE = 60.0
 
 @dataclass(frozen=True)
 class Worker:
-    """requests a second, seconds each, and CPU seconds a second. A reserve worker of cheaper mode is not spawned."""
+    """A worker: requests per second, seconds of each, CPU seconds per second. Cheaper mode's reserve is not spawned."""
 
     requests: float
     response_time: float
@@ -26,10 +26,10 @@ RESERVE = Worker(0, 0, 0, spawned=False)
 
 @dataclass(frozen=True)
 class Server:
-    """cpus: those that it may use; full: part of the time with every thread busy; queue: mean length of its listen
-    queue, None where it cannot be measured; sharing: workers pinned to a CPU that another is pinned to.
-    cores: whether uWSGI tells of its threads (stats-no-cores); host: whether its processes are proven.
-    idle, others: CPUs idle, None where that is not known, and in use by others, who follow the load or do not.
+    """A server. cpus: the CPUs that it may use; full: part of the time with every thread busy; queue: mean length of
+    its listen queue, None if it cannot be measured; sharing: workers pinned to the same CPU as another.
+    cores: whether uWSGI reports its threads (False is stats-no-cores); host: whether its processes are proven.
+    idle: idle CPUs, None if unknown; others: CPUs in use by others; follow: whether their use grows with the load.
     """
 
     workers: Sequence[Worker]
@@ -47,8 +47,8 @@ class Server:
 
 @dataclass(frozen=True)
 class Phase:
-    """Some minutes of one kind. server: None while nothing of it is scraped; reload: uWSGI's counters begin at zero;
-    respawned: workers (from 1) whose processes are new."""
+    """Minutes of steady load. server: None while it is not scraped; reload: uWSGI's counters are reset at the start;
+    respawned: workers (from 1) with new processes."""
 
     minutes: int
     server: Server | None
@@ -58,7 +58,7 @@ class Phase:
 
 @dataclass
 class _Line:
-    """One series as it grows: runs of values, and where a counter has got to."""
+    """A growing series: runs of values, and the current value of a counter."""
 
     runs: list[str] = field(default_factory=list)
     scrapes: int = 0
@@ -83,7 +83,7 @@ class _Line:
 
 
 def series(phases: Sequence[Phase], **labels: str) -> list[dict[str, str]]:
-    """`input_series` of a server that goes through these phases. labels: those that Prometheus gives the target."""
+    """The `input_series` of a server that goes through these phases. labels: the target labels of Prometheus."""
     lines: dict[str, _Line] = {}
     scraped = 0
     for phase in phases:
@@ -102,7 +102,7 @@ def series(phases: Sequence[Phase], **labels: str) -> list[dict[str, str]]:
 
 
 def _samples(server: Server) -> Iterator[tuple[str, dict[str, str], float, bool]]:
-    """Name, labels and value of each series; of counters, growth a second."""
+    """Yields the name, labels and value of each series; for counters, the growth per second."""
     spawned = [worker for worker in server.workers if worker.spawned]
     for place, worker in enumerate(server.workers, start=1):
         own = {"worker_id": str(place)}
@@ -141,7 +141,8 @@ def _samples(server: Server) -> Iterator[tuple[str, dict[str, str], float, bool]
 
 
 def _zeroed(name: str, own: dict[str, str], phase: Phase) -> bool:
-    """A full reload zeroes what uWSGI counts, a new process its CPU time; what the exporter adds up goes on."""
+    """Whether the counter is reset: a full reload resets uWSGI's counters, a new process its CPU time; the exporter's
+    own totals continue."""
     if name == "uwsgi_worker_cpu_seconds_total":
         return phase.reload or int(own["worker_id"]) in phase.respawned
     return phase.reload and name in (

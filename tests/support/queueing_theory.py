@@ -1,6 +1,6 @@
-"""Exact long-run windows of servers under random load, from queueing theory: no simulation, no noise.
+"""Exact long-run windows of servers under random load, from queueing theory, without simulation or noise.
 
-Requests arrive at random (Poisson) at c threads behind a queue of q: M/M/c/(c + q), whose probabilities are in closed
+Requests arrive at random (Poisson) at c threads behind a queue of q: M/M/c/(c + q), whose probabilities have a closed
 form (L. Kleinrock, "Queueing Systems", volume 1, 1975, chapter 3). Other distributions of the service time multiply the
 queue by (1 + cv²) / 2, cv being the coefficient of variation (A. O. Allen, J. L. Cunneen; exact for one thread).
 """
@@ -19,9 +19,9 @@ SOCKET = "app.sock"
 
 @dataclass(frozen=True)
 class Load:
-    """workers of so many threads, `up` of the workers running and the others in cheaper mode's reserve; load: arrivals
-    over what the threads that are up can serve; seconds: mean time in service, cpu of it on the CPU; queue: how many
-    fit."""
+    """A server and its load. threads: per worker; up: running workers, the others are cheaper mode's reserve; load:
+    arrivals as a part of what the running threads can serve; seconds: mean time in service; cpu: the part of it on the
+    CPU; queue: its limit."""
 
     workers: int
     threads: int
@@ -37,7 +37,7 @@ class Load:
         return self.up * self.threads
 
     def probabilities(self) -> list[float]:
-        """Of so many requests being there, in service and waiting."""
+        """The probability of each number of requests in the server, in service or waiting."""
         offered, weights = self.load * self.capacity, [1.0]
         for present in range(1, self.capacity + self.queue + 1):
             weights.append(weights[-1] * offered / min(present, self.capacity))
@@ -47,7 +47,7 @@ class Load:
         return [weight / total for weight in weights]
 
     def window(self, length: float) -> Window:
-        """What is seen of it in so many seconds, on average, shared evenly by the workers."""
+        """The mean window of `length` seconds, with requests shared evenly by the workers."""
         probabilities = self.probabilities()
         capacity = self.capacity
         busy = fsum(min(present, capacity) * part for present, part in enumerate(probabilities))
@@ -73,5 +73,5 @@ class Load:
 
 
 def rising(load: Load, loads: list[float]) -> Iterator[Load]:
-    """The same server at one load after the other."""
-    return (replace(load, load=each) for each in loads)
+    """Yields the same server at each load."""
+    return (replace(load, load=part) for part in loads)

@@ -1,4 +1,4 @@
-"""Real servers for tests: uWSGI on loopback and UNIX sockets, ended by its own pid."""
+"""Runs real uWSGI servers for tests, on loopback and UNIX sockets, and ends each by its pid."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ APP = Path(__file__).with_name("real_uwsgi_app.py")
 
 
 def uwsgi_binary() -> str:
-    """The uWSGI under test: `UWSGI` if set, the one `make test` builds from source, or the one on PATH."""
+    """The path of the uWSGI under test: `UWSGI` if set, the one that `make test` builds from source, or that on
+    PATH."""
     candidates = [
         os.environ.get("UWSGI"),
         str(ROOT / ".venv-uwsgi" / "bin" / "uwsgi"),
@@ -42,7 +43,7 @@ def free_port() -> int:
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 20.0, what: str = "condition") -> None:
-    """Poll `condition` until it is true; fail loudly after `seconds`."""
+    """Polls `condition` until it is true; fails after `seconds`."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -78,7 +79,7 @@ class Uwsgi:
         return self.process.pid
 
     def document(self) -> bytes:
-        """What the stats server says now, read to the end."""
+        """Reads the current stats document to its end."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
             client.settimeout(10)
             client.connect(self.stats)
@@ -87,7 +88,7 @@ class Uwsgi:
 
 @contextlib.contextmanager
 def uwsgi(*options: str, app: Path = APP, stats: bool = True, binary: str | None = None) -> Iterator[Uwsgi]:
-    """Run uWSGI with `options` (as on its command line) until the block ends.
+    """Runs uWSGI with `options` (as on its command line) until the block ends.
 
     It serves `app` (a WSGI file) on a UNIX socket and over HTTP on loopback (`http-socket`, straight to the
     workers), with its stats on a UNIX socket unless `stats` is false.
@@ -111,10 +112,10 @@ def uwsgi(*options: str, app: Path = APP, stats: bool = True, binary: str | None
 
 @contextlib.contextmanager
 def accepting(*options: str, binary: str | None = None) -> Iterator[Uwsgi]:
-    """Run uWSGI and wait for all its workers to accept.
+    """Runs uWSGI and waits until all its workers accept requests.
 
-    A worker that is signalled earlier misses it, and the master waits for it in vain: a reload then hangs,
-    and the server has to be killed at the end.
+    A worker that is signalled earlier misses the signal, and the master waits for the worker in vain: a reload then
+    hangs, and the server must be killed at the end.
     """
     with uwsgi(*options, binary=binary) as server:
         wait_until(lambda: b'"accepting":0' not in server.document(), what="the workers to accept")
@@ -128,7 +129,7 @@ def bare(
     binary: str | None = None,
     ready: tuple[str, int] | None = None,
 ) -> Iterator[Uwsgi]:
-    """Run uWSGI with `options` and nothing else until the block ends: an emperor, a router.
+    """Runs uWSGI with `options` and nothing else until the block ends: an emperor, a router.
 
     It runs in a directory that holds `files` (name to text) and must serve statistics on the socket `stats`
     there, or listen at `ready`. `{directory}` in an option is that directory.
@@ -149,7 +150,7 @@ def bare(
 
 def _unstarted(directory: Path) -> Uwsgi:
     return Uwsgi(
-        process=None,  # type: ignore[arg-type]  # set by _started; frozen for everybody else
+        process=None,  # type: ignore[arg-type]  # set by _started, frozen otherwise
         directory=directory,
         stats=str(directory / "stats"),
         socket=str(directory / "app"),
@@ -160,7 +161,7 @@ def _unstarted(directory: Path) -> Uwsgi:
 
 @contextlib.contextmanager
 def _started(running: Uwsgi, command: list[str], ready: str | tuple[str, int]) -> Iterator[None]:
-    """Run `command` until the block ends, which begins when something listens at `ready`."""
+    """Runs `command` until the block ends. The block begins when something listens at `ready`."""
     with running.log.open("wb") as log:
         process = subprocess.Popen(
             command,
@@ -182,7 +183,7 @@ def _started(running: Uwsgi, command: list[str], ready: str | tuple[str, int]) -
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process group started by us: politely, then for certain."""
+    """Ends a process group that this module has started: with SIGTERM, then with SIGKILL."""
     for sign, seconds in ((signal.SIGINT, 5), (signal.SIGKILL, 5)):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, sign)

@@ -1,7 +1,7 @@
 """Servers of all kinds with ten minutes of load on each, as the exporter sees them and as Prometheus scrapes them.
 
-Loads repeat every half minute, the time between two scrapes, so that counters grow in a straight line from scrape to
-scrape: `rate` then has nothing to guess at the ends of its range, and can be held to the exporter's figures exactly.
+Loads repeat every half minute, the time between two scrapes, so that counters grow linearly from scrape to scrape:
+`rate` then extrapolates exactly at the ends of its range, and must equal the exporter's figures.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _PATTERN = SCRAPE_EVERY // READ_EVERY
 
 @dataclass
 class Story:
-    """One server on one instance. scrapes: by series, a value each half minute; figures: the exporter's, at the end;
-    cpus: those it can use, as far as is known; others_follow: whether the CPU use of others grows with its requests."""
+    """One server on one instance. scrapes: by series, a value for each half minute; figures: the exporter's, at the
+    end; cpus: usable CPUs, if known; others_follow: whether the CPU use of others grows with its requests."""
 
     server: str
     instance: str
@@ -43,7 +43,7 @@ class Story:
 
 
 def tell_story(rng: random.Random, name: str, instance: str) -> Story:
-    """A server with a load, both by chance."""
+    """Makes a random server with a random load."""
     story = Story(name, instance, others_follow=rng.choice([None, False, True]))
     integrals, history, reading = Integrals(), History(), None
     for at, reading in _readings(rng):
@@ -63,7 +63,7 @@ def tell_story(rng: random.Random, name: str, instance: str) -> Story:
 
 
 def _readings(rng: random.Random) -> Iterator[tuple[int, Reading | None]]:
-    """What each read brings; nothing where it failed."""
+    """Yields the time and result of each read; None if the read failed."""
     processes, threads = rng.choice([1, 2, 3, 4, 5, 8]), rng.choice([1, 2, 8])
     late = rng.random() < 0.2 and processes > 1
     server = Server(
@@ -103,7 +103,8 @@ def _readings(rng: random.Random) -> Iterator[tuple[int, Reading | None]]:
 
 @dataclass(frozen=True)
 class _Load:
-    """What a worker serves from one read to the next, and the threads busy at each; seconds of a request, and CPU's."""
+    """A worker's requests from one read to the next, its busy threads at each read; seconds and CPU seconds per
+    request."""
 
     served: list[int]
     static: list[int]
@@ -113,8 +114,8 @@ class _Load:
 
 
 def _loads(rng: random.Random, processes: int, threads: int) -> list[_Load]:
-    """None of the same size: the exporter tells workers that served as many requests apart by their ids, and PromQL
-    cannot."""
+    """Loads of different sizes: if workers serve equally many requests, the exporter distinguishes them by id, and
+    PromQL cannot."""
     rate = rng.choice([0, 3, 30, 30, 100])
     while True:
         loads = [_load(rng, rate, threads) for _ in range(processes)]
@@ -124,9 +125,9 @@ def _loads(rng: random.Random, processes: int, threads: int) -> list[_Load]:
 
 def _load(rng: random.Random, rate: int, threads: int) -> _Load:
     static, crowd = rng.choice([0, 0, rate // 2]), rng.choice([0.01, 0.5, 1.0])
-    longest = 10_000 * READ_EVERY * threads // (2 * rate or 1)  # for that there are threads, at the highest rate
+    longest = 10_000 * READ_EVERY * threads // (2 * rate or 1)  # as long as the threads suffice for the highest rate
     return _Load(
-        # Times of a history are whole tenths of a millisecond.
+        # Times in a history are multiples of 0.1 ms.
         served=[rng.randint(0, 2 * rate) for _ in range(_PATTERN)],
         static=[rng.randint(0, static) for _ in range(_PATTERN)],
         busy=[sum(rng.random() < crowd for _ in range(threads)) for _ in range(_PATTERN)],

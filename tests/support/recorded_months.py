@@ -1,4 +1,4 @@
-"""Ninety days of recorded series, as the rules would have kept them: made here, and read by a real Prometheus."""
+"""Generates ninety days of recorded series, as the rules would have recorded them, for a real Prometheus."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from tests.support.monitoring import find
 
 DAYS, DAY = 90, 86400
 STEP, DAILY_STEP = 900, 3600
-"""Seconds between samples: fewer than in life, where writing them would take minutes, and enough at every moment that a
-query looks at (midnights and quarters of an hour)."""
+"""Seconds between samples: longer than in practice, because writing all of them would take minutes, but with a sample
+at every time that a query uses (midnights and quarters of an hour)."""
 LIMITS = ("hottest_interpreter", "interpreters", "threads", "cpu")
 
 
 @dataclass(frozen=True)
 class Server:
-    """busiest: threads busy at the busiest hour of the last weekday; growth: of it, in all of the days, as a part."""
+    """A server. busiest: threads busy in the busiest hour of the last weekday; growth: its relative growth over all
+    days."""
 
     name: str
     instance: str
@@ -32,7 +33,7 @@ class Server:
         return {"job": "uwsgi", "instance": self.instance, "server": self.name}
 
     def busy(self, at: float, end: float) -> float:
-        """Threads busy at a time: little at night and at weekends."""
+        """Threads busy at a time: few at night and at weekends."""
         clock = time.gmtime(at)
         hour = clock.tm_hour + clock.tm_min / 60
         daylight = math.exp(-(((hour - 14) / 4.5) ** 2))
@@ -49,7 +50,7 @@ SERVERS = (
 
 
 def write(directory: Path, end: float) -> None:
-    """Put the history that ends at `end` into the data directory of a Prometheus, with promtool."""
+    """Writes a history that ends at `end` into the data directory of a Prometheus, with promtool."""
     text = directory / "history.txt"
     with text.open("w") as file:
         file.writelines(_openmetrics(end))
@@ -59,7 +60,7 @@ def write(directory: Path, end: float) -> None:
 
 
 def _openmetrics(end: float) -> Iterator[str]:
-    """Family by family, as the format wants it."""
+    """Yields lines grouped by family, as the format requires."""
     first = int(end - DAYS * DAY) // STEP * STEP
     times = range(first, int(end), STEP)
     day, lines = DAY // STEP, dict[str, list[str]]()

@@ -1,4 +1,4 @@
-"""A watched server's series as one scrape gives them."""
+"""The series of a watched server, as one scrape returns them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def watch_of(*readings: Reading) -> Watch:
 
 
 def observe(watch: Watch, outcome: Reading | ReadError, windows: Sequence[float] = WINDOWS) -> Observation:
-    """As the fleet makes one."""
+    """Makes an observation as the fleet does."""
     return Observation(
         name=watch.name,
         address=str(watch.address),
@@ -45,7 +45,7 @@ def series(
     *modules: Callable[[Scrape], Iterator[Metric]],
     windows: Sequence[float] = WINDOWS,
 ) -> dict[str, float]:
-    """Every series as it stands in the text, less its label `server`: of these modules, or of all."""
+    """All series by their text, without the label `server`: those of these modules, or of all."""
     of = observe(watch, outcome, windows)
     made: Iterable[Metric] = (
         (family for module in modules for family in module(sort([of]))) if modules else families([of])

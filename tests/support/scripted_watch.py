@@ -1,4 +1,4 @@
-"""Watches as a test tells them: what a server did second by second, and the document of it."""
+"""Scripted watches: a test sets what a server does second by second, and gets its document."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 class ScriptedWatch:
-    """A watch, and the clock that stands at its last outcome."""
+    """A watch, and a clock that is set to its last outcome."""
 
     def __init__(self, name: str = "shop", address: Address | None = None) -> None:
         self.now = 0.0
@@ -28,14 +28,14 @@ class ScriptedWatch:
         self.watch = Watch(name, address or Unix("/run/shop.stats"), clock=self.clock)
 
     def read(self, outcome: Reading | ReadError, at: float | None = None) -> ScriptedWatch:
-        """What a read brought, at its own instant or (of a failure) at this one."""
+        """Adds the outcome of a read, at its own time or, for a failure, at `at`."""
         self.now = outcome.at if isinstance(outcome, Reading) else self.now if at is None else at
         self.watch._record(self.now, outcome)
         self.watch.reader.outcome = outcome
         return self
 
     def seconds(self, server: Server, count: int, each: Callable[[int], None] = lambda _second: None) -> ScriptedWatch:
-        """So many seconds of two samples each, from now on; `each` is what happens in one."""
+        """Adds `count` seconds with two samples each, from now on; `each` runs in every second."""
         if self.watch.reading is None:
             self.read(server.read(self.now))
         for second in range(count):

@@ -1,4 +1,4 @@
-"""Shells in a terminal, with the completion of this program loaded: keys go in, and what they complete is read."""
+"""Runs shells in a terminal with this program's completion: sends keys, and reads what the shell completes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _BEGIN = {
 
 @contextlib.contextmanager
 def completing_shell(shell: str, script: Path) -> Iterator[Driven]:
-    """Run an interactive shell with a completion script until the block ends."""
+    """Runs an interactive shell with a completion script until the block ends."""
     with driven(command=_COMMANDS[shell], columns=150, lines=50, HOME=str(script.parent), PS1="") as terminal:
-        # What the terminal echoes of the line has no prompt of its own: the word is put together by the shell.
+        # The shell assembles the prompt from parts, so that the echo of this line does not look like a prompt.
         prompt = f"{PROMPT[:2]}''{PROMPT[2:-1]}'>'"
         terminal.press(_BEGIN[shell].format(prompt=prompt, script=script) + "\r")
         terminal.wait(lambda text: text.splitlines() and PROMPT in text)

@@ -1,4 +1,4 @@
-"""The shipped rules and Alertmanager configuration, in a hurry: seconds for minutes, and receivers of the test."""
+"""The shipped rules and Alertmanager configuration with seconds instead of minutes, and the receivers of a test."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ HURRIED = (
 )
 """Durations for a Prometheus that scrapes and evaluates every second.
 
-As shipped stay those of memory, forecast and headroom, which need hours of figures; those of bound interpreters and
-CPUs, of gaps between samples and of an exporter that is down, because all of these do happen on a small busy machine;
-and those of exceptions, which clients leave behind that are ended in the middle of an answer.
+Some durations stay as shipped: those of memory, forecast and headroom, which need hours of figures; those of bound
+interpreters and CPUs, of gaps between samples and of an exporter that is down, because all of these occur on a small
+busy machine; and those of exceptions, which clients cause that are ended in the middle of a response.
 """
 
 
 def rules(directory: Path, *assignments: str) -> list[Path]:
-    """The rule files, hurried and with these thresholds changed (`NAME=VALUE`), written into a directory."""
+    """Writes the rule files into a directory, with short durations and these thresholds (`NAME=VALUE`)."""
     made = files.render(changed(Thresholds(), [*HURRIED, *assignments]))
     for name, text in made.items():
         (directory / name).write_text(text)
@@ -51,7 +51,7 @@ def rules(directory: Path, *assignments: str) -> list[Path]:
 
 
 def alertmanager(received: Receiver, mails: Mailbox, secrets: Path) -> dict[str, Any]:
-    """The configuration with the receiver's and the mailbox's addresses in it, and their secrets in a directory."""
+    """The configuration with the addresses of the receiver and the mailbox; writes their secrets into a directory."""
     (secrets / "slack-webhook-url").write_text(received.url("/slack"))
     (secrets / "smtp-password").write_text(PASSWORD)
     (secrets / "pagerduty-routing-key").write_text("the key of the file")
@@ -59,7 +59,7 @@ def alertmanager(received: Receiver, mails: Mailbox, secrets: Path) -> dict[str,
     text = text.replace("http://127.0.0.1:9099/alerts", received.url("/webhook"))
     text = text.replace("mail.example.org:587", f"127.0.0.1:{mails.port}")
     configuration: dict[str, Any] = yaml.safe_load(text)
-    # The test's mail server has no certificate, and its PagerDuty is not theirs.
+    # The test's mail server has no certificate, and the test replaces PagerDuty.
     configuration["global"] |= {"smtp_require_tls": False, "pagerduty_url": received.url("/pagerduty")}
     configuration["templates"] = [str(FOLDER / name) for name in configuration["templates"]]
     for route in [configuration["route"], *configuration["route"]["routes"]]:
@@ -68,8 +68,8 @@ def alertmanager(received: Receiver, mails: Mailbox, secrets: Path) -> dict[str,
 
 
 def alertmanager_for_tests(configuration: dict[str, Any], received: Receiver) -> dict[str, Any]:
-    """With a webhook beside what each receiver has, at a path of its name: what a person is told, with its labels."""
-    for each in configuration["receivers"]:
-        hook = {"url": received.url(f"/{each['name']}"), "send_resolved": True}
-        each["webhook_configs"] = [*each.get("webhook_configs", []), hook]
+    """Adds a webhook to each receiver, at a path of its name, so that tests see what a person gets, with its labels."""
+    for entry in configuration["receivers"]:
+        hook = {"url": received.url(f"/{entry['name']}"), "send_resolved": True}
+        entry["webhook_configs"] = [*entry.get("webhook_configs", []), hook]
     return configuration

@@ -1,9 +1,9 @@
-"""Exporters that send themselves signals, each at another moment: just before it calls a function for the first time.
+"""Exporters that send themselves signals, each at a different moment: just before the first call of a function.
 
-`python -m tests.support.signalled FOLDER ARGUMENTS` runs them side by side, forked from one process that imported what
-they need. Each writes to `FOLDER/MOMENT SIGNALS.log`; their exit statuses are printed as JSON. As soon as an exporter
-has a port, it has clients too, which ask for a stream and for metrics: both are under way at every later moment. One
-more connects as it ends.
+`python -m tests.support.signalled FOLDER ARGUMENTS` runs them in parallel, forked from one process that has imported
+everything. Each writes to `FOLDER/MOMENT SIGNALS.log`; their exit statuses are printed as JSON. As soon as an exporter
+listens, clients request a stream and metrics: both requests are in progress at every later moment. Another client
+connects as the exporter ends.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MOMENTS: dict[str, tuple[Any, str]] = {
 }
 
 ENDING = ("the server ends", "the event loop is closed")
-"""Moments that only come after a signal at another."""
+"""Moments that occur only after a signal at another moment."""
 
 SIGNALS = {
     "SIGINT": (signal.SIGINT,),
@@ -56,13 +56,13 @@ SIGNALS = {
     "SIGTERM and SIGINT": (signal.SIGTERM, signal.SIGINT),
 }
 
-_SECONDS = 60  # an exporter that has not ended by then is killed, by SIGALRM
+_SECONDS = 60  # then SIGALRM kills an exporter that has not ended
 
 _clients: list[socket.socket] = []
 
 
 def _call_first(where: Any, name: str, first: Callable[[], None]) -> None:
-    """Have `first` called before the first call of a function."""
+    """Patches a function so that its first call runs `first` before."""
     function = getattr(where, name)
 
     def call(*arguments: Any, **more: Any) -> Any:

@@ -1,9 +1,9 @@
 """A simulated day of uWSGI servers, as the counters that an exporter would show once a minute.
 
-Requests arrive at random (Poisson), more by day than by night, and each needs a random time of its worker's interpreter
-and a random time of waiting for others. A free thread of a random worker takes it, or the first that becomes free; the
-interpreter serves one request after the other. So queues at threads and interpreters, and hot spots, are by chance what
-they are in the real thing, and concurrency, response time and CPU time agree with one another.
+Requests arrive at random (Poisson), more by day than by night. Each uses its worker's interpreter for a random time,
+and waits for something else for a random time. A free thread of a random worker takes the request, or the first thread
+that becomes free; an interpreter serves one request at a time. So queues for threads and interpreters, and hot workers,
+occur at random as on a real server, and concurrency, response time and CPU time are consistent.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ SCRAPE = 60
 
 @dataclass(frozen=True)
 class Site:
-    """One server. peak: load of its busiest minutes, in CPU seconds a second of all interpreters; cpu, wait: mean
-    seconds that a request needs of an interpreter, and waits for others; preference: how often a worker is the one to
-    take a request, all alike if empty."""
+    """One server. peak: load of its busiest minutes, in CPU seconds per second of all interpreters; cpu, wait: mean
+    seconds that a request uses an interpreter, and waits for something else; preference: relative frequency with which
+    each worker takes a request, equal if empty."""
 
     name: str
     workers: int
@@ -34,13 +34,13 @@ class Site:
 
 
 def load(second: float) -> float:
-    """Part of the peak's load at a second of the day: least at three in the night, most at three in the afternoon."""
+    """Part of the peak load at a second of the day: least at 3 a.m., most at 3 p.m."""
     return 0.55 - 0.45 * cos(2 * pi * (second / 3600 - 3) / 24)
 
 
 @dataclass
 class _Worker:
-    """free: when its interpreter has done all that it was given; the rest are totals."""
+    """A worker. free: when its interpreter has finished its work; the other fields are totals."""
 
     busy: int = 0
     started: float = 0.0
@@ -51,7 +51,8 @@ class _Worker:
 
 
 def counters(site: Site, seed: int, minutes: int = 24 * 60) -> Mapping[str, Sequence[float]]:
-    """The values of each counter, minute by minute; worker_id is in the name after a space where it is a worker's."""
+    """The values of each counter, minute by minute; for a worker's counter, the name ends with a space and the
+    worker_id."""
     random = Random(f"{site.name} {seed}")
     workers = [_Worker() for _ in range(site.workers)]
     values: dict[str, list[float]] = {}
@@ -68,7 +69,8 @@ def counters(site: Site, seed: int, minutes: int = 24 * 60) -> Mapping[str, Sequ
 
 
 def _scrapes(site: Site, workers: list[_Worker], random: Random, minutes: int) -> Iterator[tuple[float, float, float]]:
-    """The time of each scrape; until then, the time with every thread busy and the integral of the queue's length."""
+    """Yields the time of each scrape, and until then the seconds with every thread busy and the queue-length
+    integral."""
     endings: list[tuple[float, int, float]] = []
     waiting: deque[float] = deque()
     peak = site.peak / site.cpu
@@ -77,7 +79,7 @@ def _scrapes(site: Site, workers: list[_Worker], random: Random, minutes: int) -
     arrival = random.expovariate(peak)
 
     def take(now: float) -> None:
-        """A free thread begins a request: first its work, then its waiting, which makes what ends it known at once."""
+        """A free thread begins a request: computing comes first, then waiting, so that its end is known at once."""
         place = _choose(site, workers, random)
         worker = workers[place]
         work = random.gammavariate(1.5, site.cpu / 1.5)
@@ -122,7 +124,7 @@ def _scrapes(site: Site, workers: list[_Worker], random: Random, minutes: int) -
 
 
 def _choose(site: Site, workers: list[_Worker], random: Random) -> int:
-    """A worker that has a thread free: any, or by preference."""
+    """A random worker with a free thread, by preference."""
     while True:
         if site.preference:
             place = random.choices(range(site.workers), site.preference)[0]

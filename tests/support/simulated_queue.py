@@ -1,7 +1,7 @@
-"""A server's threads and listen queue under a load, request by request, without a server: what a check would see.
+"""Simulates a server's threads and listen queue under a load, request by request, and returns what a check would see.
 
-Requests arrive and are served as `app.load` makes them and uWSGI serves them: open loops as evenly as
-chance lets them, closed loops when they have their answer; one FIFO queue, and any free thread takes the next request.
+Requests arrive as `app.load` makes them: those of open loops at random intervals, those of closed loops after each
+response. They are served as by uWSGI: one FIFO queue, and any free thread takes the next request.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ QUEUE = 100
 
 @dataclass
 class _Areas:
-    """Integrals over the window's time, and what ended in it."""
+    """Integrals over the window, and the requests that ended in it."""
 
     busy: float = 0.0
     waiting: float = 0.0
@@ -34,7 +34,7 @@ class _Areas:
 
 
 def simulate(loads: Sequence[Load], processes: int, threads: int, lead: float, seconds: float, seed: int) -> Window:
-    """The window of a check over `seconds` that begins `lead` seconds after the loads."""
+    """Returns the window of a check over `seconds` that begins `lead` seconds after the loads."""
     chance = random.Random(seed)
     capacity, queue, clock = processes * threads, deque[tuple[float, int]](), 0.0
     free = [worker_id for worker_id in range(processes) for _ in range(threads)]

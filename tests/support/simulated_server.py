@@ -1,6 +1,6 @@
-"""A uWSGI server for tests that tell a story: things happen to it, and `read` is what a reading of it brings.
+"""A simulated uWSGI server: tests call methods that change it, and `read` returns a reading.
 
-Instants are monotonic seconds, chosen by the test; uWSGI's own dates are EPOCH later.
+Times are monotonic seconds, chosen by the test; uWSGI's own timestamps are EPOCH later.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Slot:
 
 @dataclass
 class Server:
-    """So many processes of so many threads. `host`: whether the kernel tells of its processes; `cores`: False is
-    stats-no-cores; `queue`: the length of its socket's listen queue, None where it cannot be measured; `idle`: CPUs
-    idle, None where that is not known; `others`: CPUs in use by others."""
+    """A server. host: whether the kernel provides facts about its processes; cores: False is stats-no-cores; queue: the
+    length of its listen queue, None if it cannot be measured; idle: idle CPUs, None if unknown; others: CPUs in use by
+    others."""
 
     processes: int = 4
     threads: int = 8
@@ -83,7 +83,7 @@ class Server:
         return self.slots[worker_id - 1]
 
     def serve(self, worker_id: int, requests: int, each: float = 0.1, cpu: float = 0.0) -> None:
-        """Requests that end now, each of so many seconds and so many CPU seconds."""
+        """Ends requests now, each with `each` seconds in service and `cpu` CPU seconds."""
         slot = self[worker_id]
         slot.requests += requests
         if slot.running_time is not None:
@@ -92,13 +92,13 @@ class Server:
             slot.cpu += requests * cpu
 
     def busy(self, *threads: int) -> None:
-        """Threads in use, worker by worker."""
+        """Sets the busy threads of each worker."""
         for slot, busy in zip(self.slots, threads, strict=True):
             slot.busy = busy
             slot.state = "busy" if busy else "idle"
 
     def respawn(self, worker_id: int, at: float, pid: int | None = None) -> None:
-        """A new process in the slot; uWSGI's counters stay."""
+        """Starts a new process in the slot; uWSGI's counters stay."""
         slot = self[worker_id]
         slot.pid, slot.state, slot.busy, slot.alive = pid or next(self._pids), "idle", 0, True
         slot.respawns += 1
@@ -107,21 +107,21 @@ class Server:
         slot.last_spawn, slot.started, slot.cpu = EPOCH + int(at), EPOCH + at, 0.0
 
     def cheap(self, worker_id: int) -> None:
-        """cheaper ends the worker."""
+        """Ends the worker as cheaper mode does."""
         slot = self[worker_id]
         slot.pid, slot.state, slot.busy = None, "cheap", 0
 
     def kill(self, worker_id: int) -> None:
-        """The process is gone, and uWSGI's master has not noticed."""
+        """Ends the process without uWSGI's master noticing."""
         self[worker_id].alive = False
 
     def reload(self, at: float, processes: int | None = None) -> None:
-        """A full reload: the master begins anew, and so do all counters."""
+        """Does a full reload, which restarts the master and resets all counters."""
         self.processes = processes or self.processes
         self._begin(at)
 
     def read(self, at: float, *, read_seconds: float = 0.001, transfer_seconds: float | None = None) -> Reading:
-        """What a reading at this instant brings; all of its time is transfer unless said."""
+        """Returns a reading at this time. transfer_seconds: by default all of `read_seconds`."""
         backlog = Backlog(self.queue, None if self.queue is None else 100, None if self.queue is not None else "hidden")
         if self.host:
             processes = {slot.pid: _process(slot) for slot in self.slots if slot.pid is not None and slot.alive}
@@ -135,7 +135,8 @@ class Server:
         return reading(at, snapshot, host, read_seconds, transfer_seconds)
 
     def _cpu_times(self, at: float) -> CpuTimes | None:
-        """With every reading a new one: idle and others go on at today's rates, and what workers use is used."""
+        """The CPU times at `at`: idle time and that of others grow at their current rates, plus what workers have
+        used."""
         if self.idle is None:
             return None
         step = at - self.born - self._times.measured_seconds
@@ -209,7 +210,7 @@ def _worker(worker_id: int, slot: Slot, cores: bool) -> Worker:
 
 
 def _spread(requests: int, threads: int) -> tuple[int, ...]:
-    """So many requests over so many threads, the first ones a little more."""
+    """Spreads requests over threads; the first threads get one more."""
     each, left = divmod(requests, threads)
     return tuple(each + (place < left) for place in range(threads))
 

@@ -1,8 +1,8 @@
-"""The real exporter as a program that can be stopped in the middle of a read, for tests of what that does to a uWSGI.
+"""The real exporter, extended so that it can be stopped in the middle of a read, for tests of the effect on uWSGI.
 
-`python3 -m tests.support.stoppable_exporter ARGUMENTS` is the exporter with an addition: after SIGUSR1 it stops itself
-(SIGSTOP) in the middle of its next read, and after SIGUSR2 it kills itself there (SIGKILL): connected, and nothing
-received yet, which is where a master is held.
+`python3 -m tests.support.stoppable_exporter ARGUMENTS` runs the exporter. After SIGUSR1 it stops itself (SIGSTOP) in
+the middle of its next read, and after SIGUSR2 it kills itself there (SIGKILL): connected, with nothing received yet,
+which is when it can hold up a master.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A terminal for a program that needs one: it runs, and what stands on its screen can be read."""
+"""Runs a program in a terminal, and reads its screen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PART = re.compile(r"\x1b\[([?\d;]*)([@A-Za-z])|\x1b[()].|\x1b[^\[()]|([\x00-\x1
 
 
 def screen_of(command: Sequence[str], ready: Callable[[list[str]], object], seconds: float = 20.0) -> list[str]:
-    """Run a program in a terminal until its screen is `ready`; its lines. The program is ended."""
+    """Runs a program in a terminal until its screen is `ready`; returns the lines, and ends the program."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, _COLUMNS, 0, 0))
     environment = {**os.environ, "TERM": "linux", "LINES": str(_ROWS), "COLUMNS": str(_COLUMNS)}
@@ -40,8 +40,8 @@ def screen_of(command: Sequence[str], ready: Callable[[list[str]], object], seco
         os.close(master)
 
 
-def _drawn(written: str) -> list[str]:  # noqa: PLR0912 - one branch for each thing a terminal is told
-    """The screen after a program wrote this: as much of a Linux console as curses makes use of."""
+def _drawn(written: str) -> list[str]:  # noqa: PLR0912 - one branch for each control sequence
+    """The screen after this output: emulates the part of a Linux console that curses uses."""
     cells = [[" "] * _COLUMNS for _ in range(_ROWS)]
     row = column = 0
     for arguments, letter, control, text in _PART.findall(written):

@@ -1,4 +1,4 @@
-"""The servers that misbehave do so as named."""
+"""The bad servers misbehave as their names say."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def test_answers_gives_the_document_to_each_client(where: Where) -> None:
 
 @both
 def test_answers_nothing_is_an_empty_body(where: Where) -> None:
-    """The connection ends in order and without a byte."""
+    """The connection ends normally, without a byte."""
     with bad_servers.answers_nothing(where) as address:
         assert read(address) == b""
 
 
 @both
 def test_closes_half_way_ends_in_order(where: Where) -> None:
-    """The half that comes is a beginning of the document."""
+    """The received half is the beginning of the document."""
     with bad_servers.closes_half_way(where, DOCUMENT) as address:
         assert read(address) == DOCUMENT[: len(DOCUMENT) // 2]
 
@@ -69,9 +69,9 @@ def test_accepts_and_never_writes_keeps_silent(where: Where) -> None:
 
 @both
 def test_drips_never_stays_silent_for_long(where: Where) -> None:
-    """Bytes come one by one, and the document far from whole."""
+    """Bytes arrive one by one, and the document stays incomplete."""
     with bad_servers.drips(where, DOCUMENT, interval=0.02) as address, connect(address) as client:
-        received = b"".join(client.recv(100) for _ in range(3))  # several bytes at once, where this was late
+        received = b"".join(client.recv(100) for _ in range(3))  # several bytes at once, if this test was slow
         assert DOCUMENT.startswith(received)
         assert 3 <= len(received) < len(DOCUMENT)
 
@@ -86,14 +86,14 @@ def test_endless_passes_any_cap(where: Where) -> None:
 
 
 def test_endless_ends_at_its_limit() -> None:
-    """Even the endless one is bounded, for readers without a cap."""
+    """Even the endless document is bounded, for readers without a cap."""
     with bad_servers.endless("unix", limit=1 << 20) as address:
         assert 900_000 < len(read(address)) < 1 << 21
 
 
 @both
 def test_resets_after_the_document(where: Where) -> None:
-    """All of the document comes, then a reset (on UNIX when the client has sent something)."""
+    """The whole document arrives, then a reset (on UNIX if the client has sent something)."""
     with bad_servers.resets(where, DOCUMENT) as address, connect(address) as client:
         client.sendall(b"GET / HTTP/1.0\r\n\r\n")
         received = b""
@@ -116,7 +116,7 @@ def test_answers_http_in_each_framing(where: Where, framing: bad_servers.Framing
 
 
 def test_answers_http_with_any_status() -> None:
-    """A 404 and a redirect are a matter of arguments."""
+    """Arguments make a 404 or a redirect."""
     moved = bad_servers.answers_http("tcp", b"", "302 Found", "length", ("Location: http://127.0.0.1:1/",))
     with moved as address:
         assert read(address, b"GET / HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 302 Found\r\n")
@@ -124,14 +124,14 @@ def test_answers_http_with_any_status() -> None:
 
 @both
 def test_never_accepts_leaves_the_client_waiting(where: Where) -> None:
-    """Connecting takes longer than the client's patience."""
+    """Connecting takes longer than the client's timeout."""
     with bad_servers.never_accepts(where) as address, pytest.raises((TimeoutError, BlockingIOError)):
         connect(address, 0.3)
 
 
 @both
 def test_a_server_ends_while_its_client_holds_on(where: Where) -> None:
-    """A client that neither reads nor leaves does not keep the server."""
+    """A client that neither reads nor disconnects does not keep the server running."""
     began = time.monotonic()
     with bad_servers.endless(where) as address:
         client = connect(address)

@@ -1,4 +1,4 @@
-"""Every place at which a coroutine waits is cancelled, once each."""
+"""A coroutine is cancelled once at every place where it waits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_each_place_is_cancelled_once() -> None:
 
 
 def test_one_that_takes_no_notice_is_still_tried_everywhere() -> None:
-    """A coroutine that goes on after a cancellation is cancelled at its later places as well."""
+    """A coroutine that continues after a cancellation is cancelled at its later places as well."""
     caught: list[int] = []
 
     async def work() -> None:
@@ -46,7 +46,7 @@ def test_one_that_takes_no_notice_is_still_tried_everywhere() -> None:
 
 
 def test_what_it_raises_is_raised() -> None:
-    """An error is not taken for an end."""
+    """An error of the coroutine is raised, not taken for its end."""
 
     async def work() -> None:
         try:

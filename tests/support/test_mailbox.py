@@ -1,4 +1,4 @@
-"""The mailbox of the tests of Alertmanager takes whole mails, and no other."""
+"""The mailbox for the tests of Alertmanager keeps complete mails, and no others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.mailbox import mailbox
 
 
 def test_a_mail_is_kept() -> None:
-    """A mail is kept as it was sent, lines that begin with a dot included."""
+    """A mail is kept as it was sent, including lines that begin with a dot."""
     with mailbox() as box:
         with smtplib.SMTP("127.0.0.1", box.port) as client:
             client.sendmail("a@example.org", "b@example.org", "Subject: hello\r\n\r\n.dot\r\n")
@@ -18,7 +18,7 @@ def test_a_mail_is_kept() -> None:
 
 
 def test_a_sender_that_goes_in_the_middle_of_a_mail() -> None:
-    """It ends the conversation: nothing is kept, and nothing waits for the rest."""
+    """The mailbox ends the conversation: nothing is kept, and nothing waits for the rest."""
     with mailbox() as box:
         with socket.create_connection(("127.0.0.1", box.port)) as client:
             client.sendall(b"DATA\r\nSubject: half")

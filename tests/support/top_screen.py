@@ -1,4 +1,4 @@
-"""What there is to see, for tests of what is made of it."""
+"""Screen models for the tests of `top`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TREND = Trend(5.0, Concurrency([None, 1.0, 4.0, 9.0] * 15), Headroom([9.0, 3.0, 
 
 
 def hot(processes: int = 4, threads: int = 8) -> schema.Server:
-    """A server whose last worker takes most of the load, and has its interpreter saturated."""
+    """A server whose last worker takes most of the load and has a saturated interpreter."""
     server = Server(processes, threads)
 
     def second(_: int) -> None:
@@ -28,7 +28,7 @@ def hot(processes: int = 4, threads: int = 8) -> schema.Server:
 
 
 def screen_model(*servers: schema.Server) -> ScreenModel:
-    """These, as listed; the first is looked at."""
+    """A screen model of these servers; the first is selected."""
     listed = build.build_server_list(servers, ScriptedWatch().clock).servers
     return ScreenModel(
         entries=tuple(ServerEntry((0, server.name), server) for server in listed),

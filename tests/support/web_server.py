@@ -1,4 +1,4 @@
-"""The exporter's HTTP face on a real loopback port, over servers given by address."""
+"""Runs the exporter's HTTP server on a real loopback port, for servers given by address."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from uwsgi_headroom.web.app import create_application
 
 @contextlib.contextmanager
 def serving(*servers: str | ServerConfig, sampling: bool = False) -> Iterator[int]:
-    """Serve these (`NAME=ADDRESS`, or as configured) until the block ends; yields the port.
+    """Serves these servers (`NAME=ADDRESS`, or a configuration) until the block ends; yields the port.
 
-    They are read once, or with `sampling` on a timer, so that none becomes stale.
+    The servers are read once, or with `sampling` on a timer, so that no reading becomes stale.
     """
     fleet = Fleet([parse_server_argument(given, "test") if isinstance(given, str) else given for given in servers])
     settings = uvicorn.Config(
@@ -52,7 +52,7 @@ def serving(*servers: str | ServerConfig, sampling: bool = False) -> Iterator[in
 def get(
     port: int, path: str = "/metrics", headers: dict[str, str] | None = None, method: str = "GET"
 ) -> tuple[int, http.client.HTTPMessage, bytes]:
-    """One request: status, headers, body."""
+    """Makes a request; returns status, headers and body."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         connection.request(method, path, headers=headers or {})

@@ -1,4 +1,4 @@
-"""Windows as a test tells them: so many seconds, and what each worker did in them."""
+"""Builds windows for tests from a length and the work of each worker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def worker(
     respawns: int = 0,
     lost: int = 0,
 ) -> WorkerWindow:
-    """Requests of `each` seconds in service; cpu, busy and up in seconds over the window. Always up if not said."""
+    """A worker's window: requests of `each` seconds in service; cpu, busy and up are seconds. up: by default all."""
     return WorkerWindow(
         worker_id=worker_id,
         requests=requests,
@@ -40,8 +40,8 @@ def window(
     cpu: tuple[float, float, float | None] | None = None,
     **queues: float,
 ) -> Window:
-    """A window, observed all the time if not said; `queues` are queue-length seconds by socket; `cpu`: CPUs in use
-    by the workers, idle, and in use by others."""
+    """A window. observed: seconds covered by samples, by default all; queues: queue-length seconds by socket; cpu: CPUs
+    in use by the workers, idle, and in use by others."""
     observed = seconds if observed is None else observed
     return Window(
         asked=seconds,
@@ -67,8 +67,8 @@ def window(
 
 
 def the_example() -> Window:
-    """A minute of one uneven server, 4x8: 27.8 requests a second at 83 ms of interpreter time, 43 % of them
-    in one worker whose 8 threads are full, and two in service in each of the others."""
+    """A minute of an uneven server, 4x8: 27.8 requests per second at 83 ms of interpreter time, 43 % of them in one
+    worker whose 8 threads are full, with two in service in each of the other workers."""
     hot, cold = 717, 317
     return window(
         60.0,
@@ -82,7 +82,7 @@ def the_example() -> Window:
 
 
 def the_harmless_one() -> Window:
-    """As measured: shares of 33/26/23/18 % with interpreters at 0.37 at most, and response times alike within 3 %."""
+    """A measured server: shares of 33/26/23/18 %, interpreters at 0.37 at most, and response times equal within 3 %."""
     rows = ((660, 0.120, 0.37), (520, 0.119, 0.29), (460, 0.121, 0.26), (360, 0.1185, 0.20))
     return window(
         60.0,

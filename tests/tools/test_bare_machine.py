@@ -1,4 +1,4 @@
-"""The check of a bare machine: what it takes from the README, what it complains of, and how it ends."""
+"""The check of a bare machine: the packages from the README, its complaints, and its exit status."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RUNNING = ["/home/visitor/.venv/bin/prometheus", "/home/visitor/.venv/bin/promet
 
 @pytest.fixture(autouse=True)
 def _signals_as_they_were():
-    """The check changes what signals do in its own process, which here is that of the tests."""
+    """Restores signal handlers: the check changes those of its process, which here is that of the tests."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     yield
     for number, handler in before.items():
@@ -31,14 +31,14 @@ def _signals_as_they_were():
 
 
 def test_packages_are_those_of_the_readme():
-    """The README as it is has the line, with names of packages and no options."""
+    """The current README has the line, with package names and no options."""
     names = packages(README)
     assert {"git", "make", "python3"} <= set(names)
     assert not any(name.startswith("-") for name in names)
 
 
 def test_packages_of_a_line_with_options_and_over_a_line_end():
-    """Options of apt-get are no packages, and the line may be broken anywhere before the command."""
+    """Options of apt-get are not packages, and the line may break anywhere before the command."""
     text = "On a fresh Debian or Ubuntu,\nas root: `apt-get install --no-install-recommends git libc6-dev`\n"
     assert packages(text) == ["git", "libc6-dev"]
 
@@ -54,7 +54,7 @@ def test_packages_of_a_line_with_options_and_over_a_line_end():
     ],
 )
 def test_a_readme_without_the_line_is_a_failure(text):
-    """A README that no longer says it, says it twice or says more fails the check; nothing is guessed."""
+    """The check fails if the README lacks the line, has it twice or has more in it; nothing is guessed."""
     with pytest.raises(FailedError, match=r"README\.md"):
         packages(text)
 
@@ -72,7 +72,7 @@ def test_requests_are_summed_over_workers():
 
 
 def test_a_whole_demo_is_not_complained_of():
-    """Everything runs and speaks, by Debian's names of the programs as by upstream's."""
+    """There is no complaint if everything runs and prints, under Debian's names of the programs or upstream's."""
     assert complaints(OUTPUT, RUNNING, 2.9, 1) == []
     assert complaints(OUTPUT, ["/usr/bin/prometheus", "/usr/local/bin/alertmanager"], 0, 100) == []
 
@@ -89,17 +89,17 @@ def test_a_whole_demo_is_not_complained_of():
     ],
 )
 def test_each_part_that_is_wrong_is_named(output, running, silence, later, complaint):
-    """One thing wrong is one complaint, about that thing."""
+    """Each fault causes one complaint that names it."""
     (only,) = complaints(output, running, silence, later)
     assert complaint in only
 
 
 def test_where_it_cannot_run_the_status_is_75_and_a_line_says_why(monkeypatch, capsys):
-    """Without root there is no root directory to make: status 75, one line."""
+    """Without root privileges the status is 75, with one line."""
     monkeypatch.setattr(debian_root.os, "geteuid", lambda: 1000)
     assert bare_machine.main([]) == 75
     assert capsys.readouterr().err == (
-        "bare-machine: not done: it takes root to make a Debian root and to mount in it\n"
+        "bare-machine: cannot run here: making a Debian root and mounting in it needs root\n"
     )
 
 
@@ -108,7 +108,7 @@ def test_where_it_cannot_run_the_status_is_75_and_a_line_says_why(monkeypatch, c
     [(UnavailableError("no archive"), 75), (FailedError("the demo ended"), 1), (KeyboardInterrupt(), 130)],
 )
 def test_its_ends(monkeypatch, capsys, error, status):
-    """What ends the check makes its exit status, and is said on standard error."""
+    """The cause of the end determines the exit status, and is printed on standard error."""
 
     def check(suite):
         assert suite == "trixie"

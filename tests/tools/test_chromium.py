@@ -1,4 +1,4 @@
-"""The browser for the tests of the page is found, or one is told what to install."""
+"""The browser for the tests of the page is found, or a message says what to install."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_it_is_found_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, na
 
 
 def test_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says what to type; nothing is skipped."""
+    """The error says what to install; nothing is skipped."""
     _program(tmp_path, "firefox")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SetupError, match="apt-get install --no-install-recommends chromium"):

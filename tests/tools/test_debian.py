@@ -1,4 +1,4 @@
-"""Prometheus' programs are those of the machine, or unpacked from Debian's packages; what is missing is named."""
+"""Prometheus' programs come from the machine or from unpacked Debian packages; missing ones are named."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tools import debian
 from tools.environments import SetupError
 
-# Both only copy: a package is a directory with the programs that are in it.
+# Both stand-ins only copy: a package is a directory with its programs.
 APT_GET = """\
 #!/bin/sh
 echo "$@" >> {notes}
@@ -28,8 +28,8 @@ read package < "$2"
 /bin/cp -R "$package"/share "$3"/usr/share/prometheus
 """
 
-# Programs as Debian's: a server that listens where it should once it has read its data from the place that is compiled
-# in, and a tool that takes a file to check.
+# Programs like Debian's: a server that listens on the given address after reading its data from the compiled-in path,
+# and a tool that takes a file to check.
 SERVER = f"""\
 #!{sys.executable} -IS
 import http.server, re, sys
@@ -50,7 +50,7 @@ exit 2
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """A machine with nothing but apt, whose archive is a folder; the directory to unpack into is `venv/bin`."""
+    """A machine with only apt, whose archive is a folder; the directory to unpack into is `venv/bin`."""
     for name in ("path", "archive", "venv/bin"):
         (tmp_path / name).mkdir(parents=True)
     apt_get = APT_GET.replace("{notes}", str(tmp_path / "notes")).replace("{archive}", str(tmp_path / "archive"))
@@ -65,7 +65,7 @@ def machine(tmp_path, monkeypatch):
 
 
 def package(machine: Path, name: str, data: str, **programs: str) -> None:
-    """Put one into the archive, with programs and a file of data."""
+    """Puts a package into the archive, with programs and a data file."""
     folder = machine / "archive" / name
     for each, text in programs.items():
         program(folder / "bin" / each, text.replace("DATA", data))
@@ -85,13 +85,13 @@ def unpacked(machine: Path) -> set[str]:
 
 
 def asked(machine: Path) -> list[str]:
-    """What apt was asked for."""
+    """The arguments of all calls of apt."""
     notes = machine / "notes"
     return [line.split("Timeout=5 ")[-1] for line in notes.read_text().splitlines()] if notes.exists() else []
 
 
 def test_programs_of_the_machine_are_used(machine):
-    """Upstream's names and Debian's; apt is not asked."""
+    """Programs under upstream's and Debian's names are used, and apt is not called."""
     for name in ("prometheus", "promtool", "alertmanager", "amtool"):
         program(machine / "path" / name)
     debian.ensure_programs(machine / "venv" / "bin")
@@ -104,7 +104,7 @@ def test_programs_of_the_machine_are_used(machine):
 
 
 def test_what_is_missing_is_unpacked_once(machine):
-    """Nothing is installed, and what the machine has is not unpacked beside it."""
+    """Nothing is installed, and programs that the machine has are not unpacked."""
     program(machine / "path" / "promtool")
     assert debian.missing_programs(machine / "venv" / "bin") == ["prometheus", "alertmanager", "amtool"]
     debian.ensure_programs(machine / "venv" / "bin")
@@ -119,7 +119,7 @@ def test_what_is_missing_is_unpacked_once(machine):
 
 
 def test_package_that_apt_does_not_have_is_named(machine):
-    """With the reason, what to type, and what already could be had left out."""
+    """The error has the reason and the command to run, and leaves out programs that are available."""
     (machine / "archive" / "prometheus-alertmanager").rename(machine / "gone")
     with pytest.raises(SetupError) as error:
         debian.ensure_programs(machine / "venv" / "bin")
@@ -138,7 +138,7 @@ def test_root_fetches_the_lists_of_packages_of_a_fresh_container(machine, monkey
 
 
 def test_unpacked_program_has_its_data_anywhere(machine):
-    """Alertmanager does not start without its templates, which nobody has installed, nor Prometheus' pages appear."""
+    """Unpacked programs find their data without an installation: Alertmanager its templates, Prometheus its pages."""
     debian.ensure_programs(machine / "venv" / "bin")
     (machine / "archive").rename(machine / "gone")
     for name, data in (("alertmanager", "prometheus-alertmanager"), ("prometheus", "prometheus")):
@@ -148,7 +148,7 @@ def test_unpacked_program_has_its_data_anywhere(machine):
 
 
 def test_program_of_an_older_checkout_is_replaced(machine, monkeypatch):
-    """It was copied alone, without its data; PATH names its directory where the environment was activated."""
+    """An older checkout copied the program without its data; PATH has its directory in an activated environment."""
     program(machine / "venv" / "bin" / "prometheus-alertmanager", SERVER.replace("DATA", "alertmanager/default.tmpl"))
     monkeypatch.setenv("PATH", f"{machine}/venv/bin:{machine}/path")
     assert debian.missing_programs(machine / "venv" / "bin", ["alertmanager"]) == ["alertmanager"]
@@ -158,7 +158,7 @@ def test_program_of_an_older_checkout_is_replaced(machine, monkeypatch):
 
 
 def test_promtool_may_be_in_a_package_of_its_own(machine):
-    """As it is since Debian 13."""
+    """Debian 13 and later have a separate package."""
     (machine / "archive" / "prometheus" / "bin" / "promtool").unlink()
     package(machine, "promtool", "none", promtool=TOOL)
     debian.ensure_programs(machine / "venv" / "bin", ["prometheus", "promtool"])
@@ -170,13 +170,13 @@ def test_promtool_may_be_in_a_package_of_its_own(machine):
     ("name", "text", "reason"),
     [
         ("promtool", "#!/bin/sh\necho libc.so.6 is too old; exit 127\n", "libc.so.6 is too old"),
-        ("prometheus", '#!/bin/sh\n[ "$1" = --version ] || exit 1\n', "prometheus ended (status 1), silently"),
-        ("prometheus", SERVER.replace("DATA", "not-packed"), "prometheus ended (status 1). Its last words:"),
+        ("prometheus", '#!/bin/sh\n[ "$1" = --version ] || exit 1\n', "prometheus ended (status 1) without output"),
+        ("prometheus", SERVER.replace("DATA", "not-packed"), "prometheus ended (status 1). Its log ends with:"),
     ],
     ids=["no library", "only its version", "no data"],
 )
 def test_program_that_does_not_work_here_is_missing(machine, name, text, reason):
-    """One that does not do its work, whatever else it answers, is not left behind to be found."""
+    """A program that does not work, even if it answers --version, is not left where it would be found."""
     program(machine / "archive" / "prometheus" / "bin" / name, text)
     with pytest.raises(SetupError) as error:
         debian.ensure_programs(machine / "venv" / "bin", [name])

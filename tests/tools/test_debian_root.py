@@ -1,4 +1,4 @@
-"""Roots come from the machine's own archives; where none can be made, a sentence says why."""
+"""Roots come from the machine's own archives; if none can be made, a sentence says why."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Debian|trixie|main|http://two.example.org/debian/
 
 @pytest.fixture
 def able(monkeypatch):
-    """A machine that has everything, whatever this one has."""
+    """Simulates a machine that has everything needed."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(commands, "run_command", lambda command, cwd=None: None)
@@ -36,34 +36,34 @@ def able(monkeypatch):
 @pytest.mark.usefixtures("able")
 @pytest.mark.parametrize("os_release", [DEBIAN, MINT, "ID=ubuntu\n"])
 def test_debian_ubuntu_and_what_is_like_them_can(os_release):
-    """Nothing is in the way there."""
+    """There is no reason against these systems."""
     assert unavailable(os_release) is None
 
 
 @pytest.mark.usefixtures("able")
 def test_other_systems_cannot():
-    """Elsewhere there is no apt to ask."""
+    """Other systems have no apt."""
     assert unavailable(FEDORA) == "this machine is neither Debian nor Ubuntu"
     assert unavailable("") == "this machine is neither Debian nor Ubuntu"
 
 
 @pytest.mark.usefixtures("able")
 def test_an_ordinary_user_cannot(monkeypatch):
-    """It takes root."""
+    """Making a root needs root privileges."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert "it takes root" in (unavailable(DEBIAN) or "")
+    assert "needs root" in (unavailable(DEBIAN) or "")
 
 
 @pytest.mark.usefixtures("able")
 def test_missing_programs_are_named(monkeypatch):
-    """All that are missing, at once."""
+    """The reason names all missing programs."""
     monkeypatch.setattr(shutil, "which", lambda name: None if name in ("git", "nsenter") else name)
     assert unavailable(DEBIAN) == "this machine has no git, nsenter"
 
 
 @pytest.mark.usefixtures("able")
 def test_refused_namespaces_are_said(monkeypatch):
-    """As in a container without the right to mount: what unshare said is the reason."""
+    """In a container without the right to mount, unshare's error is the reason."""
 
     def refuse(command, cwd=None):
         raise CommandError(" ".join(command), "unshare: unshare failed: Operation not permitted\n")
@@ -73,14 +73,14 @@ def test_refused_namespaces_are_said(monkeypatch):
 
 
 def test_the_suite_is_that_of_the_machine():
-    """With quotes or without; a system that names none is asked for one."""
+    """The name may be quoted; without a name, the error asks for one."""
     assert (suite_of(DEBIAN), suite_of(MINT)) == ("bookworm", "wilma")
     with pytest.raises(UnavailableError, match="names no suite"):
         suite_of(FEDORA)
 
 
 def test_the_archive_is_the_one_that_has_the_suite():
-    """With the components that are in use of it; neither its updates, nor others' packages."""
+    """The result has the components in use, without updates and without other vendors' archives."""
     assert archive(TARGETS, "bookworm") == ("http://one.example.org/debian/", ["contrib", "main"])
     assert archive(TARGETS, "trixie") == ("http://two.example.org/debian/", ["main"])
 
@@ -92,14 +92,14 @@ def test_an_unused_suite_is_expected_where_the_machines_own_is():
 
 @pytest.mark.parametrize("targets", ["", "Other|nodistro|main|https://packages.example.org/\n", "E: what?\n"])
 def test_without_an_archive_it_says_so(targets):
-    """A machine that installs from elsewhere, or whose apt says nothing that can be read."""
+    """The error covers a machine with other archives only, and unreadable output of apt."""
     with pytest.raises(UnavailableError, match="apt knows no archive"):
         archive(targets, "bookworm")
 
 
 @pytest.mark.usefixtures("able")
 def test_a_root_that_cannot_be_made_leaves_nothing(tmp_path, monkeypatch):
-    """debootstrap's last line is the reason, and no part of a root is left to be taken for a whole one."""
+    """debootstrap's last line is the reason, and no incomplete root is left behind."""
 
     def run(command, cwd=None):
         if "debootstrap" in command:
@@ -118,9 +118,9 @@ def test_a_root_that_cannot_be_made_leaves_nothing(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("able")
 def test_a_copy_is_removed_whatever_happens(tmp_path, monkeypatch):
-    """As is one that a killed run has left; that of a run still going on, and the root itself, stay."""
+    """A copy left by a killed run is removed, too; that of a running check, and the root itself, stay."""
     (tmp_path / "bookworm").mkdir()
-    ended, going = tmp_path / "copy-4194305", tmp_path / "copy-1"  # the first is more than any pid can be
+    ended, going = tmp_path / "copy-4194305", tmp_path / "copy-1"  # the first is larger than any pid
     ended.mkdir()
     going.mkdir()
     monkeypatch.setattr(commands, "run_command", lambda command, cwd=None: command[-1].mkdir())
@@ -138,7 +138,7 @@ def test_a_copy_is_removed_whatever_happens(tmp_path, monkeypatch):
 
 
 def test_a_copy_gets_the_ways_into_the_network(tmp_path, monkeypatch):
-    """pip's configuration and apt's proxy go with it, and no other setting of apt."""
+    """A copy gets pip's configuration and apt's proxy, and no other setting of apt."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PIP_CERT", str(tmp_path / "own.pem"))
     monkeypatch.setenv("PATH", str(tmp_path))

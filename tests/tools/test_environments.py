@@ -1,4 +1,4 @@
-"""Environments are made once, anew when they no longer fit, and what is missing is named."""
+"""Environments are created once, recreated when they no longer fit, and missing programs are named."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tools.environments import PYTHON, ROOT, Environment, SetupError
 
 FAKE_PYTHON = f"""\
 #!/bin/sh
-# Runs, has our version, and notes what pip is asked for; it fails where the name in `refused` is asked for.
+# Runs, has our version, and notes the arguments of pip; fails if they contain the name in `refused`.
 if [ "$1" = -c ]; then echo {PYTHON.split()[1]}; exit; fi
 here=$(dirname "$0")
 echo "$@" >> "$here/asked"
@@ -25,7 +25,7 @@ fi
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A checkout with an environment that is there, but empty."""
+    """A checkout with an existing but empty environment."""
     (tmp_path / "setup.cfg").write_text((ROOT / "setup.cfg").read_text())
     for name in (".venv", ".venv-uwsgi"):
         fake = tmp_path / name / "bin" / "python"
@@ -36,7 +36,7 @@ def checkout(tmp_path):
 
 
 def asked(checkout, name=".venv"):
-    """What pip was asked for in an environment."""
+    """The arguments of all calls of pip in an environment."""
     notes = checkout / name / "bin" / "asked"
     return [line.split(" install ")[1] for line in notes.read_text().splitlines()] if notes.exists() else []
 
@@ -67,7 +67,7 @@ def test_failed_installation_is_tried_again(checkout):
 
 
 def test_environment_of_a_python_that_has_gone_is_made_anew(tmp_path):
-    """An upgrade of the system's Python leaves a link to nothing. A new one fits, where it was made."""
+    """An upgrade of the system's Python leaves a broken link. The recreated environment fits, in its place."""
     environment = Environment(tmp_path / ".venv")
     environment.program("python").parent.mkdir(parents=True)
     environment.program("python").symlink_to("/nonexistent/python3.9")
@@ -103,16 +103,16 @@ def test_demo_takes_the_wheel_once(checkout):
 
 
 def test_demo_builds_where_no_wheel_fits(checkout, capsys, monkeypatch):
-    """The build goes into an environment of its own, with what the application needs."""
+    """The build goes into a separate environment, with the application's packages."""
     monkeypatch.setattr(environments, "cannot_build", lambda: None)
     (checkout / ".venv" / "bin" / "refused").write_text("pyuwsgi")
     assert environments.uwsgi_for_demo(checkout) == checkout / ".venv-uwsgi" / "bin" / "uwsgi"
     assert asked(checkout, ".venv-uwsgi") == ["--no-cache-dir uwsgi flask >= 3, < 4"]
-    assert "No matching distribution found\n  so uWSGI has to be built" in capsys.readouterr().out
+    assert "No matching distribution found\n  so uWSGI is built from source" in capsys.readouterr().out
 
 
 def test_demo_prefers_a_build_that_is_there(checkout, monkeypatch):
-    """After `make test` there is one, and it is what most people run."""
+    """`make test` leaves a build, which is what most people run."""
     monkeypatch.setattr(environments, "cannot_build", lambda: None)
     environments.built_uwsgi(checkout)
     assert environments.uwsgi_for_demo(checkout) == checkout / ".venv-uwsgi" / "bin" / "uwsgi"
@@ -149,7 +149,7 @@ def test_tests_keep_the_uwsgi_they_are_given(checkout, monkeypatch):
 
 
 def test_old_python_is_refused_in_words():
-    """The folder says what it needs before a newer syntax can fail."""
+    """The package names the version that it needs before newer syntax can fail."""
     ended = subprocess.run(
         [sys.executable, "-c", "import sys; sys.version_info = (3, 9, 2); import app.demo"],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""A command in a terminal, as a person would have it. The machine around it needs root; `make bare-machine` runs it."""
+"""Commands in a terminal, as a person runs them. The machine itself needs root; `make bare-machine` tests it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ except KeyboardInterrupt:
 
 
 def test_ctrl_c_is_a_signal_and_lines_written_over_are_kept():
-    """A command in it is interrupted by the kernel, and what it wrote is there as lines, without control sequences."""
+    """The kernel interrupts the command, and its output is kept as lines, without control sequences."""
     with in_terminal(["setsid", "--ctty", sys.executable, "-c", WAITS]) as terminal:
         wait_until(lambda: "two" in terminal.text())
         terminal.interrupt()
@@ -31,7 +31,7 @@ def test_ctrl_c_is_a_signal_and_lines_written_over_are_kept():
 
 
 def test_a_command_gets_a_clean_environment_and_the_ways_into_the_network(monkeypatch):
-    """Nothing of the caller's environment goes along but proxies and pip's index; it runs as that user, there."""
+    """The command gets only proxies and pip's index from the caller's environment, and runs as the given user there."""
     monkeypatch.setenv("https_proxy", "http://proxy.example.org")
     monkeypatch.setenv("PIP_INDEX_URL", "http://index.example.org")
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")

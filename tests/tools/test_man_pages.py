@@ -1,4 +1,4 @@
-"""The manual pages: what they say is true, and a formatter has nothing against them."""
+"""The manual pages are correct, and formatters accept them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAGES = {path.name: text for path, text in pages()}
 
 
 def test_each_command_has_a_page_with_its_options() -> None:
-    """An option that is added is in the manual."""
+    """A new option is in the manual."""
     line = make_command_line()
     for name, parser in line.commands.items():
         text = PAGES[f"uwsgi-headroom-{name}.1"].replace("\\-", "-")
@@ -25,7 +25,7 @@ def test_each_command_has_a_page_with_its_options() -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_are_understood(name: str) -> None:
-    """What the manual tells people to type is a command line."""
+    """The examples in the manual are valid command lines."""
     for arguments, _ in EXAMPLES[name]:
         words = shlex.split(arguments.partition(">")[0])
         assert make_command_line().parse([name, *words]).command == name
@@ -34,7 +34,7 @@ def test_examples_are_understood(name: str) -> None:
 @pytest.mark.skipif(not shutil.which("groff"), reason="needs groff: apt-get install groff")
 @pytest.mark.parametrize("name", PAGES)
 def test_groff_has_no_warning(name: str) -> None:
-    """And prints what people look for."""
+    """groff formats the page without a warning, and its output has the essential sections."""
     ran = subprocess.run(
         ["groff", "-man", "-Tascii", "-ww", "-z"], input=PAGES[name], capture_output=True, text=True, check=False
     )
@@ -44,7 +44,7 @@ def test_groff_has_no_warning(name: str) -> None:
 @pytest.mark.skipif(not shutil.which("mandoc"), reason="needs mandoc: apt-get install mandoc")
 @pytest.mark.parametrize("name", PAGES)
 def test_mandoc_has_no_complaint(name: str) -> None:
-    """But for the date that a page has: it would be another each day."""
+    """mandoc has no complaint except about the missing date, which would change every day."""
     ran = subprocess.run(["mandoc", "-T", "lint"], input=PAGES[name], capture_output=True, text=True, check=False)
     complaints = [line for line in ran.stdout.splitlines() if "missing date" not in line]
     assert complaints == []

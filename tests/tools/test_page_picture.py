@@ -1,4 +1,4 @@
-"""The program that takes the README's picture says in a sentence why it cannot yet."""
+"""The program that takes the README's picture says in a sentence why it cannot take one yet."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ FIXTURE = next(Path(__file__).parents[1].glob("fixtures/*_threads.json"))
 
 
 def test_without_a_demo_it_says_what_to_start() -> None:
-    """Nobody listens there."""
+    """If no exporter listens, the sentence says what to start."""
     port = free_port()
     assert f"no exporter answers on port {port}: start `make demo PORT={port}`" in (too_early(port) or "")
 
 
 def test_of_a_young_demo_it_says_how_long_to_wait() -> None:
-    """Figures over less than a minute are none for a picture."""
+    """A picture needs figures over a whole minute."""
     with serving(f"demo=file://{FIXTURE}") as port:
         assert "the figures are over 0 s so far, and a picture needs 59 s: try again in 59 s" in (too_early(port) or "")
 
 
 def test_an_exporter_of_several_servers_is_not_the_demos() -> None:
-    """Its page would be the list."""
+    """The page of an exporter of several servers would be the list."""
     with serving(f"a=file://{FIXTURE}", f"b=file://{FIXTURE}") as port:
         assert "it has 2 servers" in (too_early(port) or "")
 
 
 def test_it_ends_with_that_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No browser is started, and no traceback printed: the sentence is what the program ends with."""
+    """The program ends with the sentence, without starting a browser and without a traceback."""
     port = free_port()
     monkeypatch.setattr("sys.argv", ["picture", str(port)])
     with pytest.raises(SystemExit) as ending:

@@ -1,4 +1,4 @@
-"""What is missing before tests can begin is named, and only what they need is asked for."""
+"""Each target prepares only what it needs, and names what is missing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tools.environments import Environment
 
 @pytest.fixture
 def prepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """The names of what was made ready, on a machine without a browser."""
+    """The names of everything that was prepared, on a machine without a browser."""
     made: list[str] = []
 
     def project(extras: str) -> Environment:
@@ -27,13 +27,13 @@ def prepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
 
 def test_lint_needs_the_project_alone(prepared: list[str]) -> None:
-    """It asks for neither a uWSGI nor Prometheus nor a browser."""
+    """`lint` needs neither uWSGI nor Prometheus nor a browser."""
     assert prepare.main(["lint"]) is None
     assert prepared == [prepare.EXTRAS]
 
 
 def test_tests_need_a_browser(prepared: list[str]) -> None:
-    """All tests include those of the page, so a missing browser is said before anything runs."""
+    """All tests include those of the page, so a missing browser is reported before anything runs."""
     assert "this machine lacks Chromium" in str(prepare.main(["test"]))
     assert "prometheus" not in prepared
 

@@ -1,4 +1,4 @@
-"""A step says what is done, shows that it goes on, and how long it took."""
+"""A step prints what is being done, shows activity, and then how long it took."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    """Signs of life follow each other quickly here."""
+    """Makes updates follow each other quickly."""
     monkeypatch.setattr(progress, "SECOND", 0.01)
     monkeypatch.setattr(progress, "DOT", 0.01)
     monkeypatch.setenv("COLUMNS", "80")
 
 
 def test_step_in_a_pipe_grows_by_dots(monkeypatch):
-    """Its time stands in the column of the others."""
+    """The time is in the same column as that of other steps."""
     monkeypatch.setattr("sys.stdout", pipe := io.StringIO())
     with progress.show_step("building"):
         real_uwsgi.wait_until(lambda: ".." in pipe.getvalue(), what="two dots")
@@ -36,7 +36,7 @@ def test_step_in_a_pipe_grows_by_dots(monkeypatch):
 
 
 def test_step_on_a_terminal_counts_seconds_in_place(monkeypatch):
-    """Each time is written over the one before, in lines of the same length that do not wrap."""
+    """Each update overwrites the one before, in lines of the same length that do not wrap."""
     monkeypatch.setattr("sys.stdout", terminal := Terminal())
     with progress.show_step("building"):
         real_uwsgi.wait_until(lambda: terminal.getvalue().count("0   s") >= 2, what="two times")
@@ -48,7 +48,7 @@ def test_step_on_a_terminal_counts_seconds_in_place(monkeypatch):
 
 
 def test_narrow_terminal_cuts_the_sentence(monkeypatch):
-    """A line that wraps could not be written over."""
+    """A wrapped line could not be overwritten."""
     monkeypatch.setenv("COLUMNS", "30")
     monkeypatch.setattr("sys.stdout", terminal := Terminal())
     with progress.show_step("building something with a long name"):

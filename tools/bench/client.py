@@ -1,4 +1,4 @@
-"""Scraping as Prometheus 2.42 does: one connection kept between scrapes, its Accept header, gzip."""
+"""Scrapes as Prometheus 2.42 does: a kept connection, its Accept header, gzip."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UP = re.compile(rb"^uwsgi_up(\{[^}]*\})? 1(\.0)?$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One scrape: `seconds` from the request to the last byte, `sent` bytes of the body as it came (gzipped)."""
+    """One scrape: `seconds` from the request to the last byte, `sent` bytes of the body as received (gzipped)."""
 
     seconds: float
     sent: int
@@ -40,7 +40,7 @@ class Scraper:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
 
     def scrape(self) -> Answer:
-        """One scrape. Raises OSError or HTTPException, and RuntimeError unless the exporter could read uWSGI."""
+        """Scrapes once. Raises OSError or HTTPException, and RuntimeError unless the exporter could read uWSGI."""
         start = time.perf_counter()
         self._connection.request("GET", "/metrics", headers=HEADERS)
         response = self._connection.getresponse()

@@ -1,9 +1,9 @@
-"""What the exporter costs: its own CPU, uWSGI's master's, and the application's requests a second.
+"""Measures what the exporter costs: its own CPU, CPU of uWSGI's master, and the application's requests per second.
 
-`python3 -m tools.bench.cost` (`make bench-cost`) prints two tables. CPU time is read from the processes' own clocks, in
-nanoseconds. The server is 8x8 and busy (a document of busy threads is the larger one), and /metrics is scraped every
-15 s, as Prometheus often does. Runs with and without the exporter alternate, and which comes first does so too, so
-that a machine that slows down or speeds up favours neither.
+`python3 -m tools.bench.cost` (`make bench-cost`) prints two tables. CPU time comes from the processes' CPU clocks, in
+nanoseconds. The server is 8x8 and busy (busy threads make the document larger), and /metrics is scraped every 15 s, a
+common interval. Runs with and without the exporter alternate, and so does their order, so that a machine that slows
+down or speeds up favours neither.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ OPTIONS = ["--processes", "8", "--threads", "8", "--disable-logging", "--http-so
 EXPORTER_TARGETS = {5.0: 0.01, 10.0: 0.02}
 MASTER_TARGET = 0.005
 QUIET = 0.03
-"""Noise of the requests a second above which the machine is too busy to tell anything by them."""
+"""Noise of the requests per second above which the machine is too busy for a verdict."""
 
 REACHED = 0.9
-"""The part of the samples asked for that must have been taken: where reads are slow, the exporter's budget takes fewer,
-and their cost says nothing of the rate."""
+"""The least part of the requested samples for a verdict: where reads are slow, the exporter's budget takes fewer
+samples, and their cost does not apply to the requested rate."""
 
 SCRAPE_EVERY = 15.0
 
@@ -40,13 +40,13 @@ WAITING = Load(clients=38, io_ms=200)
 """For the CPU of exporter and master: threads are busy, and there is CPU left."""
 
 COMPUTING = Load(clients=16, io_ms=0, cpu_ms=2)
-"""For requests a second: the CPU is what limits them, so whatever else uses it shows."""
+"""For requests per second: CPU limits them, so any other use of CPU is visible."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """exporter and master: CPU seconds a second; rate: requests a second; samples: taken a second, which is fewer than
-    asked for where reading would take more than its part of the time."""
+    """One run. exporter, master: CPU seconds per second; rate: requests per second; samples: samples per second, fewer
+    than requested where reading would exceed its share of the time."""
 
     exporter: float
     master: float
@@ -55,12 +55,12 @@ class Run:
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time of a process, all its threads: clock_getcpuclockid(3)."""
+    """Returns the CPU time of a process with all its threads, in seconds: clock_getcpuclockid(3)."""
     return time.clock_gettime((~pid << 3) | 2)
 
 
 def measure(server: Uwsgi, load: Load, seconds: float, samples: float | None) -> Run:
-    """One run, with the exporter at so many samples a second or without it."""
+    """Measures one run, with the exporter at `samples` per second, or without it for None."""
     with contextlib.ExitStack() as stack:
         pid, scraper = os.getpid(), None
         if samples:
@@ -90,7 +90,7 @@ def measure(server: Uwsgi, load: Load, seconds: float, samples: float | None) ->
 
 
 def pairs(server: Uwsgi, load: Load, seconds: float, samples: float, count: int) -> Iterator[tuple[Run, Run]]:
-    """Pairs of runs (without, with), next to each other in time."""
+    """Yields pairs of runs (without, with) that follow each other."""
     for number in range(count):
         orders = (None, samples) if number % 2 == 0 else (samples, None)
         runs = {order: measure(server, load, seconds, order) for order in orders}
@@ -98,7 +98,7 @@ def pairs(server: Uwsgi, load: Load, seconds: float, samples: float, count: int)
 
 
 def spread(values: list[float]) -> tuple[float, float]:
-    """Mean, and twice its standard error."""
+    """Returns the mean, and twice its standard error."""
     return fmean(values), 2 * stdev(values) / sqrt(len(values))
 
 
@@ -126,13 +126,13 @@ def rate_table(seconds: float, count: int) -> None:
     print("\n| pair | requests/s without | with | difference |\n|---|---|---|---|", flush=True)
     differences = []
     with uwsgi(*OPTIONS, app=APP) as server:
-        measure(server, COMPUTING, seconds, None)  # the first of a server's runs is the one that is different
+        measure(server, COMPUTING, seconds, None)  # the first run of a server differs from the others: discard it
         for number, (without, beside) in enumerate(pairs(server, COMPUTING, seconds, 5.0, count), 1):
             differences.append(beside.rate / without.rate - 1)
             print(f"| {number} | {without.rate:.1f} | {beside.rate:.1f} | {differences[-1]:+.2%} |", flush=True)
     mean, noise = spread(differences)
-    verdict = mark(mean >= -noise) if noise <= QUIET else "cannot be told, the machine is too busy"
-    print(f"\nMean difference {mean:+.2%}, noise ± {noise:.2%} (twice its standard error). Inside the noise: {verdict}")
+    verdict = mark(mean >= -noise) if noise <= QUIET else "unknown, the machine is too busy"
+    print(f"\nMean difference {mean:+.2%}, noise ± {noise:.2%} (2 standard errors). Within the noise: {verdict}")
 
 
 def main() -> None:
@@ -141,7 +141,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=6, help="pairs of runs for each table (default %(default)g)")
     options = parser.parse_args()
     print(
-        f"8x8, {options.seconds:g} s a run, {options.pairs} pairs, {os.cpu_count()} CPUs. CPU in parts of one core.\n"
+        f"8x8, {options.seconds:g} s per run, {options.pairs} pairs, {os.cpu_count()} CPUs. CPU is a part of a core.\n"
     )
     cpu_table(options.seconds, options.pairs)
     rate_table(options.seconds, options.pairs)

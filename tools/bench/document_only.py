@@ -1,7 +1,7 @@
-"""The exporter without facts of the kernel: what the stats document says, and nothing else.
+"""Runs the exporter without kernel facts: it exports only what the stats document contains.
 
-The exporter has no switch for this, so the benchmark puts it together itself: the same reading, decoding, families,
-rendering and HTTP; without asking the kernel for processes, CPUs and listen queues, and without sampling.
+The exporter has no option for this, so the benchmark assembles it: the same reading, decoding, metric families,
+rendering and HTTP, but no queries to the kernel for processes, CPUs and listen queues, and no sampling.
 
     python3 -m tools.bench.document_only STATS_SOCKET PORT
 """
@@ -25,7 +25,7 @@ from uwsgi_headroom.watch.pace import Pace
 
 
 class DocumentOnly(fleet.Fleet):
-    """A fleet whose look at a server ends with its document, and which looks only when it is asked."""
+    """A fleet that reads one server's document on each scrape, and nothing else."""
 
     def __init__(self, server: ServerConfig) -> None:
         super().__init__(())

@@ -1,4 +1,4 @@
-"""The exporters under test, each a real process on a loopback port."""
+"""Runs the exporters under test, each as a process on a loopback port."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SAMPLES = re.compile(rb"^uwsgi_exporter_samples_total(?:\{[^}]*\})? (\S+)", re.
 
 @dataclass(frozen=True)
 class Exporter:
-    """A running exporter and the connection it is scraped over."""
+    """A running exporter, and the connection that scrapes it."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -40,7 +40,7 @@ class Exporter:
         return cpu_seconds(self.process.pid)
 
     def samples(self) -> float:
-        """How often ours has sampled its server so far; 0 for others."""
+        """Returns how many samples our exporter has taken so far; 0 for other exporters."""
         found = _SAMPLES.search(self.scraper.scrape().body)
         return float(found[1]) if found else 0.0
 
@@ -49,8 +49,8 @@ class Exporter:
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time of all threads of a process so far, those that ended too, to the nanosecond."""
-    return time.clock_gettime(~pid << 3 | 2)  # the clock that clock_getcpuclockid(3) gives: CPUCLOCK_SCHED is 2
+    """Returns the CPU time of a process in seconds, including threads that have ended, to the nanosecond."""
+    return time.clock_gettime(~pid << 3 | 2)  # the clock id that clock_getcpuclockid(3) returns: CPUCLOCK_SCHED is 2
 
 
 @contextlib.contextmanager

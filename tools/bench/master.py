@@ -1,4 +1,4 @@
-"""What a read costs uWSGI's master, which serves its stats itself and does nothing else meanwhile."""
+"""Measures what a read costs uWSGI's master, which serves the stats itself and does nothing else meanwhile."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 HOW = (
-    "What uWSGI's master is doing is sampled every 0.2 ms during scrapes of their own (`/proc/<pid>/syscall`): it is "
-    "*occupied* whenever it is not asleep in the system call it rests in, and *held up* while it is asleep in any "
-    "other, which is `write` or the wait before it, for a reader that has not read yet"
+    "The state of uWSGI's master is sampled every 0.2 ms during separate scrapes (`/proc/<pid>/syscall`). The master "
+    "is *occupied* whenever it is not asleep in the system call in which it idles, and *held up* while it is asleep in "
+    "another one, which is `write` or the wait before it, for a reader that has not read yet"
 )
 
 _INTERVAL_SECONDS = 0.0002
@@ -19,14 +19,14 @@ _INTERVAL_SECONDS = 0.0002
 
 @dataclass(frozen=True, slots=True)
 class Occupation:
-    """Seconds of one scrape that the master was occupied, and those of them that it was held up by the reader."""
+    """Seconds of one scrape for which the master was occupied, and for which of these the reader held it up."""
 
     occupied: float
     held_up: float
 
 
 def occupation(pid: int, scrape: Callable[[], object], scrapes: int, pause: float) -> Occupation:
-    """Scrape that often, and watch the master do its part."""
+    """Scrapes `scrapes` times, and returns the mean occupation of the master per scrape."""
     watched = _Watch(pid)
     for _ in range(scrapes):
         with watched:
@@ -36,7 +36,7 @@ def occupation(pid: int, scrape: Callable[[], object], scrapes: int, pause: floa
 
 
 class _Watch:
-    """While it is entered, adds up the time the master spends in each state. It must be at rest when this is made."""
+    """Adds up the time that the master spends in each state during a block. The master must be idle at creation."""
 
     def __init__(self, pid: int) -> None:
         self.seconds = dict.fromkeys(("occupied", "held up"), 0.0)
@@ -67,7 +67,7 @@ class _Watch:
             before = now
 
     def _system_call(self) -> str:
-        """The number of the system call it is asleep in, or `running`."""
+        """Returns the number of the system call in which the master is asleep, or `running`."""
         descriptor = os.open(self._path, os.O_RDONLY)
         try:
             return os.read(descriptor, 256).split()[0].decode()

@@ -1,9 +1,9 @@
-"""Measuring exporters side by side against one real uWSGI.
+"""Measures exporters side by side against one real uWSGI.
 
-Exporters take turns, in an order shuffled anew each round, so that whatever else the machine does falls on all of them.
-CPU time is the whole process's. What an exporter uses when nobody asks (our sampling) shows in the quiet beginning of
-each round, and is taken off what scrapes use. Ours answers a scrape from its last sample, the others read uWSGI for it:
-so a look at uWSGI costs ours a sample and a scrape, and the others a scrape.
+Exporters take turns, in a new random order each round, so that other activity of the machine affects all of them.
+CPU time is that of the whole process. Each round begins with a quiet phase that measures what an exporter uses without
+scrapes (our sampling); this is subtracted from the cost of scrapes. Our exporter answers a scrape from its last sample,
+the others read uWSGI for it: so one read of uWSGI costs ours a sample and a scrape, and the others a scrape.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tools.bench import exporters, load, master
 from tools.bench.exporters import Exporter
 
 PAUSE_SECONDS = 0.12
-"""Between two scrapes of one exporter, at least."""
+"""The least time between two scrapes of one exporter."""
 
 _REST_SECONDS = 2.0
 
 _AFTERWARDS_SECONDS = 0.02
-"""What an exporter does so soon after its answer (collecting garbage) is still the scrape's."""
+"""Work of an exporter within this time after its response (garbage collection) counts as part of the scrape."""
 
 _WATCHED_SCRAPES = 40
 
@@ -45,8 +45,8 @@ class Scenario:
 
 @dataclass
 class Figures:
-    """What was measured of one exporter. Seconds and bytes; one value a round of `cpu` (a scrape), `rest` (a second in
-    which nobody asks) and `sample` (one of ours, 0 for others), one a scrape of `scrape` and `master_cpu`."""
+    """Figures of one exporter, in seconds and bytes. One value per round: `cpu` (per scrape), `rest` (per second
+    without scrapes) and `sample` (per sample of ours, 0 for others); one value per scrape: `scrape`, `master_cpu`."""
 
     cpu: list[float] = field(default_factory=list)
     rest: list[float] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Result:
 def measure(
     size: tuple[int, int], busy: Sequence[int], commands: Mapping[str, str], *, rounds: int, turns: int
 ) -> Iterator[Result]:
-    """Measure every exporter against a uWSGI of that size: once for each number of requests in flight in `busy`."""
+    """Measures every exporter against a uWSGI of this size, once for each number of requests in flight in `busy`."""
     workers, threads = size
     with contextlib.ExitStack() as stack:
         options = ("--processes", str(workers), "--threads", str(threads))
@@ -127,7 +127,7 @@ def _round(running: list[Exporter], master_pid: int, figures: dict[str, Figures]
 
 @dataclass(frozen=True, slots=True)
 class _Scrape:
-    """Seconds until the answer was there; CPU seconds of the exporter and of uWSGI's master."""
+    """Seconds until the response was complete; CPU seconds of the exporter and of uWSGI's master."""
 
     seconds: float
     cpu: float

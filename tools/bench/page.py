@@ -1,6 +1,6 @@
-"""What the page costs: bytes, time until it is painted, time to draw, and CPU of the exporter while it is open.
+"""Measures what the page costs: bytes, time to first paint, time to draw, and CPU of the exporter while it is open.
 
-`python3 -m tools.bench.page`, about three minutes.
+`python3 -m tools.bench.page` takes about three minutes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FIGURES = "document.querySelector('main[data-time]') !== null"
 
 
 def main() -> int:
-    """Print the table."""
+    """Measures and prints the table."""
     began = os.getloadavg()[0]
     rows = []
     with browser() as running:
@@ -49,13 +49,13 @@ def main() -> int:
     print("| what | measured | budget |\n|---|---|---|")
     for row in rows:
         print("| " + " | ".join(row) + " |")
-    print(f"\n{machine()} Load average {began:.1f} when it began.")
+    print(f"\n{machine()} Load average {began:.1f} at the start.")
     return 0
 
 
 @contextlib.contextmanager
 def _server(processes: int, threads: int, requests: int) -> Iterator[Exporter]:
-    """An exporter of a uWSGI of this shape with so many requests in flight."""
+    """Runs a uWSGI of this shape with `requests` in flight; yields its exporter."""
     shape = ("--processes", str(processes), "--threads", str(threads))
     with (
         real_uwsgi.uwsgi(*shape) as server,
@@ -66,14 +66,14 @@ def _server(processes: int, threads: int, requests: int) -> Iterator[Exporter]:
 
 
 def _bytes(observed: Exporter) -> tuple[str, str, str]:
-    """The page and all its files, as a browser gets them the first time."""
+    """Returns the size of the page and all its files, as a browser loads them the first time."""
     files = sum(len(asset.compressed) for asset in assets.load_assets().values())
     page = len(get(observed.port, "/")[2])
     return "page and its files, compressed", f"{(files + page) / 1000:.0f} kB", "150 kB"
 
 
 def _paints(running: Browser, observed: Exporter) -> list[tuple[str, str, str]]:
-    """Time from the request until something is painted, and until there are figures, with an empty cache."""
+    """Measures the time from the request to the first paint, and to the first figures, with an empty cache."""
     painted, heard = [], []
     for _ in range(PAINTS):
         with tab(running, observed.port) as shown:
@@ -89,7 +89,7 @@ def _paints(running: Browser, observed: Exporter) -> list[tuple[str, str, str]]:
 
 
 def _stale(running: Browser, observed: Exporter) -> tuple[str, str, str]:
-    """Time from stopping the exporter until the page says that it is not current."""
+    """Measures the time from stopping the exporter until the page shows that its figures are stale."""
     took = []
     with tab(running, observed.port) as shown:
         shown.open("/")
@@ -104,17 +104,17 @@ def _stale(running: Browser, observed: Exporter) -> tuple[str, str, str]:
 
 
 def _cpu(running: Browser, observed: Exporter) -> tuple[str, str, str]:
-    """CPU of the exporter with pages open less that without, in turns."""
+    """Measures how much more CPU the exporter uses with open pages than without, in turns."""
     more = []
     for _ in range(ROUNDS):
         alone = _used(observed)
         with contextlib.ExitStack() as stack:
             for _ in range(BROWSERS):
                 stack.enter_context(tab(running, observed.port)).open("/")
-            time.sleep(3)  # a history of its own is asked for by every page that opens
+            time.sleep(3)  # every page requests its own history when it opens
             more.append(100 * (_used(observed) - alone))
         time.sleep(1)
-    return f"exporter's CPU with {BROWSERS} pages open on 8x8, more than without", _spread(more, "% of a core"), "1 %"
+    return f"additional CPU of the exporter with {BROWSERS} pages open, 8x8", _spread(more, "% of a core"), "1 %"
 
 
 def _used(observed: Exporter) -> float:
@@ -125,7 +125,7 @@ def _used(observed: Exporter) -> float:
 
 
 def _frames(running: Browser, observed: Exporter) -> list[tuple[str, str, str]]:
-    """What a 64x16 server costs to draw, as the page opens and with the table of its workers in sight."""
+    """Measures the cost of drawing a 64x16 server, as the page opens and with its table of workers visible."""
     rows = []
     with tab(running, observed.port, width=1440, height=900) as shown:
         shown.open("/")
@@ -144,14 +144,14 @@ def _frames(running: Browser, observed: Exporter) -> list[tuple[str, str, str]]:
 
 
 def _tasks(running: Browser, page: Page) -> list[float]:
-    """CPU milliseconds of each task of one or more on the page's main thread: script, layout and paint."""
+    """Returns the CPU milliseconds of each task of at least 1 ms on the page's main thread: script, layout, paint."""
     running.start_tracing(page=page, categories=["toplevel", "devtools.timeline", "__metadata"])
     time.sleep(DRAWING_SECONDS)
     events = json.loads(running.stop_tracing())["traceEvents"]
     names = {(event["pid"], event["tid"]): event["args"]["name"] for event in events if event["name"] == "thread_name"}
     tasks = [event for event in events if event["name"].endswith("RunTask") and event.get("tdur", 0) >= 1000]
     took = [task["tdur"] / 1000 for task in tasks if names.get((task["pid"], task["tid"])) == "CrRendererMain"]
-    assert took, "no task was seen"
+    assert took, "the trace has no task"
     return took
 
 

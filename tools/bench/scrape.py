@@ -1,7 +1,7 @@
-"""What a scrape costs: `python3 -m tools.bench.scrape [--peer NAME=COMMAND] [--write FILE]`.
+"""Measures what a scrape costs: `python3 -m tools.bench.scrape [--peer NAME=COMMAND] [--write FILE]`.
 
-Our exporter, and any other that is named, against a real uWSGI of two sizes, idle and with requests in flight. Prints
-Markdown. Never a test: it says what was measured, and whether that meets the targets.
+Measures our exporter, and those named with `--peer`, against a real uWSGI of two sizes, idle and with requests in
+flight. Prints Markdown with the figures and whether they meet the targets. The exit status does not depend on them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def main() -> None:
     for peer in options.peer:
         name, equals, command = peer.partition("=")
         if not equals:
-            raise SystemExit(f"--peer {peer}: wanted is NAME=COMMAND")
+            raise SystemExit(f"--peer {peer}: must be NAME=COMMAND")
         commands[name] = command
     results: list[Result] = []
     for workers, threads in SIZES:
@@ -47,8 +47,8 @@ def _options() -> argparse.Namespace:
         "serve /metrics at on 127.0.0.1; repeatable",
     )
     parser.add_argument("--write", type=Path, metavar="FILE", help=f"put the tables between {table.BEGIN} and its end")
-    parser.add_argument("--rounds", type=int, default=9, help="rounds to take the median of (default %(default)s)")
-    parser.add_argument("--turns", type=int, default=15, help="scrapes of each exporter a round (default %(default)s)")
+    parser.add_argument("--rounds", type=int, default=9, help="rounds; figures are their median (default %(default)s)")
+    parser.add_argument("--turns", type=int, default=15, help="scrapes per exporter and round (default %(default)s)")
     return parser.parse_args()
 
 

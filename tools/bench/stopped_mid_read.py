@@ -1,8 +1,8 @@
-"""How likely a stopped exporter holds uWSGI's master: `python3 -m tools.bench.stopped_mid_read [--stops N]`.
+"""Measures how often a stopped exporter blocks uWSGI's master: `python3 -m tools.bench.stopped_mid_read [--stops N]`.
 
-The exporter samples a real uWSGI, and is stopped (SIGSTOP) at random instants. Each time another reader tries for 1 s
-to read the same stats: no answer means that the master stands in the middle of its write to the stopped exporter.
-Prints Markdown. Never a test: it says what was measured.
+The exporter samples a real uWSGI, and is stopped (SIGSTOP) at random times. Each time another reader tries for 1 s to
+read the same stats: no response means that the master is blocked in its write to the stopped exporter. Prints Markdown.
+The exit status does not depend on the figures.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tests.support.exporter import Exporter, stoppable_exporter
 
 PATIENCE_SECONDS = 1.0
 SETTLE_SECONDS = 6.0
-"""By then the sampler's pace follows from what its reads cost."""
+"""By then the sampler has adapted its pace to the cost of its reads."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One uWSGI: workers x threads, where its stats are served, and further options."""
+    """One uWSGI: workers x threads, the kind of its stats socket, and further options."""
 
     size: tuple[int, int]
     over: str
@@ -37,7 +37,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of the stops: `in_a_read` with a connection to the stats open, `held` with the master held."""
+    """Counts of stops: `in_a_read`, with a connection to the stats open; `held`, with the master blocked."""
 
     case: Case
     document_bytes: int
@@ -87,8 +87,8 @@ def measure(case: Case, stops: int) -> Result:
 
 
 def stop_once(running: Exporter, address: Address) -> tuple[int, bool]:
-    """How many sockets the exporter had open when it was stopped, and whether the master was held then."""
-    time.sleep(random.uniform(0.2, 0.8))  # longer than from one sample to the next
+    """Stops the exporter once; returns how many sockets it had open, and whether the master was blocked."""
+    time.sleep(random.uniform(0.2, 0.8))  # longer than the sampling interval
     running.stop()
     try:
         return open_sockets(running.pid), not read(address, PATIENCE_SECONDS)
@@ -98,7 +98,7 @@ def stop_once(running: Exporter, address: Address) -> tuple[int, bool]:
 
 @contextlib.contextmanager
 def serving(case: Case) -> Iterator[tuple[Address, str]]:
-    """Run a case's uWSGI until the block ends; yields where its stats are, for a socket and for the exporter."""
+    """Runs a case's uWSGI; yields the address of its stats, for `read` and for the exporter."""
     workers, threads = case.size
     options = ["--processes", str(workers), "--threads", str(threads), *case.options]
     if case.over == "UNIX":
@@ -111,7 +111,7 @@ def serving(case: Case) -> Iterator[tuple[Address, str]]:
 
 
 def read(address: Address, timeout: float) -> bytes:
-    """The stats document; empty if none came in time."""
+    """Returns the stats document; empty if none arrives within `timeout` seconds."""
     family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as client:
         client.settimeout(timeout)
@@ -145,7 +145,7 @@ def report(results: list[Result]) -> str:
 
 
 def wilson(count: int, of: int) -> tuple[float, float]:
-    """The interval that holds a proportion with 95 % confidence (Wilson 1927): right for counts near 0, too."""
+    """Returns the 95 % confidence interval of a proportion (Wilson 1927), which is valid for counts near 0, too."""
     z = 1.96
     middle = (count + z * z / 2) / (of + z * z)
     reach = z / (of + z * z) * math.sqrt(count * (of - count) / of + z * z / 4)

@@ -1,4 +1,4 @@
-"""Results as Markdown: what was measured, whether the targets are met, and on what machine."""
+"""Formats results as Markdown: the figures, whether the targets are met, and the machine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def report(results: Sequence[Result], scrapes: int) -> str:
 
 
 def write(path: Path, text: str, begin: str = BEGIN, end: str = END) -> None:
-    """Put the text between the markers of a file, or at its end where it has none."""
+    """Puts the text between the markers of a file, or at the end of a file without markers."""
     whole = path.read_text() if path.exists() else ""
     before, found, rest = whole.partition(begin)
     _, closed, after = rest.partition(end)
@@ -90,12 +90,13 @@ def _targets(results: Sequence[Result]) -> str:
 
 def _notes(scrapes: int) -> str:
     return (
-        "CPU is user and system time of the exporter; median of rounds and their range. *A scrape*: ours shows what "
-        "was sampled, the others read uWSGI for it. *A sample* is what ours uses at rest, when nobody scrapes, by the "
-        "samples it takes meanwhile, so that all it does besides is counted too. *Of one CPU* is rest and scrapes "
-        f"together at a scrape every {SCRAPE_INTERVAL_SECONDS} s. Resident memory is after {scrapes} scrapes or more. "
-        f"{master.HOW}. *Same content* leaves out what is asked of the kernel and what is sampled, put together by the "
-        "benchmark itself."
+        "CPU is user and system time of the exporter: the median of the rounds and their range. *A scrape*: ours "
+        "serves its last sample, the others read uWSGI for it. *A sample*: the CPU that ours uses without scrapes, "
+        "divided by the samples it takes meanwhile, so that all its other work counts too. *Of one CPU*: rest and "
+        f"scrapes together, at a scrape every {SCRAPE_INTERVAL_SECONDS} s. Resident memory is after {scrapes} scrapes "
+        "or more. "
+        f"{master.HOW}. *Same content* is assembled by the benchmark: without queries to the kernel and without "
+        "sampling."
     )
 
 
@@ -110,7 +111,7 @@ def machine() -> str:
 
 
 def _cpu(figures: Figures) -> float:
-    """CPU seconds of one look at uWSGI: a scrape, and the sample that it shows."""
+    """Returns the CPU seconds of one read of uWSGI: a scrape, and the sample that it serves."""
     return statistics.median(figures.cpu) + statistics.median(figures.sample)
 
 
@@ -123,5 +124,5 @@ def _mark(value: float, limit: float, form: str) -> str:
 
 
 def render_table(head: str, rows: Sequence[str]) -> str:
-    """A Markdown table of a head and rows whose cells are parted by ` | `."""
+    """Returns a Markdown table; the cells of `head` and of each row are separated by ` | `."""
     return "\n".join(f"| {line} |" for line in (head, " | ".join("---" for _ in head.split(" | ")), *rows))

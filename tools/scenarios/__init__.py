@@ -1,1 +1,1 @@
-"""Situations on a real uWSGI: `check` has to reach the verdict that was written down before each was run."""
+"""Situations on a real uWSGI, each with the verdict that `check` must reach, written before the first run."""

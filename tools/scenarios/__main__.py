@@ -1,4 +1,4 @@
-"""The command: run the table or the rows named, print what differs. Exit status 1 where anything does."""
+"""Runs all scenarios or the named ones, and prints the differences. The exit status is 1 if there is any."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tools.scenarios.variations import vary
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python3 -m tools.scenarios", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="the rows with this text in their name (default: all)")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="write the report there, as Markdown")
-    parser.add_argument("--variations", type=int, default=0, metavar="N", help="so many of each row in its place")
-    parser.add_argument("--seed", type=int, default=1, help="of the variations (default %(default)s)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="rows whose name contains this text (default: all)")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the report as Markdown")
+    parser.add_argument("--variations", type=int, default=0, metavar="N", help="run N variations instead of each row")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the variations (default %(default)s)")
     options = parser.parse_args()
     try:
         rows = find_rows(options.names)

@@ -1,4 +1,4 @@
-"""What happens to a uWSGI while it is checked: signals, reloads, and deployments that fail."""
+"""Actions on a uWSGI during its check: signals, reloads, and failed deployments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.real_uwsgi import Uwsgi, wait_until
 
 
 def kill_busy_worker(server: Uwsgi) -> None:
-    """SIGKILL to the worker, of one thread, that serves the request which began first."""
+    """Kills the single-threaded worker whose request began first, with SIGKILL."""
     killed: list[int] = []
 
     def kill_one() -> bool:
@@ -30,27 +30,27 @@ def kill_busy_worker(server: Uwsgi) -> None:
 
 
 def kill_master(server: Uwsgi) -> None:
-    """SIGKILL to the master alone."""
+    """Kills only the master, with SIGKILL."""
     os.kill(server.pid, signal.SIGKILL)
 
 
 def reload(server: Uwsgi) -> None:
-    """A full reload: the master and all workers at once."""
+    """Reloads the master and all workers at once."""
     os.kill(server.pid, signal.SIGHUP)
 
 
 def touch(server: Uwsgi) -> None:
-    """A reload of the workers, by the file that `touch-chain-reload` or `touch-workers-reload` watches."""
+    """Reloads the workers, through the file that `touch-chain-reload` or `touch-workers-reload` watches."""
     (server.directory / "reload").touch()
 
 
 def deploy_broken(server: Uwsgi) -> None:
-    """Deploy an application that cannot be imported, by a full reload."""
+    """Deploys an application that cannot be imported, by a full reload."""
     (server.directory / "broken").touch()
     reload(server)
 
 
 def deploy_dying(server: Uwsgi) -> None:
-    """Deploy an application whose import ends the worker, by a reload of the workers."""
+    """Deploys an application whose import ends the worker, by a reload of the workers."""
     (server.directory / "dies").touch()
     touch(server)

@@ -1,7 +1,7 @@
-"""The application of the scenarios: waits, computes, fails, leaks and ends as its URL asks.
+"""The application of the scenarios: computes, waits, fails, leaks memory or ends its worker, as its URL says.
 
-`/?cpu_ms=&io_ms=` computes, then waits; `/error` raises; `/exit` ends the worker; `/leak?kb=` keeps so much memory.
-Where the working directory has a file `broken` it cannot be imported; with a file `dies` its import ends the worker.
+`/?cpu_ms=&io_ms=` computes, then waits; `/error` raises; `/exit` ends the worker; `/leak?kb=` leaks memory. A file
+`broken` in the working directory makes the import fail; with a file `dies` the import ends the worker.
 """
 
 import os

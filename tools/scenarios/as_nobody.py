@@ -1,4 +1,5 @@
-"""Runs `check ADDRESS SECONDS` as the user nobody. Imports come first: nobody may not be able to read the checkout."""
+"""Runs `check ADDRESS SECONDS` as the user `nobody`. Imports everything first: that user may lack access to the
+checkout."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ NOBODY = 65534
 
 
 def main() -> int:
-    "localhost".encode("idna")  # a codec is imported when it is first used
+    "localhost".encode("idna")  # Python imports a codec at its first use
     os.setgroups([])
     os.setgid(NOBODY)
     os.setuid(NOBODY)

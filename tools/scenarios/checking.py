@@ -1,4 +1,4 @@
-"""Runs `uwsgi-headroom check` beside a server, and does to the server what is due once the check has begun."""
+"""Runs `uwsgi-headroom check` on a server, and the scenario's events once the check has begun."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tools.scenarios.scenario import Event, Scenario
 from tools.scenarios.servers import Place
 
 PATIENCE = 60.0
-"""Seconds that `check` may need to begin, and to end after it was due."""
+"""Seconds that `check` may take to begin, and by which its end may be late."""
 
 BEGUN = b"watching for"
-"""What `check` shows on a terminal from its first reading on."""
+"""Text that `check` shows on a terminal after its first reading."""
 
 
 class Terminal:
-    """A terminal that a program writes to. `fd` is the program's end of it."""
+    """A terminal that a program writes to. fd: the program's end."""
 
     def __init__(self) -> None:
         self._ours, self.fd = os.openpty()
@@ -31,12 +31,12 @@ class Terminal:
         self._reading = threading.Thread(target=self._read, daemon=True)
 
     def start(self) -> None:
-        """Close the program's end here, and read until the program has ended."""
+        """Closes the program's end in this process, and reads in a thread until the program has ended."""
         os.close(self.fd)
         self._reading.start()
 
     def close(self) -> None:
-        """Wait for the program's end."""
+        """Waits until the program has ended."""
         self._reading.join()
         os.close(self._ours)
 
@@ -44,12 +44,12 @@ class Terminal:
         try:
             while part := os.read(self._ours, 4096):
                 self.text += part
-        except OSError:  # EIO: nobody has the other end any more
+        except OSError:  # EIO: no process has the other end open
             return
 
 
 def check(row: Scenario, place: Place) -> Seen:
-    """What `check` says of the server."""
+    """Runs `check` and returns its result."""
     if row.as_nobody:
         command = [sys.executable, "-m", "tools.scenarios.as_nobody", place.stats, f"{row.seconds:g}"]
     else:
@@ -67,7 +67,7 @@ def check(row: Scenario, place: Place) -> Seen:
         process.kill()
         process.wait()
     terminal.close()
-    directory = f"{place.uwsgi.directory}/"  # a new one each time
+    directory = f"{place.uwsgi.directory}/"  # differs from run to run
     document = json.loads(output.replace(directory, ""))
     if document["status"] == "unknown":
         return Seen("unknown", process.returncode, verdict=document["verdict"])

@@ -1,4 +1,4 @@
-"""Compares what `check` said with what is expected."""
+"""Compares the result of `check` with the expectation."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tools.scenarios.scenario import Expected, Outcome, Scenario
 EXIT_STATUS: dict[Outcome, int] = {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}
 
 OF_THE_MACHINE = ("cpu_used_by_others", "memory_headroom_low")
-"""Findings about other programs on this machine: they count only in a row that expects them. So does the limit `cpu`,
-which is what other programs leave."""
+"""Findings about other programs on this machine, which count only in rows that expect them. The same holds for the
+limit `cpu`, which depends on other programs."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What `check` said. findings: as in its JSON document, the worst first, those of the machine left out; message:
-    its words where it judged nothing; tally: what the clients experienced."""
+    """A result of `check`. findings: as in its JSON document, the worst first, without those of the machine; verdict:
+    its sentence, or the error if it judged nothing; tally: results of the clients."""
 
     outcome: Outcome
     exit_status: int
@@ -36,12 +36,12 @@ class Seen:
 
     @property
     def first(self) -> str | None:
-        """The code of the worst finding, None where there is none above info."""
+        """The code of the worst finding, or None if there is none above info."""
         return self.grave[0]["code"] if self.grave else None
 
 
 def read_document(document: dict[str, Any], exit_status: int, row: Scenario) -> Seen:
-    """What a check said by its JSON document."""
+    """Returns the result of a check from its JSON document."""
     named = (*row.expected.first, *row.expected.also)
     findings = tuple(
         finding for finding in document["findings"] if finding["code"] not in OF_THE_MACHINE or finding["code"] in named
@@ -59,7 +59,7 @@ def read_document(document: dict[str, Any], exit_status: int, row: Scenario) -> 
 
 
 def _sentence(document: dict[str, Any], findings: tuple[dict[str, str], ...], outcome: Outcome) -> str:
-    """The verdict, that of other programs on the machine aside."""
+    """Returns the verdict, leaving aside other programs on the machine."""
     if outcome != "ok":
         return findings[0]["title"]
     left_out = document["status"] != "ok"
@@ -74,7 +74,7 @@ def _figures(document: dict[str, Any]) -> dict[str, float]:
 
 
 def _first_limit(headroom: dict[str, Any] | None, expected: tuple[str | None, ...]) -> str | None:
-    """The first limit; the first but for CPU where that is what other programs leave. None also of an emperor."""
+    """Returns the first limit; skips `cpu` unless the row expects it. None if there is none, as for an emperor."""
     if headroom is None:
         return None
     first: str | None = headroom["first"]
@@ -85,7 +85,7 @@ def _first_limit(headroom: dict[str, Any] | None, expected: tuple[str | None, ..
 
 
 def differences(row: Scenario, seen: Seen) -> Iterator[str]:
-    """What differs from what is expected, one text each."""
+    """Yields one text for each difference from the expectation."""
     expected = row.expected
     if seen.outcome != expected.outcome:
         yield f"{seen.outcome}, not {expected.outcome}"

@@ -1,4 +1,4 @@
-"""The load of a scenario in a process of its own, and what its clients experienced.
+"""Runs the load of a scenario in a separate process, and collects the results of its clients.
 
 `python3 -m tools.scenarios.loads JSON` makes requests until its standard input ends, then prints its tally.
 """
@@ -18,7 +18,7 @@ from tests.support.real_uwsgi import ROOT
 
 
 async def run(loads: Sequence[tuple[Load, Address]]) -> Tally:
-    """Make the requests until standard input ends."""
+    """Makes the requests until standard input ends."""
     tally = Tally()
     tasks = started(loads, tally)
     ended = asyncio.Event()
@@ -33,7 +33,7 @@ async def run(loads: Sequence[tuple[Load, Address]]) -> Tally:
 
 
 class Running:
-    """A load that runs. `tally` is empty until it has ended."""
+    """A running load. tally: empty until the load has ended."""
 
     def __init__(self) -> None:
         self.tally: dict[str, float] = {}
@@ -41,7 +41,7 @@ class Running:
 
 @contextlib.contextmanager
 def running(loads: Sequence[tuple[Load, Address]]) -> Iterator[Running]:
-    """Load addresses while the block runs."""
+    """Runs the loads during the block."""
     load = Running()
     if not loads:
         yield load

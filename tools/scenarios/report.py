@@ -1,4 +1,4 @@
-"""Results as text: one line each while they run, and the whole as Markdown."""
+"""Formats results: one line each during the run, and the whole report as Markdown."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ HEADER = ("", "situation", "uWSGI", "load", "expected", "seen", "exit", "first l
 
 
 def line(result: Result) -> str:
-    """One line for a terminal, and one for each difference."""
+    """Returns one line for a terminal, and one for each difference."""
     if result.seen is None:
         why = f"skipped, {result.skipped}" if result.skipped else result.different[0]
         return f"{result.mark} {result.row.name}: {why}"
     seen = result.seen
     lines = [f"{result.mark} {result.row.name}: {_seen(seen)}, exit status {seen.exit_status}. {seen.verdict}"]
-    lines += [f"    expected otherwise: {text}" for text in result.different]
+    lines += [f"    not as expected: {text}" for text in result.different]
     if result.different:
         lines += [f"    {finding['severity']} {finding['code']}: {finding['evidence']}" for finding in seen.findings]
         lines += [f"    clients: {_clients(seen)}; figures: {_figures(seen)}"]
@@ -28,7 +28,7 @@ def line(result: Result) -> str:
 
 
 def markdown(results: Sequence[Result], seconds: float) -> str:
-    """The whole report."""
+    """Returns the whole report."""
     return "\n".join(_markdown(results, seconds)) + "\n"
 
 
@@ -37,11 +37,11 @@ def _markdown(results: Sequence[Result], seconds: float) -> Iterator[str]:
     met = sum(not result.different for result in run)
     yield "# Scenarios\n"
     yield "`make scenarios` puts a real uWSGI into each of these situations, runs `check` beside it, and compares the"
-    yield "verdict with the one that was written down before. Findings about other programs on the machine count only"
-    yield "where a row expects them.\n"
+    yield "verdict with the expectation that was written before the first run. Findings about other programs on the"
+    yield "machine count only in rows that expect them.\n"
     yield f"{met} of {len(run)} are as expected, {len(results) - len(run)} skipped, in {seconds / 60:.0f} minutes."
     load = "/".join(f"{average:.1f}" for average in os.getloadavg())
-    yield f"{machine()} Its load average at the end was {load}: other programs ran beside."
+    yield f"{machine()} Its load average at the end was {load}: other programs ran, too."
     yield "Rows on the CPU need a machine with little else on it.\n"
     yield f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}"
     for result in results:

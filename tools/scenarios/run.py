@@ -1,4 +1,4 @@
-"""Runs scenarios: starts the server and its load, runs `check` beside them, and keeps what it said."""
+"""Runs scenarios: starts the server and its load, runs `check` on the server, and keeps its result."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tools.scenarios.scenario import Load, Scenario, Server
 from tools.scenarios.servers import burning, started
 
 BESIDE = 4
-"""Rows that need no CPU run so many at a time."""
+"""How many rows that need no CPU run at a time."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """A row and what came of it: what was seen and how it differs, or why it was skipped."""
+    """A row and its result: what `check` reported and how it differs, or why the row was skipped."""
 
     row: Scenario
     seen: Seen | None
@@ -29,12 +29,12 @@ class Result:
 
     @property
     def mark(self) -> str:
-        """Whether it is as expected."""
+        """A sign for as expected, different or skipped."""
         return "-" if self.skipped else "✗" if self.different else "✓"
 
 
 def run_row(row: Scenario) -> Result:
-    """Run one scenario to its end."""
+    """Runs one scenario to its end."""
     if reason := row.skip():
         return Result(row, None, skipped=reason)
     try:
@@ -45,7 +45,7 @@ def run_row(row: Scenario) -> Result:
 
 
 def _see(row: Scenario) -> Seen:
-    """Start everything, run the check, end everything."""
+    """Starts the server and its load, runs the check, ends all programs."""
     with started(row.server) as place, burning(row.burners):
         addressed = [(counted(load, row.server), place.address_for(load)) for load in row.loads]
         with loads.running(addressed) as load:
@@ -55,8 +55,8 @@ def _see(row: Scenario) -> Seen:
 
 
 def run_rows(rows: Iterable[Scenario], report: Callable[[Result], None], beside: int = BESIDE) -> list[Result]:
-    """Run scenarios, those that need no CPU side by side, then the others one after the other. Results are reported as
-    they come, and returned in the order of the rows."""
+    """Runs scenarios: first those that need no CPU, `beside` at a time, then the others one by one. Reports each result
+    at once, and returns all in the order of the rows."""
     rows = list(rows)
     results: dict[str, Result] = {}
     together = sorted((row for row in rows if not row.alone), key=lambda row: -(row.lead + row.seconds))
@@ -65,7 +65,7 @@ def run_rows(rows: Iterable[Scenario], report: Callable[[Result], None], beside:
         for future in as_completed([pool.submit(run_row, row) for row in together]):
             results[future.result().row.name] = future.result()
             report(future.result())
-    finally:  # after Ctrl-C, those that run end by themselves
+    finally:  # after Ctrl-C, running scenarios end by themselves
         pool.shutdown(cancel_futures=True)
     for row in rows:
         if row.alone:
@@ -75,7 +75,7 @@ def run_rows(rows: Iterable[Scenario], report: Callable[[Result], None], beside:
 
 
 def counted(load: Load, server: Server) -> Load:
-    """The load in requests a second where it was given as a part of the capacity."""
+    """Returns the load with its rate in requests per second, if it was given as a part of the capacity."""
     if not load.part:
         return load
     return replace(load, rate=load.part * server.capacity * 1000 / (load.io_ms + load.cpu_ms))

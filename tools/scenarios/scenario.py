@@ -1,4 +1,4 @@
-"""What a scenario is: a server, its load, what happens to it, and the verdict that an expert expects."""
+"""Data classes of scenarios: a server, its load, events, and the verdict that an expert expects."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ APP = Path(__file__).with_name("app.py")
 
 @dataclass(frozen=True)
 class Load(load.Load):
-    """Requests of one kind, also as a part of what the server can take. Exactly one of part, rate and clients says how
-    many.
+    """Requests of one kind. Exactly one of part, rate and clients sets how many.
 
-    part: of the server's thread capacity, as arrivals that wait for no answer (open loop). vary: the factors between
-    which a variation may scale it. socket: the file name of a UNIX socket in the server's directory, or "tcp".
+    part: part of the server's thread capacity, as open-loop arrivals. vary: the range of factors by which a variation
+    may scale the load. socket: the file name of a UNIX socket in the server's directory, or "tcp".
     """
 
     part: float = 0.0
@@ -33,9 +32,9 @@ class Load(load.Load):
 class Server:
     """A uWSGI. In options, `{directory}` is its directory, `{tcp}` a free loopback address for requests.
 
-    threads: of each process; `async_cores` instead for coroutines. tcp_stats: its stats are on loopback TCP. before: a
-    line of shell that runs in its directory before it starts. cpus: taskset's list of CPUs it may use. quota: CPUs that
-    a cgroup allows it. bare: an emperor, which has no application. files: made in its directory.
+    threads: threads or coroutines of each process. tcp_stats: serve the stats on loopback TCP. before: a shell command
+    that runs in its directory before the start. cpus: its CPUs, as a list for taskset. quota: CPUs that a cgroup allows
+    it. bare: an emperor, without an application. files: contents of files in its directory, by name.
     """
 
     processes: int = 1
@@ -50,13 +49,13 @@ class Server:
 
     @property
     def capacity(self) -> int:
-        """Its threads."""
+        """Threads of all processes."""
         return self.processes * self.threads
 
 
 @dataclass(frozen=True)
 class Event:
-    """What is done to the server, `at` seconds after the check begins."""
+    """An action on the server, `at` seconds after the check begins."""
 
     at: float
     act: Callable[[Uwsgi], None]
@@ -64,11 +63,12 @@ class Event:
 
 @dataclass(frozen=True)
 class Expected:
-    """The verdict that is right.
+    """The correct verdict.
 
-    first: codes of which the first finding above info must have one; empty: there is none above info. also: codes that
-    must be among the findings. words: in that finding (or in any, where none is above info); not_words: in no advice
-    of a finding above info. limits: which limits headroom may name as its first; empty for any.
+    first: allowed codes of the first finding above info; empty: no finding is above info. also: codes that must be
+    among the findings. words: words that the first finding must contain (any finding, if none is above info).
+    not_words: words that no advice of a finding above info may contain. limits: allowed first limits of headroom; empty
+    for any.
     """
 
     outcome: Outcome
@@ -81,9 +81,10 @@ class Expected:
 
 @dataclass(frozen=True)
 class Scenario:
-    """seconds: length of the check, which begins `lead` seconds after the load. burners: processes of others that use
-    all the CPU they get. alone: nothing may run beside it. as_nobody: the check runs as another user. quick: steady and
-    short, for the tests. fixed: a variation keeps its processes and threads. why: what makes the expectation right."""
+    """One row. seconds: length of the check, which begins `lead` seconds after the load. burners: how many busy loops
+    run beside uWSGI. alone: no other row may run at the same time. as_nobody: the check runs as another user. quick:
+    steady and short, for the tests. fixed: variations keep its processes and threads. why: why the expectation is
+    correct. skip: returns the reason to skip the row, or None."""
 
     name: str
     server: Server

@@ -1,4 +1,4 @@
-"""Starts the uWSGI of a scenario, and says where its load and its check find it."""
+"""Starts the uWSGI of a scenario, and provides the addresses for its load and its check."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _NUMBERS = itertools.count(1)
 
 @dataclass(frozen=True)
 class Place:
-    """A running server. stats: its address for `check`; tcp: where it takes requests, if it does so over TCP."""
+    """A running server. stats: its address for `check`; tcp: its address for requests over TCP, if it serves any."""
 
     uwsgi: real_uwsgi.Uwsgi
     stats: str
     tcp: tuple[str, int]
 
     def address_for(self, load: Load) -> str | tuple[str, int]:
-        """Where this load goes."""
+        """Returns the address for a load."""
         return self.tcp if load.socket == "tcp" else str(self.uwsgi.directory / load.socket)
 
 
 @contextlib.contextmanager
 def started(server: Server) -> Iterator[Place]:
-    """Run a server until the block ends."""
+    """Runs a server during the block."""
     tcp, stats_port = ("127.0.0.1", real_uwsgi.free_port()), real_uwsgi.free_port()
     stats = f"127.0.0.1:{stats_port}" if server.tcp_stats else "{directory}/stats"
     options = [option.replace("{tcp}", f"{tcp[0]}:{tcp[1]}") for option in server.options]
@@ -61,7 +61,7 @@ def _fixed_options(server: Server) -> list[str]:
 
 @contextlib.contextmanager
 def _wrapped(server: Server) -> Iterator[str]:
-    """A program that starts uWSGI as this server needs it: on some CPUs, within a quota, after a line of shell."""
+    """Yields a program that starts uWSGI with this server's CPUs, quota and shell command."""
     uwsgi = real_uwsgi.uwsgi_binary()
     if not (server.cpus or server.quota or server.before):
         yield uwsgi
@@ -82,8 +82,8 @@ def _wrapped(server: Server) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _cgroup(quota: float) -> Iterator[Path]:
-    """A cgroup (version 1) whose processes may use so many CPUs together. Its processes have ended when it is removed:
-    uWSGI is stopped first."""
+    """Yields a cgroup (version 1) whose processes may together use `quota` CPUs. Stop uWSGI before the block ends,
+    because only an empty cgroup can be removed."""
     cgroup = _CPU_CGROUP / f"headroom-{os.getpid()}-{next(_NUMBERS)}"
     cgroup.mkdir()
     try:
@@ -96,7 +96,7 @@ def _cgroup(quota: float) -> Iterator[Path]:
 
 
 def why_no_quota() -> str | None:
-    """Why no cgroup with a quota can be made here, or None if it can."""
+    """Returns the reason why no cgroup with a quota can be made here, or None if it can."""
     try:
         with _cgroup(1.0):
             return None
@@ -105,20 +105,20 @@ def why_no_quota() -> str | None:
 
 
 def why_no_gevent() -> str | None:
-    """Why uWSGI cannot use gevent here, or None if it can."""
+    """Returns the reason why uWSGI cannot use gevent here, or None if it can."""
     python = Path(real_uwsgi.uwsgi_binary()).with_name("python")
     found = subprocess.run([str(python), "-c", "import gevent"], capture_output=True, check=False)
     return "gevent is not installed beside uWSGI" if found.returncode else None
 
 
 def why_not_root() -> str | None:
-    """Why the check cannot run as another user, or None if it can."""
+    """Returns the reason why the check cannot run as another user, or None if it can."""
     return None if os.geteuid() == 0 else "only root can run the check as another user"
 
 
 @contextlib.contextmanager
 def burning(processes: int) -> Iterator[None]:
-    """Programs that use all the CPU they get, while the block runs."""
+    """Runs `processes` busy loops during the block."""
     burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
     try:
         yield

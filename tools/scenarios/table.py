@@ -1,4 +1,4 @@
-"""The table: all rows, in the order in which they are reported."""
+"""All rows, in the order of the report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ assert len({row.name for row in ROWS}) == len(ROWS), "two rows have the same nam
 
 
 def find_rows(names: list[str]) -> list[Scenario]:
-    """The rows whose name contains one of these texts; all for none. Raises LookupError for a text in no name."""
+    """Returns the rows whose name contains one of the texts, or all for no text. Raises LookupError for a text in no
+    name."""
     for name in names:
         if not any(name.lower() in row.name.lower() for row in ROWS):
             raise LookupError(f"no scenario has {name!r} in its name")

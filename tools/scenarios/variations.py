@@ -1,4 +1,4 @@
-"""Random variations of scenarios, for which the expectation still has to hold."""
+"""Random variations of scenarios, for which the expectation must still hold."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import replace
 from tools.scenarios.scenario import Load, Scenario
 
 RANGE = (0.8, 1.2)
-"""Factors between which sizes and service times vary. Loads vary between those that their row allows."""
+"""The range of factors for sizes and service times. The range for loads is part of each row."""
 
 MOST_VARIED_MS = 5000.0
-"""Longer requests keep their length: they stand for ones that hold a thread."""
+"""Longer requests keep their length, because they represent requests that occupy a thread."""
 
 
 def vary(row: Scenario, number: int, seed: int) -> Scenario:
-    """One variation of a scenario: the same for the same number and seed."""
+    """Returns a variation of a scenario, the same for the same number and seed."""
     chance = random.Random(f"{row.name} {number} {seed}")
     server = row.server
     if not row.fixed and not server.bare:
@@ -29,7 +29,7 @@ def vary(row: Scenario, number: int, seed: int) -> Scenario:
 
 
 def _vary_load(load: Load, more: float, growth: float, longer: float) -> Load:
-    """More of a load for a server that grew, and longer requests."""
+    """Returns the load scaled by `more` and by the server's `growth`, with requests `longer` by this factor."""
     is_long = load.io_ms > MOST_VARIED_MS
     return replace(
         load,

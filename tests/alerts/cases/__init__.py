@@ -1,1 +1,1 @@
-"""Cases of alerts whose input is many workers' counters."""
+"""Cases of alerts whose input is the counters of many workers."""

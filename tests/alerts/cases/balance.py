@@ -37,30 +37,30 @@ AFTER = Server(
         for share in (0.17, 0.15, 0.13, 0.12, 0.12, 0.11, 0.10, 0.10)
     ]
 )
-"""8 workers x 1 thread, shares of 10 to 17 %: what the story ended with."""
+"""8 workers x 1 thread, shares of 10 to 17 %: the end of the story."""
 
 
 WHAT_TO_CHANGE = (
-    "Where `map-socket` pins sockets to workers, spread the load over the sockets. Else use more `processes` and fewer "
-    "`threads`: 8x4 in place of 4x8. Change one thing at a time, and compare the response time."
+    "If `map-socket` binds sockets to workers, spread the load over the sockets. Otherwise use more `processes` and "
+    "fewer `threads`: 8x4 instead of 4x8. Change one thing at a time, and compare the response time."
 )
 PAGE = (
     "Worker 2 takes 43 % of the requests. Its interpreter is at 0.99 of a CPU and its requests take 669 ms, against "
     "379 ms on less busy workers; 18 threads of other workers idle.\n"
-    "43 % of the requests pay 290 ms each; it puts 125 ms on the mean response time, which is 504 ms.\n"
+    "This adds 290 ms to 43 % of the requests, and 125 ms to the mean response time, which is 504 ms.\n"
     f"{WHAT_TO_CHANGE}"
 )
 TICKET = (
-    "Worker 2 takes the most: the busiest take 43/19/19/19 % of the requests. That is 1.7 times an even share; "
-    "expected by chance: up to 1.1.\n"
+    "Worker 2 takes the most: the busiest workers take 43/19/19/19 % of the requests. That is 1.7 times an even share; "
+    "chance explains up to 1.1.\n"
     "Its requests take 669 ms, against 379 ms on less busy workers; its interpreter is at 0.99 of a CPU. Balancing "
-    "would save 125 ms (25 %) of the mean response time; below 10 % it is harmless.\n"
+    "would save 125 ms (25 %) of the mean response time; below 10 % the unevenness is harmless.\n"
     f"{WHAT_TO_CHANGE}"
 )
 
 
 def story(**change: float) -> Server:
-    """The story with other figures of the hot worker."""
+    """The story with other figures for the hot worker."""
     workers = list(STORY.workers)
     figures = {"requests": workers[1].requests, "response_time": 0.669, "load": 0.99} | change
     workers[1] = Worker(**figures)
@@ -68,7 +68,7 @@ def story(**change: float) -> Server:
 
 
 def one_client(rate: float) -> Server:
-    """One client that sends one request after the other: never more than one in service."""
+    """A client that sends one request after the other: never more than one is in service."""
     return Server(
         workers=[Worker(share * rate, 0.99 / rate, share * 0.9, threads=4) for share in (0.16, 0.46, 0.05, 0.34)]
     )
@@ -102,7 +102,7 @@ def target(*phases: Phase, **labels: str) -> Sequence[dict[str, str]]:
 
 
 def steady(server: Server, minutes: int = 40) -> Sequence[dict[str, str]]:
-    """The series of a server that does the same for all of the time."""
+    """The series of a server whose load does not change."""
     return target(Phase(minutes, server))
 
 

@@ -1,4 +1,4 @@
-"""Cases of the alerts about load against a limit."""
+"""Cases of the alerts about load near a limit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def server(
     cores: bool = True,
     host: bool = True,
 ) -> Server:
-    """Even workers that each have `busy` of their threads busy with 10 requests/s, and use `load` CPU."""
+    """Even workers, each with `busy` of its threads busy at 10 requests/s and `load` of a CPU in use."""
     shares = [1 + 0.01 * place for place in range(workers)]
     each = [Worker(10 * share, busy / 10 / share, load * share / (sum(shares) / workers), threads) for share in shares]
     return Server([*each, *[RESERVE] * reserve], cpus, full, queue, sharing, affinity, cores, host)
@@ -45,7 +45,7 @@ def target(*phases: Phase, **labels: str) -> Sequence[dict[str, str]]:
 
 
 def steady(state: Server, minutes: int = 40) -> Sequence[dict[str, str]]:
-    """The series of a server that does the same for all of the time."""
+    """The series of a server whose load does not change."""
     return target(Phase(minutes, state))
 
 
@@ -55,41 +55,40 @@ PREFORK = server(0.95, 0.1, threads=1, full=0.8, queue=10)
 
 
 CLEAR_FULL = (
-    "30.4 of 32 threads are busy on average, all that are up 40 % of the time. A request that finds none free waits in "
-    "the listen queue, now for 246 ms on average. 40.6 requests/s take 749 ms each: look first whether that is longer "
-    "than usual, and what they wait for.\n"
+    "30.4 of 32 threads are busy on average, and all running threads are busy 40 % of the time. A request that finds "
+    "no free thread waits in the listen queue, now for 246 ms on average. 40.6 requests/s take 749 ms each: first "
+    "check whether that is longer than usual, and what the requests wait for.\n"
 )
 PROCESSES = (
-    "Add `processes`, as far as there are CPUs: the interpreters are at 0.60 of a CPU each, and more threads would "
-    "wait for them."
+    "Add `processes` while CPUs are free: each interpreter uses 0.60 of a CPU, and more threads would only wait for it."
 )
-SAFE_IN_THREADS = "Raise `processes`. Raise `threads` only if the application is safe to run in several threads."
+SAFE_IN_THREADS = "Raise `processes`. Raise `threads` only if the application is thread-safe."
 CLEAR_PREFORK = (
-    "3.8 of 4 threads are busy on average, all that are up 80 % of the time. A request that finds none free waits in "
-    "the listen queue, now for 246 ms on average. 40.6 requests/s take 94 ms each: look first whether that is longer "
-    "than usual, and what they wait for.\n"
+    "3.8 of 4 threads are busy on average, and all running threads are busy 80 % of the time. A request that finds no "
+    "free thread waits in the listen queue, now for 246 ms on average. 40.6 requests/s take 94 ms each: first check "
+    "whether that is longer than usual, and what the requests wait for.\n"
 )
 BY_INTERPRETER = (
-    "In the worst twentieth of the last 1h, load 1.09 times as high would have saturated the interpreter of the "
-    "hottest worker: use more `processes` and fewer `threads`.\n"
-    "By limit: hottest_interpreter 1.09, interpreters 1.11, cpu 2.22, threads 4.00 (at 1 it is reached)."
+    "In the worst 5 % of the last 1h, load 1.09 times as high would have saturated the interpreter of the hottest "
+    "worker: use more `processes` and fewer `threads`.\n"
+    "By limit: hottest_interpreter 1.09, interpreters 1.11, cpu 2.22, threads 4.00 (1 means reached)."
 )
 
 
 BY_THREADS = (
-    "In the worst twentieth of the last 1h, load 1.14 times as high would have taken all threads: raise `processes`, "
-    "or `threads` where workers have several and interpreters idle.\n"
-    "By limit: threads 1.14, hottest_interpreter 3.28, interpreters 3.33, cpu 6.67 (at 1 it is reached)."
+    "In the worst 5 % of the last 1h, load 1.14 times as high would have used all threads: raise `processes`, or "
+    "`threads` if workers have several threads and interpreters are idle.\n"
+    "By limit: threads 1.14, hottest_interpreter 3.28, interpreters 3.33, cpu 6.67 (1 means reached)."
 )
 BY_CPUS = (
-    "In the worst twentieth of the last 1h, load 1.11 times as high would have taken all the CPU there is: give the "
-    "server more, or move load to another host.\n"
-    "By limit: cpu 1.11, hottest_interpreter 2.19, interpreters 2.22, threads 4.00 (at 1 it is reached)."
+    "In the worst 5 % of the last 1h, load 1.11 times as high would have used all available CPU: give the server "
+    "more, or move load to another host.\n"
+    "By limit: cpu 1.11, hottest_interpreter 2.19, interpreters 2.22, threads 4.00 (1 means reached)."
 )
 BY_HOTTEST = (
-    "In the worst twentieth of the last 1h, load 1.18 times as high would have saturated the interpreter of the "
-    "hottest worker: use more `processes` and fewer `threads`.\n"
-    "By limit: hottest_interpreter 1.18, interpreters 2.29, threads 3.74, cpu 4.57 (at 1 it is reached)."
+    "In the worst 5 % of the last 1h, load 1.18 times as high would have saturated the interpreter of the hottest "
+    "worker: use more `processes` and fewer `threads`.\n"
+    "By limit: hottest_interpreter 1.18, interpreters 2.29, threads 3.74, cpu 4.57 (1 means reached)."
 )
 
 
@@ -114,8 +113,8 @@ def interpreter(**labels: str) -> Firing:
         INTERPRETER,
         "warning",
         ": the interpreters of all workers are saturated.",
-        "They use 0.94 of a CPU each, where one interpreter can use 1, and 40.6 requests/s are as many as they can "
-        "serve; from here, response times (394 ms) grow and throughput does not.\n"
+        "Each interpreter uses 0.94 of a CPU and can use at most 1. The workers cannot serve more than 40.6 "
+        "requests/s: if load grows, response times (now 394 ms) grow and throughput does not.\n"
         "Add `processes`: 3.8 of 8 CPUs are in use. More threads do not help.",
         **labels,
     )
@@ -127,11 +126,11 @@ def cpu(used: str = "1.9 of 2 CPUs are in use by 4 workers.", **labels: str) -> 
         CPU,
         "warning",
         " uses nearly all the CPU it can get.",
-        f"{used} No option of uWSGI adds CPUs, and response times (394 ms) "
-        "grow from here.\n"
-        "Of its affinity, its cgroup's quota and the host's CPUs the least counts (the workers' masks allow 2 each): "
-        "widen `cpu-affinity` or the mask that the service manager sets; raise the quota (CPUQuota, --cpus, "
-        "resources.limits.cpu); give the host more CPUs, or move load, or what others do there, to another one.",
+        f"{used} If load grows, response times (now 394 ms) grow. No uWSGI option adds CPUs.\n"
+        "The smallest of three limits applies: the affinity (the workers' masks allow 2 CPUs each), the cgroup's "
+        "quota, and the host's CPUs. Widen `cpu-affinity` or the mask that the service manager sets; raise the quota "
+        "(CPUQuota, --cpus, resources.limits.cpu); give the host more CPUs; or move load or other programs to another "
+        "host.",
         **labels,
     )
 
@@ -142,8 +141,8 @@ def sharing(**labels: str) -> Firing:
         SHARING,
         "warning",
         ": 4 workers are pinned to a CPU together with another worker.",
-        "4 workers may each run on one CPU, and another worker may run on that one only. They wait for one another "
-        "however idle the other CPUs are.\n"
+        "Each of these 4 workers may run on only one CPU, which another worker is pinned to as well. These workers "
+        "wait for each other even if other CPUs are idle.\n"
         "Remove `cpu-affinity`, or keep `processes` times `cpu-affinity` at or below the number of CPUs. In a "
         "container, uWSGI counts the host's CPUs, not the container's.",
         **labels,
@@ -161,8 +160,8 @@ def six(
     late: int,
     history: int = 6,
 ) -> list[Case]:
-    """The cases that every alert has. early, late: minutes after which it is not yet seen to fire, and is; history:
-    minutes that it needs to know of before."""
+    """The cases that every alert has. early, late: minutes after which it does not fire yet, and fires; history:
+    minutes of data that it needs before."""
     last = history + late
     return [
         Case(f"{alert}: silent: a server with room", steady(calm, last), {f"{last}m": []}, nothing_fires=[f"{last}m"]),

@@ -14,8 +14,8 @@ Firing = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """name: the alert, which kind of case, and what it shows. expected: at which times the alert fires, and with all
-    its labels and texts; count: at which times, for how many servers; nothing_fires: when no alert at all does."""
+    """One case. name: the alert, the kind of case, and what it shows; expected: the firing alerts, with labels and
+    texts, by time; count: for how many servers the alert fires, by time; nothing_fires: times when no alert fires."""
 
     name: str
     input_series: Sequence[Mapping[str, str]]
@@ -30,7 +30,7 @@ class Case:
         return self.name.partition(":")[0]
 
     def document(self) -> dict[str, Any]:
-        """As promtool reads it."""
+        """The case as promtool reads it."""
         tests: dict[str, Any] = {
             "alert_rule_test": [
                 {"eval_time": time, "alertname": self.alert, "exp_alerts": list(firing)}
@@ -54,7 +54,7 @@ class Case:
 
 
 def firing(alert: str, severity: str, summary: str, description: str, **labels: str) -> Firing:
-    """An alert as it must be, links included."""
+    """Returns an expected alert, including its links."""
     link = SERVER_DASHBOARD
     for name in ("job", "instance", "server"):
         link = link.replace(f"{{{{ $labels.{name} | urlquery }}}}", labels[name].replace(":", "%3A"))

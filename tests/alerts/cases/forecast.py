@@ -1,4 +1,4 @@
-"""Cases of the forecast. Four weeks of counters at a minute would take minutes: the daily figures are given."""
+"""Cases of the forecast. Four weeks of counters per minute would take minutes, so the input is daily figures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DAYS = 28
 
 
 def days(utilization: Callable[[int], float | None], count: int = DAYS, **labels: str) -> Sequence[dict[str, str]]:
-    """The 0.95 quantile of each day, the last one today; None for a day without."""
+    """The 0.95 quantile of each day, ending today; None for a day without a figure."""
     selector = ",".join(f'{name}="{value}"' for name, value in {**TARGET, **labels}.items())
     values = [utilization(day) for day in range(-count, 0)]
     return [
@@ -33,30 +33,29 @@ def week(day: int) -> float:
 
 
 def wobble(day: int) -> float:
-    """What is not trend: alternating, and not regular."""
+    """Noise around the trend: an alternating part and an irregular one."""
     return 0.02 * cos(pi * day) + 0.02 * cos(day * day)
 
 
 def growth(points: float, now: float = 0.7) -> Callable[[int], float]:
-    """Utilization that grows by so many hundredths a day."""
+    """Utilization that grows by `points` hundredths per day."""
     return lambda day: now + points / 100 * day + wobble(day)
 
 
 def case(name: str, series: Sequence[dict[str, str]], fires: Sequence[Firing] = (), at: str = "650h") -> Case:
-    """A case at two o'clock of the 28th day, if not said otherwise."""
+    """A case, evaluated at two o'clock of the 28th day by default."""
     return Case(f"{ALERT}: {name}", series, {at: list(fires)}, interval="1h")
 
 
 def expected(points: str, count: int, day: str, now: int = 68, **labels: str) -> Firing:
-    """The alert: growth in points a week, over so many days, and when it would be reached."""
+    """The alert: growth in points per week, over `count` days, and the day when the limit is reached."""
     return firing(
         ALERT,
         "info",
-        f"uWSGI api on {labels['instance']} will be near capacity about {day}.",
-        f"The threads busy in the worst twentieth of each day were {now} % of all that can serve in the last day, "
-        f"and grow by {points} points a week: the line through {count} days reaches 90 %, from where "
-        f"UwsgiConcurrencyNearCapacity pages if requests wait, about {day}. This assumes that load keeps growing as "
-        "before.\n"
+        f"uWSGI api on {labels['instance']} will be near capacity around {day}.",
+        f"In the busiest 5 % of the last day, at least {now} % of all threads that can serve were busy. This figure "
+        f"grows by {points} points a week: the trend of {count} days reaches 90 % around {day}, if load keeps growing "
+        "as before. From there, UwsgiConcurrencyNearCapacity pages if requests wait.\n"
         "Plan for more `processes` and CPUs, or another host.",
         **labels,
     )

@@ -1,4 +1,4 @@
-"""Hostile documents: a captured one with something changed, and documents that are another at each read."""
+"""Hostile documents: modified captured ones, and documents that change with every read."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ _SERVER = json.loads(GOOD)
 
 
 def server(**keys: object) -> bytes:
-    """The captured document of a server with these keys instead."""
+    """The captured document of a server, with these keys replaced."""
     return json.dumps({**_SERVER, **keys}).encode()
 
 
 def workers(count: int = 2, **keys: object) -> bytes:
-    """A server of so many workers that have these keys instead."""
+    """A server of `count` workers, with these keys replaced."""
     first = _SERVER["workers"][0]
     return server(workers=[{**first, "id": number, **keys} for number in range(1, count + 1)])
 
 
 def core(**keys: object) -> bytes:
-    """A server whose threads have these keys instead."""
+    """A server with these keys of its threads replaced."""
     return workers(cores=[{**_SERVER["workers"][0]["cores"][0], **keys} for _ in range(2)])
 
 
 def emperor(*names: str) -> bytes:
-    """An emperor of vassals of these names, each of them throttled, too."""
+    """An emperor with vassals of these names, which are throttled, too."""
     vassals = [{"id": name, "pid": 7, "respawns": 1, "ready": 1} for name in names]
     return json.dumps({"version": "2.0.31", "pid": 1, "vassals": vassals, "blacklist": vassals}).encode()
 
 
 def router(*names: str, nodes: int = 1) -> bytes:
-    """A router of subscriptions of these names with so many nodes each, and of static nodes of these names."""
+    """A router with subscriptions of these names, `nodes` nodes each, and static nodes of these names."""
     keys = [{"key": name, "hits": 1, "nodes": [{"name": name, "requests": 1, "tx": 9}] * nodes} for name in names]
     return json.dumps(
         {"version": "2.0.31", "pid": 1, "active_sessions": 0, "subscriptions": keys,
@@ -49,7 +49,7 @@ def router(*names: str, nodes: int = 1) -> bytes:
 
 
 def named_everywhere(*names: str) -> bytes:
-    """A server whose parts of every kind have these names."""
+    """A server that uses these names for parts of every kind."""
     apps = [{"id": 0, "mountpoint": name, "requests": 1, "exceptions": 1, "startup_time": 1} for name in names]
     return server(
         workers=[{**_SERVER["workers"][0], "apps": apps}],
@@ -64,12 +64,13 @@ def named_everywhere(*names: str) -> bytes:
 
 
 def changing_names(make: Callable[..., bytes], count: int) -> Body:
-    """So many names that nobody has seen before, in every document."""
+    """`count` new names in every document."""
     return lambda number: make(*(f"read {number} part {place}" for place in range(count)))
 
 
 def counting(step: int, last: int = 2**63 - 1) -> Body:
-    """Counters of the workers that grow by `step` with every read, from 0 again past `last`; below 0, they fall."""
+    """Counters of the workers that grow by `step` with every read, and wrap to 0 after `last`; a negative step
+    decreases."""
 
     def body(number: int) -> bytes:
         value = (number * step) % (last + 1)
@@ -80,7 +81,7 @@ def counting(step: int, last: int = 2**63 - 1) -> Body:
 
 
 def losing_keys(number: int) -> bytes:
-    """A document that lacks one key of the server and one of each worker, others with every read."""
+    """A document that lacks one key of the server and one of each worker, different ones with every read."""
     tree: dict[str, Any] = copy.deepcopy(_SERVER)
     lost = [key for key in tree if key != "workers"]
     del tree[lost[number % len(lost)]]
@@ -90,20 +91,20 @@ def losing_keys(number: int) -> bytes:
 
 
 def changing_size(number: int) -> bytes:
-    """Another number of workers in every document."""
+    """A different number of workers in every document."""
     return workers(1 + number * 7 % 64)
 
 
 def cut_anywhere(number: int) -> bytes:
-    """A document that ends at another byte with every read."""
+    """A document that ends at a different byte with every read."""
     return GOOD[: 1 + number * 61 % (len(GOOD) - 1)]
 
 
 def alternately(*bodies: bytes) -> Body:
-    """One document after the other."""
+    """The given documents in turn."""
     return lambda number: bodies[number % len(bodies)]
 
 
 def padded(size: int, body: bytes = GOOD) -> bytes:
-    """A document with spaces behind it, of so many bytes in all."""
+    """A document padded with spaces to `size` bytes."""
     return body + b" " * (size - len(body))

@@ -1,4 +1,4 @@
-"""One row of the table: a hostile server, and what the exporter makes of it."""
+"""One row of the table: a hostile server, and the expected state of it in the exporter."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from uwsgi_headroom.errors import Reason
 
 @dataclass(frozen=True)
 class Expected:
-    """What the exporter makes of a server: whether it is read, and why not when it is not. With both, reads of both
-    kinds happen, and `uwsgi_up` is whatever the last ones make it."""
+    """The expected state of a server: whether reads succeed, and the reasons if they fail. With both, reads of both
+    kinds happen, and `uwsgi_up` depends on the last ones."""
 
     read: bool
     reasons: tuple[Reason, ...] = ()
@@ -23,18 +23,18 @@ UP = Expected(True)
 
 
 def down(*reasons: Reason) -> Expected:
-    """It is never read, for one of these reasons."""
+    """Every read fails, for one of these reasons."""
     return Expected(False, reasons)
 
 
 def sometimes(*reasons: Reason) -> Expected:
-    """It is read now and then, and at other times not, for one of these reasons."""
+    """Some reads succeed, and others fail for one of these reasons."""
     return Expected(True, reasons)
 
 
 @dataclass(frozen=True)
 class Case:
-    """`settings` are those of its line in the configuration file."""
+    """A case. settings: its settings in the configuration file."""
 
     name: str
     place: Place
@@ -43,13 +43,13 @@ class Case:
 
 
 LONG = {"timeout": 60.0}
-"""For all servers that answer, or that fail without a deadline: on a busy machine they must not meet one."""
+"""For servers that answer or fail by themselves: even on a busy machine they must not time out."""
 
 SHORT = {"timeout": 1.0}
 """For servers that never answer."""
 
 SMALL = {**LONG, "size_cap": 64 * 1024}
-"""For servers that write without end: to receive 6 MB each time would cost more than it tests."""
+"""For servers that write endlessly: receiving 6 MB each time would be slow and test nothing more."""
 
 TRANSPORTS = {"unix": on_unix, "tcp": on_tcp, "http": on_http_body}
 
@@ -57,7 +57,7 @@ TRANSPORTS = {"unix": on_unix, "tcp": on_tcp, "http": on_http_body}
 def over(
     transports: str, name: str, behave: Behaviour, expected: Expected, settings: Mapping[str, float] = LONG
 ) -> Iterable[Case]:
-    """A case of one behaviour for each of these transports."""
+    """Yields a case of one behaviour for each of these transports."""
     for transport in transports.split():
         yield Case(f"{name} ({transport})", TRANSPORTS[transport](behave), expected, settings)
 

@@ -1,4 +1,4 @@
-"""What a server does with a connection, whatever it speaks: silence, drips, floods, early ends."""
+"""Behaviours on a connection, for any protocol: silence, drips, floods, early ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BLOCK = 64 * 1024
 
 
 def answers(body: Body | bytes) -> Behaviour:
-    """All of a document at once, then the end."""
+    """Sends all of a document at once, then the end."""
 
     async def behave(peer: Peer) -> None:
         await peer.send(body if isinstance(body, bytes) else body(peer.number))
@@ -34,7 +34,7 @@ async def resets_at_once(peer: Peer) -> None:
 
 
 def drips(body: bytes, interval: float, size: int = 1) -> Behaviour:
-    """So many bytes at a time, so many seconds apart."""
+    """Sends `size` bytes at a time, `interval` seconds apart."""
 
     async def behave(peer: Peer) -> None:
         for start in range(0, len(body), size):
@@ -45,7 +45,7 @@ def drips(body: bytes, interval: float, size: int = 1) -> Behaviour:
 
 
 def endless(first: bytes, more: bytes) -> Behaviour:
-    """`first`, and then `more` for as long as the client takes it."""
+    """Sends `first`, then `more` repeatedly, as long as the client reads."""
     block = more * (_BLOCK // len(more))
 
     async def behave(peer: Peer) -> None:
@@ -57,7 +57,7 @@ def endless(first: bytes, more: bytes) -> Behaviour:
 
 
 def stays_open_after(body: bytes) -> Behaviour:
-    """Sends this and keeps the connection."""
+    """Sends `body` and keeps the connection."""
 
     async def behave(peer: Peer) -> None:
         await peer.send(body)
@@ -67,7 +67,7 @@ def stays_open_after(body: bytes) -> Behaviour:
 
 
 def ends_and_stays_open_after(body: bytes) -> Behaviour:
-    """Sends this and the end of the stream, and keeps the connection."""
+    """Sends `body` and the end of the stream, and keeps the connection."""
 
     async def behave(peer: Peer) -> None:
         await peer.send(body)
@@ -78,7 +78,7 @@ def ends_and_stays_open_after(body: bytes) -> Behaviour:
 
 
 def resets_after(body: bytes, seconds: float = 2.0) -> Behaviour:
-    """Sends this, and resets the connection when the client has had time to receive it."""
+    """Sends `body`, and resets the connection after `seconds`, in which the client can receive it."""
 
     async def behave(peer: Peer) -> None:
         await peer.send(body)
@@ -89,7 +89,7 @@ def resets_after(body: bytes, seconds: float = 2.0) -> Behaviour:
 
 
 async def sends_urgent_data(peer: Peer) -> None:
-    """TCP's urgent data in the middle of a document: it is no part of the stream."""
+    """Sends TCP urgent data in the middle of a document, which is not part of the stream."""
     half = len(GOOD) // 2
     await peer.send(GOOD[:half])
     peer.connection.send(b"!", socket.MSG_OOB)
@@ -97,13 +97,14 @@ async def sends_urgent_data(peer: Peer) -> None:
 
 
 async def passes_descriptors(peer: Peer) -> None:
-    """A document with a hundred open files attached (its own connection), which a careless reader keeps."""
+    """Sends a document with a hundred attached descriptors (of its connection), which a careless reader would keep
+    open."""
     descriptors = array.array("i", [peer.connection.fileno()] * 100)
     peer.connection.sendmsg([GOOD], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
 
 
 def in_turn(*behaviours: Behaviour) -> Behaviour:
-    """One behaviour after the other, connection by connection."""
+    """Uses the given behaviours in turn, one per connection."""
 
     async def behave(peer: Peer) -> None:
         await behaviours[peer.number % len(behaviours)](peer)

@@ -1,4 +1,4 @@
-"""HTTP answers that are hostile or wrong. What they are in front of comes from `connections`."""
+"""Hostile or wrong HTTP responses, to combine with the behaviours of `connections`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tests.support.hostile.connections import answers
 from tests.support.hostile.peer import Behaviour, Peer
 
 HEAD = b"HTTP/1.0 200 OK\r\nConnection: close\r\nContent-Type: application/json\r\n\r\n"
-"""What uWSGI sends before its document."""
+"""The head that uWSGI sends before its document."""
 
 
 def after_request(behave: Behaviour) -> Behaviour:
-    """Take a request first."""
+    """Reads a request, then behaves as given."""
 
     async def answer(peer: Peer) -> None:
         await peer.receive_request()
@@ -24,7 +24,7 @@ def after_request(behave: Behaviour) -> Behaviour:
 
 
 def behind_head(behave: Behaviour) -> Behaviour:
-    """Take a request and send uWSGI's head first: what comes next is the document."""
+    """Reads a request and sends uWSGI's head, then behaves as given."""
 
     async def answer(peer: Peer) -> None:
         await peer.receive_request()
@@ -35,16 +35,16 @@ def behind_head(behave: Behaviour) -> Behaviour:
 
 
 def response(status: str, *headers: str, body: bytes = GOOD) -> Behaviour:
-    """An answer of this status with these headers and a document."""
+    """A response with this status, these headers and a document."""
     return answers(head(status, *headers) + body)
 
 
 def head(status: str, *headers: str) -> bytes:
-    """The head of an answer."""
+    """The head of a response."""
     return "\r\n".join([f"HTTP/1.1 {status}", *headers, "", ""]).encode("latin-1")
 
 
 @cache
 def compressed_bomb(megabytes: int) -> bytes:
-    """So many megabytes of a document that does not end, a thousandth of that when compressed."""
+    """Megabytes of a document that does not end, compressed to about a thousandth."""
     return gzip.compress(b'{"workers":[' + b"0," * (megabytes << 19))

@@ -1,6 +1,6 @@
 """Listeners: those that serve a behaviour, those that accept nothing, and those that come and go.
 
-A place is put at a `Site` and returns its address as the exporter takes it.
+A place creates something at a `Site` and returns its address for the exporter.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from tests.support.hostile.peer import Behaviour, Peer
 
 @dataclass
 class Site:
-    """Where one case lives: a path of its own, the tasks of its listeners, and what is closed at the end."""
+    """The site of one case: its path, the tasks of its listeners, and the resources to close at the end."""
 
     path: Path
     closing: contextlib.ExitStack
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def begin(self, work: Awaitable[None]) -> None:
-        """Do this until all servers end."""
+        """Runs `work` until all servers end."""
         task = asyncio.ensure_future(work)
         self.tasks.add(task)
         task.add_done_callback(self._forget)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled() or task.exception() is None:  # a fault of ours is kept until the end, which raises it
+        if task.cancelled() or task.exception() is None:  # the end raises an error of the test's own code
             self.tasks.discard(task)
 
 
@@ -61,7 +61,7 @@ def on_tcp(behave: Behaviour) -> Place:
 
 
 def on_http(behave: Behaviour, scheme: str = "http") -> Place:
-    """A TCP listener that takes a request and does the rest by itself."""
+    """A TCP listener that reads a request, then behaves as given."""
 
     def place(site: Site) -> str:
         listener = listen_on_loopback(site)
@@ -72,7 +72,7 @@ def on_http(behave: Behaviour, scheme: str = "http") -> Place:
 
 
 def on_http_body(behave: Behaviour) -> Place:
-    """A TCP listener that answers with uWSGI's head, and then as the behaviour says."""
+    """A TCP listener that answers with uWSGI's head, then behaves as given."""
 
     def place(site: Site) -> str:
         listener = listen_on_loopback(site)
@@ -98,7 +98,7 @@ def full_backlog(family: socket.AddressFamily) -> Place:
 
 
 def refuses_half_the_time(behave: Behaviour, seconds: float = 0.7) -> Place:
-    """A TCP port at which something listens for so long, and nothing for as long."""
+    """A TCP port that listens for `seconds`, then does not for as long, repeatedly."""
 
     def place(site: Site) -> str:
         with socket.create_server(("127.0.0.1", 0)) as probe:
@@ -119,7 +119,7 @@ def refuses_half_the_time(behave: Behaviour, seconds: float = 0.7) -> Place:
 
 
 def replaced_at_every_read(behave: Behaviour, absent_seconds: float) -> Place:
-    """A UNIX path that is removed at every connection and comes back after so many seconds, as another socket."""
+    """A UNIX path that is removed at every connection and returns after `absent_seconds`, as a new socket."""
 
     def place(site: Site) -> str:
         first = bind_unix(site, socket.SOCK_STREAM)
@@ -141,7 +141,7 @@ def replaced_at_every_read(behave: Behaviour, absent_seconds: float) -> Place:
 
 
 def changing_kind(behave: Behaviour, *others: Callable[[Path], object], seconds: float = 1.0) -> Place:
-    """A UNIX path at which there is a listener, then something else, then a listener again, for so long each."""
+    """A UNIX path with a listener, then something else, then a listener again, for `seconds` each."""
 
     def place(site: Site) -> str:
         bind_unix(site, socket.SOCK_STREAM).close()
@@ -182,7 +182,7 @@ async def serve(site: Site, listener: socket.socket, behave: Behaviour) -> None:
 
 
 async def meet(connection: socket.socket, number: int, behave: Behaviour) -> None:
-    with connection, contextlib.suppress(OSError):  # the client has left, which is its right
+    with connection, contextlib.suppress(OSError):  # the client has left
         await behave(Peer(connection, number))
 
 

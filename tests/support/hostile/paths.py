@@ -1,4 +1,4 @@
-"""What may be at an address that is no listener: files, folders, links, sockets of another kind, and nothing."""
+"""Addresses without a listener: files, folders, links, sockets of another kind, and nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def no_stream(kind: socket.SocketKind) -> Place:
 
 
 def stale(site: Site) -> str:
-    """A UNIX socket that nothing listens at any more."""
+    """A UNIX socket on which no process listens any more."""
     bind_unix(site, socket.SOCK_STREAM, None).close()
     return f"unix://{site.path}"
 
@@ -35,7 +35,7 @@ def closed_port(site: Site) -> str:
 
 
 def made(make: Callable[[Path], object], scheme: str = "unix") -> Place:
-    """Something that is no listener, made at the path."""
+    """Creates something other than a listener at the path."""
 
     def place(site: Site) -> str:
         make(site.path)
@@ -45,7 +45,7 @@ def made(make: Callable[[Path], object], scheme: str = "unix") -> Place:
 
 
 def elsewhere(address: str) -> Place:
-    """A place that is there already, or is nowhere."""
+    """An existing address, or one that does not exist."""
     return lambda site: address.format(path=site.path)
 
 
@@ -68,6 +68,6 @@ def circle(path: Path) -> None:
 
 
 def huge(path: Path) -> None:
-    """A regular file of a terabyte that takes no room."""
+    """A sparse regular file of a terabyte."""
     path.touch()
     os.truncate(path, 2**40)

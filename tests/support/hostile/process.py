@@ -1,7 +1,6 @@
-"""Runs all cases in a process of their own: `python3 -m tests.support.hostile.process FOLDER`.
+"""Runs all cases in a separate process: `python3 -m tests.support.hostile.process FOLDER`.
 
-It writes the addresses of the cases as one line of JSON when all of them are there, and ends when its standard input
-does.
+It writes the addresses of the cases as one line of JSON when all of them exist, and ends when its standard input ends.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from tests.support.real_uwsgi import ROOT
 
 @contextlib.contextmanager
 def hostile_servers() -> Iterator[list[dict[str, object]]]:
-    """Run all cases until the block ends; yields them as the `servers` of a configuration file."""
+    """Runs all cases until the block ends; yields them as the `servers` of a configuration file."""
     with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
         process = subprocess.Popen(
             [sys.executable, "-m", __name__, folder], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -1,4 +1,4 @@
-"""The tables of hostile servers and clients, and what they say of targets."""
+"""The tables of hostile servers and clients, and their verdicts on targets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUICK = Decoding(size=1_000_000, outcome="server", cpu=(0.01, 0.02, 0.03), growt
 
 
 def test_no_miss() -> None:
-    """Figures within all targets have their rows, and no miss."""
+    """Figures within all targets have rows and no miss."""
     text = report(dict.fromkeys(SITUATIONS, WELL), {"a document": QUICK}, 40)
     assert "| beside both | 5.00 | 0.200 | 0.300 | 100 | 2.0% | 50 | 0.010 |" in text
     assert "| a document | 1.00 | server | 20.0 | 30.0 | 2.0 |" in text
@@ -29,20 +29,20 @@ def test_every_target_can_be_missed() -> None:
     slow = Decoding(size=1, outcome="server", cpu=(0.06,), growth=1)
     text = report({"alone": WELL, "beside both": poor}, {"a document": slow}, 40)
     assert [line for line in text.splitlines() if line.startswith("* ")] == [
-        "* beside both: 2.40 samples a second, fewer than half of those alone",
+        "* beside both: 2.40 samples a second, less than half of the rate alone",
         "* beside both: 1 of 1 scrapes were not answered within 10 s",
         "* a document: decoding took 60 ms, more than 50 ms",
     ]
 
 
 def test_documents_are_within_the_cap() -> None:
-    """No document that is decoded is larger than the exporter receives."""
+    """No decoded document is larger than the exporter accepts."""
     for name, make in DOCUMENTS.items():
         assert len(make()) <= SIZE_CAP, name
 
 
 def test_tables_replace_those_before(tmp_path: Path) -> None:
-    """What stands between the markers is replaced, and all around them stays."""
+    """The text between the markers is replaced, and the text around them stays."""
     path = tmp_path / "benchmarks.md"
     path.write_text(f"# Title\n\n{BEGIN}\nold\n{END}\n\nmore\n")
     table.write(path, "new", BEGIN, END)

@@ -1,4 +1,4 @@
-"""Scrapes, and what lies between two of them."""
+"""Scrapes, and the growth between two of them."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def scrape(received: float, first: int, second: int, observed: float) -> Scrape:
 
 
 def test_span() -> None:
-    """Growth is by worker and in all, over the time between the two readings by the exporter's clock."""
+    """Growth is by worker and in total, over the time between the two readings by the exporter's clock."""
     span = Span(scrape(100.0, 10, 20, 3.5), scrape(111.0, 40, 20, 13.5))
     assert span.seconds == 10.0
     assert span.growth("uwsgi_worker_requests_total") == 30
@@ -28,12 +28,12 @@ def test_span() -> None:
 
 
 def test_instants() -> None:
-    """The answer that came soonest after its reading tells when all of them were made."""
+    """The response that came soonest after its reading determines the times of all readings."""
     scrapes = [scrape(100.2, 0, 0, 3.5), scrape(110.01, 0, 0, 13.5)]
     assert window(Span(*scrapes), scrapes) == pytest.approx((100.01, 110.01))
 
 
 def test_rules_name_each_gauge_once() -> None:
-    """No gauge has two rules, and those with a label have one for each of its values."""
+    """No gauge has two rules, and gauges with a label have one rule for each of its values."""
     names = [(rule.gauge, rule.fixed) for rule in RULES]
     assert len(names) == len(set(names))

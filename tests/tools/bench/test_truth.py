@@ -1,4 +1,4 @@
-"""The truth itself: a wrong one would call right figures wrong, or worse."""
+"""The truth itself: a wrong truth would make correct figures look wrong, and wrong ones correct."""
 
 import socket
 import threading
@@ -17,13 +17,13 @@ def record(connected: float, enter: float, leave: float, end: float, worker: int
 
 
 def test_mean_level() -> None:
-    """Only what lies in the window counts, and overlaps add up."""
+    """Only parts within the window count, and overlaps add up."""
     intervals = [(0, 4 * S), (3 * S, 5 * S), (9 * S, 30 * S), (20 * S, 21 * S)]
     assert mean_level(intervals, (2, 12)) == pytest.approx((2 + 2 + 3) / 10)
 
 
 def test_concurrency_and_waits() -> None:
-    """The application's interval is what counts; the client's is longer by the queue and the way back."""
+    """The application's interval counts; the client's is longer by the queue and the way back."""
     truth = Truth((record(0, 2, 5, 6), record(1, 5, 6, 6.5, worker=2)))
     assert truth.in_application((0, 10)) == pytest.approx(0.4)
     assert truth.in_client((0, 10)) == pytest.approx(1.15)
@@ -33,7 +33,7 @@ def test_concurrency_and_waits() -> None:
 
 
 def test_what_is_in_flight_has_not_completed() -> None:
-    """Little's law counts a request when it ends, with all its time, and not before."""
+    """Little's law counts a request when it ends, with all its time."""
     truth = Truth((record(0, 0, 30, 30),))
     assert truth.completed((0, 20)) == 0
     assert truth.in_application((0, 20)) == 1
@@ -41,7 +41,7 @@ def test_what_is_in_flight_has_not_completed() -> None:
 
 
 def test_an_answer_of_somebody_else_is_no_completion() -> None:
-    """What did not come from the application raises, and is counted as a failure."""
+    """A response that is not from the application raises an error, and counts as a failure."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer() -> None:
@@ -52,6 +52,6 @@ def test_an_answer_of_somebody_else_is_no_completion() -> None:
 
         thread = threading.Thread(target=answer)
         thread.start()
-        with pytest.raises(ValueError, match="not the answer"):
+        with pytest.raises(ValueError, match="not a response"):
             ask(listener.getsockname(), "/")
         thread.join()

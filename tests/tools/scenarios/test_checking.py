@@ -1,4 +1,4 @@
-"""What `check` writes to a terminal is read to its end: its beginning is seen, and it never waits for a reader."""
+"""Everything that `check` writes to a terminal is read, so that its beginning is seen and it never has to wait."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tools.scenarios.checking import BEGUN, Terminal
 
 
 def test_all_that_is_written_is_read() -> None:
-    """More than a terminal holds, and the progress in it."""
+    """Output larger than a terminal's buffer is read, including the progress in it."""
     terminal = Terminal()
     program = "print('x' * 200_000 + 'watching for 2 s more', end='')"
     process = subprocess.Popen([sys.executable, "-c", program], stdout=terminal.fd)

@@ -1,4 +1,4 @@
-"""What was seen is compared with what is expected: outcome, first finding, words and first limit."""
+"""Results are compared with expectations: outcome, first finding, words and first limit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tools.scenarios.variations import vary
 
 
 def document(*findings: tuple[str, str], **limits: float) -> dict[str, Any]:
-    """The JSON document of a check that found these (code, severity)."""
+    """The JSON document of a check with these findings (code, severity)."""
     return {
         "verdict": "A sentence.",
         "status": "ok",
@@ -24,13 +24,13 @@ def document(*findings: tuple[str, str], **limits: float) -> dict[str, Any]:
 
 
 def compare(expected: Expected, *findings: tuple[str, str], **limits: float) -> list[str]:
-    """What differs."""
+    """The differences between a document and the expectation."""
     row = Scenario("row", Server(), expected)
     return list(differences(row, read_document(document(*findings, **limits), 0, row)))
 
 
 def test_as_expected() -> None:
-    """Nothing differs where outcome, finding, words and limit are as expected."""
+    """There is no difference if outcome, finding, words and limit are as expected."""
     expected = Expected("warning", ("saturation",), words=("raise",), not_words=("lower",), limits=("threads",))
     assert compare(expected, ("saturation", "warning"), threads=1.1) == []
 
@@ -49,7 +49,7 @@ def test_every_difference_is_named() -> None:
 
 
 def test_a_finding_that_stands_twice_is_a_difference() -> None:
-    """The same finding twice is named once."""
+    """A finding that occurs twice is reported once as a difference."""
     saturation = ("saturation", "warning")
     assert compare(Expected("warning", ("saturation",)), saturation, saturation) == ["says saturation twice"]
 
@@ -71,6 +71,6 @@ def test_a_variation_is_the_same_for_the_same_seed() -> None:
 
 
 def test_rows_are_found_by_a_part_of_their_name() -> None:
-    """A text chooses all rows with it in their name; none chooses the whole table of 40 rows and more."""
+    """A text selects all rows whose name contains it; without a text, the whole table of over 40 rows is selected."""
     assert [row.name for row in find_rows(["KILL -9 of the master"])] == ["kill -9 of the master"]
     assert len(find_rows([])) == len(ROWS) >= 40

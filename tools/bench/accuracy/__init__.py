@@ -1,4 +1,4 @@
-"""Ours against the truth: real uWSGI, a load that times itself, and the exporter as it is run, beside each other.
+"""Compares the exporter's figures with the truth: a real uWSGI, a load that times its own requests, and the exporter.
 
-`python3 -m tools.bench.accuracy` (`make bench-accuracy`) prints the table. `truth.py` says what counts as the truth.
+`python3 -m tools.bench.accuracy` (`make bench-accuracy`) prints the table. `truth.py` defines the truth.
 """

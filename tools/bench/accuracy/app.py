@@ -1,12 +1,13 @@
-"""The application under load: waits, uses CPU, and says which worker it was and when, by the clock all processes share.
+"""The application under load: uses CPU, waits, and reports its worker and the times of entry and exit.
 
-`/?io_ms=&cpu_ms=`; the answer's headers are X-Worker, and X-Enter and X-Leave in nanoseconds of CLOCK_MONOTONIC.
+`/?io_ms=&cpu_ms=`; the response has the headers X-Worker, and X-Enter and X-Leave in nanoseconds of CLOCK_MONOTONIC,
+the clock that all processes share.
 """
 
 import time
 from urllib.parse import parse_qs
 
-import uwsgi  # type: ignore[import-untyped]  # made by uWSGI itself, in its workers
+import uwsgi  # type: ignore[import-untyped]  # uWSGI provides this module in its workers
 
 
 def application(environ, start_response):  # type: ignore[no-untyped-def]

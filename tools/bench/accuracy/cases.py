@@ -1,9 +1,9 @@
-"""The cases: which server, which load, what is judged. Each starts its own uWSGI, exporter and load.
+"""The cases: server, load, and the figures to judge. Each case starts its own uWSGI, exporter and load.
 
-Requests wait rather than compute, so that two CPUs carry 32 threads: a mean of 0.2 s, exponential, and 1 ms of CPU.
-At 20 % and 60 % of capacity twice as many clients think as long as they wait, so that the number in service varies as
-chance has it; at 100 % there is a client for each thread and none thinks. Bursts are on for a second and off for one,
-with as many clients as would fill that part of the threads.
+Requests wait rather than compute, so that two CPUs can serve 32 threads: a mean of 0.2 s, exponential, and 1 ms of CPU.
+At 20 % and 60 % of capacity there are twice as many clients, and their think time equals the wait, so that the number
+of requests in service varies at random. At 100 % there is one client per thread, without think time. Bursts alternate
+one second on and one second off, with as many clients as fill that part of the threads.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ APP = Path(__file__).with_name("app.py")
 WAIT_MS, CPU_MS = 200.0, 1.0
 LISTEN = 100
 WARM_UP = 3.0  # seconds: fifteen mean waits
-AROUND = 1.4  # seconds of closer scrapes, somewhere in which the last scrape's window of a minute will begin
+AROUND = 1.4  # seconds of closer scrapes; the one-minute window of the last scrape begins within them
 SCRAPE_EVERY = 5.0
-"""Seconds between scrapes, as many have it: rarer than samples by far, so that they make no difference to these."""
+"""Seconds between scrapes, a common setting: scrapes are much rarer than samples and do not affect them."""
 
 Beside = Callable[[int], contextlib.AbstractContextManager[Callable[[], Iterator[Line]]]]
 
 
 @contextlib.contextmanager
 def nothing(_port: int) -> Iterator[Callable[[], Iterator[Line]]]:
-    """Nothing runs beside the exporter."""
+    """Runs nothing beside the exporter."""
     yield lambda: iter(())
 
 
 @dataclass(frozen=True)
 class Case:
-    """long: whether one long request is made beside the load, for half of the time."""
+    """One server and its load. long: whether a long request runs beside the load, for half of the time."""
 
     name: str
     processes: int
@@ -78,8 +78,8 @@ def every() -> Iterator[Case]:
 
 
 def run(case: Case, seconds: float, beside: Beside) -> list[Line]:
-    """Measure a case for so long and judge it. What runs beside the exporter, given its port, is asked for lines of its
-    own while the load still runs."""
+    """Measures a case for `seconds` and judges it. `beside` runs beside the exporter, given its port, and adds its own
+    lines while the load still runs."""
     port = free_port()
     with uwsgi(*case.options, app=APP) as server, beside(port) as other:
         address = ("127.0.0.1", server.http) if case.tcp else str(server.directory / "web")
@@ -95,19 +95,19 @@ def run(case: Case, seconds: float, beside: Beside) -> list[Line]:
             end = scraper.scrapes[-1]
             more = list(other())
             truth = load.stop()
-            time.sleep(0.3)  # a scrape may be answered from a reading of the last 0.1 s
+            time.sleep(0.3)  # the exporter may answer a scrape from a reading up to 0.1 s old
             after = scraper.scrape()
     measured = Measured(truth, scraper.scrapes, before, start, end, after)
     return [*_judge(case, measured, middle), *more]
 
 
 def _measure(scraper: Scraper, seconds: float, begin: Callable[[], None]) -> Scrape:
-    """Scrape for so long; the scrape a little before half of it is over, while a long request is still there."""
+    """Scrapes for `seconds`; returns the scrape shortly before half of them, while a long request still runs."""
     started = time.monotonic()
     begin()
     scraper.until(started + AROUND, 0.2)
     middle = scraper.until(started + max(AROUND + 0.1, seconds / 2 - 0.5), SCRAPE_EVERY)
-    # The last scrape comes a minute after the middle of the closer ones, if it is a minute that was asked for.
+    # If `seconds` is 60, the last scrape comes one minute after the middle of the closer scrapes.
     scraper.until(started + AROUND / 2 + seconds, SCRAPE_EVERY)
     return middle
 

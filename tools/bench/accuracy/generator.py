@@ -1,8 +1,9 @@
-"""The load: closed-loop clients in a process of their own, each a thread, that time every request they make.
+"""The load: closed-loop clients, one thread each, in a separate process, that time every request they make.
 
-A client connects (no keep-alive), asks, reads to the end, thinks, and asks again. `python3 -m` runs one load, which
-takes its orders from standard input, one a line: `go`, `long SECONDS` (one request more, of that length), `stop` (ask
-no more, let what is in flight end, write the records down). Times are nanoseconds of CLOCK_MONOTONIC.
+A client connects (no keep-alive), sends a request, reads the response to its end, waits, and repeats. `python3 -m` runs
+one load, which reads commands from standard input, one per line: `go`, `long SECONDS` (one more request, of that
+length), `stop` (no new requests; wait for those in flight and write the records). Times are nanoseconds of
+CLOCK_MONOTONIC.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 LONGEST_WAIT = 5
-"""A drawn wait is at most this many means."""
+"""A random wait is at most this many times the mean."""
 
 PATIENCE = 120
 """Seconds a client waits for room in the queue, or for an answer."""
@@ -29,8 +30,8 @@ PATIENCE = 120
 
 @dataclass(frozen=True)
 class Load:
-    """clients: how many; io_ms: mean wait in the application (exponential); cpu_ms: CPU time it takes besides;
-    think_ms: mean pause between two requests (exponential); burst: seconds on, and as many off, 0 for always on."""
+    """clients: how many; io_ms: mean wait in the application (exponential); cpu_ms: additional CPU time; think_ms: mean
+    pause between two requests (exponential); burst: seconds on, then as many off; 0 for always on."""
 
     clients: int
     io_ms: float
@@ -42,7 +43,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One request. connecting <= connected <= enter <= leave, first_byte <= end; worker: uWSGI's id of it."""
+    """One request. connecting <= connected <= enter <= leave, first_byte <= end; worker: the uWSGI worker id."""
 
     connecting: int
     connected: int
@@ -54,7 +55,7 @@ class Record:
 
 
 class Clients:
-    """The threads, and what they did."""
+    """The client threads and their records."""
 
     def __init__(self, load: Load, address: str | tuple[str, int]) -> None:
         self.load = load
@@ -110,10 +111,10 @@ def _draw(chance: random.Random, mean: float) -> float:
 
 
 def ask(address: str | tuple[str, int], path: str) -> Record:
-    """Make one request. Raises OSError, or ValueError where the answer is not a whole one of the application's."""
+    """Makes one request. Raises OSError, or ValueError if the response is not a complete one of the application."""
     connecting = time.monotonic_ns()
     with socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET) as client:
-        # Not settimeout(): a connection to a UNIX socket whose queue is full would then fail at once, not wait.
+        # Not settimeout(): with it, a connection to a UNIX socket whose queue is full fails at once instead of waiting.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", PATIENCE, 0))
         client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", PATIENCE, 0))
         client.connect(address)
@@ -127,18 +128,18 @@ def ask(address: str | tuple[str, int], path: str) -> Record:
     head, _, body = answer.decode("latin-1").partition("\r\n\r\n")
     headers = dict(line.split(": ", 1) for line in head.split("\r\n")[1:])
     if body != "ok\n" or "X-Leave" not in headers:
-        raise ValueError(f"not the answer of the application: {answer[:60]!r}")
+        raise ValueError(f"not a response of the application: {answer[:60]!r}")
     enter, leave = int(headers["X-Enter"]), int(headers["X-Leave"])
     return Record(connecting, connected, enter, leave, first_byte, end, int(headers["X-Worker"]))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("order", help="as JSON: address, load, and the file for the records")
+    parser.add_argument("order", help="JSON: address, load, and the file for the records")
     order = json.loads(parser.parse_args().order)
     address = order["address"] if isinstance(order["address"], str) else tuple(order["address"])
     threading.stack_size(256 * 1024)
-    sys.setswitchinterval(0.0005)  # a thread that has an answer to time waits less for the others
+    sys.setswitchinterval(0.0005)  # a thread whose response has arrived waits less for the other threads
     clients = Clients(Load(**order["load"]), address)
     for line in lines():
         match line.split():
@@ -154,7 +155,7 @@ def main() -> None:
 
 
 def lines() -> Iterator[str]:
-    """The orders; the end of the input, when whoever gave them has died, is the last."""
+    """Yields the commands; the end of the input, as when the parent process has died, counts as `stop`."""
     with contextlib.suppress(KeyboardInterrupt):
         yield from sys.stdin
     yield "stop"

@@ -1,4 +1,4 @@
-"""The figures of one measured case against the truth."""
+"""Compares the figures of one measured case with the truth."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tools.bench.accuracy.table import Line, within
 from tools.bench.accuracy.truth import Truth
 
 ENOUGH = 8
-"""The least concurrency at which the target of the observed one holds: below, it is all sampling error."""
+"""The least concurrency for which the observed concurrency has a target: below, sampling error dominates."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """before and after: scrapes with no load at all; start and end: scrapes with the load running."""
+    """The truth and scrapes of one case. before, after: scrapes without load; start, end: scrapes under load."""
 
     truth: Truth
     scrapes: Sequence[Scrape]
@@ -28,7 +28,7 @@ class Measured:
 
 
 def exact(case: Measured) -> Iterator[Line]:
-    """Requests, in all and by worker, between two scrapes with the load stopped: the same numbers or not."""
+    """Compares the requests between two scrapes without load, in total and by worker: they must be equal."""
     ours = {worker: round(n) for worker, n in Span(case.before, case.after).by_worker(REQUESTS).items()}
     truth = {worker: case.truth.counts().get(worker, 0) for worker in ours}
     failed = len(case.truth.failures)
@@ -44,7 +44,7 @@ def _shares(counts: dict[int, int]) -> str:
 
 
 def concurrency(case: Measured, bursty: bool) -> Iterator[Line]:
-    """Both concurrencies while the load runs: from the gauges if their window lies in it, else from the counters."""
+    """Compares both concurrencies under load: from the gauges if their window fits, else from the counters."""
     gauges, seconds = case.end.samples, case.end.value("uwsgi_window_seconds", window="1m")
     whole = Span(case.start, case.end)
     law, observed = whole.growth(RUNNING) / whole.seconds, whole.growth(BUSY) / whole.growth(OBSERVED)
@@ -72,7 +72,7 @@ def _samples(span: Span) -> float:
 
 
 def in_flight(case: Measured, middle: Scrape) -> Iterator[Line]:
-    """One long request beside a light load: seen by samples while it runs, by Little's law when it has ended."""
+    """One long request beside a light load: samples see it while it runs, Little's law only once it has ended."""
     running, whole = Span(case.start, middle), Span(case.start, case.end)
     truth, instants = case.truth, window(running, case.scrapes)
     law, observed = running.growth(RUNNING) / running.seconds, running.growth(BUSY) / running.growth(OBSERVED)
@@ -86,7 +86,7 @@ def in_flight(case: Measured, middle: Scrape) -> Iterator[Line]:
 
 
 def queue(case: Measured) -> Iterator[Line]:
-    """The wait in the listen queue, against what clients waited beyond uWSGI's running time."""
+    """Compares the wait in the listen queue with the time that clients waited beyond uWSGI's running time."""
     whole = Span(case.start, case.end)
     instants = window(whole, case.scrapes)
     ours = (whole.growth(QUEUE) / whole.growth(OBSERVED)) / (whole.growth(REQUESTS) / whole.seconds)
@@ -94,12 +94,12 @@ def queue(case: Measured) -> Iterator[Line]:
     length = whole.growth(QUEUE) / whole.growth(OBSERVED)
     note = f"mean length {length:.1f}; by the application's clock {case.truth.wait(instants) * 1000:.4g} ms"
     if (connecting := case.truth.connecting(instants)) > 0.001:
-        note += f"; {connecting * 1000:.4g} ms more in connect(2), where no queue has them"
+        note += f"; {connecting * 1000:.4g} ms more in connect(2), outside the queue"
     yield within("queue wait", ours, truth, 0.1, note, " ms", 1000)
 
 
 def gauges(case: Measured) -> Iterator[Line]:
-    """Every windowed gauge of the last scrape against its rule, over the scrapes nearest to its window's ends."""
+    """Compares every windowed gauge of the last scrape with its rule, over the scrapes nearest to its window's ends."""
     worst, count, misses = (0.0, ""), 0, []
     for length in ("1m", "5m"):
         seconds = case.end.samples["uwsgi_window_seconds"][frozenset({("window", length)})]

@@ -1,4 +1,4 @@
-"""The load and the exporter as the processes they are, ended by whoever started them."""
+"""Starts the load and the exporter as separate processes, and ends them with the block."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Generator:
         self._say("go")
 
     def long(self, seconds: float) -> None:
-        """One request more, of that length, beside the clients'."""
+        """Makes one more request, of that length, beside those of the clients."""
         self._say(f"long {seconds}")
 
     def stop(self) -> Truth:
-        """Let what is in flight end; what happened."""
+        """Waits for the requests in flight; returns the records."""
         self._say("stop")
         self._process.wait(timeout=120)
         document = json.loads(self._file.read_text())
@@ -48,7 +48,7 @@ class Generator:
 
 @contextlib.contextmanager
 def generator(load: Load, address: str | tuple[str, int]) -> Iterator[Generator]:
-    """A load on an address, which begins when told to."""
+    """Yields a load on an address; the load begins with `go`."""
     with tempfile.TemporaryDirectory(prefix="headroom-") as directory:
         file = Path(directory, "records")
         order = json.dumps({"address": address, "load": asdict(load), "file": str(file)})
@@ -65,7 +65,7 @@ def generator(load: Load, address: str | tuple[str, int]) -> Iterator[Generator]
 
 @contextlib.contextmanager
 def exporter(stats: str, port: int, *options: str) -> Iterator[int]:
-    """The exporter beside a stats socket, on a loopback port; its pid, when it listens."""
+    """Runs the exporter of a stats socket on a loopback port; yields its pid once it listens."""
     command = [sys.executable, "-m", "uwsgi_headroom", "--stats", f"{SERVER}={stats}"]
     command += ["--web.listen-address", f"127.0.0.1:{port}", "--log.level", "warning", *options]
     process = subprocess.Popen(command)

@@ -1,4 +1,4 @@
-"""A real Prometheus beside the exporter: its word for what the windowed gauges should be."""
+"""Compares the windowed gauges with what a real Prometheus computes from the exporter's counters."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ TOLERANCE = 0.01
 
 @contextlib.contextmanager
 def beside(exporter: int) -> Iterator[Callable[[], Iterator[Line]]]:
-    """Run Prometheus on the exporter at this port, every second; gives what compares it with the gauges. To be started
-    before the exporter."""
+    """Runs a Prometheus that scrapes the exporter at this port every second; yields a function that compares the two.
+    Start it before the exporter."""
     with monitoring.prometheus([exporter]) as prometheus:
-        # It must know the exporter's counters from the beginning.
+        # Prometheus must scrape the exporter's counters from the beginning.
         prometheus.wait_for("up")
         yield lambda: compare(prometheus)
 
 
 def compare(prometheus: Prometheus) -> Iterator[Line]:
-    """Every windowed gauge against its rule, over the very window that the gauge says it has, at the same scrape."""
+    """Compares every windowed gauge with its rule, over the window that the gauge reports, at the same scrape."""
     ends = prometheus.query("timestamp(uwsgi_window_seconds)")
     if not ends:
         return
@@ -38,8 +38,8 @@ def compare(prometheus: Prometheus) -> Iterator[Line]:
             for name, ours in _gauge(prometheus, rule, window, at).items():
                 truth = by_label.get(name, float("nan"))
                 off = 0.0 if abs(ours - truth) <= rule.least else abs(ours / truth - 1) if truth else float("inf")
-                said = ", ".join([*(value for _, value in rule.fixed), *([name] if name else []), window])
-                text = f"`{rule.gauge.removeprefix('uwsgi_')}{{{said}}}` {off:.2%}"
+                labelled = ", ".join([*(value for _, value in rule.fixed), *([name] if name else []), window])
+                text = f"`{rule.gauge.removeprefix('uwsgi_')}{{{labelled}}}` {off:.2%}"
                 count, worst = count + 1, max(worst, (off, text))
                 misses += [] if off <= TOLERANCE else [text]
     note = "misses: " + ", ".join(misses) if misses else f"worst: {worst[1]}"

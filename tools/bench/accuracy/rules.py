@@ -1,8 +1,8 @@
-"""Each windowed gauge as a recording rule has it: the expression, and the same arithmetic over two scrapes.
+"""Each windowed gauge as a recording rule: the expression, and the same arithmetic over two scrapes.
 
 `[W]` in an expression stands for the window. `rate` extrapolates to the window's ends; over two scrapes it is the
-growth by their distance in time. What samples make is divided by the time that samples cover, so that a gap in the
-sampling does not look like idleness.
+growth divided by the time between them. Figures from samples are divided by the time that samples cover, so that a gap
+in the sampling does not count as idle time.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ _N, _R = f"count({REQUESTS})", f"sum(increase({REQUESTS}[W]))"
 _Z = f"(9 + 2 * ln({_N} / 2))"  # squared
 
 Values = Mapping[str, float]
-"""Values by the label that tells them apart (a worker's id, a limit), "" where there is one."""
+"""Values by their distinguishing label (a worker's id, a limit); "" if there is only one value."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """gauge{fixed} is `expression`, which `over` computes; `by`: the label that its values differ in; least: the
-    difference below which two values are not told apart, where a relative one says nothing because 0 is a good value.
+    """`gauge{fixed}` equals `expression`; `over` computes the same from two scrapes. by: the label that distinguishes
+    its values; least: an absolute difference that counts as equal, for gauges whose value may be 0, where a relative
+    difference means nothing.
     """
 
     gauge: str

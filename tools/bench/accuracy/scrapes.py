@@ -1,4 +1,4 @@
-"""Scraping the exporter, and what lies between two scrapes."""
+"""Scrapes the exporter, and computes the growth of counters between two scrapes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 @dataclass(frozen=True)
 class Scrape:
-    """One answer of the exporter, and the monotonic instant by which it was whole."""
+    """One response of the exporter, and the monotonic time at which it was complete."""
 
     received: float
     text: str = field(repr=False)
 
     @cached_property
     def samples(self) -> Samples:
-        """By name and labels; the label `server` is left out, there is one."""
+        """Samples by name and labels, without the label `server`, because there is only one server."""
         samples: Samples = {}
         for name, labels, value in _LINE.findall(self.text):
             of = frozenset(pair for pair in _LABEL.findall(labels) if pair[0] != "server")
@@ -55,7 +55,7 @@ class Scrape:
 
 @dataclass
 class Scraper:
-    """Scrapes when told to, and remembers."""
+    """Scrapes on demand and keeps all scrapes."""
 
     port: int
     scrapes: list[Scrape] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Scraper:
         return self.scrapes[-1]
 
     def until(self, instant: float, every: float) -> Scrape:
-        """Scrape every so many seconds, the last time at this instant."""
+        """Scrapes every `every` seconds until `instant`; returns the last scrape, which is made at `instant`."""
         while (left := instant - time.monotonic()) > 0:
             time.sleep(min(every, left))
             last = self.scrape()
@@ -79,14 +79,14 @@ class Scraper:
 
 
 class Span:
-    """What lies between two scrapes: growth of counters, over the exact time between their two readings."""
+    """The growth of counters between two scrapes, over the exact time between their two readings."""
 
     def __init__(self, start: Scrape, end: Scrape) -> None:
         self.start, self.end = start, end
         self.seconds = end.elapsed - start.elapsed
 
     def growth(self, name: str) -> float:
-        """Of a counter, summed over all its labels."""
+        """Returns the growth of a counter, summed over all labels."""
         return self.end.total(name) - self.start.total(name)
 
     def by_worker(self, name: str) -> dict[int, float]:
@@ -95,15 +95,15 @@ class Span:
 
 
 def first_reading(scrapes: Sequence[Scrape]) -> float:
-    """The monotonic instant of the exporter's first reading, to some milliseconds.
+    """Returns the monotonic time of the exporter's first reading, to a few milliseconds.
 
-    A scrape's reading was made before its answer was whole, so none may be later than that; the scrape that was
-    answered soonest after its reading tells most.
+    A reading comes before the response of its scrape is complete, so each scrape gives an upper bound. The scrape that
+    was answered soonest after its reading gives the tightest.
     """
     return min(scrape.received - scrape.elapsed for scrape in scrapes)
 
 
 def window(span: Span, scrapes: Sequence[Scrape]) -> tuple[float, float]:
-    """The monotonic instants of a span's two readings."""
+    """Returns the monotonic times of a span's two readings."""
     first = first_reading(scrapes)
     return first + span.start.elapsed, first + span.end.elapsed

@@ -1,4 +1,4 @@
-"""The table: one line a figure, with its target and whether it was met."""
+"""The table: one line per figure, with its target and whether the target was met."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Line:
-    """One comparison. Texts as they are to be read; met: None where no target applies."""
+    """One comparison, as formatted texts. met: None where no target applies."""
 
     figure: str
     ours: str
@@ -41,7 +41,7 @@ def mark(met: bool | None) -> str:
 def within(
     figure: str, ours: float, truth: float, target: float | None, note: str = "", unit: str = "", scale: float = 1
 ) -> Line:
-    """A figure that may be off by a part `target` of the truth, or by anything if there is no target."""
+    """Returns the line of a figure whose relative error may be at most `target`; None for no target."""
     error = ours / truth - 1 if truth else float("inf") if ours else 0.0
     return Line(
         figure,

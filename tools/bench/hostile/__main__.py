@@ -1,4 +1,4 @@
-"""Measures, prints Markdown and writes it into a file if asked to. Never a test: it says what was measured."""
+"""Measures, prints Markdown, and writes it into a file on request. The exit status does not depend on the figures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python3 -m tools.bench.hostile", description=__doc__)
     parser.add_argument("--write", type=Path, metavar="FILE", help=f"put the tables between {BEGIN} and its end")
-    parser.add_argument("--seconds", type=float, default=40, help="in each situation (default %(default)g)")
+    parser.add_argument("--seconds", type=float, default=40, help="length of each situation (default %(default)g)")
     return parser.parse_args()
 
 

@@ -1,4 +1,4 @@
-"""An exporter that watches one server that behaves, measured beside hostile servers, abusive clients, both, or none."""
+"""Measures an exporter that watches one good server, beside hostile servers, abusive clients, both, or none."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tests.support.real_uwsgi import wait_until
 from tools.bench.exporters import cpu_seconds
 
 SETTLE_SECONDS = 8.0
-"""Every server has been read by then, and every abusive client is there."""
+"""By then every server has been read, and every abusive client is connected."""
 
 SCRAPE_EVERY = 2.0
-"""Seconds from one scrape to the next, or as long as one takes."""
+"""Seconds from one scrape to the next, or longer if a scrape takes longer."""
 
 SCRAPE_TIMEOUT = 10.0
-"""Seconds: Prometheus waits for so long unless set otherwise."""
+"""Seconds: Prometheus' default."""
 
 DESCRIPTORS = 1024
-"""That the exporter may open, for all that it is to be few with a thousand clients."""
+"""Files that the exporter may open: a common limit, and tight with a thousand clients."""
 
 _COMMAND = (sys.executable, "-m", "tests.support.bounded_exporter", f"DESCRIPTORS={DESCRIPTORS}", "--")
 
@@ -49,9 +49,9 @@ SITUATIONS: Mapping[str, tuple[bool, bool]] = {
 
 @dataclass(frozen=True)
 class Figures:
-    """samples: reads of the good server a second; scrapes: seconds until each was answered; cpu: parts of a core;
-    resident: peak in bytes; lag: by how many seconds the event loop was late, at most; series: of the last scrape
-    that was answered (None and 0 where none was)."""
+    """Figures of one situation. samples: reads of the good server per second; scrapes: seconds until each was answered;
+    cpu: parts of a core; resident: peak in bytes; lag: the event loop's longest delay in seconds (None if no scrape was
+    answered); series: number in the last answered scrape (0 if none was)."""
 
     samples: float
     scrapes: tuple[float, ...]
@@ -66,8 +66,8 @@ class Figures:
 
 
 def measure(seconds: float) -> Iterator[tuple[str, Figures]]:
-    """Measure every situation for so long, one after the other."""
-    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))  # of the clients
+    """Measures every situation for `seconds`, one after the other."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))  # for the clients
     for name, (servers, clients) in SITUATIONS.items():
         with contextlib.ExitStack() as stack:
             good = stack.enter_context(counted_server())
@@ -88,7 +88,7 @@ def _figures(exporter: Exporter, good: CountedServer, seconds: float) -> Figures
     lags: list[float] = []
     series: dict[str, float] = {}
     while (asked := time.monotonic()) < began + seconds:
-        with contextlib.suppress(TimeoutError):  # it counts with the time that was waited for it
+        with contextlib.suppress(TimeoutError):  # counted below, with the time waited
             series = exporter.scrape(SCRAPE_TIMEOUT)
             lags.append(series["uwsgi_exporter_loop_lag_seconds"])
         scrapes.append(time.monotonic() - asked)

@@ -1,4 +1,4 @@
-"""The largest and the worst documents within the bounds, each decoded in a process of its own."""
+"""Measures the decoding of the largest and worst documents within the bounds, each in a separate process."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from uwsgi_headroom.errors import StatsError
 from uwsgi_headroom.stats.bounds import MOST, QUOTES
 
 TIMES = 7
-"""Each is decoded so often; the first time, memory is measured too."""
+"""How often each document is decoded; the first time, memory is measured too."""
 
 _MEGABYTE = 2**20
 _RESET_PEAK = "5"
-"""What proc_pid_clear_refs(5) takes to begin the high-water mark anew."""
+"""Written to clear_refs, resets the high-water mark of memory: proc_pid_clear_refs(5)."""
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """`outcome` is the kind of the document or the reason of its refusal; `cpu` in seconds, of every time; `growth` in
-    bytes, of the peak over what the process had before, the document itself left out."""
+    """outcome: the kind of the document, or the reason why it is refused; cpu: seconds of each decoding; growth: bytes
+    of the peak above what the process had before, without the document itself."""
 
     size: int
     outcome: str
@@ -40,10 +40,10 @@ class Decoding:
 
 
 def measure() -> Iterator[tuple[str, Decoding]]:
-    """Decode each document."""
+    """Decodes each document in a new process; yields its name and figures."""
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
         for name, make in DOCUMENTS.items():
-            # Made here: where it is made, memory is left over that decoding would take unseen.
+            # Built in this process: building leaves free memory, which decoding would use without visible growth.
             yield name, pool.apply(_decode, (make(),))
 
 
@@ -69,7 +69,7 @@ def _decode(body: bytes) -> Decoding:
 
 
 def _filled(first: bytes, more: bytes, last: bytes, size: int = SIZE_CAP) -> bytes:
-    """A document of at most so many bytes that is `first`, then `more` again and again, then `last`."""
+    """Returns a document of at most `size` bytes: `first`, then `more` repeated, then `last`."""
     return first + more * ((size - len(first) - len(last)) // len(more)) + last
 
 
@@ -78,7 +78,8 @@ def _server(**keys: object) -> bytes:
 
 
 def _workers(count: int, threads: int, variables: int = 0) -> bytes:
-    """So many workers of so many threads as uWSGI prints them; so many bytes of request variables in each thread."""
+    """Returns `count` workers of `threads` threads as uWSGI prints them, with `variables` bytes of request variables in
+    each thread."""
     core = {
         **dict.fromkeys(("id", "requests", "static_requests", "routed_requests", "write_errors", "read_errors"), 1),
         "in_request": int(variables > 0),
@@ -92,7 +93,7 @@ def _workers(count: int, threads: int, variables: int = 0) -> bytes:
 
 
 def _requests(variable: bytes, size: int = SIZE_CAP) -> bytes:
-    """A server of 1,024 busy threads whose requests have as much of this as the size allows."""
+    """Returns a server of 1,024 busy threads whose requests repeat `variable` as often as `size` allows."""
     opening, closing = b'{"requests":1,"in_request":1,"vars":["A=', b'",""],"req_info":{}}'
     room = size // 1024 - len(opening) - len(closing) - 2
     core = opening + variable * (room // len(variable)) + closing

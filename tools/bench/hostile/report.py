@@ -1,4 +1,4 @@
-"""The figures as Markdown: tables, and which targets are missed."""
+"""Formats the figures as Markdown: tables, and the missed targets."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tools.bench.hostile.decoding import TIMES, Decoding
 from tools.bench.table import render_table
 
 SAMPLES_TARGET = 0.5
-"""The part of its samples that a good server keeps at least."""
+"""The least part of its samples that a good server keeps."""
 
 DECODING_TARGET = 0.05
-"""Seconds in which one document keeps everything else waiting."""
+"""Seconds for which decoding one document may block everything else."""
 
 
 def report(beside: Mapping[str, Figures], decoded: Mapping[str, Decoding], seconds: float) -> str:
@@ -30,8 +30,8 @@ def _how(seconds: float) -> str:
         f"`make bench-hostile` ran an exporter for {seconds:g} s in each of four situations, one after the other. It "
         f"always watches one good server at 5 samples a second. Hostile servers: the {len(CASES)} cases of "
         f"`tests/support/hostile/`, all at once, each watched as well. Abusive clients, all at once: {clients}. The "
-        f"exporter may open {DESCRIPTORS:,} files. Scrapes are 2 s apart. CPU is of one core. The loop's lag is the "
-        "most of the last minute, as `uwsgi_exporter_loop_lag_seconds` says."
+        f"exporter may open {DESCRIPTORS:,} files. Scrapes are 2 s apart. CPU is a part of one core. The loop lag is "
+        "the longest delay of the last minute, from `uwsgi_exporter_loop_lag_seconds`."
     )
 
 
@@ -54,9 +54,9 @@ def _lag(figures: Figures) -> str:
 
 def _how_decoded() -> str:
     return (
-        "While a document is decoded, nothing else of the exporter runs. Each of these is as large as the bounds "
-        f"allow, and was decoded {TIMES} times in a process of its own: CPU time, and by how much the peak of its "
-        "memory was above what it had before, the document included."
+        "While the exporter decodes a document, it does nothing else. Each of these documents is as large as the "
+        f"bounds allow, and was decoded {TIMES} times in a separate process. Growth is the peak memory of the process "
+        "above what it had before, without the document itself."
     )
 
 
@@ -73,7 +73,7 @@ def _misses(beside: Mapping[str, Figures], decoded: Mapping[str, Decoding]) -> s
     least = SAMPLES_TARGET * next(iter(beside.values())).samples
     misses: Sequence[str] = [
         *(
-            f"{name}: {figures.samples:.2f} samples a second, fewer than half of those alone"
+            f"{name}: {figures.samples:.2f} samples a second, less than half of the rate alone"
             for name, figures in beside.items()
             if figures.samples < least
         ),

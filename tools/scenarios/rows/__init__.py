@@ -1,1 +1,1 @@
-"""The rows of the table by theme, each with the expectation that was written before it was run."""
+"""The rows of the table by theme, each with an expectation that was written before its first run."""

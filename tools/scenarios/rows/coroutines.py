@@ -1,6 +1,7 @@
-"""Coroutines: many requests at once in one thread, by gevent, and by uWSGI's own (ugreen).
+"""Coroutines: many requests at once in one thread, with gevent and with uWSGI's own ugreen.
 
-Requests that wait are gevent's alone: of several that wait at once in uWSGI's own, none ever ended (uWSGI 2.0.31).
+Only the gevent rows have requests that wait: in ugreen, of several requests that wait at once, none ever ends
+(uWSGI 2.0.31).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a check stands: another user, an emperor's own address."""
+"""Checks from elsewhere: as another user, and of an emperor's address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listen queues that overflow, threads that do not come back, and requests that wait behind them."""
+"""Overflowing listen queues, stuck threads, and requests that wait behind them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of hostile stats servers: every case, by what is hostile about it."""
+"""The table of hostile stats servers, grouped by what is hostile."""
 
 from tests.support.hostile.cases import (
     connection_table,

@@ -1,4 +1,4 @@
-"""Servers that misbehave before what they say matters: silence, drips, floods, early and late ends."""
+"""Servers that misbehave on the connection, whatever they send: silence, drips, floods, early and late ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that uWSGI never writes, and counters that do what no counter does."""
+"""Numbers that uWSGI never writes, and counters that misbehave."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SIMPLE = workers(1, requests=5, cores=None)
 
 
 def requests(number: bytes) -> bytes:
-    """A server of one worker that counted so many requests, as it stands in the text."""
+    """A server of one worker whose request counter is this text."""
     return _SIMPLE.replace(b'"requests": 5', b'"requests": ' + number, 1)
 
 
@@ -69,4 +69,4 @@ NUMBERS: dict[str, tuple[bytes | Body, Expected]] = {
 CASES: tuple[Case, ...] = tuple(
     case for name, (body, expected) in NUMBERS.items() for case in over("unix", name, answers(body), expected)
 )
-"""Over UNIX sockets, where the kernel says whose they are: so the pids of a document may be proven."""
+"""Over UNIX sockets, whose owner the kernel knows, so that the pids of a document can be proven."""

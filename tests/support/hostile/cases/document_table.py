@@ -1,4 +1,4 @@
-"""Documents that are no JSON, not uWSGI's, or of a shape that it never writes."""
+"""Documents that are not JSON, not from uWSGI, or of a shape that uWSGI never writes."""
 
 from __future__ import annotations
 
@@ -94,4 +94,4 @@ CASES: tuple[Case, ...] = tuple(
     for place, (name, (body, expected)) in enumerate(DOCUMENTS.items())
     for case in over(("unix", "tcp", "http")[place % 3], name, answers(body), expected)
 )
-"""Each over one of the transports, in turn: by now they are all bytes."""
+"""Cases use the transports in turn, because the transport makes no difference for a document."""

@@ -1,4 +1,4 @@
-"""Answers that HTTP does not allow, that the exporter must not follow, or that end differently than they say."""
+"""Responses that violate HTTP, that the exporter must not follow, or that end differently than announced."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIZE = len(GOOD)
 
 
 def chunks(*lines: bytes) -> bytes:
-    """Lines of a body in chunks."""
+    """Joins the lines of a chunked body."""
     return b"".join(line + b"\r\n" for line in lines)
 
 

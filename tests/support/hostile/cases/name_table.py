@@ -1,4 +1,4 @@
-"""Names that break out of a line or a label, that are too long or too many, and that are never the same twice."""
+"""Names that break out of a line or a label, are too long or too many, or change with every read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Addresses at which there is no listener, one of another kind, or one that comes and goes."""
+"""Addresses without a listener, with one of another kind, or with one that comes and goes."""
 
 from __future__ import annotations
 
