@@ -19,240 +19,271 @@ class Thresholds:
 
     window: str = knob(
         "5m",
-        "What rates are over, and a part of every recorded name. At least four scrape intervals; longer steadies the "
-        "figures of servers with few requests, and makes every alert later.",
+        "The window of all rates; it is part of every recorded name. At least four scrape intervals. A longer "
+        "window steadies the figures of servers with few requests, and delays every alert.",
     )
     instance_labels: str = knob(
         "instance, pod, node",
-        "Labels that tell the machines of one service apart, comma separated: what is left names a service. Add what "
-        "your relabelling puts on targets.",
+        "Labels that distinguish the machines of one service, comma separated; the remaining labels name the "
+        "service. Add those that your relabelling puts on targets.",
     )
     exporter_job: str = knob(
-        "uwsgi.*", "Regular expression of the scrape jobs that the exporters are in, for the alert on one being down."
+        "uwsgi.*",
+        "Regular expression for the scrape jobs of the exporters. The alert on an exporter that is down uses it.",
     )
     grafana: str = knob("http://localhost:3000", "Address of your Grafana, for the links in alerts.")
     runbooks: str = knob(
         "http://{{ $labels.instance }}/runbooks",
-        "Where runbook links lead: as shipped to the exporter itself, which serves them as pages. Name the folder of "
-        "your own copy of the files where people cannot reach exporters.",
+        "Where runbook links lead. By default, to the exporter itself, which serves them as pages. If people cannot "
+        "reach exporters, name the folder of your own copy of the files.",
     )
     down_hold: str = knob(
-        "2m", "How long a server cannot be read before it is a page. Longer than a full reload takes to load your app."
+        "2m",
+        "How long a server must be unreadable before it is a page. Keep it longer than a full reload takes to load "
+        "your application.",
     )
     down_flapping_range: str = knob(
         "10m",
-        "A server that came and went within this, and was down for more than half of it, counts as down: one that "
-        "is restarted in a loop is never down for long.",
+        "A server that was down for more than half of this range counts as down, even if it came back in between: a "
+        "server that restarts in a loop is never down for long.",
     )
     exporter_down_hold: str = knob(
-        "5m", "How long an exporter cannot be scraped before it is a ticket. Longer than an update of its host takes."
+        "5m",
+        "How long an exporter must be unreachable before it is a ticket. Keep it longer than an update of its host "
+        "takes.",
     )
     sampler_gap: float = knob(
         0.1,
-        "Part of the time, beyond that in which the server was down, without samples: from here, what is made from "
-        "samples misses more than their own error.",
+        "Fraction of the time without samples, while the server was up, that is a ticket. Above it, figures made "
+        "from samples are less accurate than documented.",
     )
-    sampler_gap_range: str = knob("15m", "What that part is of. Longer forgives a busy spell of the exporter's host.")
-    sampler_gap_hold: str = knob("15m", "How long samples are missing before it is a ticket.")
+    sampler_gap_range: str = knob(
+        "15m", "The range of that fraction. Raise it to tolerate a busy spell of the exporter's host."
+    )
+    sampler_gap_hold: str = knob("15m", "How long samples must be missing before it is a ticket.")
     queue_filling: float = knob(
         0.5,
-        "Mean length of a listen queue, of its limit, from which the next burst may overflow it. As in `check`. Lower "
-        "it where the limit is high: half of 4096 is a long wait.",
+        "Mean length of a listen queue, as a fraction of its limit, at which the next burst may overflow it. As in "
+        "`check`. Lower it where the limit is high: half of 4096 is a long wait.",
     )
-    queue_filling_hold: str = knob("5m", "How long a queue is filling before it is a ticket.")
+    queue_filling_hold: str = knob("5m", "How long a queue must be filling before it is a ticket.")
     queue_full: float = knob(
         0.05,
-        "Part of the time at its limit from which a listen queue refuses so many clients that it is a page; any part "
-        "is a ticket. As in `check`.",
+        "Fraction of the time that a listen queue is at its limit, and refuses clients, that is a page; any "
+        "fraction above 0 is a ticket. As in `check`.",
     )
     queue_full_range: str = knob(
-        "2m", "What that part is of. At least four scrape intervals, so that every evaluation knows the part."
+        "2m", "The range of that fraction. At least four scrape intervals, so that every evaluation has data."
     )
     queue_full_hold: str = knob(
-        "3m", "How long that goes on before it is a page: one burst is over in `queue_full_range`, so keep it longer."
+        "3m",
+        "How long a queue must be full before it is a page. One burst is over after `queue_full_range`, so keep it "
+        "longer.",
     )
     queue_full_ticket_range: str = knob(
-        "15m", "A queue that was at its limit within this is a ticket, which stays open until it was not for so long."
+        "15m",
+        "A queue that was at its limit within this range is a ticket, which stays open until the range has passed "
+        "without.",
     )
     queue_wait_seconds: float = knob(
         0.1,
-        "Mean wait in the listen queue from which users notice it, in seconds. As in `check`. Lower it for services "
-        "that answer at once.",
+        "Mean wait in the listen queue, in seconds, that users notice. As in `check`. Lower it for services that "
+        "answer at once.",
     )
     queue_wait_ratio: float = knob(
         0.25,
-        "Mean wait over response time from which it is the queue that users notice. As in `check`. Lower it where no "
+        "Mean wait divided by the response time at which users notice the queue. As in `check`. Lower it where no "
         "queue should ever form.",
     )
     queue_wait_severe_seconds: float = knob(
-        0.5,
-        "Mean wait in seconds from which it is a page, if it is severe against the response time too. As in `check`.",
+        0.5, "Mean wait in seconds that is a page, if it is severe relative to the response time too. As in `check`."
     )
     queue_wait_severe_ratio: float = knob(
         1.0,
-        "Mean wait over response time from which it is severe: users wait for most of their time in the queue. As in "
+        "Mean wait divided by the response time that is severe: users spend most of their time in the queue. As in "
         "`check`.",
     )
     queue_wait_hold: str = knob(
-        "10m", "How long requests wait before it is a ticket, or a page: the wait after a reload is neither."
+        "10m", "How long requests must wait before it is a ticket or a page. The wait after a reload is neither."
     )
-    queue_not_measurable_hold: str = knob("6h", "How long a queue cannot be measured before it is told.")
+    queue_not_measurable_hold: str = knob("6h", "How long a queue must be unmeasurable before it is reported.")
     stuck_seconds: float = knob(
         120.0,
-        "Age from which a request in service is stuck. nginx gives up after 60 s, so nobody waits for it any more. "
-        "Raise it where long requests are meant: web sockets, long polling, downloads.",
+        "Age at which a request in service counts as stuck. nginx gives up after 60 s, so its client has gone. "
+        "Raise it where long requests are intended: web sockets, long polling, downloads.",
     )
     stuck_many: float = knob(
-        0.5, "Part of the threads that are stuck from which it is a page: many requests find none. As in `check`."
+        0.5, "Fraction of the threads that are stuck that is a page: many requests find no thread. As in `check`."
     )
-    stuck_hold: str = knob("2m", "How long there is one before it is a ticket, or half of the threads before a page.")
+    stuck_hold: str = knob(
+        "2m", "How long a request must be stuck before it is a ticket, and half of the threads before it is a page."
+    )
     harakiris: int = knob(
         1,
-        "Workers ended by harakiri within `harakiri_range` that are a ticket. One has lost requests; raise it where "
-        "harakiri is how you end slow ones.",
+        "Number of workers ended by harakiri within `harakiri_range` that is a ticket. Even one has lost requests. "
+        "Raise it where harakiri is your way to end slow requests.",
     )
-    harakiri_range: str = knob("1h", "What they are counted over: the ticket stays open until none came for so long.")
-    harakiri_hold: str = knob("1m", "How long that is so before it is a ticket: it has happened, so there is no doubt.")
+    harakiri_range: str = knob(
+        "1h", "The range in which harakiris are counted. The ticket stays open until the range has passed without one."
+    )
+    harakiri_hold: str = knob(
+        "1m", "How long the count must stand before it is a ticket. It is short, because the harm is done."
+    )
     lost: int = knob(
-        3, "Requests lost within `lost_range`, at least, that are a page, if they are `lost_part` too. As in `check`."
+        3, "Number of requests lost within `lost_range` that is a page, if `lost_part` is reached too. As in `check`."
     )
     lost_part: float = knob(
         0.01,
-        "Part of all requests that were lost from which it is a page; a single one is a ticket. As in `check`. Raise "
-        "it where a proxy sends lost requests again.",
+        "Fraction of all requests lost that is a page; a single lost request is a ticket. As in `check`. Raise it "
+        "where a proxy retries lost requests.",
     )
-    lost_range: str = knob("15m", "What lost requests are counted over: the alert stays until none came for so long.")
-    lost_hold: str = knob("1m", "How long that is so before it is reported: it has happened, so there is no doubt.")
+    lost_range: str = knob(
+        "15m", "The range in which lost requests are counted. The alert stays until the range has passed without one."
+    )
+    lost_hold: str = knob(
+        "1m", "How long the count must stand before it is reported. It is short, because the harm is done."
+    )
     no_application_hold: str = knob(
-        "1m", "How long workers run without their application before it is reported: longer than it takes to load."
+        "1m",
+        "How long workers must run without their application before it is reported. Keep it longer than the "
+        "application takes to load.",
     )
     respawns: int = knob(
         5,
-        "Respawns of one worker within `respawn_range`, without those of full reloads, that are a loop: one a minute. "
-        "As in `check`.",
+        "Respawns of one worker within `respawn_range` that are a loop: one a minute. Those of full reloads do not "
+        "count. As in `check`.",
     )
     respawn_served: float = knob(
         50.0,
-        "Requests that a worker serves between respawns, on average, from which they are recycling (`max-requests`, "
-        "`reload-on-rss`) and no loop. As in `check`. Raise it if yours crash after more; keep it below your "
-        "`max-requests`.",
+        "Requests that a worker serves between respawns, on average, from which they count as recycling (`max- "
+        "requests`, `reload-on-rss`) and not as a loop. As in `check`. Raise it if your workers crash after more "
+        "requests; keep it below your `max-requests`.",
     )
     respawns_cheaper: int = knob(
         20,
-        "As `respawns`, while cheaper mode keeps workers in reserve: it ends and spawns the same worker again, but "
-        "hardly every 15 s.",
+        "The same as `respawns` while cheaper mode keeps workers in reserve. Cheaper mode ends and spawns the same "
+        "worker again, but hardly every 15 s.",
     )
-    respawn_range: str = knob("5m", "What respawns are counted over.")
+    respawn_range: str = knob("5m", "The range in which respawns are counted.")
     respawn_workers: float = knob(
-        0.5, "Part of the workers that are in a loop from which it is a page; with fewer, others serve: a ticket."
+        0.5,
+        "Fraction of the workers in a respawn loop that is a page. With fewer, the others serve, and it is a ticket.",
     )
     respawn_hold: str = knob(
-        "5m", "How long the loop goes on before it is reported: not less than `respawn_range`, or one that ended pages."
+        "5m",
+        "How long the loop must go on before it is reported. At least `respawn_range`, or a loop that has ended "
+        "would page.",
     )
     exceptions: float = knob(
-        0.01, "Part of the requests that raise out of the application from which it is a ticket. As in `check`."
+        0.01, "Fraction of the requests with an unhandled exception that is a ticket. As in `check`."
     )
     exceptions_least: int = knob(
-        10, "Exceptions within `exceptions_range` below which it is none: at night, one may be half of the requests."
+        10,
+        "Number of exceptions within `exceptions_range` below which there is no ticket: at night, one may be half "
+        "of the requests.",
     )
-    exceptions_range: str = knob("15m", "What exceptions and requests are counted over.")
-    exceptions_hold: str = knob("5m", "How long they are too many before it is a ticket.")
+    exceptions_range: str = knob("15m", "The range in which exceptions and requests are counted.")
+    exceptions_hold: str = knob("5m", "How long exceptions must be too many before it is a ticket.")
     memory_growth: float = knob(
         0.1,
         "Growth of a worker's resident memory in `memory_growth_hours`, twice in a row, that is a leak. As in `check`.",
     )
     memory_growth_bytes: float = knob(
-        16e6, "And at least so many bytes each time, as in `check`: small workers grow by a tenth for nothing."
+        16e6, "Least growth in bytes each time, as in `check`: a small worker grows by a tenth without a leak."
     )
     memory_growth_hours: int = knob(
         3,
-        "Hours in which it grows so much, two times over. The first hour after a spawn does not count, when caches "
-        "fill. Raise it where they take longer; a worker must live for over twice as long to be judged.",
+        "Hours for each of the two periods of growth. The first hour after a spawn does not count, because caches "
+        "fill. Raise it where they take longer. Only a worker that lives more than twice as long is judged.",
     )
-    memory_growth_hold: str = knob("15m", "How long that is so before it is a ticket.")
+    memory_growth_hold: str = knob("15m", "How long memory must grow like this before it is a ticket.")
     uneven_ratio: float = knob(
         1.5,
-        "Hot ratio (1 is even) from which uneven workers are a ticket. Lower it for services that must be fast "
-        "throughout; there is no reason to raise it, because it counts under load alone.",
+        "Hot ratio (1 is even) at which uneven workers are a ticket. Lower it for services that must be fast "
+        "throughout. There is no reason to raise it, because it counts under load only.",
     )
     uneven_utilization: float = knob(
         0.25,
-        "Part of the threads that is busy from which unevenness counts; with less, uneven shares are how an "
-        "idle uWSGI works. Raise it if the ticket comes for servers that are fast enough.",
+        "Fraction of the threads busy from which unevenness counts. Below it, uneven shares are normal: uWSGI is "
+        "nearly idle. Raise it if the ticket comes for servers that are fast enough.",
     )
     uneven_interpreter: float = knob(
         0.5,
-        "CPU a second of an interpreter from which unevenness counts although few threads are busy: from half a core "
-        "on, requests in one worker meet at its lock. As in `check`.",
+        "Interpreter load from which unevenness counts although few threads are busy: from half a CPU on, requests "
+        "in one worker meet at its lock. As in `check`.",
     )
     uneven_concurrency: float = knob(
         1.2,
-        "Requests in service at once, on average, from which unevenness counts at all: one client that sends one "
-        "request after the other makes 1.0 at most, and waits for nobody, however uneven and however fast.",
+        "Mean number of requests in service from which unevenness counts at all. One client that sends one request "
+        "after another makes 1.0 at most and never waits for a thread.",
     )
-    uneven_hold: str = knob("15m", "How long workers are uneven before it is a ticket: longer ignores batch jobs.")
+    uneven_hold: str = knob(
+        "15m", "How long workers must be uneven before it is a ticket. Raise it to ignore batch jobs."
+    )
     hot_worker_ratio: float = knob(
         1.25,
-        "Times its fair share from which a saturated worker is one that takes too much. 68/32 % over two workers is "
-        "1.36 and was measured to hurt.",
+        "Multiple of its even share at which a saturated worker counts as hot. Shares of 68 % and 32 % over two "
+        "workers are a ratio of 1.36, which was measured to hurt.",
     )
     hot_worker_slower: float = knob(
         1.5,
-        "Times the response time of the calm workers from which a saturated worker is a page. As in `check`. Lower it "
-        "where every request has to be fast.",
+        "Multiple of the less busy workers' response time at which a saturated worker is a page. As in `check`. "
+        "Lower it where every request has to be fast.",
     )
     hot_worker_idle: float = knob(
         1.0,
-        "Threads of workers with room that idle, on average, for a saturated worker to be a page: with none, the "
-        "server is full rather than uneven, which is another page.",
+        "Mean number of idle threads of other workers, with room, at which a saturated worker is a page. With none, "
+        "the server is full rather than uneven, which is another page.",
     )
-    hot_worker_hold: str = knob("5m", "How long a worker is saturated before it is a page. Raise it for batch work.")
+    hot_worker_hold: str = knob(
+        "5m", "How long a worker must be saturated before it is a page. Raise it for batch work."
+    )
     load_keep: str = knob(
         "10m",
-        "How long alerts about load stay once they fired, though the condition is gone: load about the threshold, and "
-        "the gap in the counters that a reload makes, must not resolve a page and send it again.",
+        "How long alerts about load stay after their condition has ended. Load around the threshold, and the gap in "
+        "the counters after a reload, must not resolve a page and send it again.",
     )
     interpreter_full: float = knob(
         0.85,
-        "CPU a second of one interpreter from which its threads mostly wait for its lock. As in `check`. Raise it "
-        "where extensions release the lock, which lets a worker use more than one CPU.",
+        "Interpreter load at which a worker's threads mostly wait for its lock. As in `check`. Raise it where "
+        "extensions release the lock, so that a worker can use more than one CPU.",
     )
     near_capacity: float = knob(
         0.9,
-        "Part of the threads that is busy, on average, from which they are the limit: random arrivals find all of them "
-        "busy much of the time. It is a page where requests wait as `queue_wait_seconds` says, and UwsgiHeadroomLow's "
-        "ticket elsewhere. Threads of workers that cheaper mode keeps in reserve count as free. As in `check`. Raise "
-        "it for batch servers whose clients do not mind waiting.",
+        "Mean fraction of the threads busy at which threads are the limit: random arrivals then find all of them "
+        "busy much of the time. It is a page if requests wait as in `queue_wait_seconds`; otherwise "
+        "UwsgiHeadroomLow has the ticket. Workers that cheaper mode keeps in reserve count as free. As in `check`. "
+        "Raise it for batch servers whose clients can wait.",
     )
     near_capacity_hold: str = knob(
-        "10m", "How long it is near capacity before it is a page: twice the time in which a mean forgets a burst."
+        "10m",
+        "How long the server must be near capacity before it is a page: twice the time in which the mean forgets a "
+        "burst.",
     )
     headroom_low: float = knob(
         1.25,
-        "Factor by which load could still grow, in the worst twentieth of an hour, below which it is a ticket. Raise "
-        "it where load jumps, or new capacity takes long to have.",
+        "Headroom, exceeded 95 % of the time in `headroom_range`, below which it is a ticket. Raise it where load "
+        "jumps, or where new capacity takes long to get.",
     )
-    headroom_range: str = knob("1h", "What the worst twentieth is of. A server younger than that is not judged.")
-    headroom_hold: str = knob("10m", "How long headroom is low before it is a ticket.")
+    headroom_range: str = knob("1h", "The range of that headroom. A server that is younger is not judged.")
+    headroom_hold: str = knob("10m", "How long headroom must be low before it is a ticket.")
     forecast_range: str = knob(
         "28d",
-        "How far a forecast looks back. Whole weeks, because of weekends; not beyond what your Prometheus keeps.",
+        "How far a forecast looks back. Use whole weeks, because of weekends, and no more than your Prometheus keeps.",
     )
-    forecast_days: int = knob(
-        14, "Daily figures that a forecast needs at least: two weekends, so that none is a trend."
-    )
+    forecast_days: int = knob(14, "Daily figures that a forecast needs: with two weekends, a weekend is not a trend.")
     forecast_significance: float = knob(
         4.0,
-        "t-statistic of the trend, its slope over the slope's standard error, that a forecast needs. At 4, chance "
-        "makes a trend of steady load once in a thousand; 2 would be once in twenty.",
+        "t-statistic that a trend needs: its slope divided by the slope's standard error. At 4, steady load shows a "
+        "trend by chance once in a thousand forecasts; at 2, once in twenty.",
     )
-    forecast_horizon_days: int = knob(28, "How far a forecast looks ahead: no further than it looks back.")
-    forecast_hold: str = knob("1h", "How long a forecast stands before it is told: daily figures move once a day.")
-    cpu_full: float = knob(
-        0.9, "Part of the CPUs that the workers may use which is used, from which it is a ticket. As in `check`."
+    forecast_horizon_days: int = knob(28, "How far a forecast looks ahead. No further than it looks back.")
+    forecast_hold: str = knob(
+        "1h", "How long a forecast must stand before it is reported. Daily figures change once a day."
     )
-    bound_hold: str = knob("15m", "How long interpreters or CPUs are full before it is a ticket.")
-    shared_cpu_hold: str = knob("15m", "How long workers are pinned to one CPU before it is a ticket.")
+    cpu_full: float = knob(0.9, "Fraction of the CPUs available to the workers whose use is a ticket. As in `check`.")
+    bound_hold: str = knob("15m", "How long interpreters or CPUs must be full before it is a ticket.")
+    shared_cpu_hold: str = knob("15m", "How long workers must be pinned to one CPU before it is a ticket.")
 
     @property
     def window_seconds(self) -> float:
