@@ -22,7 +22,7 @@ NAMES = {"light": "page.png", "dark": "page-dark.png"}
 LARGEST = 200_000  # bytes
 FIRST_SECONDS = 59  # of the figures: nearly the whole shortest window
 SCALE = 0.75  # a README is displayed narrower than the page
-WIDE, TALL = 1440, 1168  # pixels: the verdict, what to change, the workers, the first charts
+WIDE, TALL = 1440, 1045  # pixels: the verdict, what to change, the workers one by one
 
 
 def too_early(port: int) -> str | None:
