@@ -40,9 +40,9 @@ def dashboard(t: Thresholds) -> Dashboard:
             Row(
                 "",
                 [
-                    figure(fleet.LEAST, 6, threshold_colours.headroom(t), named=True, decimals=1, empty="-"),
-                    figure(fleet.UNREADABLE, 3, threshold_colours.any_is("red")),
-                    figure(fleet.FIRING, 3, threshold_colours.any_is("red"), empty="none"),
+                    figure(fleet.LEAST, 4, threshold_colours.headroom(t), named=True, decimals=1, empty="-"),
+                    figure(fleet.UNREADABLE, 4, threshold_colours.any_is("red")),
+                    figure(fleet.FIRING, 4, threshold_colours.any_is("red"), empty="none"),
                     figure(fleet.THREADS, 4, threshold_colours.utilization(t), decimals=0),
                     figure(fleet.COST, 4, threshold_colours.costly(), named=True, decimals=0),
                     figure(fleet.QUEUE_WAIT, 4, threshold_colours.none(), named=True),

@@ -29,7 +29,7 @@ USED = signal(
     Series(f"sum({_CPU}) / max({ONE.of('uwsgi_cpus_usable')})", "used"),
 )
 OTHERS = signal(
-    "CPU used by others",
+    "CPU of others",
     "percentunit",
     f"""CPU time of all other programs, as a part of what the workers may use: on the CPUs in their mask, or from the
     quota of their cgroup. The workers cannot get this time. {_HOST}""",

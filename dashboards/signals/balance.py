@@ -43,7 +43,7 @@ SHARES_NOW = signal(
     Series(f"1 / count({ONE.of('uwsgi_worker_accepting')} == 1)", "fair", now=True),
 )
 UNEVENNESS = signal(
-    "Hot worker: times its fair share",
+    "Hot worker: hot ratio",
     TIMES,
     """Active workers x largest share; 1x is even. Below the noise floor it is chance. Above the noise floor and the red
     line, under load, it is a ticket.""",

@@ -32,7 +32,7 @@ def test_drift_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("assignment", "file", "title", "steps"),
     [
-        ("uneven_ratio=1.7", "server.json", "Hot worker: times its fair share", [None, 1.7]),
+        ("uneven_ratio=1.7", "server.json", "Hot worker: hot ratio", [None, 1.7]),
         ("interpreter_full=0.8", "server.json", "Interpreter load by worker", [None, 0.8]),
         ("headroom_low=1.6", "fleet.json", "Least headroom", [None, 1.1111, 1.6]),
         ("near_capacity=0.8", "server.json", "Threads busy", [None, 0.8, 0.8]),
