@@ -197,7 +197,7 @@ def test_what_cannot_be_read_is_unknown(tmp_path: Path) -> None:
     other.write_text("{}")
     for address, verdict, word in (
         ("/nowhere/stats", "Down", "no such file"),
-        (f"file://{other}", "Cannot be read", "of no uWSGI"),
+        (f"file://{other}", "Cannot be read", "not a stats document of uWSGI"),
     ):
         ran = run("check", address)
         assert (ran.returncode, ran.stderr) == (3, "")
