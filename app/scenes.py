@@ -28,7 +28,7 @@ SCENES = (
         "hot",
         "one worker of four takes most requests, and its interpreter is saturated",
         "Worker 1 takes two thirds of the requests, and each takes twice as long as elsewhere,\n"
-        "while 24 threads idle. CRITICAL on the page after 20 s; the alert fires after minutes.",
+        "while 20 threads idle. CRITICAL on the page after 20 s; the alert fires after minutes.",
         cores=1.4,
         findings=("unevenness_hurts",),
         options=("--map-socket", "0:1", "--http-socket", SECOND, "--map-socket", "1:2,3,4"),
@@ -40,7 +40,7 @@ SCENES = (
     Scene(
         "calm",
         "a server with room: uneven shares that cost nothing",
-        "The kernel gives some workers more requests than others, and nobody is slower for it.\n"
+        "The kernel gives some workers more requests than others, and no request is slower.\n"
         "OK on the page after 20 s, with the headroom to each limit.",
         cores=0.4,
         loads=GENTLE,
@@ -48,7 +48,7 @@ SCENES = (
     Scene(
         "overload",
         "more load than threads: the listen queue is full, and clients are refused",
-        "Every thread is busy, 40 connections wait, and the kernel drops those that come then.\n"
+        "Every thread is busy, 40 connections wait, and the kernel drops further connections.\n"
         "CRITICAL on the page after 10 s; look at Listen queues.",
         cores=0.4,
         findings=("clients_refused",),
@@ -106,8 +106,8 @@ SCENES = (
     ),
     Scene(
         "stuck",
-        "requests that do not end hold half of the threads",
-        "Four of eight threads wait for something that does not come; the others serve on.\n"
+        "requests of 15 minutes hold half of the threads",
+        "Four of eight threads are stuck; the others serve requests.\n"
         "CRITICAL on the page after 30 s, the age from which a request counts as stuck.",
         cores=0.3,
         findings=("request_stuck",),
@@ -148,7 +148,7 @@ SCENES = (
         "down",
         "the server crashes, and comes back 20 s later",
         "25 s after the start uWSGI is killed, and started again after 20 s; then every 90 s.\n"
-        "The page turns grey within seconds; look at Prometheus for UwsgiDown.",
+        "The headline turns red within seconds; in Prometheus, UwsgiDown is pending.",
         cores=0.4,
         loads=(API,),
         happenings=(Happening("uWSGI is killed", "crash", first=25, every=90, away=20),),
@@ -156,8 +156,8 @@ SCENES = (
     Scene(
         "emperor",
         "an emperor with two vassals, one of which cannot start",
-        "The list has the emperor and the vassal that serves. The emperor restarts the broken\n"
-        "one again and again: WARNING on its page after 20 s.",
+        "The list shows the emperor and the working vassal. The emperor keeps restarting the\n"
+        "broken one: WARNING on its page after 20 s.",
         cores=0.4,
         vassals={
             "shop": (f"ini = {CONFIGURATION}",),

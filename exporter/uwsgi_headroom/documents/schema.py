@@ -117,9 +117,10 @@ class Occupancy(Struct, frozen=True, kw_only=True):
 
 class Balance(Struct, frozen=True, kw_only=True):
     """How evenly the active workers share the requests. active: number of active workers; even_share: 1 / active;
-    hot_ratio: largest share / even share; noise_floor: the hot_ratio that chance alone explains; fairness: Jain's
-    index, 1 is even; cost: the share of the response time that balancing would save; calm_response_time: of the half of
-    the workers with the smaller shares; hottest: id of the worker with the largest share."""
+    hot_ratio: largest share / even share, among active workers; noise_floor: the hot_ratio that chance alone explains;
+    fairness: Jain's index, 1 is even; cost: the share of the response time that balancing would save;
+    calm_response_time: of the half of the workers with the smaller shares; hottest: id of the worker with the largest
+    share."""
 
     active: int
     even_share: float | None

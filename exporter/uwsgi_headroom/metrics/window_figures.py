@@ -36,7 +36,7 @@ _FLOW: Table[Figures] = (
 _BALANCE: Table[Figures] = (
     (
         "uwsgi_hot_worker_ratio",
-        "Active workers x largest request share: 1 is even.",
+        "Number of active workers x largest share of the requests among them: 1 is even.",
         lambda figures: figures.balance.hot_ratio,
     ),
     (

@@ -1,10 +1,10 @@
 """Decides when to read a server: often enough to see events between scrapes, but never so often that uWSGI notices.
 
 * The pause between samples has a jitter of one fifth either way, so that periodic load cannot hide between samples.
-* Reading may take at most 1 % of the time of uWSGI's master: if transferring a document is slow, because it is large,
-  the interval stretches. The time before the master begins to answer does not count, because the master then does other
-  work. The median over the reads of the last seconds counts, so that one slow read changes nothing, and a slow minute
-  is soon forgotten.
+* Receiving documents takes at most 1 % of the time, up to the longest interval: if a transfer is slow, because the
+  document is large, the interval stretches. The time before the master begins to answer does not count, because the
+  master then does other work. The median over the reads of the last seconds counts, so that one slow read changes
+  nothing, and a slow minute is soon forgotten.
 * No interval is longer than 4 s, whatever reading costs, since longer intervals show too little. `duty` then exceeds
   the budget.
 * After a failed read, the next attempt follows after one second, then with growing pauses up to five seconds.
