@@ -9,7 +9,7 @@ from typing import Literal
 from app.load import Load
 
 SECOND = "{second}"
-"""Placeholder in a scene's options: a second address to serve, for loads with the socket "second"."""
+"""Placeholder in a scene's options: the address of a second socket, for loads with the socket "second"."""
 
 DIRECTORY = "{directory}"
 """Placeholder in a scene's options: the demo's directory."""
@@ -21,7 +21,7 @@ CONFIGURATION = "{configuration}"
 
 @dataclass(frozen=True)
 class Happening:
-    """An event that repeats during a scene, and the words printed when it happens.
+    """An event that repeats during a scene. words: the message that the demo prints when it happens.
 
     act: "touch" touches `file` in the demo's directory; "crash" kills all of uWSGI and restarts it after `away`
     seconds. first: seconds from the start of the demo to the first event; every: seconds from one event to the next.
@@ -39,11 +39,12 @@ class Happening:
 class Scene:
     """A situation for the demo to show.
 
-    summary: a line for the list of scenes; shown: what the user sees, where, and after how many seconds.
-    findings: codes, one of which leads the verdict, or is part of it where the verdict is OK; empty: the verdict is OK
-    without a finding. cores: about how many CPUs the whole demo uses, estimated from its load.
-    options: uWSGI options added to app/uwsgi.ini; the last value of an option counts. cpus: how many CPUs uWSGI and its
-    neighbours may use together, 0 for all. neighbours: how many busy loops run beside uWSGI.
+    summary: a line for the list of scenes; shown: the expected result, where it appears, and after how many seconds.
+    findings: the expected codes. One of them leads the verdict, or is an INFO finding of an OK verdict; empty: no
+    finding above INFO is expected of the demo's server.
+    cores: about how many CPUs the whole demo uses, estimated from its load. options: uWSGI options added to
+    app/uwsgi.ini; a repeated option overrides the earlier value.
+    cpus: how many CPUs uWSGI and its neighbours may use together, 0 for all. neighbours: how many busy loops run beside uWSGI.
     vassals: the lines of each vassal's ini file, by vassal name; uWSGI is then an emperor.
     needs: a module that uWSGI's Python must have.
     """

@@ -1,4 +1,4 @@
-"""Worker processes, read from real processes; this test's own process is the master."""
+"""Tests that workers are read correctly: real child processes stand in for workers, this process for the master."""
 
 import errno
 import os
@@ -38,7 +38,7 @@ def sleeper() -> Iterator[subprocess.Popen[str]]:
 
 
 def test_child_of_the_master() -> None:
-    """A child of the master has its CPU time, memory, switches, descriptors, CPUs and start."""
+    """A child of the master is read with its CPU time, memory, switches, descriptors, CPUs and start time."""
     burn = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True); time.sleep(60)"
     before = time.time()
     process = start(sys.executable, "-c", burn)
@@ -115,8 +115,8 @@ def test_pinned_child(sleeper: subprocess.Popen[str]) -> None:
 
 
 def test_quick_reading() -> None:
-    """A quick reading has new CPU times and the slow figures of the reading before; a process that the reading before
-    lacks is read in full."""
+    """A quick reading updates CPU times and copies the slow figures from the last reading; it reads a new process in
+    full."""
     cpu = min(os.sched_getaffinity(0))
     process = start(sys.executable, "-c", "print(flush=True)\nwhile True: pass")
     try:
@@ -155,7 +155,7 @@ def test_not_a_child(sleeper: subprocess.Popen[str]) -> None:
 
 
 def test_zombie() -> None:
-    """A worker that has ended but was not yet waited for is left out."""
+    """The reader leaves out a worker that has ended but was not waited for."""
     process = start("true")
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert Processes().read(os.getpid(), [process.pid]) == {}
@@ -206,7 +206,7 @@ def passed(instant: float) -> bool:
 @as_root
 @pytest.mark.skipif(not os.access(LAST_PID, os.W_OK), reason="this kernel does not let one choose the next pid")
 def test_pid_reused_by_a_sibling() -> None:
-    """A worker with the pid of an earlier worker has its own start, not its predecessor's."""
+    """A worker that reuses an earlier worker's pid gets its own start time."""
     processes = Processes()
     for _ in range(50):
         first = start("sleep", "60")

@@ -24,7 +24,7 @@ Labels = frozenset[tuple[str, str]]
 
 
 def find(name: str) -> Path:
-    """The program under test: on PATH, or unpacked by `make test`."""
+    """Returns the path of a program, from PATH or as unpacked by `make test`."""
     program = debian.find_program(name, Path(sys.executable).parent)
     if not program:
         raise RuntimeError(f"no {name} to test with: run `make test`, or {debian.install_advice([name])}")
@@ -43,13 +43,13 @@ def eventually(look: Callable[[], T], enough: Callable[[T], object], what: str, 
 
 @dataclass(frozen=True)
 class Prometheus:
-    """A running Prometheus on a port of 127.0.0.1. limit: its timeout for queries."""
+    """A running Prometheus on a port of 127.0.0.1. limit: the timeout of each query."""
 
     port: int
     limit: str = "2m"
 
     def query(self, expression: str, at: float | None = None) -> dict[Labels, float]:
-        """The values of an instant query, now or at a time (UNIX seconds), by their labels; a scalar has none."""
+        """Returns the values of an instant query by label set, now or at a UNIX time; a scalar has no labels."""
         data = self._ask("query", query=expression, time=time.time() if at is None else at, timeout=self.limit)
         if data["resultType"] == "scalar":
             return {frozenset(): float(data["result"][1])}
@@ -58,7 +58,7 @@ class Prometheus:
     def query_range(
         self, expression: str, start: float, end: float, step: float
     ) -> dict[Labels, list[tuple[float, float]]]:
-        """Pairs of time (UNIX seconds) and value, by their labels."""
+        """Returns pairs of time (UNIX seconds) and value, by label set."""
         data = self._ask("query_range", query=expression, start=start, end=end, step=step, timeout=self.limit)
         return {
             frozenset(series["metric"].items()): [(at, float(value)) for at, value in series["values"]]
@@ -66,28 +66,28 @@ class Prometheus:
         }
 
     def values(self, label: str, series: str) -> list[str]:
-        """The values of a label in these series (a selector)."""
+        """Returns the values of a label in the series that match a selector."""
         values: list[str] = self._ask(f"label/{label}/values", **{"match[]": series})
         return values
 
     def alerts(self, name: str | None = None) -> list[dict[str, Any]]:
-        """Pending and firing alerts (`state`), with labels and annotations; those of this name, or all."""
+        """Returns pending and firing alerts (`state`) with labels and annotations: those named `name`, or all."""
         alerts: list[dict[str, Any]] = self._ask("alerts")["alerts"]
         return [alert for alert in alerts if name in (None, alert["labels"]["alertname"])]
 
     def unwell(self) -> dict[str, str]:
-        """The error of each rule that cannot be evaluated, by the rule's name."""
+        """Returns the last error of each rule that Prometheus cannot evaluate, by rule name."""
         rules = [rule for group in self._ask("rules")["groups"] for rule in group["rules"]]
         return {rule["name"]: rule.get("lastError", "") for rule in rules if rule["health"] == "err"}
 
     def wait_for(
         self, expression: str, enough: Callable[[dict[Labels, float]], object] = bool, seconds: float = 30
     ) -> dict[Labels, float]:
-        """The values of an instant query once they are `enough`; by default, once there are any."""
+        """Waits until `enough` accepts the values of an instant query, and returns them. By default any value will do."""
         return eventually(lambda: self.query(expression), enough, expression, seconds)
 
     def _ask(self, observation: str, **parameters: object) -> Any:
-        """The data of an API response. Raises AssertionError with the error that the API reports."""
+        """Returns the data of an API response. Raises AssertionError with the error that the API reports."""
         answer = _get(self.port, f"/api/v1/{observation}?{urllib.parse.urlencode(parameters)}")
         assert answer["status"] == "success", f"{answer.get('error')} in {parameters}"
         return answer["data"]
@@ -100,7 +100,7 @@ class Alertmanager:
     port: int
 
     def alerts(self, name: str | None = None) -> list[dict[str, Any]]:
-        """All its alerts, including silenced and inhibited ones (`status`); those of this name, or all."""
+        """Returns all alerts, including silenced and inhibited ones (`status`), or only those named `name`."""
         alerts: list[dict[str, Any]] = _get(self.port, "/api/v2/alerts")
         return [alert for alert in alerts if name in (None, alert["labels"]["alertname"])]
 
@@ -153,7 +153,7 @@ def _running(program: Program, directory: Path) -> Iterator[None]:
 
 
 def _get(port: int, path: str) -> Any:
-    """The JSON at this path, whatever the status."""
+    """Returns the JSON body of a GET request, for any HTTP status."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     with contextlib.closing(connection):
         connection.request("GET", path)

@@ -23,7 +23,7 @@ RUNNING = ["/home/visitor/.venv/bin/prometheus", "/home/visitor/.venv/bin/promet
 
 @pytest.fixture(autouse=True)
 def _signals_as_they_were():
-    """Restores signal handlers: the check changes those of its process, which here is that of the tests."""
+    """Restores signal handlers, which main() replaces in the process of the tests."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     yield
     for number, handler in before.items():
@@ -31,7 +31,7 @@ def _signals_as_they_were():
 
 
 def test_packages_are_those_of_the_readme():
-    """The current README has the line, with package names and no options."""
+    """packages() finds package names, and no options, in the current README."""
     names = packages(README)
     assert {"git", "make", "python3"} <= set(names)
     assert not any(name.startswith("-") for name in names)
@@ -54,7 +54,7 @@ def test_packages_of_a_line_with_options_and_over_a_line_end():
     ],
 )
 def test_a_readme_without_the_line_is_a_failure(text):
-    """The check fails if the README lacks the line, has it twice or has more in it; nothing is guessed."""
+    """The check fails if the README lacks the line, repeats it or puts another command into it."""
     with pytest.raises(FailedError, match=r"README\.md"):
         packages(text)
 
@@ -72,7 +72,7 @@ def test_requests_are_summed_over_workers():
 
 
 def test_a_whole_demo_is_not_complained_of():
-    """There is no complaint if everything runs and prints, under Debian's names of the programs or upstream's."""
+    """A complete demo causes no complaint, with Debian's or upstream's names of the programs."""
     assert complaints(OUTPUT, RUNNING, 2.9, 1) == []
     assert complaints(OUTPUT, ["/usr/bin/prometheus", "/usr/local/bin/alertmanager"], 0, 100) == []
 
@@ -108,7 +108,7 @@ def test_where_it_cannot_run_the_status_is_75_and_a_line_says_why(monkeypatch, c
     [(UnavailableError("no archive"), 75), (FailedError("the demo ended"), 1), (KeyboardInterrupt(), 130)],
 )
 def test_its_ends(monkeypatch, capsys, error, status):
-    """The cause of the end determines the exit status, and is printed on standard error."""
+    """Each error has its own exit status, and is printed on standard error."""
 
     def check(suite):
         assert suite == "trixie"

@@ -1,4 +1,4 @@
-"""The program that takes the README's picture says in a sentence why it cannot take one yet."""
+"""Tests that tools.page_picture explains in one sentence why it cannot take a picture yet."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ FIXTURE = next(Path(__file__).parents[1].glob("fixtures/*_threads.json"))
 
 
 def test_without_a_demo_it_says_what_to_start() -> None:
-    """If no exporter listens, the sentence says what to start."""
+    """If no exporter listens, the sentence names the command to start."""
     port = free_port()
     assert f"no exporter answers on port {port}: start `make demo PORT={port}`" in (too_early(port) or "")
 
 
 def test_of_a_young_demo_it_says_how_long_to_wait() -> None:
-    """A picture needs figures over a whole minute."""
+    """A picture needs figures over 59 s."""
     with serving(f"demo=file://{FIXTURE}") as port:
         assert "the figures are over 0 s so far, and a picture needs 59 s: try again in 59 s" in (too_early(port) or "")
 
 
 def test_an_exporter_of_several_servers_is_not_the_demos() -> None:
-    """The page of an exporter of several servers would be the list."""
+    """The tool refuses an exporter with several servers, because its page at `/` is the list."""
     with serving(f"a=file://{FIXTURE}", f"b=file://{FIXTURE}") as port:
         assert "it has 2 servers" in (too_early(port) or "")
 

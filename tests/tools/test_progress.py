@@ -1,4 +1,4 @@
-"""A step prints what is being done, shows activity, and then how long it took."""
+"""Tests that a step prints its name, shows activity, and then prints how long it took."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def quick(monkeypatch):
 
 
 def test_step_in_a_pipe_grows_by_dots(monkeypatch):
-    """The time is in the same column as that of other steps."""
+    """In a pipe, a step prints dots and then its time."""
     monkeypatch.setattr("sys.stdout", pipe := io.StringIO())
     with progress.show_step("building"):
         real_uwsgi.wait_until(lambda: ".." in pipe.getvalue(), what="two dots")
@@ -48,7 +48,7 @@ def test_step_on_a_terminal_counts_seconds_in_place(monkeypatch):
 
 
 def test_narrow_terminal_cuts_the_sentence(monkeypatch):
-    """A wrapped line could not be overwritten."""
+    """On a narrow terminal the text is cut, so that the line does not wrap."""
     monkeypatch.setenv("COLUMNS", "30")
     monkeypatch.setattr("sys.stdout", terminal := Terminal())
     with progress.show_step("building something with a long name"):
@@ -64,7 +64,7 @@ def test_failed_step_is_not_done(monkeypatch):
 
 
 def test_work_is_done_although_nobody_reads(monkeypatch):
-    """A terminal that has gone must not keep the demo from ending its programs."""
+    """A closed terminal does not prevent the work in a step."""
 
     class Gone(io.StringIO):
         def flush(self) -> None:

@@ -48,7 +48,7 @@ def test_names(host: str, allowed: bool) -> None:
 
 
 def test_listeners() -> None:
-    """Loopback is checked; if names are allowed, every listener is."""
+    """By default only loopback listeners are checked; with allowed names, every listener is checked."""
     with socket.create_server(("127.0.0.1", 0)) as loopback, socket.create_server(("0.0.0.0", 0)) as public:
         own, other = loopback.getsockname(), ("127.0.0.1", public.getsockname()[1])
         policy = make_policy([], [loopback, public])
@@ -77,7 +77,7 @@ def answer(port: int, path: str, *headers: str) -> bytes:
 
 @pytest.mark.parametrize("path", CHECKED)
 def test_what_is_checked(port: int, path: str) -> None:
-    """All pages and documents for people are checked."""
+    """The page, the API, runbooks and static files are checked."""
     assert answer(port, path, "Host: evil.example.com").startswith(b"HTTP/1.1 421 ")
     assert not answer(port, path, "Host: localhost").startswith(b"HTTP/1.1 421 ")
 
@@ -100,7 +100,7 @@ def test_what_is_not_checked(port: int, path: str) -> None:
     ],
 )
 def test_forms_of_a_request(port: int, target: str, headers: tuple[str, ...], status: bytes) -> None:
-    """A request without a host is accepted; every one of several must be known; the target overrides the header."""
+    """A request without a Host header is accepted; each of several must be allowed; the target overrides the header."""
     assert answer(port, target, *headers).startswith(b"HTTP/1.1 " + status)
 
 
@@ -108,6 +108,6 @@ def test_forms_of_a_request(port: int, target: str, headers: tuple[str, ...], st
     ("path", "location"), [("/runbooks", b"/runbooks/"), ("/servers", b"/"), ("/metrics/", b"/metrics")]
 )
 def test_redirects_name_no_host(port: int, path: str, location: bytes) -> None:
-    """A redirect is relative to the host, whatever name the request used."""
+    """The Location of a redirect has no host."""
     assert b"location: " + location + b"\r\n" in answer(port, path, "Host: localhost:1")
     assert b"location" not in answer(port, "/api/v1/servers/", "Host: localhost:1")

@@ -1,4 +1,4 @@
-// The page of one server, updated with a new document every second and with the history as it grows.
+// Shows the page of one server. Updates it with a new document every second, and with the history as it grows.
 
 import * as address from "./address.js";
 import { action, choice, toggle, windowsOf } from "./controls.js";
@@ -122,7 +122,7 @@ export function show(main, { path, page, servers }) {
     const panels = panelsOf(kind, timeline);
     laid = { kind, panels };
     keys.node.hidden = over.hidden = kind !== "server";
-    // Panels that show times of their own are not dimmed when figures are old.
+    // Panels with a time axis stay undimmed when figures are old.
     for (const part of panels) if (part.past || part.happened) part.node.classList.add("dated");
     const nodes = panels.flatMap((part) => (part.range ? [back, part.node] : (part.nodes ?? [part.node])));
     body.replaceChildren(el("div", { class: "grid" }, ...nodes));
@@ -153,7 +153,7 @@ export function show(main, { path, page, servers }) {
     document.title = [sign, factor, server.name].filter(Boolean).join(" ");
   }
 
-  /** A sentence that says why the figures are not current; null if they are. */
+  /** Return a sentence that says why the figures are not current, or null if the figures are current. */
   function trouble() {
     const server = document_;
     const then = format.clock(server.read_at ?? server.time);
@@ -180,7 +180,7 @@ export function show(main, { path, page, servers }) {
     if (!document_) return say(headline.verdict, stream.trouble ?? "Waiting for the exporter …");
     if (stream.lost || main.dataset.state === "lost") present();
   }, 1000);
-  // A hidden page closes its stream: a browser has six connections to one host, and the exporter other work.
+  // A hidden page closes its stream: a browser allows six connections per host, and each stream costs the exporter CPU.
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) stream.close();
     else if (!paused) listen();
