@@ -44,7 +44,8 @@ class Scene:
     finding above INFO is expected of the demo's server.
     cores: about how many CPUs the whole demo uses, estimated from its load. options: uWSGI options added to
     app/uwsgi.ini; a repeated option overrides the earlier value.
-    cpus: how many CPUs uWSGI and its neighbours may use together, 0 for all. neighbours: how many busy loops run beside uWSGI.
+    cpus: how many CPUs uWSGI and its neighbours may use together, 0 for all. neighbours: how many busy loops run beside
+    uWSGI.
     vassals: the lines of each vassal's ini file, by vassal name; uWSGI is then an emperor.
     needs: a module that uWSGI's Python must have.
     """

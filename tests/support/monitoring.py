@@ -83,7 +83,7 @@ class Prometheus:
     def wait_for(
         self, expression: str, enough: Callable[[dict[Labels, float]], object] = bool, seconds: float = 30
     ) -> dict[Labels, float]:
-        """Waits until `enough` accepts the values of an instant query, and returns them. By default any value will do."""
+        """Waits until `enough` accepts the values of an instant query, and returns them. By default any will do."""
         return eventually(lambda: self.query(expression), enough, expression, seconds)
 
     def _ask(self, observation: str, **parameters: object) -> Any:
