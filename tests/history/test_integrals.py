@@ -641,7 +641,7 @@ class TestOccupancy:
         assert totals.occupancy_sum == pytest.approx(busy / 10)
 
     def test_more_busy_than_available_is_full(self) -> None:
-        """A worker that is told to stop still finishes its requests, but its threads are not available."""
+        """A worker that is stopping still finishes its requests, but its threads are not available."""
         server = Server(processes=2, threads=2)
         server.busy(2, 2)
         server[2].state = "cheap"
