@@ -45,8 +45,7 @@ class Driven:
 
     def wait(self, ready: Callable[[str], object], seconds: float = 30.0) -> str:
         """Reads output until the screen is `ready`; returns the screen."""
-        self._pump(lambda: ready(self.text()), seconds)
-        assert ready(self.text()), self.text()
+        assert self._pump(lambda: ready(self.text()), seconds), self.text()
         return self.text()
 
     def ended(self, seconds: float = 20.0) -> int:
@@ -73,10 +72,13 @@ class Driven:
         os.close(self.keyboard)
         self.keyboard = -1
 
-    def _pump(self, enough: Callable[[], object], seconds: float) -> None:
+    def _pump(self, enough: Callable[[], object], seconds: float) -> bool:
+        """Reads output until `enough`, which is asked once after each output; returns False after so many seconds."""
         stream = pyte.ByteStream(self.screen)
         end = time.monotonic() + seconds
-        while not enough() and time.monotonic() < end:
+        while not enough():
+            if time.monotonic() >= end:
+                return False
             if not select.select([self.keyboard], [], [], 0.05)[0]:
                 continue
             try:
@@ -86,6 +88,7 @@ class Driven:
                 continue
             self.written += received
             stream.feed(received)
+        return True
 
 
 def _take() -> None:
