@@ -13,8 +13,8 @@ from tests.support.observations import down, proven, up
 from tools.environments import ROOT
 from tools.generated_files import replace_section
 from uwsgi_headroom.analysis.figures import compute_figures
+from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
-from uwsgi_headroom.history.window import History
 from uwsgi_headroom.metrics import MODULES
 from uwsgi_headroom.metrics.scrape import group_by_kind
 from uwsgi_headroom.reading import Reading

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from tests.support.simulated_server import Server
 from uwsgi_headroom.history.cpu_use import MOST_WAITING
+from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.totals import CpuTotals
-from uwsgi_headroom.history.window import History, Window
+from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.server_cpu import CpuTimes
 from uwsgi_headroom.reading import Reading
 

@@ -11,8 +11,8 @@ from tests.support.captured_documents import NAMES, document, kind
 from tests.support.simulated_server import EPOCH, Server, reading
 from uwsgi_headroom import stats
 from uwsgi_headroom.analysis.littles_law import compute_flow
+from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
-from uwsgi_headroom.history.window import History
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import Snapshot

@@ -10,9 +10,9 @@ import pytest
 from tests.support.simulated_server import Server
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.history import rows
+from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.totals import Totals, WorkerTotals
-from uwsgi_headroom.history.window import History
 
 
 class Watched:

@@ -1,7 +1,7 @@
 """A window ends with the totals that are exported beside it."""
 
+from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.totals import Totals, WorkerTotals
-from uwsgi_headroom.history.window import History
 
 
 def served(requests: int, workers: int = 1) -> Totals:

@@ -138,13 +138,13 @@ def test_answer_in_many_parts() -> None:
 def test_interrupted_dump_is_repeated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A dump that the kernel marks as inconsistent is repeated once, and then accepted."""
     requests = []
-    honest = sock_diag._ask
+    honest = sock_diag.ask
 
     def interrupted(request: bytes) -> tuple[list[bytes], bool]:
         requests.append(request)
         return honest(request)[0], True
 
-    monkeypatch.setattr(sock_diag, "_ask", interrupted)
+    monkeypatch.setattr(sock_diag, "ask", interrupted)
     sock_diag.list_listeners("unix")
     assert len(requests) == 2
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from tests.support.simulated_server import Server
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
+from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
-from uwsgi_headroom.history.window import History
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch.observation import Observation

@@ -13,8 +13,9 @@ from uwsgi_headroom.analysis.capacity import compute_headroom
 from uwsgi_headroom.analysis.littles_law import compute_flow, ratio
 from uwsgi_headroom.analysis.neighbours import compute_shares
 from uwsgi_headroom.clock import Clock
+from uwsgi_headroom.history.hour import ROW_SECONDS
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
-from uwsgi_headroom.history.window import ROW_SECONDS, Window
+from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.watch.watch import Watch
 
 MOST_POINTS = 600

@@ -22,6 +22,7 @@ from uwsgi_headroom.history.cpu_use import CpuUse
 from uwsgi_headroom.history.levels import Levels, add_levels, find_levels
 from uwsgi_headroom.history.service_time import ServiceTime
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, Totals, WorkerTotals, sum_if_all_known
+from uwsgi_headroom.history.wait_time import add_waits
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Snapshot, Worker
@@ -90,6 +91,7 @@ class Integrals:
             self._gap_to(reading.at)
         self._add_queues(before, reading, step)
         self._add_overflows(before, reading)
+        add_waits(totals, before, reading, step)
         if levels.available:
             ratio = min(1.0, levels.busy / levels.available)
             totals.occupancy[bisect_left(OCCUPANCY_BOUNDS, ratio)] += 1

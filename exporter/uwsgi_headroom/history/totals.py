@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from uwsgi_headroom.kernel.waits.states import STATES
+
 Number = TypeVar("Number", int, float)
 
 OCCUPANCY_BOUNDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1.0)
@@ -24,6 +26,8 @@ class WorkerTotals:
     lost: requests in service at the end of the worker's process that it did not complete; a lower bound.
     residency: CPU seconds by CPU.
     children_cpu_seconds: of processes that the worker started and waited for.
+    interpreter_lock_seconds: summed over the threads, the time in which they waited for the interpreter lock;
+        `WaitTotals.since` says since when it is known.
     """
 
     requests: int = 0
@@ -41,6 +45,25 @@ class WorkerTotals:
     lost: int = 0
     residency: dict[int, float] = field(default_factory=dict)
     children_cpu_seconds: float = 0.0
+    interpreter_lock_seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class WaitTotals:
+    """What the request threads of a server have waited for (`kernel.waits`), in seconds summed over the threads.
+
+    seconds: by `STATES`, in their order. backends: by name; those that are configured.
+    observed_seconds: time in which it is known. since: the monotonic time since which it has always been known; None
+        while unknown.
+    disagreement_seconds: the integral of the difference, in threads, between the number of threads that are not idle
+        according to the kernel and the number in service according to uWSGI.
+    """
+
+    seconds: list[float] = field(default_factory=lambda: [0.0] * len(STATES))
+    backends: dict[str, float] = field(default_factory=dict)
+    observed_seconds: float = 0.0
+    disagreement_seconds: float = 0.0
+    since: float | None = None
 
 
 @dataclass(slots=True)
@@ -77,6 +100,7 @@ class Totals:
     queue_full_seconds: the time at the queue's limit, by socket.
     queue_since: the monotonic time since which the queue has always been measured, by socket.
     cpu: None until the kernel first reports CPU times.
+    waits: None until the kernel first says what the threads wait for.
     """
 
     samples: int = 0
@@ -94,6 +118,7 @@ class Totals:
     queue_full_seconds: dict[str, float] = field(default_factory=dict)
     queue_since: dict[str, float] = field(default_factory=dict)
     cpu: CpuTotals | None = None
+    waits: WaitTotals | None = None
 
 
 def sum_if_all_known(values: Sequence[Number | None]) -> Number | None:
@@ -112,4 +137,10 @@ def copy_totals(totals: Totals) -> Totals:
         queue_full_seconds=dict(totals.queue_full_seconds),
         queue_since=dict(totals.queue_since),
         cpu=None if totals.cpu is None else replace(totals.cpu),
+        waits=None if totals.waits is None else copy_waits(totals.waits),
     )
+
+
+def copy_waits(waits: WaitTotals) -> WaitTotals:
+    """A copy that later samples do not change."""
+    return replace(waits, seconds=list(waits.seconds), backends=dict(waits.backends))

@@ -15,6 +15,7 @@ from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.residency import Threads
 from uwsgi_headroom.kernel.server_cpu import CpuTimes
 from uwsgi_headroom.kernel.setup import Setup
+from uwsgi_headroom.kernel.waits.states import Waits
 from uwsgi_headroom.kernel.worker_memory import WorkerMemory
 
 
@@ -37,6 +38,7 @@ class HostFacts:
     threads: of each process, by pid, if CPU residency is enabled.
     oom_kills: how often the kernel has killed a process because memory ran out, as of the last slow reading.
     cpu_times: idle and used time of the CPUs that the server may use; the same object until the next reading.
+    waits: what the request threads wait for at this instant; None if that is switched off.
     """
 
     off: str | None = None
@@ -51,3 +53,4 @@ class HostFacts:
     cpu_times: CpuTimes | None = None
     identity: Identity | None = None
     oom_kills: OomKills | None = None
+    waits: Waits | None = None

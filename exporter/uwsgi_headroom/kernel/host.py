@@ -19,6 +19,7 @@ from uwsgi_headroom.kernel.proof import Proof, prove_master_pid
 from uwsgi_headroom.kernel.residency import read_threads
 from uwsgi_headroom.kernel.server_cpu import CpuTimes, ServerCpu
 from uwsgi_headroom.kernel.setup import Setup, SetupReader
+from uwsgi_headroom.kernel.waits.sampler import OFF, WaitSampler, WaitSetting
 from uwsgi_headroom.kernel.worker_memory import WorkerMemories
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import AnySnapshot
@@ -39,7 +40,7 @@ class Host:
     `cpu_residency`, it also reads every thread of the workers.
 
     * At every reading: the listen queues; for workers that have served requests since the last reading, whether they
-      are alive, and their CPU time.
+      are alive, their CPU time, and what their request threads wait for.
     * Once a second: the same for all workers, and the idle CPU time (`machine_cpu` reads it for all servers).
     * Every five seconds: the proof, the identity, the workers' memory, switches, descriptors and affinity, the usable
       CPUs, the available memory, listen overflows, OOM kills, and the setup if it has to be read again.
@@ -51,6 +52,7 @@ class Host:
         cpu_residency: bool = False,
         clock: Callable[[], float] = time.monotonic,
         machine_cpu: MachineCpu | None = None,
+        waits: WaitSetting = OFF,
     ) -> None:
         self._cpu_residency = cpu_residency
         self._clock = clock
@@ -60,6 +62,7 @@ class Host:
         self._worker_memories = WorkerMemories()
         self._setup = SetupReader()
         self._cpu = ServerCpu(machine_cpu or MachineCpu(clock))
+        self._waits = WaitSampler(waits, clock)
         self._workers: tuple[Worker, ...] = ()
         self._all_read_at = float("-inf")
 
@@ -106,6 +109,7 @@ class Host:
             cpu_times=self._read_cpu_times(),
             identity=self._slow.identity,
             oom_kills=self._slow.oom_kills,
+            waits=self._waits.sample(proof.pid, snapshot, processes, self._slow.setup),
         )
 
     def _read_cpu_times(self) -> CpuTimes | None:

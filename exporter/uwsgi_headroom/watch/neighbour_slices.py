@@ -6,7 +6,7 @@ from collections import deque
 
 from uwsgi_headroom.analysis.neighbours import SLICE_SECONDS, extract_pair, follow_requests
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
-from uwsgi_headroom.history.window import History
+from uwsgi_headroom.history.hour import History
 
 
 class NeighbourSlices:

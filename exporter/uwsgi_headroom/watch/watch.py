@@ -13,9 +13,9 @@ from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, DEFAULT_WINDOWS, SIZE_CAP, TIMEOUT_SECONDS
 from uwsgi_headroom.errors import ReadError, Reason
+from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.totals import copy_totals
-from uwsgi_headroom.history.window import History
 from uwsgi_headroom.journal.recorder import Recorder
 from uwsgi_headroom.journal.verdicts import JUDGE_SECONDS
 from uwsgi_headroom.kernel.host import Host

@@ -1,0 +1,197 @@
+"""Samples what the request threads of one server wait for.
+
+A sample looks at the workers that have served or serve a request since the last one: others have no thread in service.
+(Looking only at those that serve one now would miss the requests that begin between uWSGI's document and the sample,
+and count those that end.) If the threads are too many for the budget, a random part of them is looked at, and each
+counts for more; so every number is an unbiased estimate.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from uwsgi_headroom.kernel.concurrency import ConcurrencyKind
+from uwsgi_headroom.kernel.namespaces import shares_network_namespace
+from uwsgi_headroom.kernel.options import Options
+from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.kernel.setup import Setup
+from uwsgi_headroom.kernel.waits.decisions import Decisions
+from uwsgi_headroom.kernel.waits.peers import Peers
+from uwsgi_headroom.kernel.waits.run_delay import RunDelays
+from uwsgi_headroom.kernel.waits.states import State, Waits
+from uwsgi_headroom.kernel.waits.system_calls import find_calls
+from uwsgi_headroom.kernel.waits.thread_wait import GAP_THREADS
+from uwsgi_headroom.kernel.waits.worker_threads import LookedAt, RefusedError, Seen, WorkerThreads
+from uwsgi_headroom.stats.server import Snapshot, Worker
+
+MOST_OF_THE_TIME = 0.007
+"""The part of a CPU that samples may take; lists of sockets take 0.002 more (`peers`)."""
+
+_FIRST_COST = 60e-6  # CPU seconds for one thread, until it was measured
+_LEAST_THREADS = 4
+
+_NO_TABLE = "the system calls of this machine's architecture are not known"
+_ASYNC = "a worker of this uWSGI serves all its requests on one thread, which does not show what each one waits for"
+_NO_CORES = "uWSGI runs with stats-no-cores, so its request threads are unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitSetting:
+    """How waits are sampled. backends: the names of backends by address, as `10.0.0.5:5432`, `*:5432` or a path.
+    read_pollfds: whether the array of poll(2) may be read from the workers' memory."""
+
+    enabled: bool = True
+    backends: Mapping[str, str] = field(default_factory=dict)
+    read_pollfds: bool = False
+
+
+OFF = WaitSetting(enabled=False)
+
+
+class WaitSampler:
+    """Samples one server."""
+
+    def __init__(
+        self, setting: WaitSetting, clock: Callable[[], float] = time.monotonic, chance: random.Random | None = None
+    ) -> None:
+        self._setting = setting
+        self._clock = clock
+        self._chance = chance or random.Random()  # noqa: S311 - a sample, no secret
+        calls = find_calls()
+        self._threads = WorkerThreads(calls, read_pollfds=setting.read_pollfds, chance=self._chance) if calls else None
+        self._delays = RunDelays()
+        self._decisions = Decisions(Peers(clock))
+        self._same_network = False
+        self._workers: tuple[Worker, ...] = ()
+        self._sampled_at = clock()
+        self._cost = _FIRST_COST
+
+    def sample(
+        self, master_pid: int, snapshot: Snapshot, processes: Mapping[int, WorkerProcess], setup: Setup | None
+    ) -> Waits | None:
+        """What the request threads wait for now; None if that is switched off. processes: the proven workers. Never
+        raises."""
+        if not self._setting.enabled:
+            return None
+        if self._threads is None:
+            return Waits(off=_NO_TABLE)
+        reason = _doubt(snapshot, setup.concurrency_kind if setup else None)
+        if reason:
+            return Waits(off=reason)
+        for pid in self._threads.forget_ended(processes.keys()):
+            self._delays.forget(pid)
+        options = setup.options if setup else Options()
+        try:
+            found = [
+                self._threads.find(worker, worker.pid or 0, processes[worker.pid or 0].start_time, options)
+                for worker in self._find_active(snapshot, processes)
+            ]
+            seen, weight = self._look(self._threads, found)
+        except RefusedError as refusal:
+            return Waits(off=str(refusal))
+        gaps = self._learn_peers(master_pid, seen)
+        return self._add_up(self._threads, snapshot, found, seen, weight, gaps)
+
+    def _find_active(self, snapshot: Snapshot, processes: Mapping[int, WorkerProcess]) -> list[Worker]:
+        before, self._workers = self._workers, snapshot.workers
+        served = {worker.worker_id: worker.requests for worker in before}
+        return [
+            worker
+            for worker in snapshot.workers
+            if worker.pid in processes
+            and (worker.busy_threads or worker.requests != served.get(worker.worker_id, worker.requests))
+        ]
+
+    def _look(self, threads: WorkerThreads, found: list[LookedAt]) -> tuple[list[Seen], float]:
+        """Look at as many threads as the budget allows; returns what was seen, and for how many threads each counts.
+        Raises RefusedError."""
+        start, began = self._clock(), time.thread_time()
+        budget = MOST_OF_THE_TIME * (start - self._sampled_at) / self._cost
+        self._sampled_at = start
+        all_threads = [(each, thread) for each in found for thread in each.threads.threads]
+        number = min(len(all_threads), max(_LEAST_THREADS, int(budget)))
+        if not number:
+            return [], 1.0
+        chosen = all_threads if number == len(all_threads) else self._chance.sample(all_threads, number)
+        seen = [one for each, thread in chosen for one in threads.look(each, thread)]
+        for each in found:
+            threads.look_at_strangers(each)
+        self._cost += 0.1 * ((time.thread_time() - began) / number - self._cost)
+        return seen, len(all_threads) / number
+
+    def _learn_peers(self, master_pid: int, seen: list[Seen]) -> list[str]:
+        """Find the peers of the sockets that threads wait for; returns the reason if that is not possible."""
+        if not self._same_network:
+            self._same_network = bool(shares_network_namespace(master_pid))
+        if not self._same_network:
+            return []
+        try:
+            self._decisions.learn([each.wait for each in seen])
+        except OSError as error:
+            return [str(error)]
+        return []
+
+    def _add_up(
+        self,
+        threads: WorkerThreads,
+        snapshot: Snapshot,
+        found: list[LookedAt],
+        seen: list[Seen],
+        weight: float,
+        gaps: list[str],
+    ) -> Waits:
+        decided = [(each, part) for each in seen for part in self._decisions.decide(each.wait)]
+        if weight == 1:
+            certain = sum(part for each, (part, what) in decided if each.wait.lock is None and what.result != "idle")
+            threads.learn(seen, certain, snapshot)
+        by_state: dict[State, float] = defaultdict(float)
+        lock: dict[int, float] = defaultdict(float)
+        backends = dict.fromkeys(self._setting.backends.values(), 0.0)
+        in_service: dict[int, float] = defaultdict(float)
+        for each, (part, (result, address, gap)) in decided:
+            worker_id, count = each.by.worker.worker_id, weight * part
+            if result == "idle" or threads.is_idle(each.wait, snapshot):
+                each.by.note_idle(each)
+                continue
+            in_service[worker_id] += count
+            if result == "running":
+                waiting = self._delays.part_waiting(each.by.process.pid, each.thread)
+                by_state["cpu_wait"] += count * waiting
+                by_state["cpu"] += count * (1 - waiting)
+                continue
+            by_state[result] += count
+            if gap:
+                gaps.append(gap)
+            if result == "interpreter_lock":
+                lock[worker_id] += count
+            if name := self._name_backend(address):
+                backends[name] += count
+        for each_found in found:
+            if not each_found.threads.all_found:
+                busy = each_found.worker.busy_threads or 0
+                by_state["unknown"] += max(0.0, busy - in_service[each_found.worker.worker_id])
+                gaps.append(GAP_THREADS)
+        return Waits(
+            threads={state: number for state, number in by_state.items() if number},
+            interpreter_lock=dict(lock),
+            backends=backends,
+            busy=sum(worker.busy_threads or 0 for worker in snapshot.workers),
+            gaps=tuple(dict.fromkeys(gaps)),
+        )
+
+    def _name_backend(self, address: str) -> str | None:
+        backends = self._setting.backends
+        return backends.get(address) or backends.get(f"*:{address.rpartition(':')[2]}")
+
+
+def _doubt(snapshot: Snapshot, kind: ConcurrencyKind | None) -> str | None:
+    """Why the threads of this server do not show what its requests wait for; None if they do."""
+    if kind == "async":
+        return _ASYNC
+    if any(worker.threads is None for worker in snapshot.workers):
+        return _NO_CORES
+    return None

@@ -1,0 +1,232 @@
+"""Decides what one thread waits for, from the system call that it is blocked in.
+
+The decision has two steps, because sockets are looked up for all threads of a sample at once: first the call, then,
+if it depends on sockets, their peers.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+from uwsgi_headroom.kernel import procfs
+from uwsgi_headroom.kernel.waits.idle_locks import Lock
+from uwsgi_headroom.kernel.waits.memory_map import MemoryMap
+from uwsgi_headroom.kernel.waits.peers import Peers
+from uwsgi_headroom.kernel.waits.poll_descriptors import read_poll_descriptors
+from uwsgi_headroom.kernel.waits.states import State
+from uwsgi_headroom.kernel.waits.system_calls import Blocked, Calls, Kind
+
+# linux/futex.h
+FUTEX_PRIVATE_FLAG, FUTEX_CLOCK_REALTIME = 128, 256
+_FUTEX_WAITS = frozenset({0, 9})  # FUTEX_WAIT, FUTEX_WAIT_BITSET
+_FUTEX_LOCKS = frozenset({6, 13})  # FUTEX_LOCK_PI, FUTEX_LOCK_PI2: uWSGI's own locks, thunder-lock among them
+
+_TFD = re.compile(rb"^tfd:\s*(\d+)", re.MULTILINE)
+_MOST_DESCRIPTORS = 512
+_MOST_IN_EPOLL = 64
+
+Result = State | Literal["idle", "running"]
+"""idle: the thread waits for a request. running: it runs or could run."""
+
+GAP_POLL = "a thread that polls hides for what: allow the exporter to read what is polled (--read-pollfds)"
+GAP_SOCKET = "the other end of a socket is not known yet, or uWSGI runs in another network namespace"
+GAP_LOCK = "it is not known to whom a lock belongs: the program has no CPython, or a file of it was replaced"
+GAP_THREADS = "not all request threads are told from the application's own yet"
+GAP_UNTRIED = "the system calls of this machine's architecture were never tried"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a thread waits for: a result; or sockets, by inode, whose peers decide. gap: why the result is unknown.
+    lock: identifies a lock that idle threads may wait for as well (see `idle_locks`); None if they do not. epoll: the
+    descriptor of the epoll set, for a wait in one. call: the kind of the system call, for a wait for sockets."""
+
+    result: Result | None
+    sockets: tuple[int, ...] = ()
+    gap: str | None = None
+    lock: Lock | None = None
+    epoll: int | None = None
+    call: str = ""
+
+
+IDLE, RUNNING = Wait("idle"), Wait("running")
+
+
+@dataclass(frozen=True)
+class Process:
+    """What is known of the process of a thread, for one sample. socket_timeout: uWSGI's option, in seconds, None if unknown.
+    idle_epolls: the descriptors of epoll sets that hold a listening socket: uWSGI keeps one for each thread, for life.
+    """
+
+    pid: int
+    calls: Calls
+    memory: MemoryMap
+    socket_timeout: int | None
+    read_pollfds: bool
+    idle_epolls: set[int]
+
+    @cached_property
+    def sockets(self) -> tuple[int, ...]:
+        """The inodes of the process's sockets; none if it has too many descriptors to look at."""
+        try:
+            descriptors = os.listdir(f"/proc/{self.pid}/fd")
+        except OSError:
+            return ()
+        if len(descriptors) > _MOST_DESCRIPTORS:
+            return ()
+        return tuple(inode for name in descriptors if (inode := _read_socket(self.pid, int(name))))
+
+
+def classify(process: Process, thread: int, call: Blocked | Literal["running", "outside"]) -> Wait:
+    """The first step: what a thread waits for, by its system call."""
+    if call == "running":
+        return RUNNING
+    if call == "outside":
+        return Wait("disk" if _is_in_device_sleep(process.pid, thread) else "other")
+    number, arguments = call
+    kind = process.calls.kinds.get(number) if process.memory.is_64_bit else None
+    if not process.calls.tried or not process.memory.is_64_bit:
+        return Wait("unknown", gap=GAP_UNTRIED)
+    if kind is None:
+        return Wait("disk" if _is_in_device_sleep(process.pid, thread) else "other")
+    return _classify_kind(process, thread, kind, arguments)
+
+
+def _classify_kind(process: Process, thread: int, kind: Kind, arguments: tuple[int, ...]) -> Wait:
+    first, second, third = arguments[:3]
+    if kind == "futex":
+        return _classify_futex(process.memory, first, second)
+    if kind == "descriptor":
+        return _classify_descriptor(process.pid, thread, first)
+    if kind == "epoll" and first not in process.idle_epolls:
+        return Wait(None, _sockets_in_epoll(process.pid, first), epoll=first, call="epoll")
+    if kind == "poll":
+        return _classify_poll(process, first, second, third)
+    if kind == "select" and first:
+        return Wait(None, process.sockets, gap=GAP_POLL, call="poll")
+    return Wait(_RESULTS[kind], lock=("semaphore", first) if kind == "semaphore" else None)
+
+
+_RESULTS: Mapping[Kind, Result] = {
+    "accept": "idle",
+    "epoll": "idle",
+    "semaphore": "lock",
+    "select": "sleep",
+    "sleep": "sleep",
+    "child": "child",
+    "sync": "disk",
+    "lock": "lock",
+}
+"""The result of a call whose arguments do not matter. select(2) is in it for a call without descriptors, epoll for a
+known set of uWSGI."""
+
+
+def _classify_futex(memory: MemoryMap, address: int, operation: int) -> Wait:
+    command = operation & ~(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME)
+    if command in _FUTEX_LOCKS:
+        return Wait("lock", lock=("futex", address))
+    if command not in _FUTEX_WAITS:
+        return Wait("other")
+    region = memory.region(address)
+    if region == "python":
+        return Wait("interpreter_lock")
+    if region == "uwsgi":
+        return IDLE
+    if region == "heap" and memory.has_python:
+        return Wait("lock")
+    return Wait("unknown", gap=GAP_LOCK, lock=("futex", address))
+
+
+def _classify_poll(process: Process, array: int, number: int, timeout: int) -> Wait:
+    if number == 0:
+        return Wait("sleep")
+    # uWSGI waits for its clients with its own timeout; a backend's poll has one of the application's, or none.
+    if number == 1 and process.socket_timeout is not None and timeout == process.socket_timeout * 1000:
+        return Wait("client")
+    if process.read_pollfds:
+        descriptors = read_poll_descriptors(process.pid, array, number)
+        sockets = [_read_socket(process.pid, descriptor) for descriptor in descriptors]
+        known = tuple(inode for inode in sockets if inode)
+        if known:
+            return Wait(None, known, call="poll")
+        return Wait("pipe") if descriptors else Wait("unknown", gap=GAP_POLL)
+    if number > 1:
+        return Wait("unknown", gap=GAP_POLL)
+    return Wait(None, process.sockets, gap=GAP_POLL, call="poll")
+
+
+def _classify_descriptor(pid: int, thread: int, descriptor: int) -> Wait:
+    path = f"/proc/{pid}/fd/{descriptor}"
+    try:
+        target = os.readlink(path)
+        if target.startswith("socket:["):
+            return Wait(None, (int(target[8:-1]),), call="descriptor")
+        if target.startswith("pipe:["):
+            return Wait("pipe")
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return Wait("unknown", gap=GAP_SOCKET)
+    if stat.S_ISREG(mode) or stat.S_ISBLK(mode) or _is_in_device_sleep(pid, thread):
+        return Wait("disk")
+    return Wait("pipe" if stat.S_ISFIFO(mode) else "other")
+
+
+class Decision(NamedTuple):
+    """What a thread waits for. address: of the backend; empty if it waits for none, or the backend is not known. gap:
+    why the result is unknown."""
+
+    result: Result
+    address: str = ""
+    gap: str | None = None
+
+
+def decide(wait: Wait, peers: Peers) -> Decision:
+    """The second step: what a thread waits for, by the peers of the sockets that it waits for."""
+    if wait.result is not None:
+        return Decision(wait.result, gap=wait.gap)
+    known = [peers.get(inode) for inode in wait.sockets]
+    ends = {peer for peer in known if peer}
+    if wait.gap is None:
+        if any(peer.kind == "listening" for peer in ends):  # uWSGI's own epoll set
+            return Decision("idle")
+    else:  # any socket of the process: those of clients and of uWSGI itself do not count
+        ends = {peer for peer in ends if peer.kind in ("backend", "dns")}
+    if not ends or None in known or len({(peer.kind, peer.address) for peer in ends}) > 1:
+        return Decision("unknown", gap=wait.gap if known and None not in known else GAP_SOCKET)
+    (end,) = ends
+    if end.kind == "backend":
+        return Decision("backend", end.address)
+    return Decision("idle" if end.kind == "listening" else "pipe" if end.kind == "pair" else end.kind)
+
+
+def _is_in_device_sleep(pid: int, thread: int) -> bool:
+    """Whether a thread is in state D: uninterruptible, as threads are that wait for a device."""
+    try:
+        return procfs.read_stat_fields(f"/proc/{pid}/task/{thread}/stat")[0] == b"D"
+    except (OSError, IndexError):
+        return False
+
+
+def _read_socket(pid: int, descriptor: int) -> int | None:
+    """The inode of a descriptor if it is a socket."""
+    try:
+        target = os.readlink(f"/proc/{pid}/fd/{descriptor}")
+    except OSError:
+        return None
+    return int(target[8:-1]) if target.startswith("socket:[") else None
+
+
+def _sockets_in_epoll(pid: int, descriptor: int) -> tuple[int, ...]:
+    """The inodes of the sockets in an epoll set, as proc_pid_fdinfo(5) lists them."""
+    try:
+        text = procfs.read_file(f"/proc/{pid}/fdinfo/{descriptor}")
+    except OSError:
+        return ()
+    watched = [int(number) for number in _TFD.findall(text)[:_MOST_IN_EPOLL]]
+    return tuple(inode for each in watched if (inode := _read_socket(pid, each)))

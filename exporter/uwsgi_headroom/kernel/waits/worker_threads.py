@@ -1,0 +1,151 @@
+"""Looks at the request threads of a server's workers, one at a time, and keeps what it has learnt about each worker."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from uwsgi_headroom.kernel.options import Options
+from uwsgi_headroom.kernel.waits.idle_locks import IdleLocks
+from uwsgi_headroom.kernel.waits.memory_map import Generation, MemoryMap, read_generation, read_memory_map
+from uwsgi_headroom.kernel.waits.request_threads import RequestThreads
+from uwsgi_headroom.kernel.waits.system_calls import Calls, read_system_call
+from uwsgi_headroom.kernel.waits.thread_wait import Process, Wait, classify
+from uwsgi_headroom.stats.server import Snapshot, Worker
+
+WHO_MAY_KNOW = (
+    "this user may not see what uWSGI's threads wait for: give the exporter CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
+)
+_NO_FILE = "this kernel does not say what threads wait for (no /proc/PID/task/TID/syscall)"
+_HIDDEN = "the memory map of uWSGI's workers cannot be read"
+
+_DEFAULT_SOCKET_TIMEOUT = 4  # of uWSGI, in seconds
+
+
+class RefusedError(Exception):
+    """The kernel refuses to say what threads wait for; the message is the reason, for an operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookedAt:
+    """A worker whose request threads are looked at."""
+
+    worker: Worker
+    threads: RequestThreads
+    process: Process
+
+    def note_idle(self, seen: Seen) -> None:
+        """Record that a thread of this worker waits for a request."""
+        self.threads.note_accepting(seen.thread)
+        if seen.wait.epoll is not None:
+            self.process.idle_epolls.add(seen.wait.epoll)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one thread was seen to wait for."""
+
+    by: LookedAt
+    thread: int
+    wait: Wait
+
+
+class WorkerThreads:
+    """The request threads of the workers of one server."""
+
+    def __init__(self, calls: Calls, *, read_pollfds: bool, chance: random.Random) -> None:
+        self._calls = calls
+        self._read_pollfds = read_pollfds
+        self._chance = chance
+        self._known: dict[tuple[int, float | None], tuple[RequestThreads, MemoryMap, set[int]]] = {}
+        self._maps: dict[Generation, MemoryMap] = {}
+        self._idle_locks = IdleLocks()
+
+    def find(self, worker: Worker, pid: int, start_time: float | None, options: Options) -> LookedAt:
+        """Find the request threads of a worker, whose process began at `start_time`. Raises RefusedError."""
+        known = self._known.get((pid, start_time))
+        if known is None:
+            memory = self._read_memory(pid)
+            known = self._known[pid, start_time] = RequestThreads(pid, worker.threads or 1), memory, set()
+        threads, memory, idle_epolls = known
+        if not threads.all_found:
+            threads.list_again()
+        timeout = options.socket_timeout
+        if timeout is None and options.complete:
+            timeout = _DEFAULT_SOCKET_TIMEOUT
+        process = Process(pid, self._calls, memory, timeout, self._read_pollfds, idle_epolls)
+        return LookedAt(worker, threads, process)
+
+    def _read_memory(self, pid: int) -> MemoryMap:
+        try:
+            generation = read_generation(pid)
+            memory = self._maps.get(generation)
+            if memory is None:
+                self._maps.clear()  # of the program before a reload
+                self._idle_locks = IdleLocks()
+                memory = self._maps[generation] = read_memory_map(pid)
+        except (FileNotFoundError, ProcessLookupError):
+            return _NOTHING_KNOWN  # the worker has just ended
+        except (OSError, ValueError) as error:
+            refused = isinstance(error, PermissionError) or not _may_read_maps(pid)
+            raise RefusedError(WHO_MAY_KNOW if refused else _HIDDEN) from None
+        return memory
+
+    def look(self, at: LookedAt, thread: int) -> list[Seen]:
+        """Look at one thread; nothing if it has ended. Raises RefusedError."""
+        pid = at.process.pid
+        try:
+            call = read_system_call(pid, thread)
+        except PermissionError:
+            raise RefusedError(WHO_MAY_KNOW) from None
+        except (FileNotFoundError, ProcessLookupError):
+            if os.path.exists(f"/proc/{pid}/task/{thread}/stat"):
+                raise RefusedError(_NO_FILE) from None
+            at.threads.list_again()
+            return []
+        except (OSError, ValueError):
+            return [Seen(at, thread, Wait("unknown"))]
+        return [Seen(at, thread, classify(at.process, thread, call))]
+
+    def look_at_strangers(self, at: LookedAt) -> None:
+        """Look at a few threads that are not known to serve requests: one that waits for a request does. Raises
+        RefusedError."""
+        for thread in at.threads.strangers(self._chance):
+            for seen in self.look(at, thread):
+                if seen.wait.result == "idle":
+                    at.threads.note_accepting(thread)
+
+    def is_idle(self, wait: Wait, snapshot: Snapshot) -> bool:
+        """Whether the threads that wait for this wait's lock are idle."""
+        return wait.lock is not None and self._idle_locks.is_idle(wait.lock, bool(snapshot.thunder_lock))
+
+    def learn(self, seen: Collection[Seen], in_service: float, snapshot: Snapshot) -> None:
+        """Learn from a sample of all threads which locks idle threads wait for. in_service: how many of the threads are
+        in service for certain."""
+        waiting = Counter(each.wait.lock for each in seen if each.wait.lock is not None)
+        busy = sum(worker.busy_threads or 0 for worker in snapshot.workers)
+        self._idle_locks.learn(waiting, in_service, busy, presumed_idle=bool(snapshot.thunder_lock))
+
+    def forget_ended(self, pids: Collection[int]) -> list[int]:
+        """Forget workers that are not among these living ones; returns their pids."""
+        ended = [key for key in self._known if key[0] not in pids]
+        for key in ended:
+            del self._known[key]
+        return [pid for pid, _ in ended]
+
+
+def _may_read_maps(pid: int) -> bool:
+    """Whether the kernel lets this user trace the process: the mode of `maps` allows everybody."""
+    try:
+        with open(f"/proc/{pid}/maps", "rb"):
+            return True
+    except PermissionError:
+        return False
+    except OSError:
+        return True
+
+
+_NOTHING_KNOWN = MemoryMap(True, (), ())
