@@ -27,7 +27,8 @@ class WorkerFigures:
 
     share: its fraction of all requests. response_time: in seconds. concurrency: mean busy threads.
     interpreter_load: CPU seconds per second; a CPython interpreter can use at most one CPU.
-    active: whether it accepted requests for nearly the whole window.
+    active: whether it accepted requests for nearly the whole window. lock_waiters: mean number of its threads that wait
+    for the interpreter lock; None if unknown.
     """
 
     worker_id: int
@@ -37,6 +38,7 @@ class WorkerFigures:
     interpreter_load: float | None
     concurrency: float | None
     active: bool
+    lock_waiters: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,9 @@ def _figures(window: Window, worker: WorkerWindow, requests: int) -> WorkerFigur
         interpreter_load=None if cpu is None else ratio(cpu, window.seconds),
         concurrency=None if busy is None else ratio(busy, window.observed_seconds),
         active=worker.up_seconds >= ACTIVE * window.observed_seconds > 0,
+        lock_waiters=ratio(worker.interpreter_lock_seconds, window.waits.observed_seconds)
+        if window.waits and worker.interpreter_lock_seconds is not None
+        else None,
     )
 
 

@@ -10,6 +10,7 @@ from uwsgi_headroom.analysis.balance import Balance, compute_balance
 from uwsgi_headroom.analysis.capacity import Headroom, compute_headroom
 from uwsgi_headroom.analysis.littles_law import Flow, compute_flow, ratio
 from uwsgi_headroom.analysis.neighbours import CpuShares, compute_shares
+from uwsgi_headroom.analysis.wait_states import WaitFigures, compute_waits
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.cpus import UsableCpus
@@ -25,7 +26,7 @@ class Figures:
     configured, available: threads; None if uWSGI omits them.
     ceiling: the most threads that can serve at the end of the window. The threads of a worker that is gone by then
         count in proportion to its presence in the window.
-    cpu: None if the kernel does not report it.
+    cpu, waits: None if the kernel does not report them.
     """
 
     window: Window
@@ -37,6 +38,7 @@ class Figures:
     available: int | None
     ceiling: int | None
     cpu: CpuShares | None
+    waits: WaitFigures | None = None
 
 
 def compute_figures(
@@ -60,6 +62,7 @@ def compute_figures(
         available=sum_if_all_known([worker.available_threads for worker in workers]),
         ceiling=ceiling,
         cpu=cpu,
+        waits=compute_waits(window, rates),
     )
 
 

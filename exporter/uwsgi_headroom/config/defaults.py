@@ -11,6 +11,9 @@ SAMPLES_PER_SECOND_RANGE = (0.25, 20.0)
 
 DEFAULT_SAMPLES_PER_SECOND = 5.0
 
+MOST_BACKENDS = 20
+"""The most backends that can have a name: each has a time series, and a name of its own in all figures."""
+
 HISTORY_SECONDS = 3600
 """Length of a server's history, and so of the longest window."""
 

@@ -60,6 +60,28 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         + _also("cpu_residency"),
     )
     parser.add_argument(
+        "--waits",
+        nargs="?",
+        const="true",
+        metavar="true|false",
+        help="read what request threads wait for, where the kernel permits it (default true)" + _also("waits"),
+    )
+    parser.add_argument(
+        "--backends",
+        action="append",
+        metavar="NAME=ADDRESS",
+        help="a name for what request threads wait for: 10.0.0.5:5432, *:5432 for a port on any host, or the path of "
+        "a UNIX socket; repeatable, 20 at most" + _also("backends", "separated by spaces"),
+    )
+    parser.add_argument(
+        "--read-pollfds",
+        nargs="?",
+        const="true",
+        metavar="true|false",
+        help="read from the workers' memory which descriptors a thread polls, eight bytes each, to know which backend "
+        "it waits for (default false)" + _also("read_pollfds"),
+    )
+    parser.add_argument(
         "--log.level",
         dest="log_level",
         metavar="LEVEL",

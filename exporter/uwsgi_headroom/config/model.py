@@ -29,12 +29,17 @@ class Settings:
     """How every server is watched.
 
     windows: lengths in seconds, ascending; figures of single workers use the last. cpu_residency: also read every
-    thread of the workers, for workers x CPUs more series.
+    thread of the workers, for workers x CPUs more series. waits: also read what request threads wait for, where the
+    kernel permits it. backends: the names of backends, and the address of each, `10.0.0.5:5432`, `*:5432` or a path.
+    read_pollfds: also read from the workers' memory which descriptors a thread polls.
     """
 
     samples_per_second: float = defaults.DEFAULT_SAMPLES_PER_SECOND
     windows: tuple[float, ...] = defaults.DEFAULT_WINDOWS
     cpu_residency: bool = False
+    waits: bool = True
+    backends: tuple[tuple[str, str], ...] = ()
+    read_pollfds: bool = False
 
 
 SETTINGS = Settings()

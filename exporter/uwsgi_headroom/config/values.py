@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 from collections.abc import Iterable
 
-from uwsgi_headroom.config.defaults import HISTORY_SECONDS, LISTEN_ADDRESS, SIZE_CAP, TIMEOUT_SECONDS
+from uwsgi_headroom.config.defaults import HISTORY_SECONDS, LISTEN_ADDRESS, MOST_BACKENDS, SIZE_CAP, TIMEOUT_SECONDS
 from uwsgi_headroom.config.model import ServerConfig
 from uwsgi_headroom.config.names import default_name
 from uwsgi_headroom.errors import AddressError, ConfigError
@@ -84,6 +85,43 @@ def parse_windows(texts: Iterable[str], where: str) -> tuple[float, ...]:
             raise ConfigError(f"{where}: {text!r} is not a window; write a length from 10s to 1h, such as 5m")
         lengths.add(float(seconds))
     return tuple(sorted(lengths))
+
+
+def parse_backends(texts: Iterable[str], where: str) -> tuple[tuple[str, str], ...]:
+    """Parse the names of backends, each as `NAME=ADDRESS`. Raises ConfigError."""
+    backends: dict[str, str] = {}
+    for text in texts:
+        named = _NAMED.fullmatch(text.strip())
+        if not named:
+            raise ConfigError(f"{where}: {text!r} is not a backend; write NAME=ADDRESS, such as postgres=10.0.0.5:5432")
+        if named[1] in backends:
+            raise ConfigError(f"{where}: two backends are called {named[1]!r}")
+        backends[named[1]] = _backend_address(named[2], where)
+    if len(backends) > MOST_BACKENDS:
+        raise ConfigError(f"{where}: {len(backends)} backends are too many; {MOST_BACKENDS} can have a name")
+    if len(set(backends.values())) < len(backends):
+        raise ConfigError(f"{where}: two backends have the same address")
+    return tuple(backends.items())
+
+
+def _backend_address(text: str, where: str) -> str:
+    """Parse `10.0.0.5:5432`, `[::1]:5432`, `*:5432` or an absolute path. Raises ConfigError."""
+    if text.startswith(("/", "@")):
+        return text
+    host, _, port = text.rpartition(":")
+    try:
+        number = int(port) if port.isascii() and port.isdigit() else 0
+        if not 0 < number <= 65535:
+            raise ValueError("no port")
+        if host == "*":
+            return f"*:{number}"
+        address = ipaddress.ip_address(host.strip("[]"))
+        return f"[{address}]:{number}" if address.version == 6 else f"{address}:{number}"
+    except ValueError:
+        raise ConfigError(
+            f"{where}: {text!r} is not the address of a backend; write an IP address and a port (10.0.0.5:5432), "
+            "*:5432 for that port on any host, or the path of a UNIX socket. The kernel knows no host names"
+        ) from None
 
 
 def parse_boolean(text: str, where: str) -> bool:

@@ -24,6 +24,9 @@ SETTINGS = (
     "samples_per_second",
     "window",
     "cpu_residency",
+    "waits",
+    "backends",
+    "read_pollfds",
     "log_level",
     "log_format",
 )

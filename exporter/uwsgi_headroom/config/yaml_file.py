@@ -10,6 +10,10 @@ sampling:
   samples_per_second: 5   # between scrapes, of each server
   windows: [1m, 5m]       # to average figures over; figures of single workers use the longest
   cpu_residency: false    # CPU time by worker and CPU: workers x CPUs more series
+  waits: true             # what request threads wait for, where the kernel permits it
+  read_pollfds: false     # read from the workers' memory which descriptors a thread polls
+backends:                 # names for what request threads wait for
+  postgres: 10.0.0.5:5432
 web:
   listen_address: 127.0.0.1:9238
   allowed_hosts: [headroom.example.com]   # host names of the exporter behind a proxy
@@ -22,6 +26,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -57,8 +62,8 @@ class _File:
         self._path = path
 
     def config(self, root: yaml.Node) -> Config:
-        top = self._mapping(root, ("servers", "sampling", "web", "log"))
-        sampling = self._sampling(top.get("sampling"))
+        top = self._mapping(root, ("servers", "sampling", "backends", "web", "log"))
+        sampling = replace(self._sampling(top.get("sampling")), backends=self._backends(top.get("backends")))
         web = self._mapping(top.get("web"), ("listen_address", "allowed_hosts"))
         log = self._mapping(top.get("log"), ("level", "format"))
         defaults = Config()
@@ -80,10 +85,9 @@ class _File:
         )
 
     def _sampling(self, node: yaml.Node | None) -> Settings:
-        keys = self._mapping(node, ("samples_per_second", "windows", "cpu_residency"))
+        keys = self._mapping(node, ("samples_per_second", "windows", "cpu_residency", "waits", "read_pollfds"))
         defaults = SETTINGS
         windows = keys.get("windows")
-        residency = keys.get("cpu_residency")
         return Settings(
             samples_per_second=self._number(
                 keys.get("samples_per_second"), defaults.samples_per_second, *SAMPLES_PER_SECOND_RANGE
@@ -93,8 +97,18 @@ class _File:
             )
             if windows
             else defaults.windows,
-            cpu_residency=values.parse_boolean(self._text(residency), self._where(residency)) if residency else False,
+            cpu_residency=self._boolean(keys.get("cpu_residency"), defaults.cpu_residency),
+            waits=self._boolean(keys.get("waits"), defaults.waits),
+            read_pollfds=self._boolean(keys.get("read_pollfds"), defaults.read_pollfds),
         )
+
+    def _backends(self, node: yaml.Node | None) -> tuple[tuple[str, str], ...]:
+        if node is None or self._is_null(node):
+            return ()
+        if not isinstance(node, yaml.MappingNode):
+            self._fail(node, "expected a name and an address for each backend")
+        texts = [f"{self._text(name)}={self._text(address)}" for name, address in node.value]
+        return values.parse_backends(texts, self._where(node))
 
     def _server(self, node: yaml.Node) -> ServerConfig:
         if isinstance(node, yaml.ScalarNode):
@@ -153,6 +167,9 @@ class _File:
             return parse_number(self._text(node), least, most)
         except ValueError:
             self._fail(node, f"expected a number from {least:g} to {most:g}")
+
+    def _boolean(self, node: yaml.Node | None, default: bool) -> bool:
+        return default if node is None else values.parse_boolean(self._text(node), self._where(node))
 
     def _choice(self, node: yaml.Node | None, known: Iterable[str], default: str) -> str:
         if node is None:

@@ -18,6 +18,7 @@ from uwsgi_headroom.config.names import printable_name
 from uwsgi_headroom.documents import emperor_router, schema, sections, server_state
 from uwsgi_headroom.documents.identity import build_identity
 from uwsgi_headroom.documents.setup import build_setup
+from uwsgi_headroom.documents.waits import build_waits
 from uwsgi_headroom.documents.workers import build_workers
 from uwsgi_headroom.journal.verdicts import EVENTS_OF_FINDINGS
 from uwsgi_headroom.reading import Reading
@@ -96,6 +97,7 @@ def _build_server(
         identity=build_identity(reading) if reading else None,
         cpu=sections.build_cpu(figures.cpu, watch.neighbours.others_follow) if figures and figures.cpu else None,
         events=watch.recorder.journal.latest(LATEST_EVENTS),
+        waits=build_waits(figures.waits, reading) if figures and figures.waits and reading else None,
     )
 
 
@@ -197,6 +199,11 @@ def _list_unknowns(reading: Reading, figures: Figures | None) -> Iterator[schema
         yield schema.Unknown(what="processes", why=reading.host.off, socket=None)
     elif not reading.host.threads:
         yield schema.Unknown(what="residency", why="off; enable it with --cpu-residency", socket=None)
+    if waits := reading.host.waits:
+        for why in (waits.off,) if waits.off else waits.gaps:
+            yield schema.Unknown(what="waits", why=why, socket=None)
+    elif not reading.host.off:
+        yield schema.Unknown(what="waits", why="off; enable it with --waits=true", socket=None)
     if sections.build_threads(reading).configured is None:
         why = "uWSGI runs with stats-no-cores, so busy threads, capacity and ages of requests are unknown"
         yield schema.Unknown(what="threads", why=why, socket=None)

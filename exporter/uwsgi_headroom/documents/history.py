@@ -12,10 +12,13 @@ from uwsgi_headroom.analysis.balance import compute_balance
 from uwsgi_headroom.analysis.capacity import compute_headroom
 from uwsgi_headroom.analysis.littles_law import compute_flow, ratio
 from uwsgi_headroom.analysis.neighbours import compute_shares
+from uwsgi_headroom.analysis.wait_states import compute_waits
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.history.hour import ROW_SECONDS
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
 from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.kernel.waits.states import STATES
+from uwsgi_headroom.kernel.waits.states import State as ThreadState
 from uwsgi_headroom.watch.watch import Watch
 
 MOST_POINTS = 600
@@ -58,6 +61,16 @@ class Occupancies(Struct, frozen=True, kw_only=True):
     shares: list[Column] = field(default_factory=lambda: [[] for _ in OCCUPANCY_BOUNDS])
 
 
+class WaitHistory(Struct, frozen=True, kw_only=True):
+    """The history of what threads wait for. threads[i]: the mean number of threads in states[i]. backends[i]: of those
+    that wait for backend_names[i], which are a part of the state `backend`."""
+
+    states: tuple[ThreadState, ...] = STATES
+    threads: list[Column] = field(default_factory=lambda: [[] for _ in STATES])
+    backend_names: tuple[str, ...] = ()
+    backends: list[Column] = field(default_factory=list)
+
+
 class Events(Struct, frozen=True, kw_only=True):
     """Number of events in each slice."""
 
@@ -76,7 +89,8 @@ class SocketHistory(Struct, frozen=True, kw_only=True):
 
 
 class WorkerHistory(Struct, frozen=True, kw_only=True):
-    """The history of a worker. share: of the requests; busy_threads: mean; accepting: share of the time."""
+    """The history of a worker. share: of the requests; busy_threads: mean; lock_waiters: mean threads that
+    wait for the interpreter lock; accepting: share of the time."""
 
     worker_id: int
     share: Column = field(default_factory=list)
@@ -84,6 +98,7 @@ class WorkerHistory(Struct, frozen=True, kw_only=True):
     interpreter_load: Column = field(default_factory=list)
     response_time: Column = field(default_factory=list)
     accepting: Column = field(default_factory=list)
+    lock_waiters: Column = field(default_factory=list)
 
 
 class History(Struct, frozen=True, kw_only=True):
@@ -110,6 +125,7 @@ class History(Struct, frozen=True, kw_only=True):
     hot_ratio: Column = field(default_factory=list)
     noise_floor: Column = field(default_factory=list)
     occupancy: Occupancies = field(default_factory=Occupancies)
+    waits: WaitHistory = field(default_factory=WaitHistory)
     events: Events = field(default_factory=Events)
     sockets: list[SocketHistory] = field(default_factory=list)
     workers: list[WorkerHistory] = field(default_factory=list)
@@ -130,11 +146,14 @@ async def build_history(watch: Watch, clock: Clock, seconds: float, points: int,
     slices = watch.history.slices(step, until - ahead - seconds - step, until - ahead)
     known = watch.reading.listen_queues() if watch.reading else {}
     cpus = watch.reading.host.cpus.count if watch.reading and watch.reading.host.cpus else None
+    waits = watch.integrals.totals.waits
+    backends = tuple(waits.backends) if waits else ()
     columns = History(
         name=watch.name,
         step=step,
         since=until - seconds,
         until=until,
+        waits=WaitHistory(backend_names=backends, backends=[[] for _ in backends]),
         sockets=[SocketHistory(name=name) for name in known],
         workers=[WorkerHistory(worker_id=worker_id) for worker_id in range(1, len(watch.integrals.totals.workers) + 1)],
     )
@@ -174,6 +193,11 @@ def _append_slice(to: History, window: Window, cpus: float | None, others_follow
     samples = sum(window.occupancy)
     for column, count in zip(to.occupancy.shares, window.occupancy, strict=False):
         put(column, ratio(count, samples))
+    waits = compute_waits(window, rates)
+    for state, column in zip(to.waits.states, to.waits.threads, strict=True):
+        put(column, waits.threads.get(state, 0.0) if waits else None)
+    for name, column in zip(to.waits.backend_names, to.waits.backends, strict=True):
+        put(column, waits.backends.get(name) if waits else None)
     to.events.reloads.append(window.reloads)
     to.events.respawns.append(window.respawns)
     to.events.exceptions.append(window.exceptions)
@@ -187,4 +211,5 @@ def _append_slice(to: History, window: Window, cpus: float | None, others_follow
         put(worker.busy_threads, figures.concurrency)
         put(worker.interpreter_load, figures.interpreter_load)
         put(worker.response_time, figures.response_time)
+        put(worker.lock_waiters, figures.lock_waiters)
         put(worker.accepting, ratio(times.up_seconds, window.observed_seconds))

@@ -11,6 +11,7 @@ from uwsgi_headroom.analysis.findings import Severity
 from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.analysis.waiting import Waiting
 from uwsgi_headroom.documents.emperor_router import Emperor, Router
+from uwsgi_headroom.documents.waits import Waits
 from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.kernel.concurrency import ConcurrencyKind
@@ -30,9 +31,10 @@ class Error(Struct, frozen=True, kw_only=True):
 
 
 class Unknown(Struct, frozen=True, kw_only=True):
-    """An unknown value, which is null, and the reason as a sentence. socket: its name, for an unknown queue."""
+    """An unknown value, which is null, and the reason as a sentence. socket: its name, for an unknown queue. For waits,
+    there may be several reasons why a part of the threads is in the state `unknown`."""
 
-    what: Literal["figures", "threads", "processes", "residency", "queue"]
+    what: Literal["figures", "threads", "processes", "residency", "queue", "waits"]
     why: str
     socket: str | None
 
@@ -265,8 +267,8 @@ class Server(Struct, frozen=True, kw_only=True):
     time: of the document; read_at, age: time and age of the last successful reading, on which all figures are based.
     error: why the last attempt failed. verdict: one sentence. kind: null before the first reading. window, flow,
     headroom, balance: null before there are figures (two readings, a second apart), and for an emperor or a router,
-    which have sections of their own. findings: worst first. thunder_lock: whether it is on. cpu: null if the kernel
-    does not report it. events: the latest, newest first; the journal has all.
+    which have sections of their own. findings: worst first. thunder_lock: whether it is on. cpu, waits: null if the
+    kernel does not report them; `unknown` says why. events: the latest, newest first; the journal has all.
     """
 
     name: str
@@ -301,6 +303,7 @@ class Server(Struct, frozen=True, kw_only=True):
     cpu: Cpu | None = None
     identity: Identity | None = None
     events: tuple[Event, ...] = ()
+    waits: Waits | None = None
 
 
 class Journal(Struct, frozen=True, kw_only=True):

@@ -23,7 +23,8 @@ class Worker(Struct, frozen=True, kw_only=True):
     worker_id: position in uWSGI's list, from 1. pid: in the master's PID namespace. accepting: accepts requests now.
     Over the window: active (accepted requests for 90 % of it, so that it can be compared with others), window_requests,
     throughput (requests per second), share of the requests, response_time, interpreter_load (CPU seconds per second, of
-    the one CPU that one interpreter can use), concurrency (mean busy threads), resident_growth.
+    the one CPU that one interpreter can use), lock_waiters (mean threads that wait for the interpreter lock),
+    concurrency (mean busy threads), resident_growth.
     Since uWSGI's last full reload: requests, lifetime_share, running_time, exceptions, harakiris, respawns, signals,
     transmitted_bytes.
     age: since last_spawn. oldest_request_age, request_ages: of requests in service, oldest first, precise to about a
@@ -68,6 +69,7 @@ class Worker(Struct, frozen=True, kw_only=True):
     affinity: tuple[int, ...] | None
     last_cpu: int | None
     residency: dict[int, float] | None
+    lock_waiters: float | None = None
 
 
 def build_workers(reading: Reading, figures: Figures | None, totals: Totals) -> Iterator[Worker]:
@@ -114,6 +116,7 @@ def _build_worker(
         response_time=figures.response_time if figures else None,
         interpreter_load=figures.interpreter_load if figures else None,
         concurrency=figures.concurrency if figures else None,
+        lock_waiters=figures.lock_waiters if figures else None,
         requests=worker.requests,
         lifetime_share=None if worker.requests is None else ratio(worker.requests, served),
         running_time=worker.running_time,

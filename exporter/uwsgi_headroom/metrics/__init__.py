@@ -24,6 +24,7 @@ from uwsgi_headroom.metrics import (
     socket,
     spooler,
     threads,
+    waits,
     window_figures,
     worker,
 )
@@ -39,6 +40,7 @@ MODULES: tuple[Callable[[Scrape], Iterator[Metric]], ...] = (
     cpu_affinity.families,
     socket.families,
     sampled_totals.families,
+    waits.families,
     window_figures.families,
     application.families,
     cache.families,

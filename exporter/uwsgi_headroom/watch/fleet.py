@@ -16,6 +16,7 @@ from uwsgi_headroom.config.model import SETTINGS, ServerConfig, Settings
 from uwsgi_headroom.config.names import GlobNames
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.machine_cpu import MachineCpu
+from uwsgi_headroom.kernel.waits.sampler import WaitSetting
 from uwsgi_headroom.source import Address, Unix
 from uwsgi_headroom.watch.loop_lag import LoopLag
 from uwsgi_headroom.watch.observation import ExporterHealth, Observation
@@ -48,6 +49,11 @@ class Fleet:
         self.settings = settings
         self.lag = LoopLag(self.clock.monotonic)
         self._machine_cpu = MachineCpu(self.clock.monotonic)
+        self._wait_setting = WaitSetting(
+            enabled=settings.waits,
+            backends={address: name for name, address in settings.backends},
+            read_pollfds=settings.read_pollfds,
+        )
         self.restarts: Counter[str] = Counter()
         self._paused = False
         self._named = [self._watch(server.name, server.address, server) for server in servers if server.address]
@@ -147,7 +153,7 @@ class Fleet:
             timeout=config.timeout,
             size_cap=config.size_cap,
             samples_per_second=self.settings.samples_per_second,
-            host=Host(self.settings.cpu_residency, self.clock.monotonic, self._machine_cpu),
+            host=Host(self.settings.cpu_residency, self.clock.monotonic, self._machine_cpu, self._wait_setting),
             clock=self.clock,
             lag=self.lag,
         )

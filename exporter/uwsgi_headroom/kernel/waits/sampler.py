@@ -59,6 +59,7 @@ class WaitSampler:
         self, setting: WaitSetting, clock: Callable[[], float] = time.monotonic, chance: random.Random | None = None
     ) -> None:
         self._setting = setting
+        self._addresses = {name: address for address, name in setting.backends.items()}
         self._clock = clock
         self._chance = chance or random.Random()  # noqa: S311 - a sample, no secret
         calls = find_calls()
@@ -179,6 +180,7 @@ class WaitSampler:
             threads={state: number for state, number in by_state.items() if number},
             interpreter_lock=dict(lock),
             backends=backends,
+            addresses=self._addresses,
             busy=sum(worker.busy_threads or 0 for worker in snapshot.workers),
             gaps=tuple(dict.fromkeys(gaps)),
         )

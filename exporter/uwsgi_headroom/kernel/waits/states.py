@@ -41,7 +41,8 @@ class Waits:
     threads: the mean number of threads in each state that is not 0. If a random part of the threads was looked at, the
         numbers are weighted: each is an unbiased estimate.
     interpreter_lock: the same for the interpreter lock, by worker id.
-    backends: the same for the backends that are configured, by their name. `threads["backend"]` includes them.
+    backends: the same for the backends that are configured, by their name; addresses: the address of each.
+        `threads["backend"]` includes them.
     busy: threads with a request in service according to uWSGI's document, which is read a moment earlier.
     gaps: why threads are `unknown`, as sentences for an operator.
     """
@@ -50,5 +51,6 @@ class Waits:
     threads: Mapping[State, float] = field(default_factory=dict)
     interpreter_lock: Mapping[int, float] = field(default_factory=dict)
     backends: Mapping[str, float] = field(default_factory=dict)
+    addresses: Mapping[str, str] = field(default_factory=dict)
     busy: int = 0
     gaps: tuple[str, ...] = ()

@@ -60,8 +60,9 @@ IDLE, RUNNING = Wait("idle"), Wait("running")
 
 @dataclass(frozen=True)
 class Process:
-    """What is known of the process of a thread, for one sample. socket_timeout: uWSGI's option, in seconds, None if unknown.
-    idle_epolls: the descriptors of epoll sets that hold a listening socket: uWSGI keeps one for each thread, for life.
+    """What is known of the process of a thread, for one sample. socket_timeout: uWSGI's option, in seconds, None if
+    unknown. idle_epolls: the descriptors of epoll sets that hold a listening socket: uWSGI keeps one for each
+    thread, for life.
     """
 
     pid: int

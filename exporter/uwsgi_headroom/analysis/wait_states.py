@@ -1,0 +1,52 @@
+"""Computes what requests spend their time on, from what their threads were seen to wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from uwsgi_headroom.analysis.littles_law import Flow, ratio
+from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.kernel.waits.states import State
+
+
+@dataclass(frozen=True, slots=True)
+class WaitFigures:
+    """What requests spend their time on in a window.
+
+    threads: the mean number of threads in each state that was seen; their sum, `total`, is the concurrency. backends:
+        the same for configured backends, by name.
+    per_request: seconds of a mean request in each state, and for each backend; None without completed requests. By
+        Little's law, a mean of L threads in a state at λ requests per second is L/λ per request (J. D. C. Little,
+        Operations Research 9 (3), 1961); so the sum is the response time, if requests neither pile up nor get lost.
+    disagreement: mean difference, in threads, between the kernel and uWSGI's document at one instant.
+    """
+
+    threads: Mapping[State, float]
+    backends: Mapping[str, float]
+    per_request: Mapping[State, float] | None
+    backends_per_request: Mapping[str, float] | None
+    total: float
+    disagreement: float
+
+    def share(self, state: State) -> float:
+        """The share of the threads' time in a state, 0 to 1."""
+        return self.threads.get(state, 0.0) / self.total if self.total else 0.0
+
+
+def compute_waits(window: Window, flow: Flow) -> WaitFigures | None:
+    """The figures of a window; None unless the kernel said for the whole window what the threads wait for."""
+    waits = window.waits
+    if waits is None:
+        return None
+    threads = {state: seconds / waits.observed_seconds for state, seconds in waits.seconds.items()}
+    backends = {name: seconds / waits.observed_seconds for name, seconds in waits.backends.items()}
+    throughput = flow.throughput
+    return WaitFigures(
+        threads=threads,
+        backends=backends,
+        per_request={state: number / throughput for state, number in threads.items()} if throughput else None,
+        backends_per_request={name: number / throughput for name, number in backends.items()} if throughput else None,
+        total=sum(threads.values()),
+        disagreement=ratio(waits.disagreement_seconds, waits.observed_seconds) or 0.0,
+    )

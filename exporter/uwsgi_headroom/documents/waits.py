@@ -1,0 +1,63 @@
+"""Builds the section about what requests spend their time on."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from uwsgi_headroom.analysis.wait_states import WaitFigures
+from uwsgi_headroom.kernel.waits.states import State
+from uwsgi_headroom.reading import Reading
+
+
+class WaitState(Struct, frozen=True, kw_only=True):
+    """A state of threads with a request in service. threads: their mean number; per_request: seconds of a mean request,
+    null without completed requests."""
+
+    state: State
+    threads: float
+    per_request: float | None
+
+
+class Backend(Struct, frozen=True, kw_only=True):
+    """A backend that is named in the configuration. address: `10.0.0.5:5432`, `*:5432` or the path of a UNIX socket;
+    threads: mean number of threads that wait for it; per_request: as in `WaitState`."""
+
+    name: str
+    address: str
+    threads: float
+    per_request: float | None
+
+
+class Waits(Struct, frozen=True, kw_only=True):
+    """What requests spend their time on, over the window. states: those that were seen, most threads first; total: the
+    sum of their threads, which is the observed concurrency but for the disagreement; disagreement: mean difference, in
+    threads, between the kernel and uWSGI at one instant. backends: parts of the state `backend`."""
+
+    states: tuple[WaitState, ...]
+    backends: tuple[Backend, ...]
+    total: float
+    disagreement: float
+
+
+def build_waits(waits: WaitFigures, reading: Reading) -> Waits:
+    """Build the section from the figures of a window, which ends with this reading."""
+    addresses = reading.host.waits.addresses if reading.host.waits else {}
+    states = sorted(waits.threads.items(), key=lambda item: -item[1])
+    backends = sorted(waits.backends.items(), key=lambda item: -item[1])
+    return Waits(
+        states=tuple(
+            WaitState(state=state, threads=threads, per_request=waits.per_request[state] if waits.per_request else None)
+            for state, threads in states
+        ),
+        backends=tuple(
+            Backend(
+                name=name,
+                address=addresses.get(name, ""),
+                threads=threads,
+                per_request=waits.backends_per_request[name] if waits.backends_per_request else None,
+            )
+            for name, threads in backends
+        ),
+        total=waits.total,
+        disagreement=waits.disagreement,
+    )
