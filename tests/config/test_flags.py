@@ -24,6 +24,9 @@ SAMPLES = {
     "samples_per_second": ("2", lambda result: result.settings.samples_per_second, 2.0),
     "window": ("10m", lambda result: len(result.settings.windows), 1),
     "cpu_residency": ("true", lambda result: result.settings.cpu_residency, True),
+    "waits": ("false", lambda result: result.settings.waits, False),
+    "backends": ("pg=10.0.0.5:5432", lambda result: result.settings.backends, (("pg", "10.0.0.5:5432"),)),
+    "read_pollfds": ("true", lambda result: result.settings.read_pollfds, True),
     "log_level": ("warning", lambda result: result.log_level, "warning"),
     "log_format": ("json", lambda result: result.log_format, "json"),
 }

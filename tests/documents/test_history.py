@@ -23,7 +23,7 @@ def columns(value: object) -> Iterator[list[object]]:
             yield from columns(part)
     elif isinstance(value, dict):
         for key, part in value.items():
-            if key != "up_to":
+            if key not in ("up_to", "states", "backend_names", "backends"):
                 yield from columns(part)
 
 

@@ -17,6 +17,7 @@ from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.server_cpu import CpuTimes
 from uwsgi_headroom.kernel.setup import Setup
+from uwsgi_headroom.kernel.waits.states import Waits
 from uwsgi_headroom.kernel.worker_memory import WorkerMemory
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import render_families
@@ -94,6 +95,13 @@ def proven(name: str, called: str = "") -> Observation:
             mapped=None,
         ),
         cpu_times=CpuTimes(),
+        waits=Waits(
+            threads={"cpu": 1.0, "interpreter_lock": 2.0, "backend": 4.0},
+            interpreter_lock={1: 2.0},
+            backends={"postgres": 3.0, "redis": 0.0},
+            addresses={"postgres": "10.0.0.5:5432", "redis": "*:6379"},
+            busy=8,
+        ),
     )
     return up(called or name, body, host)
 
