@@ -43,10 +43,14 @@ class Decisions:
             return  # these sockets are of any age
         for wait in waits:
             if not unknown.isdisjoint(wait.sockets) and self._is_known(wait):
+                decision = decide(wait, self._peers)
+                if decision.result == "idle":
+                    continue  # uWSGI's own epoll sets, of a worker that has just started
                 decisions = self._young[wait.call]
-                decisions[decide(wait, self._peers)] += 1
+                decisions[decision] += 1
                 if decisions.total() > _REMEMBERED:
-                    self._young[wait.call] = Counter({each: number // 2 for each, number in decisions.items()})
+                    halves = {each: number // 2 for each, number in decisions.items() if number > 1}
+                    self._young[wait.call] = Counter(halves)
 
     def decide(self, wait: Wait) -> Iterator[Part]:
         """What a thread waits for. A wait for a young socket is divided like those before it."""

@@ -7,10 +7,12 @@ bounded, and an odd one raises ValueError.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 _ehdr = struct.Struct("<16sHHIQQQIHHHHHH")
 _phdr = struct.Struct("<IIQQQQQQ")  # type, flags, offset, virtual address, physical address, file size, memory size
@@ -21,7 +23,8 @@ PT_LOAD, SHT_DYNSYM = 1, 11
 ELFCLASS64, ELFDATA2LSB = 2, 1
 
 _MOST_HEADERS = 256
-_MOST_BYTES = 8 << 20  # of one table; those of libpython take 0.2 MB
+_MOST_BYTES = 1 << 20  # of one table; those of libpython take 0.2 MB
+_MOST_NAMES = 256  # places of one name in the table of names: it may also be the end of longer names
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +48,25 @@ class Elf:
 
 def read_elf(path: str, names: Collection[str]) -> Elf:
     """Read the segments and the named dynamic symbols of a file. Raises OSError, or ValueError if it is not ELF."""
-    # Without O_NONBLOCK, opening a FIFO that took the file's place would block.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = _open_regular(path)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueError("not a regular file")
         return _read(descriptor, names)
     except struct.error as error:
         raise ValueError(str(error)) from None
     finally:
         os.close(descriptor)
+
+
+def _open_regular(path: str) -> int:
+    """Open a file for reading. A FIFO or a device that has taken its place is not opened: the first would block, and
+    opening a device may change its state. Raises OSError, or ValueError if the file is not a regular one."""
+    found = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(found).st_mode):
+            raise ValueError("not a regular file")
+        return os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(found)
 
 
 def _read(descriptor: int, names: Collection[str]) -> Elf:
@@ -69,7 +81,7 @@ def _read(descriptor: int, names: Collection[str]) -> Elf:
     return Elf(
         True,
         tuple(Segment(row[2], row[5], row[3]) for row in programs if row[0] == PT_LOAD),
-        _find_symbols(descriptor, sections, {name.encode() for name in names}),
+        _find_symbols(descriptor, sections, names),
     )
 
 
@@ -80,20 +92,27 @@ def _table(descriptor: int, row: struct.Struct, offset: int, number: int) -> lis
 
 
 def _find_symbols(
-    descriptor: int, sections: list[tuple[int, ...]], names: Collection[bytes]
+    descriptor: int, sections: list[tuple[int, ...]], names: Collection[str]
 ) -> dict[str, tuple[int, int]]:
+    """The named symbols in the table of dynamic symbols; a file has one at most."""
+    table = next((row for row in sections if row[1] == SHT_DYNSYM and row[6] < len(sections)), None)
+    if table is None or not names:
+        return {}
+    strings = _pread(descriptor, sections[table[6]][4], sections[table[6]][5])
+    symbols = _pread(descriptor, table[4], table[5] - table[5] % _sym.size)
+    places = {place: name for name in names for place in _find_name(strings, name)}
     found: dict[str, tuple[int, int]] = {}
-    for _, kind, _, _, offset, size, link, _, _, _ in sections:
-        if kind != SHT_DYNSYM or link >= len(sections):
-            continue
-        strings = _pread(descriptor, sections[link][4], sections[link][5])
-        for at, _, _, section, value, length in _sym.iter_unpack(_pread(descriptor, offset, size - size % _sym.size)):
-            if not section or not length:
-                continue  # imported, not defined here
-            for name in names:
-                if strings.startswith(name + b"\0", at):
-                    found[name.decode()] = value, length
+    for row, place in enumerate(memoryview(symbols).cast("I")[:: _sym.size // 4].tolist()):
+        if place in places:
+            _, _, _, section, value, size = _sym.unpack_from(symbols, row * _sym.size)
+            if section and size:  # defined here, not imported
+                found[places[place]] = value, size
     return found
+
+
+def _find_name(strings: bytes, name: str) -> Iterator[int]:
+    ends = re.finditer(re.escape(name.encode()) + b"\0", strings)
+    return (match.start() for match in islice(ends, _MOST_NAMES))
 
 
 def _pread(descriptor: int, offset: int, size: int) -> bytes:

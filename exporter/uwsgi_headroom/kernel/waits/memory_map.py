@@ -10,9 +10,12 @@ All workers of a master are copies of one process with one memory map, so the ma
 from __future__ import annotations
 
 import os
+import re
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal, NamedTuple
 
 from uwsgi_headroom.kernel import procfs
@@ -24,8 +27,12 @@ rest."""
 
 _SYMBOLS: dict[str, Region] = {"_PyRuntime": "python", "uwsgi": "uwsgi"}
 
-_MOST_MAP_BYTES = 4 << 20  # some 40,000 mappings
-_MOST_IMAGES = 16
+_MOST_MAP_BYTES = 512 << 10  # some 6,000 mappings; a worker with many libraries has 2,500
+_MOST_IMAGES = 8
+
+_IMAGE_NAME = re.compile(r"(lib)?python|.*uwsgi")
+"""Names of files that may define the symbols. CPython's extension modules are called `*.cpython-311-*.so`: they never
+do, and a worker may have hundreds."""
 
 _STARTCODE, _ENDCODE, _STARTSTACK = 23, 24, 25  # fields 26 to 28 of proc_pid_stat(5); 0 is the field after the name
 
@@ -62,15 +69,20 @@ class MemoryMap:
 
 
 def read_generation(pid: int) -> Generation:
-    """Raises OSError, or ValueError if the fields are hidden."""
+    """Raises OSError, ProcessLookupError if the process has no memory any more, or ValueError if the kernel hides the
+    fields from this user."""
     fields = procfs.read_stat_fields(f"/proc/{pid}/stat")
-    generation = Generation(*(int(fields[at]) for at in (_STARTCODE, _ENDCODE, _STARTSTACK)))
-    if generation.start_code <= 1:
+    generation = Generation(*(int(field) for field in fields[_STARTCODE : _STARTSTACK + 1]))
+    if not generation.start_code:
+        raise ProcessLookupError(f"process {pid} has ended")
+    if generation.start_code == 1:
         raise ValueError("the kernel hides the addresses")
     return generation
 
 
-class _Mapping(NamedTuple):
+class Mapping(NamedTuple):
+    """One line of a memory map. path: as in proc_pid_maps(5), also `[heap]`; empty for anonymous memory."""
+
     start: int
     end: int
     offset: int
@@ -78,42 +90,57 @@ class _Mapping(NamedTuple):
 
 
 def read_memory_map(pid: int) -> MemoryMap:
-    """Read the memory map of a process. Raises OSError, or ValueError if it is larger than any worker's should be."""
-    mappings = list(_mappings(pid))
+    """Read the memory map of a process. If it is larger than any worker's should be, nothing is known of it but
+    whether the program is a 64-bit one. Raises OSError."""
+    mappings = list(parse_mappings(_read_maps(pid)))
     program = os.readlink(f"/proc/{pid}/exe")
     known: list[tuple[int, int, Region]] = []
-    is_64_bit = read_elf(f"/proc/{pid}/exe", ()).is_64_bit
-    for path in _paths_to_search(mappings, program):
+    is_64_bit = False
+    for path in [program, *_paths_to_search(mappings, program)]:
         try:
-            elf = read_elf(f"/proc/{pid}/root{path}" if path != program else f"/proc/{pid}/exe", _SYMBOLS)
+            elf = read_elf(f"/proc/{pid}/exe" if path == program else f"/proc/{pid}/root{path}", _SYMBOLS)
+        except PermissionError:
+            if path == program:
+                raise
+            continue
         except (OSError, ValueError):
             continue  # deleted or replaced since: its symbols are unknown, and the answer `unknown`
+        is_64_bit = is_64_bit or (path == program and elf.is_64_bit)
         known += _locate(elf, [mapping for mapping in mappings if mapping.path == path])
     return MemoryMap(is_64_bit, tuple(known), tuple(sorted(_images(mappings))))
 
 
-def _mappings(pid: int) -> Iterator[_Mapping]:
+def _read_maps(pid: int) -> bytes:
+    """The text of the memory map; empty if it is too large."""
     with open(f"/proc/{pid}/maps", "rb") as file:
         text = file.read(_MOST_MAP_BYTES + 1)
-    if len(text) > _MOST_MAP_BYTES:
-        raise ValueError("the memory map is too large")
-    for line in text.decode(errors="surrogateescape").splitlines():
-        span, _, offset, _, rest = line.split(" ", 4)
-        start, _, end = span.partition("-")
-        yield _Mapping(int(start, 16), int(end, 16), int(offset, 16), rest.partition(" ")[2].strip())
+    return text if len(text) <= _MOST_MAP_BYTES else b""
 
 
-def _paths_to_search(mappings: list[_Mapping], program: str) -> list[str]:
-    """The files that may define the symbols: the program, and what is named after Python or uWSGI."""
-    paths = dict.fromkeys(
-        mapping.path
-        for mapping in mappings
-        if mapping.path == program or any(word in os.path.basename(mapping.path) for word in ("python", "uwsgi"))
-    )
-    return [path for path in paths if path.startswith("/")][:_MOST_IMAGES]
+def parse_mappings(text: bytes) -> Iterator[Mapping]:
+    """The mappings of files in the text of proc_pid_maps(5), and the anonymous ones right behind them. Lines of another
+    form are left out."""
+    end = b""
+    for line in text.split(b"\n"):
+        # Most lines of a large map are anonymous memory, which needs no more than this.
+        if b"/" not in line and not (end and line.startswith(end + b"-")):
+            end = b""
+            continue
+        with suppress(ValueError):
+            span, _, offset, _, rest = line.split(b" ", 4)
+            start, _, end = span.partition(b"-")
+            path = rest.partition(b" ")[2].strip(b" ").decode(errors="surrogateescape")
+            yield Mapping(int(start, 16), int(end, 16), int(offset, 16), path)
 
 
-def _locate(elf: Elf, mappings: list[_Mapping]) -> Iterator[tuple[int, int, Region]]:
+def _paths_to_search(mappings: list[Mapping], program: str) -> list[str]:
+    """The files besides the program that may define the symbols."""
+    paths = dict.fromkeys(mapping.path for mapping in mappings if mapping.path.startswith("/"))
+    named = (path for path in paths if path != program and _IMAGE_NAME.match(os.path.basename(path)))
+    return list(islice(named, _MOST_IMAGES))
+
+
+def _locate(elf: Elf, mappings: list[Mapping]) -> Iterator[tuple[int, int, Region]]:
     """The ranges of the symbols of a file that is mapped like this."""
     for segment in elf.segments:
         for mapping in mappings:
@@ -124,7 +151,7 @@ def _locate(elf: Elf, mappings: list[_Mapping]) -> Iterator[tuple[int, int, Regi
                 return
 
 
-def _images(mappings: list[_Mapping]) -> Iterator[tuple[int, int]]:
+def _images(mappings: list[Mapping]) -> Iterator[tuple[int, int]]:
     """The ranges of mapped files, and their zero-initialized data: the anonymous mappings right behind them."""
     end_of_image = -1
     for mapping in mappings:

@@ -4,18 +4,20 @@ A socket whose local address is a listening one was accepted: its peer is a clie
 opened by the application: its peer is a backend.
 
 The kernel lists TCP sockets only all at once, in a millisecond on an idle machine. So lists are made only for sockets
-that a thread waits for and that are not known yet, and rarely enough to take 0.2 % of a CPU at most; a list ends after
+that a thread waits for and that are not known yet, and rarely enough to take 0.2 % of a CPU at most; lists end after
 20 ms. UNIX sockets can be asked for one by one.
 """
 
 from __future__ import annotations
 
 import errno
+import re
 import socket
 import struct
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from uwsgi_headroom.kernel import sock_diag
@@ -23,6 +25,8 @@ from uwsgi_headroom.kernel import sock_diag
 MOST_OF_THE_TIME = 0.002
 MOST_SECONDS = 0.02
 _MOST_KNOWN = 4096
+_MOST_ASKED = 64
+"""UNIX sockets that are asked for at once, 0.05 ms each."""
 
 _DNS_PORT = 53
 _RESOLVERS = ("/run/systemd/resolve/", "/run/nscd/", "/var/run/nscd/")
@@ -32,9 +36,9 @@ _RESOLVERS = ("/run/systemd/resolve/", "/run/nscd/", "/var/run/nscd/")
 @dataclass(frozen=True, slots=True)
 class Peer:
     """The other end of a socket. address: as in `ss`, `10.0.0.5:5432` or a path; empty if it has no name. A pair has no
-    names (socketpair(2)): it is used like a pipe."""
+    names (socketpair(2)): it is used like a pipe. Unconnected sockets have no other end, or none yet."""
 
-    kind: Literal["client", "backend", "dns", "listening", "pair"]
+    kind: Literal["client", "backend", "dns", "listening", "pair", "unconnected"]
     address: str = ""
 
 
@@ -63,6 +67,7 @@ class Peers:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._known: dict[int, Peer] = {}
+        self._not_unix: set[int] = set()
         self._not_before = float("-inf")
         self.listed = False
 
@@ -72,18 +77,24 @@ class Peers:
 
     def learn(self, inodes: Collection[int]) -> None:
         """Find the peers of these sockets, as far as the time allows. Raises OSError with the reason to show."""
+        start = self._clock()
+        may_list = start >= self._not_before
+        if may_list:  # an unconnected socket may be connected by now
+            self._known = {inode: peer for inode, peer in self._known.items() if peer.kind != "unconnected"}
         wanted = {inode for inode in inodes if inode not in self._known}
         if not wanted:
             return
-        if len(self._known) > _MOST_KNOWN:
+        if len(self._known) + len(self._not_unix) > _MOST_KNOWN:
             self._known.clear()
+            self._not_unix.clear()
         try:
-            for inode in list(wanted):
+            for inode in list(islice(wanted - self._not_unix, _MOST_ASKED)):
                 if peer := _ask_unix(inode):
                     self._known[inode] = peer
-                    wanted.discard(inode)
-            start = self._clock()
-            if wanted and start >= self._not_before:
+                else:
+                    self._not_unix.add(inode)
+            wanted &= self._not_unix
+            if wanted and may_list:
                 began = time.thread_time()
                 self._known.update(_list_inet(wanted))
                 self.listed = True
@@ -92,24 +103,36 @@ class Peers:
             raise OSError(sock_diag.explain(error)) from error
 
 
+_AUTOBOUND = re.compile(r"@[0-9a-f]{5}")
+"""The name that the kernel itself gives to a socket, for example with SO_PASSCRED (unix(7))."""
+
+
 def _ask_unix(inode: int) -> Peer | None:
     """The peer of a UNIX socket; None if it is none."""
     answer = _ask_unix_attributes(inode)
     if answer is None:
         return None
-    state, attributes = answer
-    if name := sock_diag.unix_name(attributes.get(UNIX_DIAG_NAME, b"")):
-        return Peer("listening" if state == _LISTEN else "client", name)
-    other = attributes.get(UNIX_DIAG_PEER, b"")
-    far = _ask_unix_attributes(int.from_bytes(other, "little")) if len(other) == 4 else None
-    address = sock_diag.unix_name(far[1].get(UNIX_DIAG_NAME, b"")) if far else ""
-    # An accepted socket, the far end here, has the name that the listening one was bound to.
+    kind, state, attributes = answer
+    name = sock_diag.unix_name(attributes.get(UNIX_DIAG_NAME, b""))
+    if state == _LISTEN:
+        return Peer("listening", name)
+    # An accepted socket has the name that the listening one was bound to.
+    if name and kind != socket.SOCK_DGRAM and not _AUTOBOUND.fullmatch(name):
+        return Peer("client", name)
+    number = int.from_bytes(attributes.get(UNIX_DIAG_PEER, b""), "little")
+    if not number:
+        return Peer("unconnected")
+    far = _ask_unix_attributes(number)
+    if far is None:
+        return Peer("backend")  # in another network namespace, which a pair never is
+    address = sock_diag.unix_name(far[2].get(UNIX_DIAG_NAME, b""))
     if not address:
         return Peer("pair")
     return Peer("dns" if address.startswith(_RESOLVERS) else "backend", address)
 
 
-def _ask_unix_attributes(inode: int) -> tuple[int, dict[int, bytes]] | None:
+def _ask_unix_attributes(inode: int) -> tuple[int, int, dict[int, bytes]] | None:
+    """The type, the state and the attributes of a UNIX socket; None if there is none of this inode."""
     if not 0 < inode < 1 << 32:
         return None
     show = UDIAG_SHOW_NAME | UDIAG_SHOW_PEER
@@ -120,22 +143,28 @@ def _ask_unix_attributes(inode: int) -> tuple[int, dict[int, bytes]] | None:
         if error.errno == errno.ENOENT:  # no UNIX socket has this inode
             return None
         raise
-    _, _, state, _, _, _ = _unix_diag_msg.unpack_from(payloads[0])
-    return state, sock_diag.unix_attributes(payloads[0])
+    _, kind, state, _, _, _ = _unix_diag_msg.unpack_from(payloads[0])
+    return kind, state, sock_diag.unix_attributes(payloads[0])
 
 
 def _list_inet(inodes: Collection[int]) -> dict[int, Peer]:
-    """The peers of TCP and UDP sockets."""
+    """The peers of TCP and UDP sockets, as far as 20 ms allow."""
+    end = time.monotonic() + MOST_SECONDS
     listening: set[tuple[bytes, bytes]] = set()
     found: dict[int, Peer] = {}
     for family in (socket.AF_INET, socket.AF_INET6):
-        for payload in _dump(family, socket.IPPROTO_TCP, 1 << _LISTEN):
+        payloads, is_cut = _dump(family, socket.IPPROTO_TCP, 1 << _LISTEN, end)
+        if is_cut:
+            return found  # a client could be taken for a backend
+        for payload in payloads:
             row = _inet_diag_msg.unpack_from(payload)
             listening.add((row[4], row[6]))
             if row[-1] in inodes:
                 found[row[-1]] = Peer("listening")
-        for protocol in (socket.IPPROTO_TCP, socket.IPPROTO_UDP):
-            found.update(_match(_dump(family, protocol, _OPEN), inodes, listening))
+        payloads, _ = _dump(family, socket.IPPROTO_TCP, _OPEN, end)
+        found.update(_match(payloads, inodes, listening))
+        payloads, _ = _dump(family, socket.IPPROTO_UDP, _OPEN | 1 << _CLOSE, end)
+        found.update(_match(payloads, inodes, ()))
     return found
 
 
@@ -148,7 +177,9 @@ def _match(
             continue
         family, _, _, _, source_port, port, source, address, *_ = _inet_diag_msg.unpack_from(payload)
         number = int.from_bytes(port, "big")
-        if (source_port, source) in listening or (source_port, _ANY) in listening:
+        if not number:
+            yield inode, Peer("unconnected")
+        elif (source_port, source) in listening or (source_port, _ANY) in listening:
             yield inode, Peer("client")
         else:
             yield inode, Peer("dns" if number == _DNS_PORT else "backend", _name(family, address, number))
@@ -165,6 +196,7 @@ def _name(family: int, address: bytes, port: int) -> str:
     return f"[{socket.inet_ntop(family, address)}]:{port}"
 
 
-def _dump(family: int, protocol: int, states: int) -> list[bytes]:
-    payloads, _ = sock_diag.ask(_inet_diag_req_v2.pack(family, protocol, 0, 0, states), seconds=MOST_SECONDS)
-    return payloads
+def _dump(family: int, protocol: int, states: int, end: float) -> tuple[list[bytes], bool]:
+    """The sockets in these states, and whether the list is cut off at the monotonic time `end`."""
+    request = _inet_diag_req_v2.pack(family, protocol, 0, 0, states)
+    return sock_diag.ask(request, seconds=end - time.monotonic())

@@ -14,8 +14,9 @@ from itertools import islice
 
 from uwsgi_headroom.kernel import procfs
 
-_MOST_LISTED = 4096
+_MOST_LISTED = 1024
 _MOST_MASKS = 256
+_MOST_SKIPPED = 32
 _MOST_STRANGERS = 4
 """How many other threads are looked at per sample, to find out whether they serve requests after all."""
 
@@ -32,14 +33,21 @@ class RequestThreads:
         self._seen: set[int] = set()
         self._presumed: list[int] = []
         self._others: list[int] = []
+        self._skip = self._skipped = 0
         self.list_again()
 
     def list_again(self) -> None:
-        """List the threads of the process again: one of them has ended, or uWSGI was still starting them."""
+        """List the threads of the process again: one of them has ended, or uWSGI was still starting them. If that
+        happens again and again, most calls do nothing: up to 32 after each list."""
+        if self._skipped < self._skip:
+            self._skipped += 1
+            return
+        self._skip, self._skipped = min(2 * self._skip + 1, _MOST_SKIPPED), 0
         threads = sorted(_list_threads(self._pid))
         self._seen.intersection_update(threads)
         self._presumed = self._presume(threads) if self._number > 1 else [self._pid]
-        self._others = [thread for thread in threads if thread not in self._presumed]
+        presumed = set(self._presumed)
+        self._others = [thread for thread in threads if thread not in presumed]
 
     def _presume(self, threads: list[int]) -> list[int]:
         if len(threads) <= self._number:
@@ -81,7 +89,7 @@ class RequestThreads:
 
 
 def _list_threads(pid: int) -> list[int]:
-    """The threads of a process, 4,096 at most; none if it has ended."""
+    """The threads of a process, 1,024 at most; none if it has ended."""
     try:
         with os.scandir(f"/proc/{pid}/task") as folder:
             return [int(entry.name) for entry in islice(folder, _MOST_LISTED)]

@@ -5,6 +5,10 @@ from __future__ import annotations
 from uwsgi_headroom.kernel import procfs
 
 
+_MOST_KNOWN = 65536
+"""Beyond so many threads, all are forgotten: they are those of a process that starts threads again and again."""
+
+
 class RunDelays:
     """The CPU time of threads and their wait for a CPU (`schedstat` in Documentation/scheduler/sched-stats.rst)."""
 
@@ -19,6 +23,8 @@ class RunDelays:
         except (OSError, ValueError):
             return 0.0
         ran_before, waited_before = self._last.get((pid, thread), (0, 0))
+        if len(self._last) > _MOST_KNOWN:
+            self._last.clear()
         self._last[pid, thread] = ran, waited
         runnable = ran - ran_before + waited - waited_before
         return max(0.0, min(1.0, (waited - waited_before) / runnable)) if runnable > 0 else 0.0

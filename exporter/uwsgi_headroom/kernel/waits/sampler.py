@@ -31,8 +31,13 @@ from uwsgi_headroom.stats.server import Snapshot, Worker
 MOST_OF_THE_TIME = 0.007
 """The part of a CPU that samples may take; lists of sockets take 0.002 more (`peers`)."""
 
+MOST_SECONDS = 0.01
+"""How long one sample may take: the exporter does nothing else meanwhile. Then threads are left for the next one."""
+
 _FIRST_COST = 60e-6  # CPU seconds for one thread, until it was measured
 _LEAST_THREADS = 4
+
+GAP_TIME = "the workers are too many to look at all of them at once"
 
 _NO_TABLE = "the system calls of this machine's architecture are not known"
 _ASYNC = "a worker of this uWSGI serves all its requests on one thread, which does not show what each one waits for"
@@ -63,7 +68,9 @@ class WaitSampler:
         self._clock = clock
         self._chance = chance or random.Random()  # noqa: S311 - a sample, no secret
         calls = find_calls()
-        self._threads = WorkerThreads(calls, read_pollfds=setting.read_pollfds, chance=self._chance) if calls else None
+        self._threads = (
+            WorkerThreads(calls, read_pollfds=setting.read_pollfds, chance=self._chance, clock=clock) if calls else None
+        )
         self._delays = RunDelays()
         self._decisions = Decisions(Peers(clock))
         self._same_network = False
@@ -86,16 +93,24 @@ class WaitSampler:
         for pid in self._threads.forget_ended(processes.keys()):
             self._delays.forget(pid)
         options = setup.options if setup else Options()
+        end = self._clock() + MOST_SECONDS
+        found: list[LookedAt] = []
+        left_out: list[Worker] = []
         try:
-            found = [
-                self._threads.find(worker, worker.pid or 0, processes[worker.pid or 0].start_time, options)
-                for worker in self._find_active(snapshot, processes)
-            ]
-            seen, weight = self._look(self._threads, found)
+            for worker in self._find_active(snapshot, processes):
+                at = None
+                if self._clock() <= end:
+                    pid = worker.pid or 0
+                    at = self._threads.find(worker, pid, processes[pid].start_time, options)
+                if at:
+                    found.append(at)
+                else:
+                    left_out.append(worker)
+            seen, weight = self._look(self._threads, found, end)
         except RefusedError as refusal:
             return Waits(off=str(refusal))
         gaps = self._learn_peers(master_pid, seen)
-        return self._add_up(self._threads, snapshot, found, seen, weight, gaps)
+        return self._add_up(self._threads, snapshot, found, left_out, seen, weight, gaps)
 
     def _find_active(self, snapshot: Snapshot, processes: Mapping[int, WorkerProcess]) -> list[Worker]:
         before, self._workers = self._workers, snapshot.workers
@@ -107,20 +122,24 @@ class WaitSampler:
             and (worker.busy_threads or worker.requests != served.get(worker.worker_id, worker.requests))
         ]
 
-    def _look(self, threads: WorkerThreads, found: list[LookedAt]) -> tuple[list[Seen], float]:
-        """Look at as many threads as the budget allows; returns what was seen, and for how many threads each counts.
-        Raises RefusedError."""
+    def _look(self, threads: WorkerThreads, found: list[LookedAt], end: float) -> tuple[list[Seen], float]:
+        """Look at as many threads as the budget allows, until `end` at most; returns what was seen, and for how many
+        threads each counts. Raises RefusedError."""
         start, began = self._clock(), time.thread_time()
         budget = MOST_OF_THE_TIME * (start - self._sampled_at) / self._cost
         self._sampled_at = start
         all_threads = [(each, thread) for each in found for thread in each.threads.threads]
-        number = min(len(all_threads), max(_LEAST_THREADS, int(budget)))
-        if not number:
+        chosen = self._chance.sample(all_threads, min(len(all_threads), max(_LEAST_THREADS, int(budget))))
+        if not chosen:
             return [], 1.0
-        chosen = all_threads if number == len(all_threads) else self._chance.sample(all_threads, number)
-        seen = [one for each, thread in chosen for one in threads.look(each, thread)]
-        for each in found:
-            threads.look_at_strangers(each)
+        seen: list[Seen] = []
+        number = 0
+        for each, thread in chosen:
+            seen += threads.look(each, thread)
+            number += 1
+            if self._clock() > end:
+                break
+        threads.look_at_strangers(found)
         self._cost += 0.1 * ((time.thread_time() - began) / number - self._cost)
         return seen, len(all_threads) / number
 
@@ -141,6 +160,7 @@ class WaitSampler:
         threads: WorkerThreads,
         snapshot: Snapshot,
         found: list[LookedAt],
+        left_out: list[Worker],
         seen: list[Seen],
         weight: float,
         gaps: list[str],
@@ -176,6 +196,10 @@ class WaitSampler:
                 busy = each_found.worker.busy_threads or 0
                 by_state["unknown"] += max(0.0, busy - in_service[each_found.worker.worker_id])
                 gaps.append(GAP_THREADS)
+        for worker in left_out:
+            if worker.busy_threads:
+                by_state["unknown"] += worker.busy_threads
+                gaps.append(GAP_TIME)
         return Waits(
             threads={state: number for state, number in by_state.items() if number},
             interpreter_lock=dict(lock),

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Literal, NamedTuple
 
 from uwsgi_headroom.kernel import procfs
@@ -30,6 +30,7 @@ _FUTEX_LOCKS = frozenset({6, 13})  # FUTEX_LOCK_PI, FUTEX_LOCK_PI2: uWSGI's own 
 _TFD = re.compile(rb"^tfd:\s*(\d+)", re.MULTILINE)
 _MOST_DESCRIPTORS = 512
 _MOST_IN_EPOLL = 64
+_MOST_FDINFO_BYTES = 64 << 10
 
 Result = State | Literal["idle", "running"]
 """idle: the thread waits for a request. running: it runs or could run."""
@@ -58,11 +59,20 @@ class Wait:
 IDLE, RUNNING = Wait("idle"), Wait("running")
 
 
+@dataclass(slots=True)
+class Epolls:
+    """What is known of the epoll sets of a process. idle: the descriptors of those that hold a listening socket: uWSGI
+    keeps one for each thread, for life. too_large: whether one of the others was so large that none is read again: the
+    kernel lists the whole set for every read, 1 ms per 1,000 entries."""
+
+    idle: set[int] = field(default_factory=set)
+    too_large: bool = False
+
+
 @dataclass(frozen=True)
 class Process:
     """What is known of the process of a thread, for one sample. socket_timeout: uWSGI's option, in seconds, None if
-    unknown. idle_epolls: the descriptors of epoll sets that hold a listening socket: uWSGI keeps one for each
-    thread, for life.
+    unknown.
     """
 
     pid: int
@@ -70,13 +80,14 @@ class Process:
     memory: MemoryMap
     socket_timeout: int | None
     read_pollfds: bool
-    idle_epolls: set[int]
+    epolls: Epolls
 
     @cached_property
     def sockets(self) -> tuple[int, ...]:
         """The inodes of the process's sockets; none if it has too many descriptors to look at."""
         try:
-            descriptors = os.listdir(f"/proc/{self.pid}/fd")
+            with os.scandir(f"/proc/{self.pid}/fd") as folder:
+                descriptors = [entry.name for entry in islice(folder, _MOST_DESCRIPTORS + 1)]
         except OSError:
             return ()
         if len(descriptors) > _MOST_DESCRIPTORS:
@@ -105,8 +116,8 @@ def _classify_kind(process: Process, thread: int, kind: Kind, arguments: tuple[i
         return _classify_futex(process.memory, first, second)
     if kind == "descriptor":
         return _classify_descriptor(process.pid, thread, first)
-    if kind == "epoll" and first not in process.idle_epolls:
-        return Wait(None, _sockets_in_epoll(process.pid, first), epoll=first, call="epoll")
+    if kind == "epoll" and first not in process.epolls.idle:
+        return Wait(None, _sockets_in_epoll(process, first), epoll=first, call="epoll")
     if kind == "poll":
         return _classify_poll(process, first, second, third)
     if kind == "select" and first:
@@ -115,7 +126,7 @@ def _classify_kind(process: Process, thread: int, kind: Kind, arguments: tuple[i
 
 
 _RESULTS: Mapping[Kind, Result] = {
-    "accept": "idle",
+    "accept": "other",
     "epoll": "idle",
     "semaphore": "lock",
     "select": "sleep",
@@ -125,7 +136,7 @@ _RESULTS: Mapping[Kind, Result] = {
     "lock": "lock",
 }
 """The result of a call whose arguments do not matter. select(2) is in it for a call without descriptors, epoll for a
-known set of uWSGI."""
+known set of uWSGI. uWSGI itself never blocks in accept(2), only in epoll_wait(2)."""
 
 
 def _classify_futex(memory: MemoryMap, address: int, operation: int) -> Wait:
@@ -147,9 +158,6 @@ def _classify_futex(memory: MemoryMap, address: int, operation: int) -> Wait:
 def _classify_poll(process: Process, array: int, number: int, timeout: int) -> Wait:
     if number == 0:
         return Wait("sleep")
-    # uWSGI waits for its clients with its own timeout; a backend's poll has one of the application's, or none.
-    if number == 1 and process.socket_timeout is not None and timeout == process.socket_timeout * 1000:
-        return Wait("client")
     if process.read_pollfds:
         descriptors = read_poll_descriptors(process.pid, array, number)
         sockets = [_read_socket(process.pid, descriptor) for descriptor in descriptors]
@@ -157,25 +165,29 @@ def _classify_poll(process: Process, array: int, number: int, timeout: int) -> W
         if known:
             return Wait(None, known, call="poll")
         return Wait("pipe") if descriptors else Wait("unknown", gap=GAP_POLL)
+    # uWSGI waits for its clients with its own timeout; a backend's poll has one of the application's, or none.
+    if number == 1 and process.socket_timeout is not None and timeout == process.socket_timeout * 1000:
+        return Wait("client")
     if number > 1:
         return Wait("unknown", gap=GAP_POLL)
     return Wait(None, process.sockets, gap=GAP_POLL, call="poll")
 
 
 def _classify_descriptor(pid: int, thread: int, descriptor: int) -> Wait:
-    path = f"/proc/{pid}/fd/{descriptor}"
     try:
-        target = os.readlink(path)
-        if target.startswith("socket:["):
-            return Wait(None, (int(target[8:-1]),), call="descriptor")
-        if target.startswith("pipe:["):
-            return Wait("pipe")
-        mode = os.stat(path).st_mode
-    except (OSError, ValueError):
+        target = os.readlink(f"/proc/{pid}/fd/{descriptor}")
+    except OSError:
         return Wait("unknown", gap=GAP_SOCKET)
-    if stat.S_ISREG(mode) or stat.S_ISBLK(mode) or _is_in_device_sleep(pid, thread):
+    if inode := _socket_inode(target):
+        return Wait(None, (inode,), call="descriptor")
+    if target.startswith("pipe:["):
+        return Wait("pipe")
+    if _is_in_device_sleep(pid, thread):
         return Wait("disk")
-    return Wait("pipe" if stat.S_ISFIFO(mode) else "other")
+    # stat(2) could tell a FIFO from a file, but blocks if the file is on a server that does not answer.
+    if b"pipe" in _read_wait_channel(pid, thread):
+        return Wait("pipe")
+    return Wait("disk" if target.startswith("/") and not target.startswith("/dev/") else "other")
 
 
 class Decision(NamedTuple):
@@ -192,7 +204,7 @@ def decide(wait: Wait, peers: Peers) -> Decision:
     if wait.result is not None:
         return Decision(wait.result, gap=wait.gap)
     known = [peers.get(inode) for inode in wait.sockets]
-    ends = {peer for peer in known if peer}
+    ends = {peer for peer in known if peer and peer.kind != "unconnected"}
     if wait.gap is None:
         if any(peer.kind == "listening" for peer in ends):  # uWSGI's own epoll set
             return Decision("idle")
@@ -203,7 +215,10 @@ def decide(wait: Wait, peers: Peers) -> Decision:
     (end,) = ends
     if end.kind == "backend":
         return Decision("backend", end.address)
-    return Decision("idle" if end.kind == "listening" else "pipe" if end.kind == "pair" else end.kind)
+    return Decision(_OF_PEERS[end.kind])
+
+
+_OF_PEERS: Mapping[str, Result] = {"listening": "idle", "pair": "pipe", "client": "client", "dns": "dns"}
 
 
 def _is_in_device_sleep(pid: int, thread: int) -> bool:
@@ -214,20 +229,34 @@ def _is_in_device_sleep(pid: int, thread: int) -> bool:
         return False
 
 
+def _read_wait_channel(pid: int, thread: int) -> bytes:
+    """The kernel's function that a thread sleeps in, such as `pipe_read`; empty if that is hidden."""
+    try:
+        return procfs.read_line(f"/proc/{pid}/task/{thread}/wchan")
+    except OSError:
+        return b""
+
+
 def _read_socket(pid: int, descriptor: int) -> int | None:
     """The inode of a descriptor if it is a socket."""
     try:
-        target = os.readlink(f"/proc/{pid}/fd/{descriptor}")
+        return _socket_inode(os.readlink(f"/proc/{pid}/fd/{descriptor}"))
     except OSError:
         return None
+
+
+def _socket_inode(target: str) -> int | None:
     return int(target[8:-1]) if target.startswith("socket:[") else None
 
 
-def _sockets_in_epoll(pid: int, descriptor: int) -> tuple[int, ...]:
+def _sockets_in_epoll(process: Process, descriptor: int) -> tuple[int, ...]:
     """The inodes of the sockets in an epoll set, as proc_pid_fdinfo(5) lists them."""
+    if process.epolls.too_large:
+        return ()
     try:
-        text = procfs.read_file(f"/proc/{pid}/fdinfo/{descriptor}")
+        text = procfs.read_file(f"/proc/{process.pid}/fdinfo/{descriptor}")
     except OSError:
         return ()
+    process.epolls.too_large = len(text) > _MOST_FDINFO_BYTES
     watched = [int(number) for number in _TFD.findall(text)[:_MOST_IN_EPOLL]]
-    return tuple(inode for each in watched if (inode := _read_socket(pid, each)))
+    return tuple(inode for each in watched if (inode := _read_socket(process.pid, each)))

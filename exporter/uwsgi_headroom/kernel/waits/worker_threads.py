@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from uwsgi_headroom.kernel.options import Options
@@ -13,7 +14,7 @@ from uwsgi_headroom.kernel.waits.idle_locks import IdleLocks
 from uwsgi_headroom.kernel.waits.memory_map import Generation, MemoryMap, read_generation, read_memory_map
 from uwsgi_headroom.kernel.waits.request_threads import RequestThreads
 from uwsgi_headroom.kernel.waits.system_calls import Calls, read_system_call
-from uwsgi_headroom.kernel.waits.thread_wait import Process, Wait, classify
+from uwsgi_headroom.kernel.waits.thread_wait import Epolls, Process, Wait, classify
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
 WHO_MAY_KNOW = (
@@ -23,6 +24,12 @@ _NO_FILE = "this kernel does not say what threads wait for (no /proc/PID/task/TI
 _HIDDEN = "the memory map of uWSGI's workers cannot be read"
 
 _DEFAULT_SOCKET_TIMEOUT = 4  # of uWSGI, in seconds
+
+_MOST_OF_THE_TIME = 0.005
+"""The part of a CPU that reading memory maps may take; it is needed once per start of uWSGI."""
+
+_MOST_STRANGE_WORKERS = 2
+"""How many workers' other threads are looked at per sample."""
 
 
 class RefusedError(Exception):
@@ -41,7 +48,7 @@ class LookedAt:
         """Record that a thread of this worker waits for a request."""
         self.threads.note_accepting(seen.thread)
         if seen.wait.epoll is not None:
-            self.process.idle_epolls.add(seen.wait.epoll)
+            self.process.epolls.idle.add(seen.wait.epoll)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,37 +63,47 @@ class Seen:
 class WorkerThreads:
     """The request threads of the workers of one server."""
 
-    def __init__(self, calls: Calls, *, read_pollfds: bool, chance: random.Random) -> None:
+    def __init__(
+        self, calls: Calls, *, read_pollfds: bool, chance: random.Random, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._calls = calls
+        self._clock = clock
+        self._not_before = float("-inf")
         self._read_pollfds = read_pollfds
         self._chance = chance
-        self._known: dict[tuple[int, float | None], tuple[RequestThreads, MemoryMap, set[int]]] = {}
+        self._known: dict[tuple[int, float | None], tuple[RequestThreads, MemoryMap, Epolls]] = {}
         self._maps: dict[Generation, MemoryMap] = {}
         self._idle_locks = IdleLocks()
 
-    def find(self, worker: Worker, pid: int, start_time: float | None, options: Options) -> LookedAt:
-        """Find the request threads of a worker, whose process began at `start_time`. Raises RefusedError."""
+    def find(self, worker: Worker, pid: int, start_time: float | None, options: Options) -> LookedAt | None:
+        """Find the request threads of a worker, whose process began at `start_time`; None if there is no time yet to
+        read its memory map. Raises RefusedError."""
         known = self._known.get((pid, start_time))
         if known is None:
             memory = self._read_memory(pid)
-            known = self._known[pid, start_time] = RequestThreads(pid, worker.threads or 1), memory, set()
-        threads, memory, idle_epolls = known
+            if memory is None:
+                return None
+            known = self._known[pid, start_time] = RequestThreads(pid, worker.threads or 1), memory, Epolls()
+        threads, memory, epolls = known
         if not threads.all_found:
             threads.list_again()
         timeout = options.socket_timeout
         if timeout is None and options.complete:
             timeout = _DEFAULT_SOCKET_TIMEOUT
-        process = Process(pid, self._calls, memory, timeout, self._read_pollfds, idle_epolls)
+        process = Process(pid, self._calls, memory, timeout, self._read_pollfds, epolls)
         return LookedAt(worker, threads, process)
 
-    def _read_memory(self, pid: int) -> MemoryMap:
+    def _read_memory(self, pid: int) -> MemoryMap | None:
         try:
             generation = read_generation(pid)
             memory = self._maps.get(generation)
-            if memory is None:
+            start = self._clock()
+            if memory is None and start >= self._not_before:
                 self._maps.clear()  # of the program before a reload
                 self._idle_locks = IdleLocks()
+                began = time.thread_time()
                 memory = self._maps[generation] = read_memory_map(pid)
+                self._not_before = start + (time.thread_time() - began) / _MOST_OF_THE_TIME
         except (FileNotFoundError, ProcessLookupError):
             return _NOTHING_KNOWN  # the worker has just ended
         except (OSError, ValueError) as error:
@@ -101,21 +118,24 @@ class WorkerThreads:
             call = read_system_call(pid, thread)
         except PermissionError:
             raise RefusedError(WHO_MAY_KNOW) from None
-        except (FileNotFoundError, ProcessLookupError):
+        except FileNotFoundError:
             if os.path.exists(f"/proc/{pid}/task/{thread}/stat"):
                 raise RefusedError(_NO_FILE) from None
+            at.threads.list_again()
+            return []
+        except ProcessLookupError:
             at.threads.list_again()
             return []
         except (OSError, ValueError):
             return [Seen(at, thread, Wait("unknown"))]
         return [Seen(at, thread, classify(at.process, thread, call))]
 
-    def look_at_strangers(self, at: LookedAt) -> None:
-        """Look at a few threads that are not known to serve requests: one that waits for a request does. Raises
-        RefusedError."""
-        for thread in at.threads.strangers(self._chance):
-            for seen in self.look(at, thread):
-                if seen.wait.result == "idle":
+    def look_at_strangers(self, found: Collection[LookedAt]) -> None:
+        """Look at a few threads, of two workers at most, that are not known to serve requests: one that waits for a
+        request does. Raises RefusedError."""
+        for at in self._chance.sample(list(found), min(_MOST_STRANGE_WORKERS, len(found))):
+            for thread in at.threads.strangers(self._chance):
+                if any(seen.wait.result == "idle" for seen in self.look(at, thread)):
                     at.threads.note_accepting(thread)
 
     def is_idle(self, wait: Wait, snapshot: Snapshot) -> bool:
