@@ -119,10 +119,14 @@ def _ask_unix(inode: int) -> Peer | None:
     # An accepted socket has the name that the listening one was bound to.
     if name and kind != socket.SOCK_DGRAM and not _AUTOBOUND.fullmatch(name):
         return Peer("client", name)
-    number = int.from_bytes(attributes.get(UNIX_DIAG_PEER, b""), "little")
-    if not number:
+    return _ask_far_end(int.from_bytes(attributes.get(UNIX_DIAG_PEER, b""), "little"))
+
+
+def _ask_far_end(inode: int) -> Peer:
+    """The peer of a UNIX socket whose far end has this inode, 0 for none."""
+    if not inode:
         return Peer("unconnected")
-    far = _ask_unix_attributes(number)
+    far = _ask_unix_attributes(inode)
     if far is None:
         return Peer("backend")  # in another network namespace, which a pair never is
     address = sock_diag.unix_name(far[2].get(UNIX_DIAG_NAME, b""))

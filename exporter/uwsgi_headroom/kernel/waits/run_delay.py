@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from uwsgi_headroom.kernel import procfs
 
-
 _MOST_KNOWN = 65536
 """Beyond so many threads, all are forgotten: they are those of a process that starts threads again and again."""
 

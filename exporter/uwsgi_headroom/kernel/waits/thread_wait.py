@@ -7,14 +7,14 @@ if it depends on sockets, their peers.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from typing import Literal, NamedTuple
 
 from uwsgi_headroom.kernel import procfs
+from uwsgi_headroom.kernel.waits import descriptors
+from uwsgi_headroom.kernel.waits.descriptors import Epolls
 from uwsgi_headroom.kernel.waits.idle_locks import Lock
 from uwsgi_headroom.kernel.waits.memory_map import MemoryMap
 from uwsgi_headroom.kernel.waits.peers import Peers
@@ -26,11 +26,6 @@ from uwsgi_headroom.kernel.waits.system_calls import Blocked, Calls, Kind
 FUTEX_PRIVATE_FLAG, FUTEX_CLOCK_REALTIME = 128, 256
 _FUTEX_WAITS = frozenset({0, 9})  # FUTEX_WAIT, FUTEX_WAIT_BITSET
 _FUTEX_LOCKS = frozenset({6, 13})  # FUTEX_LOCK_PI, FUTEX_LOCK_PI2: uWSGI's own locks, thunder-lock among them
-
-_TFD = re.compile(rb"^tfd:\s*(\d+)", re.MULTILINE)
-_MOST_DESCRIPTORS = 512
-_MOST_IN_EPOLL = 64
-_MOST_FDINFO_BYTES = 64 << 10
 
 Result = State | Literal["idle", "running"]
 """idle: the thread waits for a request. running: it runs or could run."""
@@ -59,16 +54,6 @@ class Wait:
 IDLE, RUNNING = Wait("idle"), Wait("running")
 
 
-@dataclass(slots=True)
-class Epolls:
-    """What is known of the epoll sets of a process. idle: the descriptors of those that hold a listening socket: uWSGI
-    keeps one for each thread, for life. too_large: whether one of the others was so large that none is read again: the
-    kernel lists the whole set for every read, 1 ms per 1,000 entries."""
-
-    idle: set[int] = field(default_factory=set)
-    too_large: bool = False
-
-
 @dataclass(frozen=True)
 class Process:
     """What is known of the process of a thread, for one sample. socket_timeout: uWSGI's option, in seconds, None if
@@ -85,14 +70,7 @@ class Process:
     @cached_property
     def sockets(self) -> tuple[int, ...]:
         """The inodes of the process's sockets; none if it has too many descriptors to look at."""
-        try:
-            with os.scandir(f"/proc/{self.pid}/fd") as folder:
-                descriptors = [entry.name for entry in islice(folder, _MOST_DESCRIPTORS + 1)]
-        except OSError:
-            return ()
-        if len(descriptors) > _MOST_DESCRIPTORS:
-            return ()
-        return tuple(inode for name in descriptors if (inode := _read_socket(self.pid, int(name))))
+        return descriptors.list_sockets(self.pid)
 
 
 def classify(process: Process, thread: int, call: Blocked | Literal["running", "outside"]) -> Wait:
@@ -117,7 +95,9 @@ def _classify_kind(process: Process, thread: int, kind: Kind, arguments: tuple[i
     if kind == "descriptor":
         return _classify_descriptor(process.pid, thread, first)
     if kind == "epoll" and first not in process.epolls.idle:
-        return Wait(None, _sockets_in_epoll(process, first), epoll=first, call="epoll")
+        return Wait(
+            None, descriptors.list_sockets_in_epoll(process.pid, first, process.epolls), epoll=first, call="epoll"
+        )
     if kind == "poll":
         return _classify_poll(process, first, second, third)
     if kind == "select" and first:
@@ -159,12 +139,12 @@ def _classify_poll(process: Process, array: int, number: int, timeout: int) -> W
     if number == 0:
         return Wait("sleep")
     if process.read_pollfds:
-        descriptors = read_poll_descriptors(process.pid, array, number)
-        sockets = [_read_socket(process.pid, descriptor) for descriptor in descriptors]
+        polled = read_poll_descriptors(process.pid, array, number)
+        sockets = [descriptors.read_socket(process.pid, descriptor) for descriptor in polled]
         known = tuple(inode for inode in sockets if inode)
         if known:
             return Wait(None, known, call="poll")
-        return Wait("pipe") if descriptors else Wait("unknown", gap=GAP_POLL)
+        return Wait("pipe") if polled else Wait("unknown", gap=GAP_POLL)
     # uWSGI waits for its clients with its own timeout; a backend's poll has one of the application's, or none.
     if number == 1 and process.socket_timeout is not None and timeout == process.socket_timeout * 1000:
         return Wait("client")
@@ -178,7 +158,7 @@ def _classify_descriptor(pid: int, thread: int, descriptor: int) -> Wait:
         target = os.readlink(f"/proc/{pid}/fd/{descriptor}")
     except OSError:
         return Wait("unknown", gap=GAP_SOCKET)
-    if inode := _socket_inode(target):
+    if inode := descriptors.socket_inode(target):
         return Wait(None, (inode,), call="descriptor")
     if target.startswith("pipe:["):
         return Wait("pipe")
@@ -235,28 +215,3 @@ def _read_wait_channel(pid: int, thread: int) -> bytes:
         return procfs.read_line(f"/proc/{pid}/task/{thread}/wchan")
     except OSError:
         return b""
-
-
-def _read_socket(pid: int, descriptor: int) -> int | None:
-    """The inode of a descriptor if it is a socket."""
-    try:
-        return _socket_inode(os.readlink(f"/proc/{pid}/fd/{descriptor}"))
-    except OSError:
-        return None
-
-
-def _socket_inode(target: str) -> int | None:
-    return int(target[8:-1]) if target.startswith("socket:[") else None
-
-
-def _sockets_in_epoll(process: Process, descriptor: int) -> tuple[int, ...]:
-    """The inodes of the sockets in an epoll set, as proc_pid_fdinfo(5) lists them."""
-    if process.epolls.too_large:
-        return ()
-    try:
-        text = procfs.read_file(f"/proc/{process.pid}/fdinfo/{descriptor}")
-    except OSError:
-        return ()
-    process.epolls.too_large = len(text) > _MOST_FDINFO_BYTES
-    watched = [int(number) for number in _TFD.findall(text)[:_MOST_IN_EPOLL]]
-    return tuple(inode for each in watched if (inode := _read_socket(process.pid, each)))

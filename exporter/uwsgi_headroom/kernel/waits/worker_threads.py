@@ -10,11 +10,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from uwsgi_headroom.kernel.options import Options
+from uwsgi_headroom.kernel.waits.descriptors import Epolls
 from uwsgi_headroom.kernel.waits.idle_locks import IdleLocks
 from uwsgi_headroom.kernel.waits.memory_map import Generation, MemoryMap, read_generation, read_memory_map
 from uwsgi_headroom.kernel.waits.request_threads import RequestThreads
 from uwsgi_headroom.kernel.waits.system_calls import Calls, read_system_call
-from uwsgi_headroom.kernel.waits.thread_wait import Epolls, Process, Wait, classify
+from uwsgi_headroom.kernel.waits.thread_wait import Process, Wait, classify
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
 WHO_MAY_KNOW = (

@@ -1,0 +1,64 @@
+"""Lists the sockets among a process's descriptors, in bounded time: a process may have a million descriptors."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from itertools import islice
+
+from uwsgi_headroom.kernel import procfs
+
+_TFD = re.compile(rb"^tfd:\s*(\d+)", re.MULTILINE)
+
+_MOST_DESCRIPTORS = 512
+_MOST_IN_EPOLL = 64
+_MOST_FDINFO_BYTES = 64 << 10
+
+
+@dataclass(slots=True)
+class Epolls:
+    """What is known of the epoll sets of a process. idle: the descriptors of those that hold a listening socket: uWSGI
+    keeps one for each thread, for life. too_large: whether one of the others was so large that none is read again: the
+    kernel lists the whole set for every read, 1 ms per 1,000 entries."""
+
+    idle: set[int] = field(default_factory=set)
+    too_large: bool = False
+
+
+def read_socket(pid: int, descriptor: int) -> int | None:
+    """The inode of a descriptor if it is a socket."""
+    try:
+        return socket_inode(os.readlink(f"/proc/{pid}/fd/{descriptor}"))
+    except OSError:
+        return None
+
+
+def socket_inode(target: str) -> int | None:
+    """The inode in the target of a link in `/proc/PID/fd` if it is a socket."""
+    return int(target[8:-1]) if target.startswith("socket:[") else None
+
+
+def list_sockets(pid: int) -> tuple[int, ...]:
+    """The inodes of a process's sockets; none if it has too many descriptors to look at."""
+    try:
+        with os.scandir(f"/proc/{pid}/fd") as folder:
+            names = [entry.name for entry in islice(folder, _MOST_DESCRIPTORS + 1)]
+    except OSError:
+        return ()
+    if len(names) > _MOST_DESCRIPTORS:
+        return ()
+    return tuple(inode for name in names if (inode := read_socket(pid, int(name))))
+
+
+def list_sockets_in_epoll(pid: int, descriptor: int, epolls: Epolls) -> tuple[int, ...]:
+    """The inodes of the sockets in an epoll set, as proc_pid_fdinfo(5) lists them."""
+    if epolls.too_large:
+        return ()
+    try:
+        text = procfs.read_file(f"/proc/{pid}/fdinfo/{descriptor}")
+    except OSError:
+        return ()
+    epolls.too_large = len(text) > _MOST_FDINFO_BYTES
+    watched = [int(number) for number in _TFD.findall(text)[:_MOST_IN_EPOLL]]
+    return tuple(inode for each in watched if (inode := read_socket(pid, each)))
