@@ -128,7 +128,7 @@ def _ask_far_end(inode: int) -> Peer:
         return Peer("unconnected")
     far = _ask_unix_attributes(inode)
     if far is None:
-        return Peer("backend")  # in another network namespace, which a pair never is
+        return Peer("unconnected")  # closed since
     address = sock_diag.unix_name(far[2].get(UNIX_DIAG_NAME, b""))
     if not address:
         return Peer("pair")
