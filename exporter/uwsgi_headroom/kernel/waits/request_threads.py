@@ -34,7 +34,7 @@ class RequestThreads:
         self._presumed: list[int] = []
         self._others: list[int] = []
         self._skip = self._skipped = 0
-        self.list_again()
+        self._list()
 
     def list_again(self) -> None:
         """List the threads of the process again: one of them has ended, or uWSGI was still starting them. If that
@@ -43,6 +43,9 @@ class RequestThreads:
             self._skipped += 1
             return
         self._skip, self._skipped = min(2 * self._skip + 1, _MOST_SKIPPED), 0
+        self._list()
+
+    def _list(self) -> None:
         threads = sorted(_list_threads(self._pid))
         self._seen.intersection_update(threads)
         self._presumed = self._presume(threads) if self._number > 1 else [self._pid]

@@ -32,6 +32,7 @@ Result = State | Literal["idle", "running"]
 
 GAP_POLL = "a thread that polls hides for what: allow the exporter to read what is polled (--read-pollfds)"
 GAP_SOCKET = "the other end of a socket is not known yet, or uWSGI runs in another network namespace"
+GAP_MIXED = "a thread waits for several servers at once, or for a socket without a server"
 GAP_LOCK = "it is not known to whom a lock belongs: the program has no CPython, or a file of it was replaced"
 GAP_THREADS = "not all request threads are told from the application's own yet"
 GAP_UNTRIED = "the system calls of this machine's architecture were never tried"
@@ -191,7 +192,7 @@ def decide(wait: Wait, peers: Peers) -> Decision:
     else:  # any socket of the process: those of clients and of uWSGI itself do not count
         ends = {peer for peer in ends if peer.kind in ("backend", "dns")}
     if not ends or None in known or len({(peer.kind, peer.address) for peer in ends}) > 1:
-        return Decision("unknown", gap=wait.gap if known and None not in known else GAP_SOCKET)
+        return Decision("unknown", gap=GAP_SOCKET if not known or None in known else wait.gap or GAP_MIXED)
     (end,) = ends
     if end.kind == "backend":
         return Decision("backend", end.address)

@@ -1,0 +1,143 @@
+"""Waits for sockets that are too young to be known, and locks that idle threads wait for."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from uwsgi_headroom.kernel.waits import decisions
+from uwsgi_headroom.kernel.waits.decisions import Decisions
+from uwsgi_headroom.kernel.waits.idle_locks import IdleLocks
+from uwsgi_headroom.kernel.waits.peers import Peer, Peers
+from uwsgi_headroom.kernel.waits.thread_wait import Wait
+
+POSTGRES, REDIS, LISTENING = Peer("backend", "a:5432"), Peer("backend", "b:6379"), Peer("listening")
+
+
+class SlowPeers(Peers):
+    """Peers that become known only when the test lists them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.all: dict[int, Peer] = {}
+        self.may_list = True
+
+    def learn(self, inodes: object) -> None:
+        if self.may_list:
+            self._known.update(self.all)
+            self.listed = True
+
+
+def on(inode: int, call: str = "descriptor") -> Wait:
+    return Wait(None, (inode,), call=call)
+
+
+def parts(of: Decisions, wait: Wait) -> dict[str, float]:
+    found: Counter[str] = Counter()
+    for part, decision in of.decide(wait):
+        found[decision.address or decision.result] += part  # type: ignore[assignment]
+    return dict(found)
+
+
+@pytest.fixture
+def peers() -> SlowPeers:
+    peers = SlowPeers()
+    peers.all = {1: POSTGRES}
+    return peers
+
+
+def learnt(peers: SlowPeers, *young: Peer, call: str = "descriptor") -> Decisions:
+    made = Decisions(peers)
+    made.learn([on(1)])  # the first list: these sockets are of any age
+    for number, peer in enumerate(young, 100):
+        peers.all[number] = peer
+        made.learn([on(number, call)])
+    return made
+
+
+def test_undecided_waits_are_divided_like_the_decided_ones(peers: SlowPeers) -> None:
+    """Three of four young sockets were for one backend, so three quarters of the next are."""
+    made = learnt(peers, POSTGRES, POSTGRES, POSTGRES, REDIS)
+    peers.may_list = False
+    made.learn([on(900)])
+    assert parts(made, on(900)) == {"a:5432": 0.75, "b:6379": 0.25}
+    assert parts(made, on(900, "poll")) == {"unknown": 1.0}
+
+
+def test_known_sockets_are_decided_alone(peers: SlowPeers) -> None:
+    """The proportions are for sockets that are not known only."""
+    made = learnt(peers, REDIS, REDIS)
+    assert parts(made, on(1)) == {"a:5432": 1.0}
+    assert parts(made, Wait("sleep")) == {"sleep": 1.0}
+
+
+def test_the_first_list_teaches_nothing(peers: SlowPeers) -> None:
+    """Its sockets are of any age, and young ones are used for other things."""
+    made = learnt(peers)
+    assert parts(made, on(900)) == {"unknown": 1.0}
+
+
+def test_idle_epoll_sets_are_no_proportion(peers: SlowPeers) -> None:
+    """uWSGI's own sets in a worker that has just started do not make the application's sets idle."""
+    made = learnt(peers, LISTENING, LISTENING, POSTGRES, call="epoll")
+    assert parts(made, on(900, "epoll")) == {"a:5432": 1.0}
+
+
+def test_what_is_remembered_is_bounded(peers: SlowPeers) -> None:
+    """A thousand different backends are forgotten in turn, and parts always add up to one thread."""
+    made = learnt(peers, *(Peer("backend", f"10.0.0.1:{port}") for port in range(1000)))
+    assert len(made._young["descriptor"]) <= decisions._REMEMBERED + 1
+    assert sum(parts(made, on(9000)).values()) == pytest.approx(1)
+
+
+LOCK = ("futex", 0x7F00)
+
+
+def test_a_lock_of_idle_threads_is_learnt() -> None:
+    """The document says that two are in service: those that wait for the lock are not among them."""
+    locks = IdleLocks()
+    for _ in range(3):
+        assert not locks.is_idle(LOCK, presumed=False)
+        locks.learn({LOCK: 6}, others=2, busy=2, presumed_idle=False)
+    assert locks.is_idle(LOCK, presumed=False)
+
+
+def test_a_lock_of_busy_threads_is_learnt() -> None:
+    """With thunder-lock, a lock is presumed idle until the document says that its threads are in service."""
+    locks = IdleLocks()
+    for _ in range(3):
+        assert locks.is_idle(LOCK, presumed=True)
+        locks.learn({LOCK: 6}, others=2, busy=8, presumed_idle=True)
+    assert not locks.is_idle(LOCK, presumed=True)
+
+
+def test_what_was_learnt_is_unlearnt() -> None:
+    """The score is bounded, so a mistake lasts only some samples."""
+    locks = IdleLocks()
+    for _ in range(1000):
+        locks.learn({LOCK: 6}, others=2, busy=2, presumed_idle=False)
+    for _ in range(9):
+        locks.learn({LOCK: 6}, others=2, busy=8, presumed_idle=False)
+    assert not locks.is_idle(LOCK, presumed=False)
+
+
+def test_two_locks_are_told_apart() -> None:
+    """One lock holds idle threads, another busy ones, whose numbers vary."""
+    locks = IdleLocks()
+    user = ("futex", 0x8F00)
+    for waiting in (1, 3, 2, 4, 1, 2):
+        locks.learn({LOCK: 7 - waiting, user: waiting}, others=1, busy=1 + waiting, presumed_idle=True)
+    assert locks.is_idle(LOCK, presumed=True)
+    locks = IdleLocks()
+    for waiting in (4, 5, 4, 5):
+        locks.learn({LOCK: 7 - waiting, user: waiting}, others=1, busy=1 + waiting, presumed_idle=True)
+    assert not locks.is_idle(user, presumed=True)
+
+
+def test_many_locks_are_forgotten() -> None:
+    """A process with ever new locks does not fill the memory."""
+    locks = IdleLocks()
+    for number in range(3000):
+        locks.learn({("futex", number): 1}, others=0, busy=0, presumed_idle=False)
+    assert len(locks._scores) <= 1026

@@ -1,0 +1,245 @@
+"""The other ends of real sockets."""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.support.clock import MovableClock
+from tests.support.other_namespaces import over_ipv6
+from tests.support.real_uwsgi import wait_until
+from uwsgi_headroom.kernel import sock_diag
+from uwsgi_headroom.kernel.waits import peers
+from uwsgi_headroom.kernel.waits.peers import Peer, Peers
+
+
+@pytest.fixture
+def opened() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def inode(of: socket.socket) -> int:
+    return os.fstat(of.fileno()).st_ino
+
+
+def peers_of(*sockets: socket.socket) -> list[Peer | None]:
+    known = Peers()
+    known.learn([inode(each) for each in sockets])
+    return [known.get(inode(each)) for each in sockets]
+
+
+def connected(
+    opened: ExitStack, family: int, bound: object, to: object = None
+) -> tuple[socket.socket, socket.socket, socket.socket]:
+    """A listening socket, one connected to it and the accepted one."""
+    listening = opened.enter_context(socket.socket(family))
+    listening.bind(bound)  # type: ignore[arg-type]
+    listening.listen()
+    near_family = socket.AF_INET if to else family
+    near = opened.enter_context(socket.socket(near_family))
+    near.connect((to, listening.getsockname()[1]) if to else listening.getsockname())
+    accepted, _ = listening.accept()
+    return listening, near, opened.enter_context(accepted)
+
+
+def test_tcp(opened: ExitStack) -> None:
+    """An accepted socket has a client; a connected one has a backend, which has an address."""
+    listening, near, accepted = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
+    address = f"127.0.0.1:{listening.getsockname()[1]}"
+    assert peers_of(listening, near, accepted) == [Peer("listening"), Peer("backend", address), Peer("client")]
+
+
+@over_ipv6
+def test_tcp_over_ipv6(opened: ExitStack) -> None:
+    """Also for a listener on all addresses, and for an IPv4 client of it, whose address is mapped."""
+    listening, near, accepted = connected(opened, socket.AF_INET6, ("::1", 0))
+    assert peers_of(near, accepted) == [Peer("backend", f"[::1]:{listening.getsockname()[1]}"), Peer("client")]
+    listening, near, accepted = connected(opened, socket.AF_INET6, ("::", 0), "127.0.0.1")
+    address = f"127.0.0.1:{listening.getsockname()[1]}"
+    assert peers_of(listening, near, accepted) == [Peer("listening"), Peer("backend", address), Peer("client")]
+    mapped = opened.enter_context(socket.socket(socket.AF_INET6))
+    mapped.connect(("::ffff:127.0.0.1", listening.getsockname()[1]))
+    assert peers_of(mapped) == [Peer("backend", address)]
+
+
+def test_udp(opened: ExitStack) -> None:
+    """A connected UDP socket has a backend or a name server; an unconnected one has no other end."""
+    server, free, near = (opened.enter_context(socket.socket(type=socket.SOCK_DGRAM)) for _ in range(3))
+    server.bind(("127.0.0.1", 0))
+    near.connect(server.getsockname())
+    free.sendto(b"", server.getsockname())
+    dns = opened.enter_context(socket.socket(type=socket.SOCK_DGRAM))
+    dns.connect(("127.0.0.77", 53))
+    assert peers_of(server, free, near, dns) == [
+        Peer("unconnected"),
+        Peer("unconnected"),
+        Peer("backend", f"127.0.0.1:{server.getsockname()[1]}"),
+        Peer("dns", "127.0.0.77:53"),
+    ]
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_unix(opened: ExitStack, tmp_path: Path, abstract: bool) -> None:
+    """The address of a UNIX backend is the path it was bound to, or its abstract name."""
+    name = f"@headroom-test-{os.getpid()}" if abstract else str(tmp_path / "db")
+    listening, near, accepted = connected(opened, socket.AF_UNIX, name.replace("@", "\0"))
+    assert peers_of(listening, near, accepted) == [
+        Peer("listening", name),
+        Peer("backend", name),
+        Peer("client", name),
+    ]
+
+
+def test_resolvers_on_unix_sockets(opened: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A local name server is one, not a backend."""
+    monkeypatch.setattr(peers, "_RESOLVERS", (f"{tmp_path}/",))
+    _, near, _ = connected(opened, socket.AF_UNIX, str(tmp_path / "resolver"))
+    assert peers_of(near) == [Peer("dns", str(tmp_path / "resolver"))]
+
+
+def test_unix_socket_that_the_kernel_named(opened: ExitStack, tmp_path: Path) -> None:
+    """With SO_PASSCRED the kernel names the connecting socket: that does not make it an accepted one."""
+    listening = opened.enter_context(socket.socket(socket.AF_UNIX))
+    listening.bind(str(tmp_path / "bus"))
+    listening.listen()
+    near = opened.enter_context(socket.socket(socket.AF_UNIX))
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    near.connect(str(tmp_path / "bus"))
+    opened.enter_context(listening.accept()[0])
+    assert near.getsockname()
+    assert peers_of(near) == [Peer("backend", str(tmp_path / "bus"))]
+
+
+def test_unix_socket_that_is_still_connecting(opened: ExitStack, tmp_path: Path) -> None:
+    """A socket that connects is not taken for a pair, and its backend is found as soon as it is accepted."""
+    listening = opened.enter_context(socket.socket(socket.AF_UNIX))
+    listening.bind(str(tmp_path / "db"))
+    listening.listen(0)
+    first, second = (opened.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(2))
+    first.connect(str(tmp_path / "db"))
+    connecting = threading.Thread(target=second.connect, args=(str(tmp_path / "db"),))
+    connecting.start()
+    hands = MovableClock()
+    known = Peers(hands.clock.monotonic)
+    known.learn([inode(second)])
+    assert known.get(inode(second)) == Peer("unconnected")
+    for _ in range(2):
+        opened.enter_context(listening.accept()[0])
+    connecting.join()
+    hands.move(100)
+    known.learn([inode(second)])
+    assert known.get(inode(second)) == Peer("backend", str(tmp_path / "db"))
+
+
+def test_pairs_and_other_inodes(opened: ExitStack) -> None:
+    """A socketpair is a pair; a free socket and an inode of none stay unknown."""
+    left, right = (opened.enter_context(each) for each in socket.socketpair())
+    free = opened.enter_context(socket.socket())
+    assert peers_of(left, right, free) == [Peer("pair"), Peer("pair"), None]
+    known = Peers()
+    known.learn([2**32 - 2, 2**40, -1])
+    assert [known.get(number) for number in (2**32 - 2, 2**40, -1)] == [None] * 3
+
+
+def test_lists_are_rare(opened: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All TCP sockets are listed only if a new one is asked for, and not again within 500 times what a list took."""
+    lists: list[object] = []
+    real = peers._list_inet
+    monkeypatch.setattr(peers, "_list_inet", lambda inodes: lists.append(inodes) or real(inodes))  # type: ignore[func-returns-value]
+    processor = iter((0.0, 0.002, 1.0, 1.001))
+    monkeypatch.setattr(peers.time, "thread_time", lambda: next(processor))
+    _, near, accepted = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
+    hands = MovableClock()
+    known = Peers(hands.clock.monotonic)
+    assert not known.listed
+    known.learn([inode(near)])
+    known.learn([inode(near)])
+    hands.move(0.99)
+    known.learn([inode(accepted)])
+    assert (len(lists), known.get(inode(accepted)), known.listed) == (1, None, True)
+    hands.move(0.02)
+    known.learn([inode(accepted)])
+    assert (len(lists), known.get(inode(accepted))) == (2, Peer("client"))
+
+
+def test_few_sockets_are_asked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a thousand unknown sockets, a few are asked for at a time, and none that is no UNIX socket again."""
+    asked: list[int] = []
+    monkeypatch.setattr(peers, "_ask_unix", asked.append)
+    monkeypatch.setattr(peers, "_list_inet", lambda _: {})
+    known = Peers(lambda: 0.0)
+    for _ in range(3):
+        known.learn(range(1, 1001))
+    assert len(asked) == len(set(asked)) == 3 * 64
+
+
+def test_a_list_without_its_listeners_decides_nothing(opened: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the time ends before all listening sockets are known, no client is taken for a backend."""
+    monkeypatch.setattr(peers, "MOST_SECONDS", -1.0)
+    _, near, accepted = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
+    assert peers_of(near, accepted) == [None, None]
+
+
+def test_all_lists_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The six lists share the time that one reading may take."""
+    ends: list[float] = []
+
+    def ask(_: bytes, *, seconds: float = math.inf, **__: object) -> tuple[list[bytes], bool]:
+        ends.append(seconds)
+        return [], False
+
+    monkeypatch.setattr(sock_diag, "ask", ask)
+    peers._list_inet({1})
+    assert len(ends) == 6
+    assert ends == sorted(ends, reverse=True)
+    assert max(ends) <= peers.MOST_SECONDS
+
+
+def test_netlink_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says what to allow."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "no")
+
+    monkeypatch.setattr(sock_diag, "ask", refuse)
+    with pytest.raises(OSError, match="denies the exporter netlink"):
+        Peers().learn([1])
+
+
+def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many sockets a process opens, only some thousands are remembered."""
+    monkeypatch.setattr(peers, "_MOST_KNOWN", 100)
+    monkeypatch.setattr(peers, "_ask_unix", lambda number: Peer("pair") if number % 2 else None)
+    monkeypatch.setattr(peers, "_list_inet", lambda _: {})
+    known = Peers(lambda: 0.0)
+    for number in range(2000):
+        known.learn([number])
+    assert len(known._known) + len(known._not_unix) <= 101
+
+
+def test_a_thread_that_waits_is_the_backends(opened: ExitStack) -> None:
+    """A connection that was opened after the first list is found by the next one."""
+    hands = MovableClock()
+    known = Peers(hands.clock.monotonic)
+    _, near, _ = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
+    known.learn([inode(near)])
+    _, later, _ = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
+
+    def found() -> Peer | None:
+        hands.move(100)
+        known.learn([inode(later)])
+        return known.get(inode(later))
+
+    wait_until(found, what="the peer")
+    peer = found()
+    assert peer
+    assert peer.kind == "backend"

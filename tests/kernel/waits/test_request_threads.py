@@ -1,0 +1,121 @@
+"""Request threads among the other threads of real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from uwsgi_headroom.kernel import procfs
+from uwsgi_headroom.kernel.waits import request_threads
+from uwsgi_headroom.kernel.waits.request_threads import RequestThreads
+
+CHANCE = random.Random(1)
+
+PROGRAM = """
+import json, signal, sys, threading
+stop, ready, ids = threading.Event(), threading.Barrier(int(sys.argv[1]) + int(sys.argv[2]) + int(sys.argv[3]) + 1), []
+threading.stack_size(64 << 10)
+def run():
+    ids.append(threading.get_native_id()); ready.wait(); stop.wait()
+def start(number):
+    for _ in range(number):
+        before = len(ids)
+        threading.Thread(target=run, daemon=True).start()
+        while len(ids) == before: pass
+start(int(sys.argv[1]))
+signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+start(int(sys.argv[2]))
+start(int(sys.argv[3]))
+ready.wait()
+print(json.dumps(ids), flush=True)
+sys.stdin.read()
+"""
+"""Starts threads as uWSGI does: some by the application first, then those of requests, with all signals blocked, then
+some that requests start."""
+
+
+@contextmanager
+def started(before: int, serving: int, after: int) -> Iterator[tuple[int, list[int]]]:
+    """The pid of such a process, and the ids of its threads in the order of their start."""
+    command = [sys.executable, "-c", PROGRAM, str(before), str(serving), str(after)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin
+        assert process.stdout
+        ids = json.loads(process.stdout.readline())
+        yield process.pid, ids
+        process.stdin.close()
+
+
+def test_request_threads_are_presumed() -> None:
+    """Of nine threads, the main one and the first three that block all signals serve requests."""
+    with started(3, 3, 2) as (pid, ids):
+        threads = RequestThreads(pid, 4)
+        assert set(threads.threads) == {pid, *ids[3:6]}
+        assert threads.all_found
+        assert set(threads.strangers(CHANCE)) <= {*ids[:3], *ids[6:]}
+
+
+def test_seen_threads_replace_presumed_ones() -> None:
+    """A thread that was seen accepting serves requests, whatever its mask; never more than there are."""
+    with started(2, 1, 1) as (pid, ids):
+        threads = RequestThreads(pid, 2)
+        assert set(threads.threads) == {pid, ids[2]}
+        for thread in (ids[0], pid, ids[0]):
+            threads.note_accepting(thread)
+        assert set(threads.threads) == {pid, ids[0]}
+        assert threads.strangers(CHANCE) == []
+
+
+def test_one_thread() -> None:
+    """With one request thread it is the main one, whatever the application starts."""
+    with started(1, 2, 0) as (pid, _):
+        assert RequestThreads(pid, 1).threads == [pid]
+
+
+def test_threads_that_are_missing() -> None:
+    """A worker that has not started its threads yet has not all of them, nor one that has ended."""
+    with started(0, 1, 0) as (pid, _):
+        threads = RequestThreads(pid, 8)
+        assert (len(threads.threads), threads.all_found) == (2, False)
+    ended = RequestThreads(pid, 8)
+    assert (ended.threads, ended.all_found, ended.strangers(CHANCE)) == ([], False, [])
+    threads.list_again()
+    assert threads.threads == []
+
+
+def test_thousands_of_threads_cost_a_bounded_number_of_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many threads an application starts, at most 256 masks are read, and four strangers looked at."""
+    reads: list[object] = []
+    real = procfs.read_file
+    monkeypatch.setattr(procfs, "read_file", lambda *path: reads.append(path) or real(*path))  # type: ignore[func-returns-value]
+    with started(1500, 0, 0) as (pid, _):
+        threads = RequestThreads(pid, 1000)
+        assert len(reads) <= request_threads._MOST_MASKS
+        assert (threads.threads, threads.all_found) == ([pid], False)
+        assert len(threads.strangers(CHANCE)) == 4
+
+
+def test_lists_become_rare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker whose threads are never all found is listed less and less often."""
+    lists: list[int] = []
+    monkeypatch.setattr(request_threads, "_list_threads", lambda pid: lists.append(pid) or [pid])  # type: ignore[func-returns-value]
+    threads = RequestThreads(os.getpid(), 8)
+    for _ in range(1000):
+        threads.list_again()
+    assert 30 <= len(lists) <= 40
+
+
+def test_masks_that_are_hidden_or_odd(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a mask a thread is not presumed to serve requests."""
+    with started(0, 3, 0) as (pid, _):
+        monkeypatch.setattr(procfs, "read_file", lambda *_: b"Name:\tuwsgi\n")
+        assert RequestThreads(pid, 2).threads == [pid]
+        monkeypatch.setattr(procfs, "read_file", lambda *_: b"Name:\tuwsgi\nSigBlk:\t0000000000000000\n")
+        assert RequestThreads(pid, 2).threads == [pid]

@@ -1,0 +1,284 @@
+"""What a thread waits for, by its system call and by the peers of its sockets."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from uwsgi_headroom.kernel.waits import descriptors, thread_wait
+from uwsgi_headroom.kernel.waits.descriptors import Epolls
+from uwsgi_headroom.kernel.waits.memory_map import MemoryMap
+from uwsgi_headroom.kernel.waits.peers import Peer, Peers
+from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
+from uwsgi_headroom.kernel.waits.thread_wait import Decision, Process, Wait, classify, decide
+
+PID = os.getpid()
+PYTHON, UWSGI, HEAP, IMAGE = 0x1000, 0x2000, 0x9000, 0x3000
+
+MEMORY = MemoryMap(True, ((0x1000, 0x2000, "python"), (0x2000, 0x3000, "uwsgi")), ((0x1000, 0x4000),))
+
+
+def x86_64() -> Calls:
+    calls = find_calls("x86_64")
+    assert calls
+    return calls
+
+
+NUMBERS = {
+    "read": 0,
+    "poll": 7,
+    "pselect6": 270,
+    "epoll_wait": 232,
+    "futex": 202,
+    "accept4": 288,
+    "clock_nanosleep": 230,
+    "wait4": 61,
+    "fsync": 74,
+    "flock": 73,
+    "semtimedop": 220,
+    "recvfrom": 45,
+    "openat": 257,
+}
+
+
+def process(**changes: object) -> Process:
+    given: dict[str, object] = {
+        "pid": PID,
+        "calls": x86_64(),
+        "memory": MEMORY,
+        "socket_timeout": 4,
+        "read_pollfds": False,
+        "epolls": Epolls(),
+    }
+    return Process(**(given | changes))  # type: ignore[arg-type]
+
+
+def classified(name: str, *arguments: int, of: Process | None = None) -> Wait:
+    padded = (*arguments, *[0xDEAD] * (6 - len(arguments)))
+    return classify(of or process(), PID, (NUMBERS[name], padded))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "result"),
+    [
+        ("futex", (PYTHON + 0x188, 0x89), "interpreter_lock"),
+        ("futex", (PYTHON + 0x188, 0x80), "interpreter_lock"),
+        ("futex", (PYTHON + 0x188, 0x189), "interpreter_lock"),
+        ("futex", (UWSGI + 8, 0x80), "idle"),
+        ("futex", (HEAP, 0x189), "lock"),
+        ("futex", (HEAP, 0x89), "lock"),
+        ("futex", (HEAP, 0x0), "lock"),
+        ("futex", (2**64 - 4, 0x80), "lock"),
+        ("futex", (IMAGE, 0x80), "unknown"),
+        ("futex", (HEAP, 0x6), "lock"),
+        ("futex", (HEAP, 0x8D), "lock"),
+        ("futex", (PYTHON, 0x81), "other"),
+        ("clock_nanosleep", (1, 1), "sleep"),
+        ("pselect6", (0,), "sleep"),
+        ("poll", (HEAP, 0, 50), "sleep"),
+        ("poll", (HEAP, 1, 4000), "client"),
+        ("poll", (HEAP, 2, 4000), "unknown"),
+        ("wait4", (2**32 - 1,), "child"),
+        ("fsync", (3,), "disk"),
+        ("flock", (3,), "lock"),
+        ("semtimedop", (7,), "lock"),
+        ("accept4", (3,), "other"),
+        ("openat", (3,), "other"),
+    ],
+)
+def test_calls_that_decide(name: str, arguments: tuple[int, ...], result: str) -> None:
+    """The call and its arguments are enough."""
+    assert classified(name, *arguments).result == result
+
+
+def test_locks_that_idle_threads_may_wait_for() -> None:
+    """uWSGI's locks between processes and semaphores may mean idleness; locks on the heap never do."""
+    assert classified("futex", HEAP, 0x6).lock == ("futex", HEAP)
+    assert classified("semtimedop", 7).lock == ("semaphore", 7)
+    assert classified("futex", HEAP, 0x80).lock is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "gap"),
+    [
+        ({"memory": MemoryMap(False, MEMORY.known, MEMORY.images)}, thread_wait.GAP_UNTRIED),
+        ({"calls": find_calls("aarch64")}, thread_wait.GAP_UNTRIED),
+        ({"memory": MemoryMap(True, (), MEMORY.images)}, thread_wait.GAP_LOCK),
+    ],
+)
+def test_other_programs_are_unknown(changes: Mapping[str, object], gap: str) -> None:
+    """A 32-bit program, another architecture, or a program without CPython (Ruby, Go, PyPy): no lock is decided."""
+    for address in (PYTHON, UWSGI, HEAP, IMAGE):
+        found = classified("futex", address, 0x80, of=process(**changes))
+        assert (found.result, found.gap) == ("unknown", gap)
+
+
+def test_running_and_outside() -> None:
+    """A thread that runs is in service; one blocked outside of a call waits for something else that is known."""
+    assert classify(process(), PID, "running").result == "running"
+    assert classify(process(), PID, "outside").result == "other"
+
+
+def test_timeouts_of_polls() -> None:
+    """Without the option, or with a timeout of the application, a poll for one descriptor depends on the sockets."""
+    for of, timeout in ((process(socket_timeout=None), 4000), (process(), 4001), (process(socket_timeout=30), 4000)):
+        found = classified("poll", HEAP, 1, timeout, of=of)
+        assert (found.result, found.call, found.gap) == (None, "poll", thread_wait.GAP_POLL)
+
+
+def test_what_is_polled_goes_before_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it may be read, the descriptor decides: a backend may have uWSGI's own timeout."""
+    left, right = socket.socketpair()
+    with left, right:
+        monkeypatch.setattr(thread_wait, "read_poll_descriptors", lambda *_: [left.fileno()])
+        found = classified("poll", HEAP, 1, 4000, of=process(read_pollfds=True))
+        assert (found.result, found.sockets) == (None, (os.fstat(left.fileno()).st_ino,))
+    monkeypatch.setattr(thread_wait, "read_poll_descriptors", lambda *_: [])
+    assert classified("poll", HEAP, 3, 9, of=process(read_pollfds=True)).result == "unknown"
+
+
+@pytest.mark.parametrize("fileno", [0, 2**31, 2**32 - 1, 2**63, 2**64 - 1])
+def test_impossible_descriptors(fileno: int) -> None:
+    """A number that is no descriptor is unknown."""
+    with socket.socket() as used:
+        assert fileno != used.fileno()
+        if fileno:
+            assert classified("recvfrom", fileno).result == "unknown"
+            assert classified("epoll_wait", fileno).sockets == ()
+
+
+def test_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sockets are left to their peers; pipes, named ones too, are pipes; files are on a disk; the rest is other."""
+    regular, fifo = tmp_path / "file", tmp_path / "fifo"
+    regular.touch()
+    os.mkfifo(fifo)
+    near, far = os.pipe()
+    opened = [os.open(regular, os.O_RDONLY), os.open(fifo, os.O_RDWR), os.open("/dev/null", os.O_RDONLY), near, far]
+    with socket.socket() as connection, select.epoll() as epoll:
+        found = classified("read", connection.fileno())
+        assert (found.sockets, found.call) == ((os.fstat(connection.fileno()).st_ino,), "descriptor")
+        assert classified("read", epoll.fileno()).result == "other"
+    assert [classified("read", each).result for each in opened] == ["disk", "disk", "other", "pipe", "pipe"]
+    monkeypatch.setattr(thread_wait, "_read_wait_channel", lambda *_: b"pipe_read")
+    assert classified("read", opened[1]).result == "pipe"
+    for each in opened:
+        os.close(each)
+
+
+def test_a_descriptor_is_never_followed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The file behind a descriptor is not asked: it may be on a server that does not answer."""
+    asked: list[object] = []
+    monkeypatch.setattr(os, "stat", lambda path, **_: asked.append(path))
+    with (tmp_path / "file").open("w") as file:
+        assert classified("read", file.fileno()).result == "disk"
+    assert not asked
+
+
+def test_sockets_in_an_epoll_set() -> None:
+    """The sockets of a set are found by their inodes; a set known to be idle is not read again."""
+    left, right = socket.socketpair()
+    near, far = os.pipe()
+    with left, right, select.epoll() as epoll:
+        for watched in (left.fileno(), near):
+            epoll.register(watched)
+        found = classified("epoll_wait", epoll.fileno())
+        assert (found.sockets, found.epoll) == ((os.fstat(left.fileno()).st_ino,), epoll.fileno())
+        idle = process(epolls=Epolls({epoll.fileno()}))
+        assert classified("epoll_wait", epoll.fileno(), of=idle).result == "idle"
+    os.close(near)
+    os.close(far)
+
+
+def test_a_large_epoll_set_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel writes the whole set for every read, so a process with a large one is not asked again."""
+    reads: list[str] = []
+    line = b"tfd: %8d events: 19 data: 0 pos:0 ino:0 sdev:0\n"
+    text = b"".join(line % number for number in range(10_000))
+    monkeypatch.setattr(descriptors.procfs, "read_file", lambda path: reads.append(path) or text)  # type: ignore[func-returns-value]
+    epolls = Epolls()
+    links: list[int] = []
+    monkeypatch.setattr(descriptors, "read_socket", lambda _, number: links.append(number))
+    for number in (5, 6, 7):
+        assert descriptors.list_sockets_in_epoll(PID, number, epolls) == ()
+    assert len(reads) == 1
+    assert len(links) == 64
+
+
+def test_many_descriptors_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a process with many descriptors, a few are listed and no link is read."""
+    near, far = os.pipe()
+    opened = [os.dup(near) for _ in range(600)]
+    links: list[int] = []
+    monkeypatch.setattr(descriptors, "read_socket", lambda _, number: links.append(number))
+    assert descriptors.list_sockets(PID) == ()
+    assert links == []
+    for each in (near, far, *opened):
+        os.close(each)
+    assert descriptors.list_sockets(PID) == ()
+    assert links
+
+
+class Told(Peers):
+    """Peers that the test sets."""
+
+    def __init__(self, *peers: Peer | None) -> None:
+        super().__init__()
+        self._known = {inode: peer for inode, peer in enumerate(peers) if peer}
+
+
+CLIENT, LISTENING, PAIR, UNCONNECTED = Peer("client"), Peer("listening"), Peer("pair"), Peer("unconnected")
+DNS, POSTGRES, REDIS = Peer("dns", "10.0.0.1:53"), Peer("backend", "10.0.0.5:5432"), Peer("backend", "10.0.0.6:6379")
+
+
+@pytest.mark.parametrize(
+    ("peers", "result", "address"),
+    [
+        ((POSTGRES,), "backend", "10.0.0.5:5432"),
+        ((POSTGRES, POSTGRES), "backend", "10.0.0.5:5432"),
+        ((POSTGRES, REDIS), "unknown", ""),
+        ((POSTGRES, None), "unknown", ""),
+        ((CLIENT,), "client", ""),
+        ((DNS,), "dns", ""),
+        ((PAIR,), "pipe", ""),
+        ((UNCONNECTED,), "unknown", ""),
+        ((PAIR, LISTENING), "idle", ""),
+        ((LISTENING, None), "idle", ""),
+        ((PAIR, POSTGRES), "unknown", ""),
+        ((), "unknown", ""),
+        ((None,), "unknown", ""),
+    ],
+)
+def test_peers_of_the_sockets_that_are_waited_for(peers: tuple[Peer | None, ...], result: str, address: str) -> None:
+    """One kind of peer decides; several, or one that is not known, do not. A listening socket means idleness."""
+    decision = decide(Wait(None, tuple(range(len(peers)))), Told(*peers))
+    assert (decision.result, decision.address) == (result, address)
+    assert (decision.gap is None) == (result != "unknown")
+
+
+@pytest.mark.parametrize(
+    ("peers", "result", "gap"),
+    [
+        ((POSTGRES, CLIENT, LISTENING, PAIR, UNCONNECTED), "backend", None),
+        ((DNS, CLIENT), "dns", None),
+        ((POSTGRES, REDIS), "unknown", thread_wait.GAP_POLL),
+        ((POSTGRES, DNS), "unknown", thread_wait.GAP_POLL),
+        ((CLIENT, LISTENING), "unknown", thread_wait.GAP_POLL),
+        ((POSTGRES, None), "unknown", thread_wait.GAP_SOCKET),
+        ((), "unknown", thread_wait.GAP_SOCKET),
+    ],
+)
+def test_any_socket_of_the_process(peers: tuple[Peer | None, ...], result: str, gap: str | None) -> None:
+    """If what is polled is not read, the only backend of the process is meant; clients and listeners are not."""
+    wait = Wait(None, tuple(range(len(peers))), gap=thread_wait.GAP_POLL)
+    decision = decide(wait, Told(*peers))
+    assert (decision.result, decision.gap) == (result, gap)
+
+
+def test_a_result_needs_no_peers() -> None:
+    """A decided wait keeps its result and its gap."""
+    assert decide(Wait("unknown", gap="why"), Told()) == Decision("unknown", "", "why")
