@@ -1,0 +1,305 @@
+"""Samples of one server: weights, bounds, and processes that change at any moment."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from tests.support.clock import MovableClock
+from tests.support.simulated_server import Server
+from uwsgi_headroom.kernel.setup import Setup
+from uwsgi_headroom.kernel.options import Options
+from uwsgi_headroom.kernel.waits import request_threads, sampler, worker_threads
+from uwsgi_headroom.kernel.waits.memory_map import Generation, MemoryMap
+from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting
+from uwsgi_headroom.kernel.waits.states import Waits
+from uwsgi_headroom.kernel.waits.system_calls import Blocked, find_calls
+from uwsgi_headroom.stats import Snapshot
+
+PYTHON, UWSGI = 0x1000, 0x2000
+MEMORY = MemoryMap(True, ((0x1000, 0x2000, "python"), (0x2000, 0x3000, "uwsgi")), ())
+
+SLEEPS: Blocked = (230, (1, 1, 0, 0, 0, 0))
+LOCKED: Blocked = (202, (PYTHON, 0x89, 0, 0, 0, 0))
+IDLE: Blocked = (202, (UWSGI, 0x80, 0, 0, 0, 0))
+WAITS_FOR_LOCK: Blocked = (202, (0x9000, 0x80, 0, 0, 0, 0))
+
+pytestmark = pytest.mark.skipif(
+    not find_calls() or not find_calls().tried,  # type: ignore[union-attr]
+    reason="the system calls of this architecture were never tried",
+)
+
+
+def sampled(of: WaitSampler, server: Server, setup: Setup | None = None) -> Waits:
+    reading = server.read(1.0)
+    assert isinstance(reading.snapshot, Snapshot)
+    waits = of.sample(os.getpid(), reading.snapshot, reading.host.processes, setup)
+    assert waits is not None
+    return waits
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int, int], object]], None]:
+    """Sets what a thread of a made-up process is blocked in. The threads of process P with N threads are 1000 P to
+    1000 P + N - 1."""
+    monkeypatch.setattr(worker_threads, "read_generation", lambda pid: Generation(1000, 2000, 3000))
+    monkeypatch.setattr(worker_threads, "read_memory_map", lambda _: MEMORY)
+    monkeypatch.setattr(request_threads, "_list_threads", lambda pid: list(range(1000 * pid, 1000 * pid + 16)))
+
+    def set_calls(call: Callable[[int, int], object]) -> None:
+        monkeypatch.setattr(worker_threads, "read_system_call", call)
+
+    return set_calls
+
+
+def busy_server(processes: int = 4) -> Server:
+    server = Server(processes=processes, threads=16)
+    server.busy(*[8] * processes)
+    return server
+
+
+def by_place(_: int, thread: int) -> Blocked:
+    """4 of 16 threads sleep, 4 wait for the interpreter lock, 8 are idle."""
+    place = thread % 1000
+    return SLEEPS if place < 4 else LOCKED if place < 8 else IDLE
+
+
+def test_all_threads_are_looked_at_if_the_time_allows(machine: Callable[..., None]) -> None:
+    """Each thread counts as one; idle ones do not count."""
+    machine(by_place)
+    hands = MovableClock()
+    of = WaitSampler(WaitSetting(), hands.clock.monotonic)
+    hands.move(10)
+    waits = sampled(of, busy_server())
+    assert waits.threads == {"sleep": 16, "interpreter_lock": 16}
+    assert waits.interpreter_lock == {1: 4, 2: 4, 3: 4, 4: 4}
+    assert (waits.busy, waits.gaps, waits.off) == (32, (), None)
+
+
+@pytest.mark.parametrize("seconds_per_look", [0.0, 0.003])
+def test_a_part_of_the_threads_is_unbiased(machine: Callable[..., None], seconds_per_look: float) -> None:
+    """With a small budget, or if the time ends early, the mean over many samples is that of all threads."""
+    hands = MovableClock()
+
+    def slow(pid: int, thread: int) -> Blocked:
+        hands.move(seconds_per_look)
+        return by_place(pid, thread)
+
+    machine(slow)
+    total = {"sleep": 0.0, "interpreter_lock": 0.0}
+    for seed in range(1500):
+        of = WaitSampler(WaitSetting(), hands.clock.monotonic, random.Random(seed))
+        for state, number in sampled(of, busy_server()).threads.items():
+            total[state] += number / 1500
+    assert total["sleep"] == pytest.approx(16, abs=1.6)
+    assert total["interpreter_lock"] == pytest.approx(16, abs=1.6)
+
+
+def test_a_long_pause_does_not_buy_a_long_sample(machine: Callable[..., None]) -> None:
+    """After an hour without samples, one still ends in its time."""
+    hands = MovableClock()
+    looked: list[int] = []
+
+    def slow(_: int, thread: int) -> Blocked:
+        looked.append(thread)
+        hands.move(0.001)
+        return SLEEPS
+
+    machine(slow)
+    of = WaitSampler(WaitSetting(), hands.clock.monotonic)
+    hands.move(3600)
+    waits = sampled(of, busy_server())
+    assert len(looked) <= 1000 * sampler.MOST_SECONDS + 1
+    assert waits.threads["sleep"] == pytest.approx(64)
+
+
+def test_workers_that_there_is_no_time_for_are_unknown(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """If finding their threads takes too long, the threads in service of the other workers are unknown, not absent."""
+    hands = MovableClock()
+    machine(by_place)
+
+    def slow(pid: int) -> Generation:
+        hands.move(0.006)
+        return Generation(1000, 2000, 3000)
+
+    monkeypatch.setattr(worker_threads, "read_generation", slow)
+    of = WaitSampler(WaitSetting(), hands.clock.monotonic)
+    waits = sampled(of, busy_server())
+    assert waits.threads["unknown"] == 16
+    assert waits.gaps == (sampler.GAP_TIME,)
+    assert "unknown" not in sampled(of, busy_server()).threads
+
+
+def test_memory_maps_are_read_rarely(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that replaces its program again and again does not have its map read at every sample."""
+    hands = MovableClock()
+    machine(by_place)
+    read: list[int] = []
+    monkeypatch.setattr(worker_threads, "read_generation", lambda pid: Generation(pid, 0, 0))
+    monkeypatch.setattr(worker_threads, "read_memory_map", lambda pid: read.append(pid) or MEMORY)
+    processor = count(0.0, 0.04)
+    monkeypatch.setattr(worker_threads.time, "thread_time", lambda: next(processor))
+    of = WaitSampler(WaitSetting(), hands.clock.monotonic)
+    server = busy_server(1)
+    for pid in range(500, 600):
+        server.respawn(1, 1.0, pid)
+        server.busy(8)
+        sampled(of, server)
+        hands.move(0.2)
+    assert 2 <= len(read) <= 4
+
+
+def test_only_active_workers_are_looked_at(machine: Callable[..., None]) -> None:
+    """A worker that serves and served nothing since the last sample is left alone."""
+    looked: list[int] = []
+    machine(lambda pid, _: looked.append(pid) or SLEEPS)
+    server = Server(processes=2, threads=16)
+    server.busy(1, 0)
+    of = WaitSampler(WaitSetting())
+    sampled(of, server)
+    server.serve(2, 1)
+    server.busy(0, 0)
+    before, looked[:] = set(looked), []
+    sampled(of, server)
+    assert (before, set(looked)) == ({101}, {102})
+
+
+def test_few_strangers_are_looked_at(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that may serve requests after all are tried at few workers at a time."""
+    monkeypatch.setattr(request_threads, "_list_threads", lambda pid: list(range(1000 * pid, 1000 * pid + 500)))
+    monkeypatch.setattr(request_threads.RequestThreads, "_blocks_signals", lambda *_: True)
+    looked: list[int] = []
+    machine(lambda _, thread: looked.append(thread) or SLEEPS)
+    sampled(WaitSampler(WaitSetting(), lambda: 0.0), busy_server(100))
+    assert len(looked) <= 4 + 2 * 4
+
+
+REASONS = [
+    FileNotFoundError(errno.ENOENT, "gone"),
+    ProcessLookupError(errno.ESRCH, "gone"),
+    OSError(errno.EIO, "broken"),
+    ValueError("odd"),
+]
+
+
+@pytest.mark.parametrize("errors", [REASONS, [PermissionError(errno.EPERM, "no")]])
+def test_threads_that_end_at_any_moment(machine: Callable[..., None], errors: list[Exception]) -> None:
+    """No error of the kernel, no change of workers, threads or pids makes a sample fail."""
+    chance = random.Random(7)
+    hands = MovableClock()
+
+    def call(pid: int, thread: int) -> object:
+        if chance.random() < 0.2:
+            raise chance.choice(errors)
+        return chance.choice([SLEEPS, LOCKED, IDLE, WAITS_FOR_LOCK, "running", "outside", (232, (3, 0, 1, 0, 0, 0))])
+
+    machine(call)
+    of = WaitSampler(WaitSetting(backends={"*:5432": "postgres"}), hands.clock.monotonic, chance)
+    server = busy_server()
+    offs = set()
+    for _ in range(300):
+        hands.move(0.2)
+        worker_id = chance.randint(1, 4)
+        if chance.random() < 0.3:
+            server.respawn(worker_id, 1.0, chance.choice([101, 102, 999]))
+        server[worker_id].threads = chance.choice([1, 16, 200])
+        server.busy(*(chance.randint(0, 16) for _ in range(4)))
+        waits = sampled(of, server)
+        offs.add(waits.off)
+        assert all(number > 0 for number in waits.threads.values())
+        reading = server.read(1.0)
+        assert isinstance(reading.snapshot, Snapshot)
+        assert of.sample(os.getpid(), reading.snapshot, {}, None) is not None
+    assert offs <= {None, worker_threads.WHO_MAY_KNOW}
+    assert (worker_threads.WHO_MAY_KNOW in offs) == (errors is not REASONS)
+
+
+def test_a_worker_that_has_ended_does_not_switch_the_server_off() -> None:
+    """Between the list of processes and the sample a worker became a zombie: the others are still known."""
+    ended = os.fork()
+    if ended == 0:
+        os._exit(0)
+    os.waitid(os.P_PID, ended, os.WEXITED | os.WNOWAIT)
+    with subprocess.Popen([sys.executable, "-c", "print(1, flush=True); input()"], stdin=-1, stdout=-1) as living:
+        assert living.stdout
+        living.stdout.readline()
+        server = Server(processes=2, threads=1)
+        server.respawn(1, 1.0, ended)
+        server.respawn(2, 1.0, living.pid)
+        server.busy(1, 1)
+        waits = sampled(WaitSampler(WaitSetting()), server)
+        assert waits.off is None
+        assert waits.threads.get("pipe") == 1
+        living.kill()
+    os.waitpid(ended, 0)
+    assert sampled(WaitSampler(WaitSetting()), server).off is None
+
+
+def test_why_it_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reason is named: an architecture, one thread for all requests, no cores, a kernel without the file."""
+    server = busy_server(1)
+    asynchronous = Setup(Options(), None, "async", None, None)
+    assert "one thread" in (sampled(WaitSampler(WaitSetting()), server, asynchronous).off or "")
+    assert "stats-no-cores" in (sampled(WaitSampler(WaitSetting()), replace(server, cores=False)).off or "")
+    monkeypatch.setattr(sampler, "find_calls", lambda: None)
+    assert "architecture" in (sampled(WaitSampler(WaitSetting()), server).off or "")
+    reading = server.read(1.0)
+    assert isinstance(reading.snapshot, Snapshot)
+    assert WaitSampler(sampler.OFF).sample(1, reading.snapshot, {}, None) is None
+
+
+def test_a_kernel_without_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a living thread has no such file, the reason says so."""
+
+    def none(*_: object) -> None:
+        raise FileNotFoundError(errno.ENOENT, "none")
+
+    monkeypatch.setattr(worker_threads, "read_system_call", none)
+    server = Server(processes=1, threads=1)
+    server.respawn(1, 1.0, os.getpid())
+    server.busy(1)
+    assert "this kernel does not say" in (sampled(WaitSampler(WaitSetting()), server).off or "")
+
+
+def test_thunder_lock(machine: Callable[..., None]) -> None:
+    """Threads at uWSGI's lock between processes are in service, until the document says that they are not."""
+    machine(lambda _, thread: SLEEPS if thread % 1000 < 2 else (202, (0x7F0000, 6, 0, 0, 0, 0)))
+    hands = MovableClock()
+    of = WaitSampler(WaitSetting(), hands.clock.monotonic)
+    server = busy_server(1)
+    server.busy(2)
+    seen = []
+    for _ in range(4):
+        hands.move(5)
+        seen.append(sampled(of, server).threads)
+    assert seen[0] == {"sleep": 2, "lock": 14}
+    assert seen[-1] == {"sleep": 2}
+
+
+def test_more_threads_than_found(machine: Callable[..., None]) -> None:
+    """Threads in service that are not found among the process's are unknown."""
+    machine(lambda *_: SLEEPS)
+    server = busy_server(1)
+    server[1].threads = 40
+    server.busy(30)
+    hands = MovableClock()
+    of = WaitSampler(WaitSetting(), hands.clock.monotonic)
+    hands.move(10)
+    assert sampled(of, server).threads == {"sleep": 16, "unknown": 14}
+
+
+def test_nothing_in_service(machine: Callable[..., None]) -> None:
+    """An idle server has no thread in any state, which is known."""
+    machine(by_place)
+    server = busy_server()
+    server.busy(0, 0, 0, 0)
+    waits = sampled(WaitSampler(WaitSetting(backends={"/run/pg": "pg"})), server)
+    assert (waits.threads, waits.backends, waits.addresses, waits.off) == ({}, {"pg": 0.0}, {"pg": "/run/pg"}, None)
