@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+import socket
 from collections.abc import Iterable
 
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS, LISTEN_ADDRESS, MOST_BACKENDS, SIZE_CAP, TIMEOUT_SECONDS
@@ -115,13 +116,23 @@ def _backend_address(text: str, where: str) -> str:
             raise ValueError("no port")
         if host == "*":
             return f"*:{number}"
-        address = ipaddress.ip_address(host.strip("[]"))
-        return f"[{address}]:{number}" if address.version == 6 else f"{address}:{number}"
+        return f"{_kernels_name(host)}:{number}"
     except ValueError:
         raise ConfigError(
-            f"{where}: {text!r} is not the address of a backend; write an IP address and a port (10.0.0.5:5432), "
-            "*:5432 for that port on any host, or the path of a UNIX socket. The kernel knows no host names"
+            f"{where}: {text!r} is not the address of a backend; write an IP address and a port (10.0.0.5:5432 or "
+            "[::1]:5432), *:5432 for that port on any host, or the path of a UNIX socket. The kernel knows no host names"
         ) from None
+
+
+def _kernels_name(host: str) -> str:
+    """An IPv4 address, or an IPv6 address in brackets, as the kernel's list of sockets has it: an IPv4 address that is
+    mapped to IPv6 is an IPv4 address, and none has a scope (`%eth0`). Raises ValueError."""
+    if not host.startswith("["):
+        return str(ipaddress.IPv4Address(host))
+    address = ipaddress.IPv6Address(host[1:].removesuffix("]"))
+    if address.scope_id or not host.endswith("]"):
+        raise ValueError("no plain address")
+    return str(address.ipv4_mapped) if address.ipv4_mapped else f"[{socket.inet_ntop(socket.AF_INET6, address.packed)}]"
 
 
 def parse_boolean(text: str, where: str) -> bool:

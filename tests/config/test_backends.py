@@ -1,0 +1,141 @@
+"""Names of backends: their addresses, their number, and where they are set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.config.test_precedence import refusal, resolved
+from uwsgi_headroom.config import yaml_file
+from uwsgi_headroom.config.model import SETTINGS
+from uwsgi_headroom.config.values import parse_backends
+from uwsgi_headroom.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("postgres=10.0.0.5:5432", ("postgres", "10.0.0.5:5432")),
+        ("  pg-1.main_2=10.0.0.5:05432 ", ("pg-1.main_2", "10.0.0.5:5432")),
+        ("pg=[::1]:5432", ("pg", "[::1]:5432")),
+        ("pg=[2001:DB8:0:0::5]:1", ("pg", "[2001:db8::5]:1")),
+        ("pg=[::ffff:10.0.0.5]:5432", ("pg", "10.0.0.5:5432")),
+        ("pg=*:5432", ("pg", "*:5432")),
+        ("pg=*:65535", ("pg", "*:65535")),
+        ("pg=/run/postgresql/.s.PGSQL.5432", ("pg", "/run/postgresql/.s.PGSQL.5432")),
+        ("pg=/run/a=b:c", ("pg", "/run/a=b:c")),
+        ("bus=@bus", ("bus", "@bus")),
+    ],
+)
+def test_accepted(text: str, expected: tuple[str, str]) -> None:
+    """A backend has a name and an address, written as the kernel's list of sockets has it."""
+    assert parse_backends([text], "--backends") == (expected,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "postgres",
+        "=10.0.0.5:5432",
+        "pg=",
+        "p g=10.0.0.5:5432",
+        "10.0.0.5:5432",
+        "pg=db.example.com:5432",
+        "pg=localhost:5432",
+        "pg=10.0.0.5",
+        "pg=10.0.0.5:",
+        "pg=10.0.0.5:0",
+        "pg=10.0.0.5:65536",
+        "pg=10.0.0.5:-1",
+        "pg=10.0.0.5:٣",
+        "pg=10.0.0.5:5432/db",
+        "pg=10.0.0:5432",
+        "pg=::1:5432",
+        "pg=[::1]",
+        "pg=[::1:5432",
+        "pg=[10.0.0.5]:5432",
+        "pg=[fe80::1%eth0]:5432",
+        "pg=:5432",
+        "pg=**:5432",
+        "pg=run/pg.sock",
+        "pg=postgres://10.0.0.5:5432",
+    ],
+)
+def test_refused(text: str) -> None:
+    """Anything else is refused with the place, the text and what to write."""
+    with pytest.raises(ConfigError) as caught:
+        parse_backends([text], "--backends")
+    assert str(caught.value).startswith("--backends: ")
+    assert text.partition("=")[2] in str(caught.value)
+    assert "10.0.0.5:5432" in str(caught.value)
+
+
+def test_twenty_have_a_name() -> None:
+    """One more is refused, and so are two of one name or of one address."""
+    texts = [f"b{number}=10.0.0.{number}:1" for number in range(21)]
+    assert len(parse_backends(texts[:20], "x")) == 20
+    for wrong, words in (
+        (texts, "21 backends are too many; 20"),
+        (["a=1.1.1.1:1", "a=1.1.1.1:2"], "two backends are called 'a'"),
+        (["a=1.1.1.1:1", "b=[::ffff:1.1.1.1]:1"], "the same address"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            parse_backends(wrong, "x")
+    assert len(parse_backends(["a=1.1.1.1:1", "b=*:1"], "x")) == 2
+    assert parse_backends([], "x") == ()
+
+
+def test_flag_over_variable_over_file(tmp_path: Path) -> None:
+    """Each replaces all backends of the one below it; the file's other keys stay."""
+    path = tmp_path / "headroom.yml"
+    path.write_text("sampling: {waits: false, read_pollfds: true}\nbackends: {a: '*:1', b: /run/b}\n")
+    settings = resolved("--config", str(path)).settings
+    assert settings.backends == (("a", "*:1"), ("b", "/run/b"))
+    assert (settings.waits, settings.read_pollfds) == (False, True)
+    settings = resolved("--config", str(path), BACKENDS="c=*:3 d=*:4", WAITS="true").settings
+    assert settings.backends == (("c", "*:3"), ("d", "*:4"))
+    assert (settings.waits, settings.read_pollfds) == (True, True)
+    arguments = ("--config", str(path), "--backends", "e=*:5", "--backends", "f=*:6", "--read-pollfds", "false")
+    settings = resolved(*arguments, BACKENDS="c=*:3", READ_POLLFDS="true").settings
+    assert settings.backends == (("e", "*:5"), ("f", "*:6"))
+    assert (settings.waits, settings.read_pollfds) == (False, False)
+
+
+def test_messages_name_the_place() -> None:
+    """A flag and a variable are named as they are written."""
+    assert refusal("--backends", "db:5432").startswith("--backends: ")
+    assert refusal(BACKENDS="db:5432").startswith("UWSGI_HEADROOM_BACKENDS: ")
+    assert refusal("--waits", "maybe").startswith("--waits: ")
+    assert refusal(READ_POLLFDS="1").startswith("UWSGI_HEADROOM_READ_POLLFDS: ")
+
+
+@pytest.mark.parametrize("text", ["backends:\n", "backends: {}\n", "backends: null\n"])
+def test_no_backends(tmp_path: Path, text: str) -> None:
+    """An empty key leaves the default."""
+    path = tmp_path / "headroom.yml"
+    path.write_text(text)
+    assert yaml_file.load_file(path).settings == SETTINGS
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("backends: [pg=*:1]\n", 1, "expected a name and an address"),
+        ("backends: pg\n", 1, "expected a name and an address"),
+        ("\nbackends:\n  pg: db:5432\n", 3, "is not the address of a backend"),
+        ("backends:\n  pg: [1]\n", 2, ""),
+        ("sampling:\n  waits: perhaps\n", 2, ""),
+        ("sampling:\n  read_pollfds: 1\n", 2, ""),
+        ("sampling:\n  backends: {}\n", 2, ""),
+    ],
+)
+def test_mistakes_in_the_file(tmp_path: Path, text: str, line: int, words: str) -> None:
+    """A message names the file and the line."""
+    path = tmp_path / "headroom.yml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        yaml_file.load_file(path)
+    assert f"{path}:{line}" in str(caught.value) or f"line {line}" in str(caught.value)
+    assert words in str(caught.value)
