@@ -123,7 +123,10 @@ def test_unknown_at_the_end() -> None:
 
 def test_rows_wrap() -> None:
     """Times are stored modulo 2**32 hundredths of a second, which no difference within an hour shows."""
-    before, after = Totals(waits=WaitTotals(backends={"pg": 42949672.0})), Totals(waits=WaitTotals(backends={"pg": 42949674.0}))
+    before, after = (
+        Totals(waits=WaitTotals(backends={"pg": 42949672.0})),
+        Totals(waits=WaitTotals(backends={"pg": 42949674.0})),
+    )
     assert before.waits
     assert after.waits
     before.waits.seconds[0], after.waits.seconds[0] = 42949670.0, 42949680.0

@@ -120,7 +120,7 @@ def _backend_address(text: str, where: str) -> str:
     except ValueError:
         raise ConfigError(
             f"{where}: {text!r} is not the address of a backend; write an IP address and a port (10.0.0.5:5432 or "
-            "[::1]:5432), *:5432 for that port on any host, or the path of a UNIX socket. The kernel knows no host names"
+            "[::1]:5432), *:5432 for that port on any host, or the path of a UNIX socket, but no host name"
         ) from None
 
 

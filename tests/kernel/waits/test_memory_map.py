@@ -65,7 +65,10 @@ def test_symbols_are_located_by_the_segment_that_is_mapped() -> None:
 
 def test_extension_modules_do_not_hide_the_interpreter() -> None:
     """Hundreds of modules called `*.cpython-311-*.so` lie before libpython, and are not searched; pyuwsgi is."""
-    lines = [f"7e00000{number:02x}000-7e00000{number:02x}fff r--p 0 0:0 1 /lib/_m{number}.cpython-311.so" for number in range(99)]
+    lines = [
+        f"7e00000{number:02x}000-7e00000{number:02x}fff r--p 0 0:0 1 /lib/_m{number}.cpython-311.so"
+        for number in range(99)
+    ]
     lines += ["7e1000000000-7e1000001000 r--p 0 0:0 1 /lib/pyuwsgi.cpython-311-x86_64-linux-gnu.so"]
     mappings = list(parse_mappings("\n".join(lines).encode() + b"\n" + TEXT))
     assert memory_map._paths_to_search(mappings, "/usr/bin/uwsgi") == [

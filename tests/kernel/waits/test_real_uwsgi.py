@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.support.clock import MovableClock
 from tests.support.other_namespaces import as_nobody, as_root
 from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
 from uwsgi_headroom import stats
@@ -63,11 +64,14 @@ def busy(server: Uwsgi) -> int:
     return sum(worker.busy_threads or 0 for worker in snapshot_of(server).workers)
 
 
-def wait_for(host: Host, server: Uwsgi, state: State, share: float = 0.5) -> Waits:
+def wait_for(
+    host: Host, server: Uwsgi, state: State, share: float = 0.5, between: Callable[[], object] = lambda: None
+) -> Waits:
     """Samples until the state has more than this share of the threads in service, all of which are seen."""
     waits: list[Waits] = []
 
     def dominates() -> bool:
+        between()
         waits[:] = [waits_of(host, server)]
         total = sum(waits[0].threads.values())
         return waits[0].busy > 0 and total == waits[0].busy and waits[0].threads.get(state, 0.0) > share * total
@@ -102,7 +106,9 @@ def test_a_backend_with_a_name() -> None:
 def test_uwsgis_own_lock_under_thunder_lock() -> None:
     """A lock of the application looks like thunder-lock; the document tells them apart, so that it is no idleness."""
     with uwsgi(*TWO_BY_FOUR, "--thunder-lock", app=APP) as server, requests(server, "/uwsgi-lock", 6):
-        wait_for(Host(waits=WaitSetting()), server, "lock")
+        hands = MovableClock()
+        host = Host(clock=hands.clock.monotonic, waits=WaitSetting())
+        wait_for(host, server, "lock", between=lambda: hands.move(1))
 
 
 def test_idle_threads_are_not_in_service() -> None:

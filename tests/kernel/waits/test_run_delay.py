@@ -30,10 +30,9 @@ def test_a_real_thread_and_one_that_has_ended() -> None:
     """A part is from 0 to 1; a thread that has ended has none."""
     delays = RunDelays()
     assert 0 <= delays.part_waiting(os.getpid(), threading.get_native_id()) <= 1
-    ended = threading.Thread(target=lambda: None)
-    ended.start()
-    ended.join()
-    assert delays.part_waiting(os.getpid(), ended.native_id or 0) == 0
+    ended = os.spawnlp(os.P_NOWAIT, "true", "true")
+    os.waitpid(ended, 0)
+    assert delays.part_waiting(ended, ended) == 0
 
 
 def test_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,8 @@ import pytest
 
 from tests.support.clock import MovableClock
 from tests.support.simulated_server import Server
-from uwsgi_headroom.kernel.setup import Setup
 from uwsgi_headroom.kernel.options import Options
+from uwsgi_headroom.kernel.setup import Setup
 from uwsgi_headroom.kernel.waits import request_threads, sampler, worker_threads
 from uwsgi_headroom.kernel.waits.memory_map import Generation, MemoryMap
 from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting
@@ -27,10 +27,10 @@ from uwsgi_headroom.stats import Snapshot
 PYTHON, UWSGI = 0x1000, 0x2000
 MEMORY = MemoryMap(True, ((0x1000, 0x2000, "python"), (0x2000, 0x3000, "uwsgi")), ())
 
-SLEEPS: Blocked = (230, (1, 1, 0, 0, 0, 0))
-LOCKED: Blocked = (202, (PYTHON, 0x89, 0, 0, 0, 0))
-IDLE: Blocked = (202, (UWSGI, 0x80, 0, 0, 0, 0))
-WAITS_FOR_LOCK: Blocked = (202, (0x9000, 0x80, 0, 0, 0, 0))
+SLEEPS: Blocked = (230, (1, 1, 0, 0, 0, 0, 0, 0))
+LOCKED: Blocked = (202, (PYTHON, 0x89, 0, 0, 0, 0, 0))
+IDLE: Blocked = (202, (UWSGI, 0x80, 0, 0, 0, 0, 0))
+WAITS_FOR_LOCK: Blocked = (202, (0x9000, 0x80, 0, 0, 0, 0, 0))
 
 pytestmark = pytest.mark.skipif(
     not find_calls() or not find_calls().tried,  # type: ignore[union-attr]
@@ -121,7 +121,9 @@ def test_a_long_pause_does_not_buy_a_long_sample(machine: Callable[..., None]) -
     assert waits.threads["sleep"] == pytest.approx(64)
 
 
-def test_workers_that_there_is_no_time_for_are_unknown(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_there_is_no_time_for_are_unknown(
+    machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If finding their threads takes too long, the threads in service of the other workers are unknown, not absent."""
     hands = MovableClock()
     machine(by_place)
@@ -282,6 +284,31 @@ def test_thunder_lock(machine: Callable[..., None]) -> None:
         seen.append(sampled(of, server).threads)
     assert seen[0] == {"sleep": 2, "lock": 14}
     assert seen[-1] == {"sleep": 2}
+
+
+def test_locks_of_many_threads_are_learnt_too(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """If there are too many threads to look at, all are looked at now and then until the lock is known."""
+    looked: list[int] = []
+    processor = [0.0]
+    monkeypatch.setattr(sampler.time, "thread_time", lambda: processor[0])
+
+    def call(_: int, thread: int) -> Blocked:
+        looked.append(thread)
+        processor[0] += 60e-6
+        return SLEEPS if thread % 1000 < 2 else (202, (0x7F0000, 6, 0, 0, 0, 0, 0))
+
+    machine(call)
+    hands = MovableClock()
+    of = WaitSampler(WaitSetting(), hands.clock.monotonic)
+    server = busy_server()
+    server.busy(2, 2, 2, 2)
+    for _ in range(100):
+        hands.move(0.1)
+        before = len(looked)
+        waits = sampled(of, server)
+        assert len(looked) - before <= 64
+    assert set(waits.threads) <= {"sleep"}
+    assert len(looked) < 100 * 64 / 2
 
 
 def test_more_threads_than_found(machine: Callable[..., None]) -> None:

@@ -36,8 +36,8 @@ def test_architectures() -> None:
         (b"running\n", "running"),
         (b"-1 0x7ffd0 0x7f11\n", "outside"),
         (b"-1 0x0 0x0\n", "outside"),
-        (b"202 0x1 0x89 0x0 0x2 0x0 0xffffffff 0x7ffd0 0x7f11\n", (202, (1, 0x89, 0, 2, 0, 0xFFFFFFFF))),
-        (b"0 " + b"0xffffffffffffffff " * 8, (0, (2**64 - 1,) * 6)),
+        (b"202 0x1 0x89 0x0 0x2 0x0 0xffffffff 0x7ffd0 0x7f11\n", (202, (1, 0x89, 0, 2, 0, 0xFFFFFFFF, 0x7FFD0))),
+        (b"0 " + b"0xffffffffffffffff " * 8, (0, (2**64 - 1,) * 7)),
     ],
 )
 def test_contents(monkeypatch: pytest.MonkeyPatch, content: bytes, expected: object) -> None:
@@ -52,7 +52,7 @@ def test_contents(monkeypatch: pytest.MonkeyPatch, content: bytes, expected: obj
 def test_odd_contents(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     """Anything else is a ValueError."""
     monkeypatch.setattr(procfs, "read_line", lambda _: content)
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"."):
         read_system_call(1, 1)
 
 
@@ -71,7 +71,9 @@ def test_a_real_thread() -> None:
     wait_until(lambda: call() == "descriptor", what="the thread to block")
     os.write(writable, b"x")
     thread.join()
+    ended = os.spawnlp(os.P_NOWAIT, "true", "true")
+    os.waitpid(ended, 0)
     with pytest.raises((FileNotFoundError, ProcessLookupError)):
-        read_system_call(os.getpid(), thread.native_id or 0)
+        read_system_call(ended, ended)
     os.close(readable)
     os.close(writable)

@@ -20,6 +20,9 @@ from uwsgi_headroom.kernel.waits.thread_wait import Decision, Process, Wait, cla
 PID = os.getpid()
 PYTHON, UWSGI, HEAP, IMAGE = 0x1000, 0x2000, 0x9000, 0x3000
 
+STACK = 0x7FFF0000
+ON_STACK = STACK + 104
+
 MEMORY = MemoryMap(True, ((0x1000, 0x2000, "python"), (0x2000, 0x3000, "uwsgi")), ((0x1000, 0x4000),))
 
 
@@ -59,7 +62,7 @@ def process(**changes: object) -> Process:
 
 
 def classified(name: str, *arguments: int, of: Process | None = None) -> Wait:
-    padded = (*arguments, *[0xDEAD] * (6 - len(arguments)))
+    padded = (*arguments, *[0xDEAD] * (6 - len(arguments)), STACK)
     return classify(of or process(), PID, (NUMBERS[name], padded))
 
 
@@ -81,8 +84,11 @@ def classified(name: str, *arguments: int, of: Process | None = None) -> Wait:
         ("clock_nanosleep", (1, 1), "sleep"),
         ("pselect6", (0,), "sleep"),
         ("poll", (HEAP, 0, 50), "sleep"),
-        ("poll", (HEAP, 1, 4000), "client"),
-        ("poll", (HEAP, 2, 4000), "unknown"),
+        ("poll", (ON_STACK, 1, 4000), "client"),
+        ("poll", (ON_STACK, 2, 4000), "unknown"),
+        ("poll", (HEAP, 1, 4000), "unknown"),
+        ("poll", (HEAP, 1, 9000), "unknown"),
+        ("poll", (2**64 - 8, 1, 9000), "unknown"),
         ("wait4", (2**32 - 1,), "child"),
         ("fsync", (3,), "disk"),
         ("flock", (3,), "lock"),
@@ -127,7 +133,7 @@ def test_running_and_outside() -> None:
 def test_timeouts_of_polls() -> None:
     """Without the option, or with a timeout of the application, a poll for one descriptor depends on the sockets."""
     for of, timeout in ((process(socket_timeout=None), 4000), (process(), 4001), (process(socket_timeout=30), 4000)):
-        found = classified("poll", HEAP, 1, timeout, of=of)
+        found = classified("poll", ON_STACK, 1, timeout, of=of)
         assert (found.result, found.call, found.gap) == (None, "poll", thread_wait.GAP_POLL)
 
 
@@ -136,7 +142,7 @@ def test_what_is_polled_goes_before_the_timeout(monkeypatch: pytest.MonkeyPatch)
     left, right = socket.socketpair()
     with left, right:
         monkeypatch.setattr(thread_wait, "read_poll_descriptors", lambda *_: [left.fileno()])
-        found = classified("poll", HEAP, 1, 4000, of=process(read_pollfds=True))
+        found = classified("poll", ON_STACK, 1, 4000, of=process(read_pollfds=True))
         assert (found.result, found.sockets) == (None, (os.fstat(left.fileno()).st_ino,))
     monkeypatch.setattr(thread_wait, "read_poll_descriptors", lambda *_: [])
     assert classified("poll", HEAP, 3, 9, of=process(read_pollfds=True)).result == "unknown"

@@ -35,6 +35,10 @@ class IdleLocks:
             self._scores[lock] += _sign(abs(without + number - busy) - abs(without - busy))
             self._scores[lock] = max(-2 * _LEARNT, min(2 * _LEARNT, self._scores[lock]))
 
+    def is_learnt(self, lock: Lock) -> bool:
+        """Whether it is known whether threads that wait for this lock are idle."""
+        return abs(self._scores[lock]) >= _LEARNT
+
     def is_idle(self, lock: Lock, presumed: bool) -> bool:
         """Whether threads that wait for this lock are idle; `presumed` as long as that is not learnt."""
         score = self._scores[lock]

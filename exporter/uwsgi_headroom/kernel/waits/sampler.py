@@ -129,7 +129,8 @@ class WaitSampler:
         budget = MOST_OF_THE_TIME * (start - self._sampled_at) / self._cost
         self._sampled_at = start
         all_threads = [(each, thread) for each in found for thread in each.threads.threads]
-        chosen = self._chance.sample(all_threads, min(len(all_threads), max(_LEAST_THREADS, int(budget))))
+        most = len(all_threads) if threads.needs_all else max(_LEAST_THREADS, int(budget))
+        chosen = self._chance.sample(all_threads, min(len(all_threads), most))
         if not chosen:
             return [], 1.0
         seen: list[Seen] = []
@@ -166,9 +167,8 @@ class WaitSampler:
         gaps: list[str],
     ) -> Waits:
         decided = [(each, part) for each in seen for part in self._decisions.decide(each.wait)]
-        if weight == 1:
-            certain = sum(part for each, (part, what) in decided if each.wait.lock is None and what.result != "idle")
-            threads.learn(seen, certain, snapshot)
+        certain = sum(part for each, (part, what) in decided if each.wait.lock is None and what.result != "idle")
+        threads.learn(seen, certain, snapshot, are_all=weight == 1 and not left_out)
         by_state: dict[State, float] = defaultdict(float)
         lock: dict[int, float] = defaultdict(float)
         backends = dict.fromkeys(self._setting.backends.values(), 0.0)

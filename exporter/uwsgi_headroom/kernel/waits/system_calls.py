@@ -93,7 +93,7 @@ def find_calls(machine: str | None = None) -> Calls | None:
 
 
 Blocked = tuple[int, tuple[int, ...]]
-"""The number of a system call and its arguments."""
+"""The number of a system call, and its six arguments followed by the thread's stack pointer."""
 
 
 def read_system_call(pid: int, thread: int) -> Blocked | Literal["running", "outside"]:
@@ -110,4 +110,4 @@ def read_system_call(pid: int, thread: int) -> Blocked | Literal["running", "out
         return "outside"
     if len(words) != 9:
         raise ValueError(f"/proc/{pid}/task/{thread}/syscall has {len(words)} words")
-    return int(words[0]), tuple([int(word, 16) for word in words[1:7]])
+    return int(words[0]), tuple([int(word, 16) for word in words[1:8]])

@@ -27,6 +27,8 @@ FUTEX_PRIVATE_FLAG, FUTEX_CLOCK_REALTIME = 128, 256
 _FUTEX_WAITS = frozenset({0, 9})  # FUTEX_WAIT, FUTEX_WAIT_BITSET
 _FUTEX_LOCKS = frozenset({6, 13})  # FUTEX_LOCK_PI, FUTEX_LOCK_PI2: uWSGI's own locks, thunder-lock among them
 
+_FRAMES = 64 << 10  # bytes of the stack that the functions around a system call take; a few hundred in practice
+
 Result = State | Literal["idle", "running"]
 """idle: the thread waits for a request. running: it runs or could run."""
 
@@ -100,7 +102,7 @@ def _classify_kind(process: Process, thread: int, kind: Kind, arguments: tuple[i
             None, descriptors.list_sockets_in_epoll(process.pid, first, process.epolls), epoll=first, call="epoll"
         )
     if kind == "poll":
-        return _classify_poll(process, first, second, third)
+        return _classify_poll(process, first, second, third, stack=arguments[6])
     if kind == "select" and first:
         return Wait(None, process.sockets, gap=GAP_POLL, call="poll")
     return Wait(_RESULTS[kind], lock=("semaphore", first) if kind == "semaphore" else None)
@@ -136,7 +138,7 @@ def _classify_futex(memory: MemoryMap, address: int, operation: int) -> Wait:
     return Wait("unknown", gap=GAP_LOCK, lock=("futex", address))
 
 
-def _classify_poll(process: Process, array: int, number: int, timeout: int) -> Wait:
+def _classify_poll(process: Process, array: int, number: int, timeout: int, *, stack: int) -> Wait:
     if number == 0:
         return Wait("sleep")
     if process.read_pollfds:
@@ -146,11 +148,13 @@ def _classify_poll(process: Process, array: int, number: int, timeout: int) -> W
         if known:
             return Wait(None, known, call="poll")
         return Wait("pipe") if polled else Wait("unknown", gap=GAP_POLL)
-    # uWSGI waits for its clients with its own timeout; a backend's poll has one of the application's, or none.
-    if number == 1 and process.socket_timeout is not None and timeout == process.socket_timeout * 1000:
-        return Wait("client")
-    if number > 1:
+    # Libraries that wait for a socket, and uWSGI itself, have the array on the stack. Python's select.poll() has it
+    # elsewhere, and is used for pipes too, as by subprocess.
+    if number > 1 or not 0 <= array - stack < _FRAMES:
         return Wait("unknown", gap=GAP_POLL)
+    # uWSGI waits for its clients with its own timeout; a backend's poll has one of the application's, or none.
+    if process.socket_timeout is not None and timeout == process.socket_timeout * 1000:
+        return Wait("client")
     return Wait(None, process.sockets, gap=GAP_POLL, call="poll")
 
 

@@ -29,6 +29,9 @@ _DEFAULT_SOCKET_TIMEOUT = 4  # of uWSGI, in seconds
 _MOST_OF_THE_TIME = 0.005
 """The part of a CPU that reading memory maps may take; it is needed once per start of uWSGI."""
 
+_LEARNING_SECONDS, _LEARNT_SECONDS = 2.0, 60.0
+"""How often locks are learnt if that takes more than the usual time: until they are known, and then."""
+
 _MOST_STRANGE_WORKERS = 2
 """How many workers' other threads are looked at per sample."""
 
@@ -75,6 +78,8 @@ class WorkerThreads:
         self._known: dict[tuple[int, float | None], tuple[RequestThreads, MemoryMap, Epolls]] = {}
         self._maps: dict[Generation, MemoryMap] = {}
         self._idle_locks = IdleLocks()
+        self._sees_locks = False
+        self._learn_at = float("-inf")
 
     def find(self, worker: Worker, pid: int, start_time: float | None, options: Options) -> LookedAt | None:
         """Find the request threads of a worker, whose process began at `start_time`; None if there is no time yet to
@@ -143,10 +148,20 @@ class WorkerThreads:
         """Whether the threads that wait for this wait's lock are idle."""
         return wait.lock is not None and self._idle_locks.is_idle(wait.lock, bool(snapshot.thunder_lock))
 
-    def learn(self, seen: Collection[Seen], in_service: float, snapshot: Snapshot) -> None:
-        """Learn from a sample of all threads which locks idle threads wait for. in_service: how many of the threads are
-        in service for certain."""
+    @property
+    def needs_all(self) -> bool:
+        """Whether the next sample should look at all threads, to learn which locks idle ones wait for."""
+        return self._sees_locks and self._clock() >= self._learn_at
+
+    def learn(self, seen: Collection[Seen], in_service: float, snapshot: Snapshot, *, are_all: bool) -> None:
+        """Learn from a sample which locks idle threads wait for, if it has all threads. in_service: how many of them
+        are in service for certain."""
         waiting = Counter(each.wait.lock for each in seen if each.wait.lock is not None)
+        self._sees_locks = bool(waiting)
+        if not are_all:
+            return
+        is_learnt = all(self._idle_locks.is_learnt(lock) for lock in waiting)
+        self._learn_at = self._clock() + (_LEARNT_SECONDS if is_learnt else _LEARNING_SECONDS)
         busy = sum(worker.busy_threads or 0 for worker in snapshot.workers)
         self._idle_locks.learn(waiting, in_service, busy, presumed_idle=bool(snapshot.thunder_lock))
 
