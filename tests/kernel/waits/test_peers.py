@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -82,7 +83,7 @@ def test_udp(opened: ExitStack) -> None:
     assert peers_of(server, free, near, dns) == [
         Peer("unconnected"),
         Peer("unconnected"),
-        Peer("backend", f"127.0.0.1:{server.getsockname()[1]}"),
+        Peer("datagram", f"127.0.0.1:{server.getsockname()[1]}"),
         Peer("dns", "127.0.0.77:53"),
     ]
 
@@ -99,11 +100,26 @@ def test_unix(opened: ExitStack, tmp_path: Path, abstract: bool) -> None:
     ]
 
 
-def test_resolvers_on_unix_sockets(opened: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A local name server is one, not a backend."""
-    monkeypatch.setattr(peers, "_RESOLVERS", (f"{tmp_path}/",))
-    _, near, _ = connected(opened, socket.AF_UNIX, str(tmp_path / "resolver"))
-    assert peers_of(near) == [Peer("dns", str(tmp_path / "resolver"))]
+@pytest.mark.parametrize(("setting", "kind"), [("_RESOLVERS", "dns"), ("_LOGS", "log")])
+def test_services_on_unix_sockets(
+    opened: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, kind: Literal["dns", "log"]
+) -> None:
+    """A local name server or log is no backend."""
+    monkeypatch.setattr(peers, setting, (f"{tmp_path}/",))
+    _, near, _ = connected(opened, socket.AF_UNIX, str(tmp_path / "service"))
+    assert peers_of(near) == [Peer(kind, str(tmp_path / "service"))]
+
+
+def test_unix_datagrams(opened: ExitStack, tmp_path: Path) -> None:
+    """A socket that sends datagrams to a path, as to an agent for metrics, is told from a connection."""
+    agent, near, free = (opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) for _ in range(3))
+    agent.bind(str(tmp_path / "agent"))
+    near.connect(str(tmp_path / "agent"))
+    assert peers_of(agent, near, free) == [
+        Peer("unconnected"),
+        Peer("datagram", str(tmp_path / "agent")),
+        Peer("unconnected"),
+    ]
 
 
 def test_unix_socket_that_the_kernel_named(opened: ExitStack, tmp_path: Path) -> None:

@@ -238,6 +238,7 @@ class Told(Peers):
 
 
 CLIENT, LISTENING, PAIR, UNCONNECTED = Peer("client"), Peer("listening"), Peer("pair"), Peer("unconnected")
+STATSD, LOG = Peer("datagram", "127.0.0.1:8125"), Peer("log", "/dev/log")
 DNS, POSTGRES, REDIS = Peer("dns", "10.0.0.1:53"), Peer("backend", "10.0.0.5:5432"), Peer("backend", "10.0.0.6:6379")
 
 
@@ -246,6 +247,8 @@ DNS, POSTGRES, REDIS = Peer("dns", "10.0.0.1:53"), Peer("backend", "10.0.0.5:543
     [
         ((POSTGRES,), "backend", "10.0.0.5:5432"),
         ((POSTGRES, POSTGRES), "backend", "10.0.0.5:5432"),
+        ((STATSD,), "backend", "127.0.0.1:8125"),
+        ((LOG,), "other", ""),
         ((POSTGRES, REDIS), "unknown", ""),
         ((POSTGRES, None), "unknown", ""),
         ((CLIENT,), "client", ""),
@@ -269,7 +272,8 @@ def test_peers_of_the_sockets_that_are_waited_for(peers: tuple[Peer | None, ...]
 @pytest.mark.parametrize(
     ("peers", "result", "gap"),
     [
-        ((POSTGRES, CLIENT, LISTENING, PAIR, UNCONNECTED), "backend", None),
+        ((POSTGRES, CLIENT, LISTENING, PAIR, UNCONNECTED, STATSD, LOG), "backend", None),
+        ((STATSD, LOG), "unknown", thread_wait.GAP_POLL),
         ((DNS, CLIENT), "dns", None),
         ((POSTGRES, REDIS), "unknown", thread_wait.GAP_POLL),
         ((POSTGRES, DNS), "unknown", thread_wait.GAP_POLL),

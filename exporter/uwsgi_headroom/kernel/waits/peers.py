@@ -32,13 +32,19 @@ _DNS_PORT = 53
 _RESOLVERS = ("/run/systemd/resolve/", "/run/nscd/", "/var/run/nscd/")
 """Where local name servers listen."""
 
+_LOGS = ("/run/systemd/journal/", "/dev/log")
+"""Where local logs listen: under systemd the standard output of every process is such a socket."""
+
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The other end of a socket. address: as in `ss`, `10.0.0.5:5432` or a path; empty if it has no name. A pair has no
-    names (socketpair(2)): it is used like a pipe. Unconnected sockets have no other end, or none yet."""
+    """The other end of a socket. address: as in `ss`, `10.0.0.5:5432` or a path; empty if it has no name.
 
-    kind: Literal["client", "backend", "dns", "listening", "pair", "unconnected"]
+    A pair has no names (socketpair(2)): it is used like a pipe. Datagrams are mostly sent without an answer, as to
+    statsd. Unconnected sockets have no other end, or none yet.
+    """
+
+    kind: Literal["client", "backend", "datagram", "dns", "log", "listening", "pair", "unconnected"]
     address: str = ""
 
 
@@ -119,11 +125,11 @@ def _ask_unix(inode: int) -> Peer | None:
     # An accepted socket has the name that the listening one was bound to.
     if name and kind != socket.SOCK_DGRAM and not _AUTOBOUND.fullmatch(name):
         return Peer("client", name)
-    return _ask_far_end(int.from_bytes(attributes.get(UNIX_DIAG_PEER, b""), "little"))
+    return _ask_far_end(int.from_bytes(attributes.get(UNIX_DIAG_PEER, b""), "little"), kind)
 
 
-def _ask_far_end(inode: int) -> Peer:
-    """The peer of a UNIX socket whose far end has this inode, 0 for none."""
+def _ask_far_end(inode: int, kind: int) -> Peer:
+    """The peer of a UNIX socket of a type (SOCK_STREAM or another) whose far end has this inode, 0 for none."""
     if not inode:
         return Peer("unconnected")
     far = _ask_unix_attributes(inode)
@@ -132,7 +138,11 @@ def _ask_far_end(inode: int) -> Peer:
     address = sock_diag.unix_name(far[2].get(UNIX_DIAG_NAME, b""))
     if not address:
         return Peer("pair")
-    return Peer("dns" if address.startswith(_RESOLVERS) else "backend", address)
+    if address.startswith(_RESOLVERS):
+        return Peer("dns", address)
+    if address.startswith(_LOGS):
+        return Peer("log", address)
+    return Peer("datagram" if kind == socket.SOCK_DGRAM else "backend", address)
 
 
 def _ask_unix_attributes(inode: int) -> tuple[int, int, dict[int, bytes]] | None:
@@ -166,14 +176,17 @@ def _list_inet(inodes: Collection[int]) -> dict[int, Peer]:
             if row[-1] in inodes:
                 found[row[-1]] = Peer("listening")
         payloads, _ = _dump(family, socket.IPPROTO_TCP, _OPEN, end)
-        found.update(_match(payloads, inodes, listening))
+        found.update(_match(payloads, inodes, listening, "backend"))
         payloads, _ = _dump(family, socket.IPPROTO_UDP, _OPEN | 1 << _CLOSE, end)
-        found.update(_match(payloads, inodes, ()))
+        found.update(_match(payloads, inodes, (), "datagram"))
     return found
 
 
 def _match(
-    payloads: list[bytes], inodes: Collection[int], listening: Collection[tuple[bytes, bytes]]
+    payloads: list[bytes],
+    inodes: Collection[int],
+    listening: Collection[tuple[bytes, bytes]],
+    kind: Literal["backend", "datagram"],
 ) -> Iterator[tuple[int, Peer]]:
     for payload in payloads:
         inode = int.from_bytes(payload[_INODE], "little")
@@ -186,7 +199,7 @@ def _match(
         elif (source_port, source) in listening or (source_port, _ANY) in listening:
             yield inode, Peer("client")
         else:
-            yield inode, Peer("dns" if number == _DNS_PORT else "backend", _name(family, address, number))
+            yield inode, Peer("dns" if number == _DNS_PORT else kind, _name(family, address, number))
 
 
 _ANY = bytes(16)

@@ -193,17 +193,23 @@ def decide(wait: Wait, peers: Peers) -> Decision:
     if wait.gap is None:
         if any(peer.kind == "listening" for peer in ends):  # uWSGI's own epoll set
             return Decision("idle")
-    else:  # any socket of the process: those of clients and of uWSGI itself do not count
+    else:  # any socket of the process: those of clients, of uWSGI itself, of logs and the like do not count
         ends = {peer for peer in ends if peer.kind in ("backend", "dns")}
     if not ends or None in known or len({(peer.kind, peer.address) for peer in ends}) > 1:
         return Decision("unknown", gap=GAP_SOCKET if not known or None in known else wait.gap or GAP_MIXED)
     (end,) = ends
-    if end.kind == "backend":
+    if end.kind in ("backend", "datagram"):
         return Decision("backend", end.address)
     return Decision(_OF_PEERS[end.kind])
 
 
-_OF_PEERS: Mapping[str, Result] = {"listening": "idle", "pair": "pipe", "client": "client", "dns": "dns"}
+_OF_PEERS: Mapping[str, Result] = {
+    "listening": "idle",
+    "pair": "pipe",
+    "client": "client",
+    "dns": "dns",
+    "log": "other",
+}
 
 
 def _is_in_device_sleep(pid: int, thread: int) -> bool:
