@@ -76,7 +76,7 @@ def _time(waits: Waits) -> Iterator[str]:
     time = split_request_time(waits)
     if time:
         parts = [f"{part.size} {part.backend or LABELS[part.state]}".replace(" ", "\u00a0") for part in time.parts]
-        yield from _wrap(f"{time.total}: {', '.join(parts)}", indent=("  time         ", " " * 15))
+        yield from _wrap(f"{time.whole.size} {time.unit}: {', '.join(parts)}", indent=("  time         ", " " * 15))
 
 
 def _workers(server: Server) -> Iterator[str]:

@@ -48,11 +48,15 @@ class TimePart:
 
 @dataclass(frozen=True, slots=True)
 class RequestTime:
-    """What requests spend their time on. total: of all parts, such as `89 ms per request`; parts: largest first, the
-    sum of small ones last."""
+    """What requests spend their time on. whole: the sum of all parts; unit: of what its size is; parts: largest first,
+    the sum of small ones last."""
 
-    total: str
+    whole: TimePart
     parts: tuple[TimePart, ...]
+
+    @property
+    def unit(self) -> str:
+        return "per request" if self.whole.per_request is not None else "threads, no request completed"
 
 
 def split_request_time(waits: Waits) -> RequestTime | None:
@@ -62,10 +66,8 @@ def split_request_time(waits: Waits) -> RequestTime | None:
     parts = [part for part in _list_parts(waits) if part.threads >= _NEGLIGIBLE * waits.total]
     large = [part for part in parts if part.threads >= _LEAST_SHARE * waits.total and part.state != "other"]
     rest = [part for part in parts if part not in large]
-    whole = _add(parts)
-    total = f"{whole.size} threads (no request completed)" if whole.per_request is None else f"{whole.size} per request"
     named = sorted(large, key=lambda part: -part.threads)
-    return RequestTime(total, (*named, _add(rest)) if rest else tuple(named))
+    return RequestTime(_add(parts), (*named, _add(rest)) if rest else tuple(named))
 
 
 def _list_parts(waits: Waits) -> Iterator[TimePart]:
