@@ -43,7 +43,7 @@ def main() -> None:
         [
             judge.table(results),
             judge.summary(results),
-            f"{options.seconds:g} s per case, {(time.monotonic() - begun) / 60:.1f} min in all; load average at the end "
+            f"{options.seconds:g} s per case, {(time.monotonic() - begun) / 60:.1f} min; load average at the end "
             f"{load}. {table.machine()}",
         ]
     )

@@ -1,8 +1,9 @@
 """A WSGI application that does what the query string says, and records how long it spent in each state.
 
 A plan is a list of parts, `cpu:8,sleep:60,postgres:50`, with milliseconds each; each part has a known time T in one
-state. What else the part took is divided by the thread's own counters: CPU time, the time in which it was ready and
-had no CPU (schedstat), and the rest, which is the wait for the interpreter lock.
+state. What else the part took, less the thread's CPU time and the time in which it was ready and had no CPU
+(schedstat), is the wait for the interpreter lock. CPU time and that wait are the thread's own totals, because uWSGI
+also spends some before and after the application is called.
 
 Every thread has a row of a file in memory that the benchmark reads: nothing is lost if two threads add at once.
 """
@@ -42,6 +43,8 @@ def application(environ: dict[str, str], start_response: Callable[..., object]) 
         if name == "client":
             yield from _send(int(chunks))
     _add("requests", 1.0)
+    _set("cpu", time.thread_time())
+    _set("cpu_wait", _run_delay())
     yield b"done"
 
 
@@ -51,9 +54,9 @@ def _measure(name: str, seconds: float) -> None:
     cpu, delay = time.thread_time() - cpu, _run_delay() - delay
     rest = time.monotonic() - start - cpu - delay
     known = rest if known is None else min(known, rest)
-    for column, value in (("cpu", cpu), ("cpu_wait", delay), (state, known), ("interpreter_lock", rest - known)):
-        if column:
-            _add(column, value)
+    _add("interpreter_lock", rest - known)
+    if state:
+        _add(state, known)
 
 
 def _send(chunks: int) -> Iterator[bytes]:
@@ -62,8 +65,6 @@ def _send(chunks: int) -> Iterator[bytes]:
         start, cpu, delay = time.monotonic(), time.thread_time(), _run_delay()
         yield _BIG
         cpu, delay = time.thread_time() - cpu, _run_delay() - delay
-        _add("cpu", cpu)
-        _add("cpu_wait", delay)
         _add("client", time.monotonic() - start - cpu - delay)
 
 
@@ -152,13 +153,22 @@ def _run_delay() -> float:
 
 
 def _add(column: str, seconds: float) -> None:
+    memory, offset = _place(column)
+    (value,) = struct.unpack_from("d", memory, offset)
+    struct.pack_into("d", memory, offset, value + seconds)
+
+
+def _set(column: str, seconds: float) -> None:
+    memory, offset = _place(column)
+    struct.pack_into("d", memory, offset, seconds)
+
+
+def _place(column: str) -> tuple[mmap.mmap, int]:
+    """The memory of this process, and where this thread's value is in it."""
     row = getattr(_local, "row", None)
     if row is None:
         row = _local.row = next(_numbers)
-    offset = row * row_struct.size + 8 * COLUMNS.index(column)
-    memory = _rows[0] if _rows else _open()
-    (value,) = struct.unpack_from("d", memory, offset)
-    struct.pack_into("d", memory, offset, value + seconds)
+    return _rows[0] if _rows else _open(), row * row_struct.size + 8 * COLUMNS.index(column)
 
 
 def _open() -> mmap.mmap:

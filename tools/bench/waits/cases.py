@@ -55,7 +55,7 @@ CASES = (
     Case("2x8 a connection for each query, time-out", 2, 8, 10, ("postgres-new-timeout:50",)),
     Case("2x8 lock of the application", 2, 8, 10, ("lock:20",)),
     Case("2x8 fsync", 2, 8, 6, ("fsync:1",)),
-    Case("2x8 slow clients", 2, 8, 8, ("client:16",), slow=0.01),
+    Case("2x8 slow clients", 2, 8, 8, ("client:64",), slow=0.005),
     Case("2x8 half full, mixed, thunder-lock", 2, 8, 8, MIX, options=("--thunder-lock",)),
     Case("8x1 half full, mixed, thunder-lock", 8, 1, 4, MIX, options=("--thunder-lock",)),
 )
