@@ -14,7 +14,7 @@ import errno
 import socket
 import struct
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -70,8 +70,9 @@ class Peers:
         """The peer of a socket; None if it is not known yet."""
         return self._known.get(inode)
 
-    def learn(self, inodes: Collection[int]) -> None:
-        """Find the peers of these sockets, as far as the time allows. Raises OSError with the reason to show."""
+    def learn(self, inodes: Collection[int], others: Callable[[], Iterable[int]] = tuple) -> None:
+        """Find the peers of these sockets, as far as the time allows. If a list is made for them, it is searched for
+        `others` as well. Raises OSError with the reason to show."""
         wanted = {inode for inode in inodes if inode not in self._known}
         if not wanted:
             return
@@ -85,7 +86,7 @@ class Peers:
             start = self._clock()
             if wanted and start >= self._not_before:
                 began = time.thread_time()
-                self._known.update(_list_inet(wanted))
+                self._known.update(_list_inet(wanted.union(others())))
                 self.listed = True
                 self._not_before = start + (time.thread_time() - began) / MOST_OF_THE_TIME
         except (OSError, struct.error) as error:

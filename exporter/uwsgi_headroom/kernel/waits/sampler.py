@@ -131,7 +131,10 @@ class WaitSampler:
         if not self._same_network:
             return []
         try:
-            self._decisions.learn([each.wait for each in seen])
+            workers = {each.by.process.pid: each.by.process for each in seen}.values()
+            self._decisions.learn(
+                [each.wait for each in seen], lambda: [inode for process in workers for inode in process.sockets]
+            )
         except OSError as error:
             return [str(error)]
         return []
