@@ -53,8 +53,8 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         evidence=f"{percent(waits.share('client'))} of the threads' time goes into sending to clients and receiving "
         f"from them{_each(waits, 'client')}.",
         meaning="A thread that waits for a client serves no other request; a few slow clients can take all of them.",
-        change="Let the web server in front buffer requests and responses (nginx does by default; see "
-        "`proxy_buffering`, `uwsgi_buffering`). More threads would only be taken as well.",
+        change="Let the web server in front buffer requests and responses, as nginx does by default. More threads would "
+        "only be taken as well.",
     )
 
 
