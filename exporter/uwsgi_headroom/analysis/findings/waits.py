@@ -25,6 +25,9 @@ SLOW_CLIENTS = (0.1, 0.25)
 LOCKED = 0.25
 """The share of the threads' time in locks of the application from which on they are a finding."""
 
+LEAST_READY = 0.2
+"""With fewer threads than this that wait for a CPU, on average, a lack of CPU is not what holds others up."""
+
 LEAST_THREADS = 1.0
 """Fewer threads than this, on average, are no finding in any state."""
 
@@ -53,8 +56,8 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         evidence=f"{percent(waits.share('client'))} of the threads' time goes into sending to clients and receiving "
         f"from them{_each(waits, 'client')}.",
         meaning="A thread that waits for a client serves no other request; a few slow clients can take all of them.",
-        change="Let the web server in front buffer requests and responses (nginx does by default; see "
-        "`proxy_buffering`, `uwsgi_buffering`). More threads would only be taken as well.",
+        change="Let the web server in front buffer requests and responses, as nginx does by default: more threads "
+        "would only be taken as well.",
     )
 
 
@@ -76,7 +79,10 @@ def _locks(waits: WaitFigures) -> Iterator[Finding]:
 def _held(figures: Figures) -> Iterator[Finding]:
     """Threads that wait for an interpreter lock whose holder does not compute."""
     held = [worker for worker in figures.balance.workers if _is_held(worker)]
-    if not held or figures.waits is None or figures.waits.share("cpu_wait") >= figures.waits.share("cpu"):
+    if not held or figures.waits is None:
+        return
+    ready, running = (figures.waits.threads.get(state, 0.0) for state in ("cpu_wait", "cpu"))
+    if ready > max(running, LEAST_READY):
         return  # the holder waits for a CPU: others report that
     worst = max(held, key=lambda worker: worker.lock_waiters or 0.0)
     yield Finding(
