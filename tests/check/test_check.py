@@ -131,7 +131,7 @@ def test_shares_that_differ_at_a_low_load_are_harmless() -> None:
 
 
 def test_requests_that_sleep_spend_their_time_asleep() -> None:
-    """Most of the time per request is in the state `sleep`; where the kernel does not permit that, the reason is there."""
+    """Most of the time per request is in the state `sleep`; where the kernel hides it, the document has the reason."""
     with uwsgi("--processes", "2") as server, clients(server.http, path="/?io_ms=100"):
         ran = run("check", server.stats, "--seconds", "4", "--format", "json")
     document = msgspec.json.decode(ran.stdout, type=Server)

@@ -72,7 +72,7 @@ def test_what_requests_spend_their_time_on() -> None:
 
 @pytest.mark.parametrize("server", [with_reason(busy_server(), "this user may not see it"), busy_server()])
 def test_a_time_that_is_not_known_is_not_reported(server: Server) -> None:
-    """The report has no line about it, so that nobody who grants no right reads of it each time; JSON has the reason."""
+    """The report has no line about it, for those who grant no right would read it each time; JSON has the reason."""
     assert not any(line.startswith("  time") for line in text_report.render_lines(server))
     whole = json.loads(json_report.render_json([server], single=True))
     assert whole["waits"] is None
