@@ -54,7 +54,7 @@ def main() -> None:
 def _read_server(scraper: Scraper) -> Any:
     with urllib.request.urlopen(f"http://127.0.0.1:{scraper.port}/api/v1/servers") as answer:
         path = json.load(answer)["servers"][0]["path"]
-    with urllib.request.urlopen(f"http://127.0.0.1:{scraper.port}{path}?window={SECONDS}s") as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{scraper.port}{path}") as answer:
         return json.load(answer)
 
 
