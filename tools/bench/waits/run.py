@@ -45,7 +45,7 @@ def run(case: Case, seconds: float, binary: str | None = None) -> Result:
         records = stack.enter_context(tempfile.TemporaryDirectory(prefix="headroom-"))
         ports = [real_uwsgi.free_port(), real_uwsgi.free_port()]
         os.environ |= {"BENCH_RECORDS": records, "BENCH_BACKENDS": ",".join(map(str, ports))}
-        stack.enter_context(_process(case, "tools.bench.waits.backends", *map(str, ports)))
+        stack.enter_context(program(case, "tools.bench.waits.backends", *map(str, ports)))
         options = ["--processes", str(case.workers), "--disable-logging", *case.options]
         options += ["--threads", str(case.threads)] if case.threads > 1 else []
         server = stack.enter_context(real_uwsgi.uwsgi(*options, app=APP, binary=binary))
@@ -53,7 +53,7 @@ def run(case: Case, seconds: float, binary: str | None = None) -> Result:
             _pin(server.pid, {1})
         clients = [str(case.clients), str(case.pause), str(case.slow)]
         stack.enter_context(
-            _process(case, "tools.bench.waits.clients", str(server.http), " ".join(case.plans), *clients)
+            program(case, "tools.bench.waits.clients", str(server.http), " ".join(case.plans), *clients)
         )
         command = exporters.OURS[exporters.EVERYTHING]
         command += f" --backends postgres=127.0.0.1:{ports[0]} --backends redis=127.0.0.1:{ports[1]}"
@@ -106,14 +106,20 @@ def _compare(case: Case, before: _Instant, after: _Instant) -> Result:
 
 
 def _read_truth(records: Path) -> dict[str, float]:
-    totals = dict.fromkeys(COLUMNS, 0.0)
+    by_process = read_records(records).values()
+    return {name: sum(record[name] for record in by_process) for name in COLUMNS}
+
+
+def read_records(records: Path) -> dict[int, dict[str, float]]:
+    """The application's record of each process: seconds in each state, and requests."""
+    by_process = {}
     for file in records.glob("record-*"):
         data = file.read_bytes()
-        for row in range(MOST_THREADS):
-            values = row_struct.unpack_from(data, row * row_struct.size)
-            for name, value in zip(COLUMNS, values, strict=True):
-                totals[name] += value
-    return totals
+        rows = [row_struct.unpack_from(data, row * row_struct.size) for row in range(MOST_THREADS)]
+        by_process[int(file.name.partition("-")[2])] = {
+            name: sum(row[column] for row in rows) for column, name in enumerate(COLUMNS)
+        }
+    return by_process
 
 
 def _read_metrics(exporter: exporters.Exporter) -> dict[str, float]:
@@ -130,7 +136,8 @@ def _read_metrics(exporter: exporters.Exporter) -> dict[str, float]:
 
 
 @contextlib.contextmanager
-def _process(case: Case, module: str, *arguments: str) -> Iterator[None]:
+def program(case: Case, module: str, *arguments: str) -> Iterator[None]:
+    """Runs a module of this folder until the block ends."""
     process = subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=real_uwsgi.ROOT)
     if case.pinned:
         os.sched_setaffinity(process.pid, {0})
