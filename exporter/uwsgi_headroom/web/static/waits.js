@@ -12,13 +12,15 @@ export const known = (history) => history.column("waits.states.cpu")?.some((thre
 /** The parts that are not 0 in the whole history, with `values`: their mean threads in each slice, null if unknown. */
 export function bands(history) {
   const column = (key) => history.column(`waits.${key}`);
-  const left = ({ key, taken }) => {
-    const columns = taken.map(column);
-    return column(key)?.map((whole, at) => (whole === null ? null : less(whole, columns.map((each) => each[at]))));
+  const anything = column("states.cpu") ?? [];
+  const values = ({ key, taken }) => {
+    const [whole, columns] = [column(key), taken.map(column)];
+    // A backend is unknown before it was named; its threads are then in `backend`.
+    return anything.map((known, at) => (known === null ? null : less(whole?.[at] ?? 0, columns.map((each) => each[at]))));
   };
   return slots(history.names("waits.backends."))
-    .map((part) => ({ ...part, values: part.taken.length ? left(part) : column(part.key) }))
-    .filter((part) => part.values?.some((threads) => threads >= LEAST_THREADS));
+    .map((part) => ({ ...part, values: values(part) }))
+    .filter((part) => part.values.some((threads) => threads >= LEAST_THREADS));
 }
 
 /** The parts of a mean request that are not 0, with `seconds`; none if that is unknown. */
