@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -15,6 +16,7 @@ from uwsgi_headroom.kernel.waits.states import STATES
 
 pytestmark = pytest.mark.integration
 
+DASH = "\N{EN DASH}"
 HOSTILE = "<img src=x onerror=alert(1)>"
 Column = Sequence[float | None]
 
@@ -22,7 +24,9 @@ Column = Sequence[float | None]
 _HISTORY = """(columns) => ({
     time: [10, 12, 14], step: 2, span: [8, 14], range: { seconds: 6 },
     column: (name) => columns[name] ?? null,
-    names: (prefix) => Object.keys(columns).filter((name) => name.startsWith(prefix)).map((name) => name.slice(prefix.length)),
+    names: (prefix) => Object.keys(columns)
+        .filter((name) => name.startsWith(prefix))
+        .map((name) => name.slice(prefix.length)),
 })"""
 
 
@@ -77,7 +81,8 @@ def test_the_stack_adds_up(page: Tab) -> None:
 
 def test_where_nothing_is_known_the_stack_is_empty(page: Tab) -> None:
     """A slice without known waits has no height, and does not change its neighbours."""
-    states = dict.fromkeys(STATES, [0, None, 0]) | {"cpu": [1, None, 3], "backend": [2, None, 2]}
+    states: dict[str, Column] = {state: [0, None, 0] for state in STATES}
+    states |= {"cpu": [1, None, 3], "backend": [2, None, 2]}
     script = f"""({{ bands, heights, known }}) => {{
         const some = {history(states, {"redis": [None, None, 2]})};
         return [known(some), heights(bands(some))];
@@ -88,7 +93,7 @@ def test_where_nothing_is_known_the_stack_is_empty(page: Tab) -> None:
 def test_rounding_leaves_no_rest(page: Tab) -> None:
     """Backends that are together all of `backend` leave no band, although the history rounds each of them."""
     names = [f"b{number}" for number in range(3)]
-    known = history({"backend": [1, 1, 1]}, dict.fromkeys(names, [0.33333, 0.33334, 0.33333]))
+    known = history({"backend": [1, 1, 1]}, {name: [0.33333, 0.33334, 0.33333] for name in names})
     shown = part(page, "waits.js", f"({{ bands }}) => bands({known}).map((band) => band.name)")
     assert shown == [f"waits for {name}" for name in names]
 
@@ -105,7 +110,7 @@ def test_every_state_and_twenty_backends(page: Tab) -> None:
     assert isinstance(shown, list)
     colours, height = shown
     assert len(colours) == len(STATES) + len(backends)
-    assert all(one != other for one, other in zip(colours, colours[1:], strict=False))
+    assert all(one != other for one, other in pairwise(colours))
     assert height == pytest.approx(3 * len(STATES))
 
 
@@ -180,17 +185,18 @@ def test_the_bar_comes_and_goes(page: Tab) -> None:
 def test_the_chart_without_known_waits(page: Tab) -> None:
     """It shows the concurrency and what to grant; with known waits it shows the states; then again the concurrency."""
     states = {"cpu": [1, 2, 1], "backend": [2, 2, 3]}
-    unknown = history(dict.fromkeys(STATES, [None, None, None]))
+    unknown = history({state: [None, None, None] for state in STATES})
     script = f"""({{ load }}) => {{
         const chart = load({{ events: [], near: () => null }});
         const show = (history, server) => {{
             chart.now(server);
             chart.past(history);
-            const lines = [...chart.node.querySelectorAll(".legend li:not(.when, .limit)")].map((line) => line.textContent);
+            const lines = [...chart.node.querySelectorAll(".legend li:not(.when, .limit)")];
             const reason = chart.node.querySelector(".chart + .hint");
             const text = reason.hidden ? null : reason.textContent;
             const label = chart.node.querySelector(".lines").ariaLabel.split(",")[0];
-            return [chart.node.ariaLabel, chart.node.querySelector("h2").textContent, label, lines, text];
+            return [chart.node.ariaLabel, chart.node.querySelector("h2").textContent, label,
+                lines.map((line) => line.textContent), text];
         }};
         const refused = {{ waits: null, unknown: [{{ what: "waits", why: "grant it" }}] }};
         const known = {history(states, {HOSTILE: [0, 1, 1]})};
@@ -198,7 +204,7 @@ def test_the_chart_without_known_waits(page: Tab) -> None:
     }}"""
     concurrency = [
         *["Concurrency"] * 3,
-        ["observed 5.0", "by Little's law –", "threads available –", "configured –"],
+        ["observed 5.0", f"by Little's law {DASH}", f"threads available {DASH}", f"configured {DASH}"],
         "Not known what requests wait for: grant it.",
     ]
     by_state = [
@@ -208,8 +214,8 @@ def test_the_chart_without_known_waits(page: Tab) -> None:
             f"waits for {HOSTILE} 1.00 (25 %)",
             "waits for a backend 2.00 (50 %)",
             "observed concurrency 5.0",
-            "threads available –",
-            "configured –",
+            f"threads available {DASH}",
+            f"configured {DASH}",
         ],
         None,
     ]
@@ -255,7 +261,8 @@ def test_the_lock_wait_of_workers_is_a_column_only_where_it_is_known(page: Tab) 
     script = """({ table }) => {
         const { workers, ...server } = JSON.parse(heard), part = table();
         const show = (values) => {
-            part.now({ ...server, workers: workers.slice(0, 2).map((worker, at) => ({ ...worker, lock_waiters: values[at] })) });
+            const two = workers.slice(0, 2).map((worker, at) => ({ ...worker, lock_waiters: values[at] }));
+            part.now({ ...server, workers: two });
             const head = [...part.node.querySelectorAll("th")].find((each) => each.textContent === "Lock wait");
             const cells = [...part.node.querySelectorAll("td[data-head='Lock wait']")];
             return [head.hidden, ...cells.map((cell) => (cell.hidden ? null : cell.textContent))];
@@ -263,7 +270,7 @@ def test_the_lock_wait_of_workers_is_a_column_only_where_it_is_known(page: Tab) 
         return [show([null, null]), show([0.25, null]), show([null, null])];
     }"""
     unknown = [True, None, None]
-    assert part(page, "workers.js", script) == [unknown, [False, "0.25", "–"], unknown]
+    assert part(page, "workers.js", script) == [unknown, [False, "0.25", DASH], unknown]
 
 
 def test_the_snapshot_says_where_the_time_goes(page: Tab) -> None:

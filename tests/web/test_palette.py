@@ -25,9 +25,7 @@ TEXT = [
     ("bg", "ink"),
 ]
 LINES = [(line, "panel") for line in ("blue", "orange", "green", "purple", "vermillion", "hot", "accent")]
-AREAS = [
-    (f"wait-{part.replace('_', '-')}", "panel") for part in (*STATES, *(f"named-{number}" for number in range(4)))
-]
+AREAS = [(f"wait-{part.replace('_', '-')}", "panel") for part in (*STATES, *(f"named-{number}" for number in range(4)))]
 
 
 def palettes() -> dict[str, dict[str, str]]:

@@ -101,7 +101,7 @@ const classes = (column) => [column.left && "left", column.wraps && "wraps"].fil
 
 const isMissing = (value) => value === null || value === undefined;
 
-const NATURAL = new Intl.Collator("en", { numeric: true }); // 2 before 10
+export const NATURAL = new Intl.Collator("en", { numeric: true }); // 2 before 10
 
 /** Compare ascending (sign 1) or descending (-1); unknown values come last either way. */
 function compare(one, other, sign) {

@@ -1,5 +1,6 @@
 // The states in which requests spend their time, as parts of a whole: in the order of the stack, from the bottom.
 
+import { NATURAL } from "./table.js";
 import { WAITS } from "./words.js";
 
 const NAMED_COLOURS = 4; // neighbours in the stack differ, however many backends are named
@@ -55,7 +56,7 @@ export function missing({ waits, unknown }) {
 
 /** Every part that there may be. Named backends come before what they leave of `backend`; taken: the keys of those. */
 function slots(backends) {
-  const named = [...backends].sort().map((name, at) => ({
+  const named = [...backends].sort(NATURAL.compare).map((name, at) => ({
     key: `backends.${name}`,
     name: `waits for ${name}`,
     label: name,
