@@ -166,7 +166,7 @@ def test_the_bar_comes_and_goes(page: Tab) -> None:
             "Where the 80 ms go",
             ["Where the 80 ms go"],
             ["on CPU 20 ms (25 %)", "waits for a backend 60 ms (75 %)"],
-            ["CPU 20 ms", "backend 60 ms"],
+            ["CPU20 ms", "backend60 ms"],
             ["0.2500", "0.7500"],
         ],
         None,
@@ -175,7 +175,7 @@ def test_the_bar_comes_and_goes(page: Tab) -> None:
             "Where the 1.2 s go",
             ["Where the 1.2 s go"],
             ["on CPU 40 ms (3.3 %)", f"waits for {HOSTILE} 1.2 s (97 %)"],
-            ["CPU 40 ms", f"{HOSTILE} 1.2 s"],
+            ["CPU40 ms", f"{HOSTILE}1.2 s"],
             ["0.0333", "0.9667"],
         ],
         None,
@@ -190,7 +190,7 @@ def test_the_chart_without_known_waits(page: Tab) -> None:
         const chart = load({{ events: [], near: () => null }});
         const show = (history, server) => {{
             chart.now(server);
-            chart.past(history);
+            chart.past(history, server);
             const lines = [...chart.node.querySelectorAll(".legend li:not(.when, .limit)")];
             const reason = chart.node.querySelector(".chart + .hint");
             const text = reason.hidden ? null : reason.textContent;
@@ -223,14 +223,30 @@ def test_the_chart_without_known_waits(page: Tab) -> None:
     assert page.page.query_selector("img") is None
 
 
-def test_an_idle_server_has_no_bands(page: Tab) -> None:
-    """If all states are 0 in the whole range, only the lines are left."""
+@pytest.mark.parametrize(("now", "title"), [("{}", "Load by wait state"), ("null", "Concurrency")])
+def test_an_idle_server_has_no_bands(page: Tab, now: str, title: str) -> None:
+    """If all states are 0 in the whole range, only lines are left: those of the concurrency if waits are now unknown."""
     script = f"""({{ load }}) => {{
         const chart = load({{ events: [], near: () => null }});
-        chart.past({history({})});
+        chart.past({history({})}, {{ waits: {now} }});
         return [chart.node.ariaLabel, chart.node.querySelectorAll(".swatch.area").length];
     }}"""
-    assert part(page, "stack.js", script) == ["Load by wait state", 0]
+    assert part(page, "stack.js", script) == [title, 0]
+
+
+def test_the_name_of_a_backend_leaves_room_for_its_time(page: Tab) -> None:
+    """A long name is shortened on the bar; the time beside it stays in the segment."""
+    seconds = waits({"cpu": 0.01, "backend": 0.03}, {"a-very-long-name-" * 20: 0.03})
+    script = f"""({{ requestBar }}) => {{
+        const bar = requestBar();
+        bar.now({{ waits: {seconds} }});
+        document.querySelector("main").append(bar.node);
+        const [, segment] = bar.node.querySelectorAll(".part");
+        const [whole, name, time] = [segment, ...segment.children].map((each) => each.getBoundingClientRect());
+        bar.node.remove();
+        return [name.width > 50, time.width > 20, name.right < time.left, time.right < whole.right];
+    }}"""
+    assert part(page, "request_bar.js", script) == [True, True, True, True]
 
 
 def test_new_slices_are_appended(page: Tab) -> None:

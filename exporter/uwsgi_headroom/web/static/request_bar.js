@@ -36,7 +36,7 @@ export function requestBar() {
 function piece(part) {
   const [drawn, amount, share] = [el("span", {}), el("b", {}), el("span", {})];
   const kinds = ["part", part.label.length <= SHORT && "short", part.hatched && "hatched"];
-  const segment = el("div", { class: kinds.filter(Boolean).join(" ") }, el("span", { class: "who" }, `${part.label} `), drawn);
+  const segment = el("div", { class: kinds.filter(Boolean).join(" ") }, el("span", { class: "who" }, part.label), drawn);
   segment.style.setProperty("--swatch", `var(--${part.colour})`);
   const item = el("li", {}, swatch({ ...part, area: true }), `${part.name} `, amount, " ", share);
   const show = (seconds, fraction) => {

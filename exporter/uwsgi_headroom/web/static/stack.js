@@ -34,11 +34,14 @@ export function load(timeline) {
       say(reason, missing(server));
       reason.hidden = !reason.textContent;
     },
-    past(history) {
-      const title = known(history) ? BY_STATE : BY_LIMIT;
+    past(history, { waits }) {
+      const stack = bands(history);
+      // A server without requests has no bands, also if the exporter may not see the threads of requests.
+      const byState = stack.length > 0 || (waits !== null && known(history));
+      const title = byState ? BY_STATE : BY_LIMIT;
       retitle(node, ...title);
       chart.name = title[0];
-      chart.show(history, title === BY_STATE ? [...areas(bands(history)), ...OVER] : CONCURRENCY);
+      chart.show(history, byState ? [...areas(stack), ...OVER] : CONCURRENCY);
     },
   };
 }
