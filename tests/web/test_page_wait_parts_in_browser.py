@@ -225,7 +225,7 @@ def test_the_chart_without_known_waits(page: Tab) -> None:
 
 @pytest.mark.parametrize(("now", "title"), [("{}", "Load by wait state"), ("null", "Concurrency")])
 def test_an_idle_server_has_no_bands(page: Tab, now: str, title: str) -> None:
-    """If all states are 0 in the whole range, only lines are left: those of the concurrency if waits are now unknown."""
+    """If all states are 0 in the whole range, only lines are left; without known waits, those of the concurrency."""
     script = f"""({{ load }}) => {{
         const chart = load({{ events: [], near: () => null }});
         chart.past({history({})}, {{ waits: {now} }});
