@@ -1,4 +1,4 @@
-"""Daily figures of utilization, headroom and requests, for capacity reviews over months.
+"""Daily figures of utilization, headroom, requests and waits, for capacity reviews over months.
 
 Each series covers the last 24 hours, so a query needs no range: at a step of `1d` it is a table of calendar days (UTC,
 if it starts at midnight), and `max_over_time(server:uwsgi_utilization:max1d[90d])` is the peak of a quarter. That needs
@@ -32,4 +32,5 @@ def _of(level: str, t: Thresholds) -> Sequence[Recording]:
         Recording(f"{level}:uwsgi_utilization:p99_1d", f"quantile_over_time(0.99, {used})"),
         Recording(f"{level}:uwsgi_headroom:min1d", f"min_over_time({level}:uwsgi_headroom:ratio_rate{w}[1d])"),
         Recording(f"{level}:uwsgi_requests:max1d", f"max_over_time({level}:uwsgi_requests:rate{w}[1d])"),
+        Recording(f"{level}:uwsgi_wait_threads:avg1d", f"avg_over_time({level}:uwsgi_wait_threads:ratio_rate{w}[1d])"),
     ]
