@@ -69,7 +69,8 @@ HEADROOMS = signal(
 )
 
 _WAITS = f"sum by (state) ({FLEET.of('server:uwsgi_wait_threads:avg1d')})"
-_SEEN = f"and on (state) max_over_time(({_WAITS}){_DAILY} @ end()) > {LEAST_SHOWN}"
+_MOST = f"max_over_time(({_WAITS}){_DAILY} @ end())"
+_SEEN = f"and on (state) {_MOST} > on () group_left () {LEAST_SHOWN} * sum({_MOST})"
 _SEEING = """Only of servers whose exporter may see what uWSGI's threads wait for: it needs CAP_SYS_PTRACE and
 CAP_DAC_READ_SEARCH, as docs/waits.md says."""
 WAIT_SHARES = signal(

@@ -17,8 +17,8 @@ ORDER = (
 )
 """Parts of a stack from the bottom, as patterns of states and named backends; within a part by the alphabet."""
 
-LEAST_SHOWN = 0.001
-"""Threads: a state with a lower mean over the time range is left out, so that the legend has what matters."""
+LEAST_SHOWN = 0.005
+"""A state with a smaller part of the load is left out, so that the legend has what matters."""
 
 _RIGHT = """Empty unless the exporter may see what uWSGI's threads wait for: give it CAP_SYS_PTRACE and
 CAP_DAC_READ_SEARCH, as docs/waits.md says."""
@@ -31,21 +31,30 @@ def in_order(series: str) -> str:
     return series
 
 
-def _threads(over: str) -> str:
-    """Mean threads by state, `over` a range; backends with a name are apart from the state `backend`."""
-    states = f"sum by (state) (rate({ONE.of('uwsgi_wait_thread_seconds_total')}{over}))"
-    named = f"rate({ONE.of('uwsgi_backend_wait_thread_seconds_total')}{over})"
-    observed = f"(sum(rate({ONE.of('uwsgi_wait_observed_seconds_total')}{over})) > 0)"
+def _waiting(over: str) -> str:
+    """Thread seconds per second by state, `over` a range; named backends are apart from the state `backend`."""
+    states = f"sum by (state) ({_rate('uwsgi_wait_thread_seconds_total', over)})"
+    named = _rate("uwsgi_backend_wait_thread_seconds_total", over)
     return f"""
 (
   clamp_min({states} - on (state) label_replace(sum({named}), "state", "backend", "", ""), 0)
   or {states}
   or sum by (state) (label_replace({named}, "state", "waits for $1", "backend", "(.*)"))
-) / on () group_left () {observed}
+)
 """.strip()
 
 
-_BY_STATE = f"{_threads(RATE)}\nand on (state) ({_threads(f'{RANGE} @ end()')} > {LEAST_SHOWN})"
+def _rate(metric: str, over: str) -> str:
+    return f"rate({ONE.of(metric)}{over})"
+
+
+_WHOLE = f"{RANGE} @ end()"
+_SEEN = (
+    f"and on (state) ({_waiting(_WHOLE)}\n"
+    f"> on () group_left () {LEAST_SHOWN} * sum({_rate('uwsgi_wait_thread_seconds_total', _WHOLE)}))"
+)
+_OBSERVED = f"(sum({_rate('uwsgi_wait_observed_seconds_total', RATE)}) > 0)"
+_BY_STATE = f"{_waiting(RATE)} / on () group_left () {_OBSERVED}\n{_SEEN}"
 _REQUESTS = f"(sum({ONE.rate('uwsgi_worker_requests_total')}) > 0)"
 
 LOAD = signal(
@@ -73,6 +82,6 @@ INTERPRETER_LOCK = signal(
     an interpreter load near 100 %: more processes with fewer threads each are faster. {_RIGHT}""",
     by_worker(
         f"sum by (worker_id) ({ONE.rate('uwsgi_worker_interpreter_lock_wait_thread_seconds_total')})\n"
-        f"/ on () group_left () (sum({ONE.rate('uwsgi_wait_observed_seconds_total')}) > 0)"
+        f"/ on () group_left () {_OBSERVED}"
     ),
 )

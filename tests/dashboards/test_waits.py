@@ -95,8 +95,9 @@ def test_descriptions_say_what_to_grant() -> None:
             assert word in panel["description"], panel["title"]
 
 
-BUSY = {"cpu": 1.0, "interpreter_lock": 0.5, "backend": 4.0, "dns": 0.25, "sleep": 2.0, "disk": 0.0, "unknown": 0.25}
-"""Mean threads by state, in the half of the time that is sampled."""
+BUSY = {"cpu": 1.0, "interpreter_lock": 0.5, "backend": 4.0, "dns": 0.25, "sleep": 2.0, "unknown": 0.25}
+RARE = {"disk": 0.03, "pipe": 0.0}
+"""Mean threads by state, in the half of the time that is sampled. The rare ones have no band."""
 NAMED = {"redis": 1.0, "postgres": 2.5}
 BANDS = (
     ("cpu", 1.0),
@@ -108,7 +109,7 @@ BANDS = (
     ("sleep", 2.0),
     ("unknown", 0.25),
 )
-"""From the bottom. No thread waits for a disk."""
+"""From the bottom."""
 REQUESTS = 20.0
 """Per second."""
 
@@ -127,13 +128,13 @@ def test_seconds_of_a_request(tmp_path: Path) -> None:
 
 def test_without_named_backends(tmp_path: Path) -> None:
     """The state `backend` has all of its threads."""
-    bands = [(state, threads) for state, threads in BUSY.items() if threads]
+    bands = list(BUSY.items())
     assert _answered(tmp_path, LOAD, {}, bands) == ""
 
 
 def test_a_backend_that_takes_all_of_the_waiting(tmp_path: Path) -> None:
     """Nothing is left of the state `backend`, so it has no band."""
-    bands = [(state, threads) for state, threads in BUSY.items() if threads and state != "backend"]
+    bands = [(state, threads) for state, threads in BUSY.items() if state != "backend"]
     assert _answered(tmp_path, LOAD, {"redis": BUSY["backend"]}, [*bands, ("waits for redis", BUSY["backend"])]) == ""
 
 
@@ -168,7 +169,10 @@ def _answered(directory: Path, title: str, named: Mapping[str, float], bands: Se
         _series("uwsgi_wait_observed_seconds_total"): 0.5,
         _series("uwsgi_worker_requests_total", worker_id="1"): REQUESTS / 4,
         _series("uwsgi_worker_requests_total", worker_id="2"): REQUESTS * 3 / 4,
-        **{_series("uwsgi_wait_thread_seconds_total", state=state): each / 2 for state, each in BUSY.items()},
+        **{
+            _series("uwsgi_wait_thread_seconds_total", state=state): each / 2
+            for state, each in {**BUSY, **RARE}.items()
+        },
         **{_series("uwsgi_backend_wait_thread_seconds_total", backend=name): each / 2 for name, each in named.items()},
         _series("uwsgi_wait_thread_seconds_total", server="other", state="cpu"): 7.0,
     }
@@ -176,7 +180,8 @@ def _answered(directory: Path, title: str, named: Mapping[str, float], bands: Se
         state: next(place for place, states in enumerate(ORDER, 1) if re.fullmatch(states, state)) for state, _ in bands
     }
     samples = [
-        {"labels": f'{{place="{place[state]}", state="{state}"}}', "value": round(value * _PARTS)} for state, value in bands
+        {"labels": f'{{place="{place[state]}", state="{state}"}}', "value": round(value * _PARTS)}
+        for state, value in bands
     ]
     scrapes = LENGTH // SCRAPE
     test = {
