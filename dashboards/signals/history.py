@@ -76,8 +76,8 @@ CAP_DAC_READ_SEARCH, as docs/waits.md says."""
 WAIT_SHARES = signal(
     "Share of the time of requests by state",
     "percentunit",
-    f"""What the requests of all chosen servers spent the day on, as parts of their time in service. A band that grows is
-    what the response time will be made of. {_SEEING} {_MIDNIGHT} {_RULES}""",
+    f"""What the requests of all chosen servers spent the day on, as parts of their time in service. If a band grows,
+    find out why before it is the largest. {_SEEING} {_MIDNIGHT} {_RULES}""",
     Series(in_order(f"{_WAITS} / on () group_left () (sum({_WAITS}) > 0)\n{_SEEN}"), "{{state}}"),
 )
 WAIT_THREADS = signal(

@@ -62,8 +62,8 @@ LOAD = signal(
     "none",
     f"""Requests in service by what their thread does, from samples: together they are the requests in service. The
     thickest band is what to shorten first. On CPU: it runs. Waits for a CPU: other threads or programs have all of
-    them. Waits for the interpreter lock: another thread of its worker runs Python. Under the lines of threads, the room
-    that is left. Backends have names if the exporter's option --backends gives them. {_RIGHT}""",
+    them. Waits for the interpreter lock: another thread of its worker runs Python. What is left up to the lines of
+    threads is room. Backends have names if the exporter's option --backends gives them. {_RIGHT}""",
     Series(in_order(_BY_STATE), "{{state}}"),
     Series(f"sum({ONE.of('uwsgi_threads_available')})", "available"),
     Series(f"sum({ONE.of('uwsgi_threads_configured')})", "configured"),

@@ -179,12 +179,12 @@ def _waits(figures: Figures) -> Iterator[Waiting]:
     waits = figures.waits
     if waits is None:
         return
+    states, backends = waits.per_request, waits.backends_per_request
     for state in STATES:
-        each = waits.per_request and waits.per_request.get(state, 0.0)
-        yield "wait", {"state": state}, waits.threads.get(state, 0.0), each
+        of_request = None if states is None else states.get(state, 0.0)
+        yield "wait", {"state": state}, waits.threads.get(state, 0.0), of_request
     for name, threads in waits.backends.items():
-        each = waits.backends_per_request and waits.backends_per_request[name]
-        yield "backend_wait", {"backend": name}, threads, each
+        yield "backend_wait", {"backend": name}, threads, None if backends is None else backends[name]
 
 
 def _service_waits(servers: list[Figures], labels: dict[str, str]) -> Expected:

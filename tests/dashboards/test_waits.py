@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dashboards.signals.waits import ORDER
 from tests.support.dashboard_queries import board, panels, queries
 from tests.support.promtool import complaints
 from uwsgi_headroom.kernel.waits.states import STATES
@@ -141,8 +142,6 @@ def test_a_backend_that_takes_all_of_the_waiting(tmp_path: Path) -> None:
 def test_the_order_of_all_states() -> None:
     """Prometheus sorts by labels, first by the place that the query adds: states come in their order, and named
     backends after the state `backend`."""
-    from dashboards.signals.waits import ORDER  # noqa: PLC0415  (cannot be imported by Python 3.10)
-
     names = ["waits for the moon", "waits for a redis", *reversed(STATES)]
     places = {name: [place for place, states in enumerate(ORDER) if re.fullmatch(states, name)] for name in names}
     assert all(len(found) == 1 for found in places.values())
@@ -161,8 +160,6 @@ _PARTS = 10_000
 
 def _answered(directory: Path, title: str, named: Mapping[str, float], bands: Sequence[tuple[str, float]]) -> str:
     """promtool's output unless the panel's stack has these bands for the load above, else empty."""
-    from dashboards.signals.waits import ORDER  # noqa: PLC0415
-
     values = {**IDENTITY, "service_label": "server", "service": ".*", "window": "5m"}
     (query,) = [query for query in queries("server", values, LENGTH) if query.where == f"server: {title} A"]
     counters = {
