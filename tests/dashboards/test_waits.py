@@ -98,7 +98,7 @@ def test_descriptions_say_what_to_grant() -> None:
 
 BUSY = {"cpu": 1.0, "interpreter_lock": 0.5, "backend": 4.0, "dns": 0.25, "sleep": 2.0, "unknown": 0.25}
 RARE = {"disk": 0.03, "pipe": 0.0}
-"""Mean threads by state, in the half of the time that is sampled. The rare ones have no band."""
+"""Mean threads by state, in the part of the time that is sampled. The rare ones have no band."""
 NAMED = {"redis": 1.0, "postgres": 2.5}
 BANDS = (
     ("cpu", 1.0),
@@ -154,41 +154,59 @@ def test_the_order_of_all_states() -> None:
     ]
 
 
-_PARTS = 10_000
+def test_threads_that_wait_for_an_interpreter(tmp_path: Path) -> None:
+    """By worker, of the time that is sampled."""
+    locks = {"1": 0.75, "2": 0.25}
+    samples = [(f'{{worker_id="{worker_id}"}}', threads) for worker_id, threads in locks.items()]
+    title = "Interpreter lock: waiting threads by worker"
+    name = "uwsgi_worker_interpreter_lock_wait_thread_seconds_total"
+    counters = {_series(name, worker_id=worker_id): threads * SAMPLED for worker_id, threads in locks.items()}
+    assert _evaluated(tmp_path, title, counters, samples) == ""
+
+
+PARTS = 10_000
 """Values are compared in these parts of 1, as whole numbers: sums differ in their last digit by their order."""
+SAMPLED = 0.5
+"""The sampled part of the time."""
 
 
 def _answered(directory: Path, title: str, named: Mapping[str, float], bands: Sequence[tuple[str, float]]) -> str:
     """promtool's output unless the panel's stack has these bands for the load above, else empty."""
-    values = {**IDENTITY, "service_label": "server", "service": ".*", "window": "5m"}
-    (query,) = [query for query in queries("server", values, LENGTH) if query.where == f"server: {title} A"]
+    states = {**BUSY, **RARE}
     counters = {
-        _series("uwsgi_wait_observed_seconds_total"): 0.5,
-        _series("uwsgi_worker_requests_total", worker_id="1"): REQUESTS / 4,
-        _series("uwsgi_worker_requests_total", worker_id="2"): REQUESTS * 3 / 4,
-        **{
-            _series("uwsgi_wait_thread_seconds_total", state=state): each / 2
-            for state, each in {**BUSY, **RARE}.items()
-        },
-        **{_series("uwsgi_backend_wait_thread_seconds_total", backend=name): each / 2 for name, each in named.items()},
+        **{_series("uwsgi_wait_thread_seconds_total", state=state): states[state] * SAMPLED for state in states},
+        **{_series("uwsgi_backend_wait_thread_seconds_total", backend=name): named[name] * SAMPLED for name in named},
         _series("uwsgi_wait_thread_seconds_total", server="other", state="cpu"): 7.0,
     }
-    place = {
-        state: next(place for place, states in enumerate(ORDER, 1) if re.fullmatch(states, state)) for state, _ in bands
+    samples = []
+    for state, value in bands:
+        (place,) = [place for place, states_there in enumerate(ORDER, 1) if re.fullmatch(states_there, state)]
+        samples.append((f'{{place="{place}", state="{state}"}}', value))
+    return _evaluated(directory, title, counters, samples)
+
+
+def _evaluated(directory: Path, title: str, counters: Mapping[str, float], samples: Sequence[tuple[str, float]]) -> str:
+    """promtool's output unless the panel's first query has these samples, else empty. counters: their growth per
+    second."""
+    values = {**IDENTITY, "service_label": "server", "service": ".*", "window": "5m"}
+    (query,) = [query for query in queries("server", values, LENGTH) if query.where == f"server: {title} A"]
+    every = {
+        **counters,
+        _series("uwsgi_wait_observed_seconds_total"): SAMPLED,
+        _series("uwsgi_worker_requests_total", worker_id="1"): REQUESTS / 4,
+        _series("uwsgi_worker_requests_total", worker_id="2"): REQUESTS * 3 / 4,
     }
-    samples = [
-        {"labels": f'{{place="{place[state]}", state="{state}"}}', "value": round(value * _PARTS)}
-        for state, value in bands
-    ]
-    scrapes = LENGTH // SCRAPE
+    asked = {
+        "expr": f"round({PARTS} * ({query.expression}))",
+        "eval_time": f"{LENGTH}s",
+        "exp_samples": [{"labels": labels, "value": round(value * PARTS)} for labels, value in samples],
+    }
     test = {
         "interval": f"{SCRAPE}s",
         "input_series": [
-            {"series": name, "values": f"0+{growth * SCRAPE}x{scrapes}"} for name, growth in counters.items()
+            {"series": name, "values": f"0+{growth * SCRAPE}x{LENGTH // SCRAPE}"} for name, growth in every.items()
         ],
-        "promql_expr_test": [
-            {"expr": f"round({_PARTS} * {query.expression})", "eval_time": f"{LENGTH}s", "exp_samples": samples}
-        ],
+        "promql_expr_test": [asked],
     }
     path = directory / "waits.test.yaml"
     path.write_text(json.dumps({"evaluation_interval": f"{SCRAPE}s", "tests": [test]}))  # valid YAML
