@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test test-all lint generate bench bench-accuracy bench-cost bench-page bench-hostile scenarios bare-machine clean
+.PHONY: help demo test test-all lint generate bench bench-accuracy bench-waits bench-cost bench-page bench-hostile scenarios bare-machine clean
 .DEFAULT_GOAL := help
 
 help:  ## print this list
@@ -47,6 +47,10 @@ bench:  ## measure what a scrape costs (PEER="NAME=COMMAND" measures another exp
 bench-accuracy:  ## compare the figures with the truth, for 20 minutes (ARGS="--quick", ARGS="--prometheus")
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.accuracy $(ARGS)
+
+bench-waits:  ## compare what threads wait for with the application's own record, for 12 minutes (ARGS="--only TEXT")
+	@$(PYTHON) -m tools.prepare bench
+	@.venv/bin/python -m tools.bench.waits $(ARGS)
 
 bench-cost:  ## measure what the exporter costs uWSGI, the machine and the application, for 12 minutes
 	@$(PYTHON) -m tools.prepare bench

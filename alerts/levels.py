@@ -12,7 +12,7 @@ from alerts.thresholds import Thresholds
 WORKER_LABELS = "worker_id"
 """The label that distinguishes the workers of a server."""
 
-WITHIN_SERVER = (WORKER_LABELS, "cpu", "kind", "le", "limit", "mode", "reason", "socket", "state")
+WITHIN_SERVER = (WORKER_LABELS, "backend", "cpu", "kind", "le", "limit", "mode", "reason", "socket", "state")
 """Labels that distinguish parts and aspects of one server."""
 
 
@@ -31,9 +31,10 @@ def by_service(aggregation: str, expression: str, thresholds: Thresholds, also: 
     return f"{aggregation} without ({_listed(thresholds.instance_labels, also)}) ({expression})"
 
 
-def of_server(operator: str) -> str:
-    """`operator` with series of workers on its left and of their server on its right."""
-    return f"{operator} ignoring ({WORKER_LABELS}) group_left ()"
+def of_server(operator: str, part: str = WORKER_LABELS) -> str:
+    """`operator` with series of workers on its left and of their server on its right; part: the label of other parts of
+    a server."""
+    return f"{operator} ignoring ({part}) group_left ()"
 
 
 def _listed(*labels: str) -> str:

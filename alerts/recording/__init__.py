@@ -2,19 +2,19 @@
 
 Names are level:metric:operations. Each level is computed from the one below it, numerators and denominators separately:
 the response time of a service is the sum of the times divided by the sum of the requests, never a mean of means. Totals
-from samples (busy-thread and queue seconds) are divided by the time that samples cover, so that a gap does not count as
-idle time. Unknown values are absent, never 0 and never NaN.
+from samples (busy-thread, queue and wait seconds) are divided by the time that samples cover, so that a gap does not
+count as idle time. Unknown values are absent, never 0 and never NaN.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from alerts.recording import server, service, worker
+from alerts.recording import server, service, waits, worker
 from alerts.rule import Group
 from alerts.thresholds import Thresholds
 
 
 def groups(t: Thresholds) -> Sequence[Group]:
     """The group of `recording.yaml`: only one, because later rules use earlier ones."""
-    return [Group("uwsgi-headroom recording", [*worker.rules(t), *server.rules(t), *service.rules(t)])]
+    return [Group("uwsgi-headroom recording", [*worker.rules(t), *server.rules(t), *service.rules(t), *waits.rules(t)])]

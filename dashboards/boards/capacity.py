@@ -15,6 +15,7 @@ from dashboards.panels.colours import BLUE, GOLD, GREY, Override, named
 from dashboards.panels.graphs import lines, matching
 from dashboards.panels.stats import bars, figure
 from dashboards.panels.tables import Column, matrix, table
+from dashboards.panels.wait_states import wait_states
 from dashboards.selector import FLEET
 from dashboards.signal import TIMES
 from dashboards.signals import history
@@ -63,6 +64,13 @@ def dashboard(t: Thresholds) -> Dashboard:
                         width=46,
                         called={str(day): name for day, name in enumerate(WEEKDAYS)},
                     ),
+                ],
+            ),
+            Row(
+                "What do requests spend their time on?",
+                [
+                    lines(history.WAIT_SHARES, 12, stacked=True, most=1, overrides=wait_states(), step="1d"),
+                    lines(history.WAIT_THREADS, 12, stacked=True, overrides=wait_states(), step="1d"),
                 ],
             ),
             Row("What should the meeting's minutes say?", [_minutes(t)]),

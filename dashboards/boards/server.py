@@ -11,11 +11,12 @@ from dashboards import annotation_queries, links
 from dashboards.page import Panels, Row, page
 from dashboards.panels import threshold_colours
 from dashboards.panels.colours import BLUE, BROWN, GOLD, GREY, OLIVE, ORANGE, PINK, PURPLE, coloured, limits, named
-from dashboards.panels.graphs import by_worker, dashed, lines, occupancy, shares
+from dashboards.panels.graphs import by_worker, dashed, lines, occupancy, plain, shares
 from dashboards.panels.stats import bars, figure
 from dashboards.panels.tables import Column, table
+from dashboards.panels.wait_states import wait_states
 from dashboards.selector import ONE
-from dashboards.signals import affinity, balance, processes, users
+from dashboards.signals import affinity, balance, processes, users, waits
 from dashboards.signals import limits as limit_signals
 from dashboards.variables import variables, window
 
@@ -73,6 +74,7 @@ def _verdict(t: Thresholds) -> Panels:
 
 def _questions(t: Thresholds) -> Sequence[Row]:
     capacity = [named("available", ("custom.fillOpacity", 0), ("custom.lineWidth", 2)), dashed("configured", "red")]
+    threads = [plain("available", ORANGE), dashed("configured", "red")]
     load = coloured({"observed": BLUE, "by Little's law": PURPLE, "available": ORANGE})
     unevenness = [*coloured({"hot worker": BLUE}), dashed("noise floor", GREY)]
     times = coloured({"in service": BLUE, "in the listen queue": ORANGE})
@@ -92,6 +94,8 @@ def _questions(t: Thresholds) -> Sequence[Row]:
                     overrides=limits(),
                     threshold=threshold_colours.headroom_low(t),
                 ),
+                lines(waits.LOAD, 12, stacked=True, overrides=[*wait_states(), *threads]),
+                lines(waits.PER_REQUEST, 12, stacked=True, overrides=wait_states()),
             ],
         ),
         Row(
@@ -107,9 +111,10 @@ def _questions(t: Thresholds) -> Sequence[Row]:
                     overrides=coloured({"of the response time": BLUE}),
                     threshold=threshold_colours.costly_line(),
                 ),
-                by_worker(balance.RESPONSE_TIMES, 8, step="1m"),
-                by_worker(balance.INTERPRETERS, 8, at_least=1, threshold=threshold_colours.interpreter_full(t)),
-                by_worker(balance.BUSY_THREADS, 8),
+                by_worker(balance.RESPONSE_TIMES, 12, step="1m"),
+                by_worker(balance.BUSY_THREADS, 12),
+                by_worker(balance.INTERPRETERS, 12, at_least=1, threshold=threshold_colours.interpreter_full(t)),
+                by_worker(waits.INTERPRETER_LOCK, 12),
             ],
         ),
         Row(

@@ -126,9 +126,14 @@ def matching(names: str, *values: tuple[str, object]) -> Override:
 
 def dashed(name: str, colour: str) -> Override:
     """Draws a series as a dashed line, for a limit rather than a figure."""
+    return plain(name, colour, ("custom.lineStyle", {"fill": "dash", "dash": [8, 6]}))
+
+
+def plain(name: str, colour: str, *values: tuple[str, object]) -> Override:
+    """Draws a series as a line without an area, outside of any stack."""
     return named(
         name,
-        ("custom.lineStyle", {"fill": "dash", "dash": [8, 6]}),
+        *values,
         ("custom.lineWidth", 2),
         ("custom.stacking", {"mode": "none", "group": name}),
         ("custom.fillOpacity", 0),

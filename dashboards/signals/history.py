@@ -7,6 +7,7 @@ from itertools import pairwise
 from alerts.thresholds import Thresholds
 from dashboards.selector import BY_SERVER, BY_SERVICE, FLEET, RANGE, in_words, with_service
 from dashboards.signal import TIMES, Series, Signal, signal
+from dashboards.signals.waits import LEAST_SHOWN, in_order
 
 DAY = 86400
 _RULES = "Empty without the recording rules of `alerts/rules` (recording.yaml and daily.yaml)."
@@ -65,6 +66,26 @@ HEADROOMS = signal(
     TIMES,
     f"The worst server of each service, on a logarithmic scale. {_MIDNIGHT} {_RULES}",
     Series(f"min {BY_SERVICE} ({with_service(_LEAST)})", "{{service}}"),
+)
+
+_WAITS = f"sum by (state) ({FLEET.of('server:uwsgi_wait_threads:avg1d')})"
+_MOST = f"max_over_time(({_WAITS}){_DAILY} @ end())"
+_SEEN = f"and on (state) {_MOST} > on () group_left () {LEAST_SHOWN} * sum({_MOST})"
+_SEEING = """Only of servers whose exporter may see what uWSGI's threads wait for: it needs CAP_SYS_PTRACE and
+CAP_DAC_READ_SEARCH, as docs/waits.md says."""
+WAIT_SHARES = signal(
+    "Share of the time of requests by state",
+    "percentunit",
+    f"""What the requests of all chosen servers spent the day on, as parts of their time in service. If a band grows,
+    find out why before it is the largest. {_SEEING} {_MIDNIGHT} {_RULES}""",
+    Series(in_order(f"{_WAITS} / on () group_left () (sum({_WAITS}) > 0)\n{_SEEN}"), "{{state}}"),
+)
+WAIT_THREADS = signal(
+    "Threads by state: the day's mean",
+    "none",
+    f"""The same in threads of all chosen servers together: what has grown with the load, and what faster than it.
+    {_SEEING} {_MIDNIGHT} {_RULES}""",
+    Series(in_order(f"{_WAITS}\n{_SEEN}"), "{{state}}"),
 )
 
 

@@ -17,6 +17,7 @@ from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.history.totals import sum_if_all_known
+from uwsgi_headroom.kernel.waits.states import STATES
 
 SERVICES, INSTANCES = 20, 3
 TOLERANCE = 1e-9
@@ -84,6 +85,7 @@ def _workers(story: Story) -> Expected:
         yield "worker:uwsgi_response_time_seconds:ratio_rate5m", labels, worker.response_time
         yield "worker:uwsgi_interpreter_load:rate5m", labels, worker.interpreter_load
         yield "worker:uwsgi_concurrency_observed:ratio_rate5m", labels, worker.concurrency
+        yield "worker:uwsgi_interpreter_lock_wait_threads:ratio_rate5m", labels, worker.lock_waiters
 
 
 def _server(story: Story) -> Expected:
@@ -110,6 +112,9 @@ def _server(story: Story) -> Expected:
     yield "server:uwsgi_cpu_capacity:rate5m", labels, capacity
     for limit, factor in figures.headroom.by_limit.items():
         yield "server:uwsgi_headroom:ratio_rate5m", {**labels, "limit": limit}, factor
+    for metric, part, threads, per_request in _waits(figures):
+        yield f"server:uwsgi_{metric}_threads:ratio_rate5m", {**labels, **part}, threads
+        yield f"server:uwsgi_{metric}_seconds_per_request:ratio_rate5m", {**labels, **part}, per_request
 
 
 def _service(servers: list[Story]) -> Expected:
@@ -162,6 +167,38 @@ def _service(servers: list[Story]) -> Expected:
     for limit, part in used_by.items():
         factor = None if part is None or part < 0.01 else 1 / part
         yield "service:uwsgi_headroom:ratio_rate5m", {**labels, "limit": limit}, factor
+    yield from _service_waits(every, labels)
+
+
+Waiting = tuple[str, dict[str, str], float, float | None]
+"""Start of the name, label of the part, mean threads, and seconds per request."""
+
+
+def _waits(figures: Figures) -> Iterator[Waiting]:
+    """What a server's threads wait for. The exporter omits states without any thread."""
+    waits = figures.waits
+    if waits is None:
+        return
+    states, backends = waits.per_request, waits.backends_per_request
+    for state in STATES:
+        of_request = None if states is None else states.get(state, 0.0)
+        yield "wait", {"state": state}, waits.threads.get(state, 0.0), of_request
+    for name, threads in waits.backends.items():
+        yield "backend_wait", {"backend": name}, threads, None if backends is None else backends[name]
+
+
+def _service_waits(servers: list[Figures], labels: dict[str, str]) -> Expected:
+    """Threads of all servers, and the same divided by the requests of those servers that have this part."""
+    parts: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
+    for figures in servers:
+        for metric, part, threads, _ in _waits(figures):
+            ((label, value),) = part.items()
+            parts.setdefault((metric, label, value), []).append((threads, figures.flow.throughput or 0.0))
+    for (metric, label, value), known in parts.items():
+        part, threads = {label: value}, sum(threads for threads, _ in known)
+        each = ratio(threads, sum(requests for _, requests in known))
+        yield f"service:uwsgi_{metric}_threads:ratio_rate5m", {**labels, **part}, threads
+        yield f"service:uwsgi_{metric}_seconds_per_request:ratio_rate5m", {**labels, **part}, each
 
 
 def _active_requests(figures: Figures) -> int:

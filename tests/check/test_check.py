@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.support import bad_servers
@@ -24,6 +25,8 @@ from tests.support.exporter import COMMAND, clean_environment, exporter, run
 from tests.support.real_uwsgi import free_port, uwsgi, wait_until
 from uwsgi_headroom.analysis.advice import LEAST_OWN
 from uwsgi_headroom.analysis.findings.neighbours import LOW
+from uwsgi_headroom.check.text_report import render_lines
+from uwsgi_headroom.documents.schema import Server
 
 pytestmark = pytest.mark.integration
 
@@ -125,6 +128,20 @@ def test_shares_that_differ_at_a_low_load_are_harmless() -> None:
     assert (ran.returncode, verdict["status"]) == ((1, "warning") if worse else (0, "ok"))
     assert verdict["flow"]["requests"] == sum(worker["window_requests"] for worker in verdict["workers"]) > 100
     assert (verdict["threads"]["configured"], verdict["threads"]["available"]) == (32, 32)
+
+
+def test_requests_that_sleep_spend_their_time_asleep() -> None:
+    """Most of the time per request is in the state `sleep`; where the kernel hides it, the document has the reason."""
+    with uwsgi("--processes", "2") as server, clients(server.http, path="/?io_ms=100"):
+        ran = run("check", server.stats, "--seconds", "4", "--format", "json")
+    document = msgspec.json.decode(ran.stdout, type=Server)
+    lines = [line for line in render_lines(document) if line.startswith("  time ")]
+    reasons = [unknown.why for unknown in document.unknown if unknown.what == "waits"]
+    if document.waits is None:
+        assert (len(reasons), lines) == (1, [])
+    else:
+        assert document.waits.states[0].state == "sleep"
+        assert re.fullmatch(r"  time +\d+ ms per request: \d+ ms sleep(, .*)?", lines[0])
 
 
 def test_every_thread_busy_is_critical() -> None:

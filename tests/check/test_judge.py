@@ -52,9 +52,9 @@ class _Scripted(Watch):
     """A watch whose reader reads a simulated server. `reads` counts reads; read number `hanging` never ends."""
 
     def __init__(self, hanging: int = 0, server: Server | None = None) -> None:
+        self.now = 0.0
         self.clock = Clock(monotonic=lambda: self.now)
         super().__init__("shop", File("/nowhere"), clock=self.clock)
-        self.now = 0.0
         self.reads = 0
         self.server = server or Server()
         self.hangs = asyncio.Event()

@@ -10,12 +10,14 @@ import msgspec
 import pytest
 
 from tests.check.documents import busy_server, emperor, unreadable
+from tests.support.documents_with_waits import EXAMPLE, waits, with_reason, with_waits
 from uwsgi_headroom.check import json_report, list_report, text_report
 from uwsgi_headroom.check.exit_status import find_worst
 from uwsgi_headroom.check.nagios_line import Performance, render_label, render_line
 from uwsgi_headroom.check.nagios_report import render_report
 from uwsgi_headroom.check.thresholds import NO_THRESHOLDS, Threshold, Thresholds
 from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.waits import Waits
 
 PERFORMANCE = re.compile(r"[^\s=']+=(U|-?[\d.]+)(s|%|B|c)?(;[\d.:]*){0,4}")
 """A figure by the Monitoring Plugins Development Guidelines, with a label that needs no quotes."""
@@ -54,6 +56,37 @@ def test_an_emperor_names_the_vassals_that_it_throttles(tmp_path: Path) -> None:
     assert f"throttled  {server.emperor.throttled[0].name}" in text
 
 
+def test_what_requests_spend_their_time_on() -> None:
+    """The largest part comes first; a figure and its label stay on one line, however long the names are."""
+    text = "\n".join(text_report.render_lines(with_waits(busy_server())))
+    assert (
+        "  time         89 ms per request: 41 ms postgres, 22 ms interpreter lock,\n"
+        "               18 ms CPU, 5.0 ms CPU wait, 3.0 ms other\n" in text
+    )
+    name = "a-database-whose-name-is-of-forty-columns"
+    section = waits({"backend": 4.1, "cpu": 4.0}, {name: 4.1})
+    lines = list(text_report.render_lines(with_waits(busy_server(), section)))
+    assert any(f"41 ms {name}" in line for line in lines)
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("server", [with_reason(busy_server(), "this user may not see it"), busy_server()])
+def test_a_time_that_is_not_known_is_not_reported(server: Server) -> None:
+    """The report has no line about it, for those who grant no right would read it each time; JSON has the reason."""
+    assert not any(line.startswith("  time") for line in text_report.render_lines(server))
+    whole = json.loads(json_report.render_json([server], single=True))
+    assert whole["waits"] is None
+    assert [unknown["why"] for unknown in whole["unknown"] if unknown["what"] == "waits"] == [
+        unknown.why for unknown in server.unknown if unknown.what == "waits"
+    ]
+
+
+def test_json_has_the_waits_of_the_api() -> None:
+    """The section is the one of the API, unchanged."""
+    whole = json.loads(json_report.render_json([with_waits(busy_server())], single=True))
+    assert msgspec.convert(whole["waits"], Waits) == EXAMPLE
+
+
 @pytest.mark.parametrize(
     ("statuses", "worst"),
     [
@@ -88,6 +121,19 @@ def test_a_plugins_line() -> None:
     assert figures["queue_wait"] == "0.001s;0.1;2;0"
     assert figures["response_time"] == "0.05s;;5;0"
     assert all(PERFORMANCE.fullmatch(figure) for figure in performance.split())
+
+
+@pytest.mark.parametrize(
+    ("server", "value"),
+    [
+        (with_waits(busy_server()), "2.2"),
+        (with_waits(busy_server(), waits({"sleep": 1.0})), "0"),
+        (busy_server(), "U"),
+    ],
+)
+def test_a_plugins_line_counts_the_threads_that_wait_for_the_interpreter(server: Server, value: str) -> None:
+    """The figure is 0 if no thread was seen to wait, and unknown where the kernel does not show it."""
+    assert render_report([server], NO_THRESHOLDS).endswith(f" interpreter_lock_waiters={value};;;0")
 
 
 def test_a_plugins_line_of_several() -> None:

@@ -29,6 +29,7 @@ EVENTS = {
 }
 """Event marks, which tests/dashboards/test_annotations.py tests."""
 
+NO_RIGHT = "not every user may see what threads wait for"
 MAY_BE_EMPTY = {
     "fleet: mark Alerts": "no rules are loaded here",
     "fleet: Alerts A": "no rules are loaded here",
@@ -40,6 +41,9 @@ MAY_BE_EMPTY = {
     "affinity: mark Alerts": "no rules are loaded here",
     "capacity: mark Alerts": "no rules are loaded here",
     "server: Workers by state B": "every worker has its application",
+    "server: Load by wait state A": NO_RIGHT,
+    "server: Time per request by state A": NO_RIGHT,
+    "server: Interpreter lock: waiting threads by worker A": NO_RIGHT,
     **{f"{name}: mark {mark}": "nothing happened to the server" for name, marks in EVENTS.items() for mark in marks},
 }
 """Queries that have no result here, with the reason."""
@@ -173,6 +177,22 @@ def test_server_days_are_all_counted(grafana: GrafanaQueries) -> None:
     assert abs(
         sum(_one(grafana.series(band)) for band in bands) - len(recorded_months.SERVERS) * recorded_months.DAYS
     ) <= len(recorded_months.SERVERS)
+
+
+def test_the_waits_of_ninety_days_are_shared_out(grafana: GrafanaQueries) -> None:
+    """The shares of each day add up to 1; states come in their order, without one that never occurs."""
+    shares = grafana.series(grafana.query("capacity: Share of the time of requests by state A"))
+    threads = grafana.series(grafana.query("capacity: Threads by state: the day's mean A"))
+    seen = [state for state, part in recorded_months.WAITS.items() if part]
+    assert [dict(labels)["state"] for labels in shares] == [dict(labels)["state"] for labels in threads] == seen
+    days: dict[float, float] = {}
+    for labels, points in shares.items():
+        assert isinstance(points, list)
+        for at, share in points:
+            days[at] = days.get(at, 0.0) + share
+            assert share == pytest.approx(recorded_months.WAITS[dict(labels)["state"]], abs=1e-3)
+    assert len(days) > 80
+    assert list(days.values()) == pytest.approx([1.0] * len(days))
 
 
 def _one(series: Mapping[Labels, object]) -> float:

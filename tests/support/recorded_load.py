@@ -7,13 +7,14 @@ Loads repeat every half minute, the time between two scrapes, so that counters g
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tests.support.simulated_server import Server
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
+from uwsgi_headroom.kernel.waits.states import STATES, Waits
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch.observation import Observation
@@ -81,12 +82,14 @@ def _readings(rng: random.Random) -> Iterator[tuple[int, Reading | None]]:
     loads = _loads(rng, processes, threads)
     gap = range(0) if late else rng.choice([range(0), range(425, 450), range(395, 480)])
     spawns_at = rng.choice([390, 480])
+    waits = _waits(rng, processes, threads)
     for at in range(0, LENGTH + 1, READ_EVERY):
         place = at // READ_EVERY % _PATTERN
         if late and at == spawns_at:
             server.respawn(processes, at)
         if server.queue is not None:
             server.queue = queues[place]
+        server.waits = waits[place]
         for slot, load in zip(server.slots, loads, strict=True):
             slot.busy = load.busy[place] if slot.pid else 0
             slot.state = ("busy" if slot.busy else "idle") if slot.pid else slot.state
@@ -133,6 +136,29 @@ def _load(rng: random.Random, rate: int, threads: int) -> _Load:
         busy=[sum(rng.random() < crowd for _ in range(threads)) for _ in range(_PATTERN)],
         each=rng.randint(1, min(9000, longest)) / 10_000,
         cpu=rng.choice([0, rng.randint(1, 400)]) * 2 / 10_000,
+    )
+
+
+def _waits(rng: random.Random, processes: int, threads: int) -> list[Waits]:
+    """What the threads wait for at each read; all unknown if the kernel does not permit to see it."""
+    if rng.random() < 0.2:
+        return [Waits(off="not permitted")] * _PATTERN
+    backends = rng.choice([(), ("postgres",), ("postgres", "redis")])
+    return [_waits_at_once(rng, processes, threads, backends) for _ in range(_PATTERN)]
+
+
+def _waits_at_once(rng: random.Random, processes: int, threads: int, backends: Sequence[str]) -> Waits:
+    locks = {worker_id: float(rng.randint(0, threads)) for worker_id in range(1, processes + 1)}
+    waiting = {name: float(rng.randint(0, threads)) for name in backends}
+    return Waits(
+        threads={
+            **{state: float(rng.randint(1, threads)) for state in rng.sample(STATES, 4)},
+            "interpreter_lock": sum(locks.values()),
+            "backend": sum(waiting.values()) + rng.randint(0, threads),
+        },
+        interpreter_lock=locks,
+        backends=waiting,
+        busy=processes * threads,
     )
 
 

@@ -17,6 +17,10 @@ STEP, DAILY_STEP = 900, 3600
 """Seconds between samples: longer than in practice, because writing all of them would take minutes, but with a sample
 at every time that a query uses (midnights and quarters of an hour)."""
 LIMITS = ("hottest_interpreter", "interpreters", "threads", "cpu")
+THREADS = 32
+"""Of each server."""
+WAITS = {"cpu": 0.2, "interpreter_lock": 0.1, "backend": 0.5, "sleep": 0.15, "unknown": 0.05, "disk": 0.0}
+"""Parts of the time of requests, by state."""
 
 
 @dataclass(frozen=True)
@@ -77,14 +81,17 @@ def _openmetrics(end: float) -> Iterator[str]:
             _sample(lines, "server:uwsgi_utilization:p95_1d", server, p95, at)
             _sample(lines, "server:uwsgi_requests:max1d", server, 300 * most, at)
             for place, limit in enumerate(LIMITS):
-                _sample(lines, "server:uwsgi_headroom:min1d", server, (0.9 + 0.2 * place) / most, at, limit)
+                _sample(lines, "server:uwsgi_headroom:min1d", server, (0.9 + 0.2 * place) / most, at, limit=limit)
+            mean = THREADS * sum(today) / len(today)
+            for state, part in WAITS.items():
+                _sample(lines, "server:uwsgi_wait_threads:avg1d", server, mean * part, at, state=state)
     for name, samples in lines.items():
         yield f"# TYPE {name} gauge\n"
         yield from samples
     yield "# EOF\n"
 
 
-def _sample(lines: dict[str, list[str]], name: str, server: Server, value: float, at: float, limit: str = "") -> None:
-    labels = {**server.labels(), **({"limit": limit} if limit else {})}
+def _sample(lines: dict[str, list[str]], name: str, server: Server, value: float, at: float, **part: str) -> None:
+    labels = {**server.labels(), **part}
     text = ",".join(f'{key}="{label}"' for key, label in labels.items())
     lines.setdefault(name, []).append(f"{name}{{{text}}} {value:.4f} {at}\n")

@@ -13,6 +13,7 @@ from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.server_cpu import CpuTimes
+from uwsgi_headroom.kernel.waits.states import Waits
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import AnySnapshot, EmperorSnapshot, RouterSnapshot, Snapshot
 from uwsgi_headroom.stats.server import Socket, State, Worker
@@ -52,7 +53,7 @@ class Slot:
 class Server:
     """A server. host: whether the kernel provides facts about its processes; cores: False is stats-no-cores; queue: the
     length of its listen queue, None if it cannot be measured; idle: idle CPUs, None if unknown; others: CPUs in use by
-    others."""
+    others; waits: what its threads wait for, None if that is switched off."""
 
     processes: int = 4
     threads: int = 8
@@ -65,6 +66,7 @@ class Server:
     cpus: float = 4.0
     idle: float | None = None
     others: float = 0.0
+    waits: Waits | None = None
     slots: list[Slot] = field(default_factory=list)
     _pids: count[int] = field(default_factory=lambda: count(101))
     _ended_cpu: float = 0.0
@@ -127,7 +129,9 @@ class Server:
             processes = {slot.pid: _process(slot) for slot in self.slots if slot.pid is not None and slot.alive}
             cpus = UsableCpus(self.cpus, "host", int(self.cpus), int(self.cpus), None)
             times = self._cpu_times(at)
-            host = HostFacts(processes=processes, backlogs={self.socket: backlog}, cpus=cpus, cpu_times=times)
+            host = HostFacts(
+                processes=processes, backlogs={self.socket: backlog}, cpus=cpus, cpu_times=times, waits=self.waits
+            )
         else:
             host = HostFacts(off="another host", backlogs={self.socket: backlog})
         workers = tuple(_worker(worker_id, slot, self.cores) for worker_id, slot in enumerate(self.slots, 1))

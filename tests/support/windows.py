@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from uwsgi_headroom.history.window import CpuWindow, Window, WorkerWindow
+from collections.abc import Mapping
+
+from uwsgi_headroom.history.window import CpuWindow, WaitWindow, Window, WorkerWindow
+from uwsgi_headroom.kernel.waits.states import State
 
 
 def worker(
@@ -16,8 +19,9 @@ def worker(
     up: float | None = None,
     respawns: int = 0,
     lost: int = 0,
+    lock: float | None = None,
 ) -> WorkerWindow:
-    """A worker's window: requests of `each` seconds in service; cpu, busy and up are seconds. up: by default all."""
+    """A worker's window: requests of `each` seconds in service; cpu, busy, lock, up are seconds. up: by default all."""
     return WorkerWindow(
         worker_id=worker_id,
         requests=requests,
@@ -30,6 +34,7 @@ def worker(
         lost=lost,
         resident_bytes=None,
         resident_growth=None,
+        interpreter_lock_seconds=lock,
     )
 
 
@@ -38,10 +43,12 @@ def window(
     *workers: WorkerWindow,
     observed: float | None = None,
     cpu: tuple[float, float, float | None] | None = None,
+    waits: Mapping[State, float] | None = None,
+    backends: Mapping[str, float] | None = None,
     **queues: float,
 ) -> Window:
     """A window. observed: seconds covered by samples, by default all; queues: queue-length seconds by socket; cpu: CPUs
-    in use by the workers, idle, and in use by others."""
+    in use by the workers, idle, and in use by others; waits: mean threads by state; backends: the same by name."""
     observed = seconds if observed is None else observed
     return Window(
         asked=seconds,
@@ -63,6 +70,14 @@ def window(
         available=None,
         cpu=cpu
         and CpuWindow(seconds, seconds * cpu[0], seconds * cpu[1], None if cpu[2] is None else seconds * cpu[2]),
+        waits=None
+        if waits is None
+        else WaitWindow(
+            observed,
+            0.0,
+            {state: observed * threads for state, threads in waits.items()},
+            {name: observed * threads for name, threads in (backends or {}).items()},
+        ),
     )
 
 

@@ -70,14 +70,28 @@ def test_the_figures_are_those_of_the_stats() -> None:
         ask(server, "/", times=60)
         with in_service(server), driven(server.stats, columns=200) as top:
             screen = top.wait(lambda text: "1/2" in text and "1s" in text)
-            top.press("n")
-            screen = top.wait(lambda text: column(text, "W") == ["1", "2", "3"])
             stats = workers(server)
-            assert column(screen, "PID") == [str(worker["pid"]) for worker in stats]
-            assert column(screen, "REQ") == [str(worker["requests"]) for worker in stats]
-            assert sum(map(int, column(screen, "REQ"))) == 60
+            pids, served = ([str(worker[key]) for worker in stats] for key in ("pid", "requests"))
+            top.press("n")
+            # A screen may arrive in parts, so all columns are waited for.
+            screen = top.wait(lambda text: [column(text, key) for key in ("PID", "REQ")] == [pids, served])
+            assert column(screen, "W") == ["1", "2", "3"]
+            assert sum(map(int, served)) == 60
             assert "in service" in screen
             assert "1 now" in screen
+
+
+def test_what_a_request_that_sleeps_spends_its_time_on() -> None:
+    """The head says "sleep"; where the kernel does not permit to see it, the head says so, and `a` has the reason."""
+    with uwsgi("--processes", "2") as server, in_service(server), driven(server.stats, columns=120, lines=40) as top:
+        known, hidden = "threads, no request completed: sleep ", "time         not known: "
+        screen = top.wait(lambda text: known in text or hidden in text)
+        if known in screen:
+            assert all(word in top.wait(lambda text: "│sleep" in text) for word in ("LOCK", known))
+        else:
+            assert "LOCK" not in screen
+            top.press("a")
+            top.wait(lambda text: "Not known: what requests spend their time on: " in text)
 
 
 def test_from_an_exporter_it_shows_what_its_api_says() -> None:

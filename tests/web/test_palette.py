@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from uwsgi_headroom.kernel.waits.states import STATES
 from uwsgi_headroom.web import assets
 
 TEXT = [
@@ -24,6 +25,7 @@ TEXT = [
     ("bg", "ink"),
 ]
 LINES = [(line, "panel") for line in ("blue", "orange", "green", "purple", "vermillion", "hot", "accent")]
+AREAS = [(f"wait-{part.replace('_', '-')}", "panel") for part in (*STATES, *(f"named-{number}" for number in range(4)))]
 
 
 def palettes() -> dict[str, dict[str, str]]:
@@ -54,7 +56,7 @@ def test_the_ratio_itself() -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize(("pairs", "least"), [(TEXT, 4.5), (LINES, 3.0)])
+@pytest.mark.parametrize(("pairs", "least"), [(TEXT, 4.5), (LINES, 3.0), (AREAS, 3.0)])
 def test_contrast(theme: str, pairs: list[tuple[str, str]], least: float) -> None:
     """Text has a contrast of 4.5 to 1 (1.4.3), graphics 3 to 1 (1.4.11)."""
     colours = palettes()[theme]

@@ -37,6 +37,7 @@ class Scraper:
     """Scrapes one exporter over one connection."""
 
     def __init__(self, port: int) -> None:
+        self.port = port
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
 
     def scrape(self) -> Answer:

@@ -1,10 +1,15 @@
 """The application of the scenarios: computes, waits, fails, leaks memory or ends its worker, as its URL says.
 
-`/?cpu_ms=&io_ms=` computes, then waits; `/error` raises; `/exit` ends the worker; `/leak?kb=` leaks memory. A file
-`broken` in the working directory makes the import fail; with a file `dies` the import ends the worker.
+`/?cpu_ms=&io_ms=` computes, then waits; `/lock` does so one request at a time, `/hold` waits without releasing the
+interpreter lock, `/hash` computes without it; `/error` raises; `/exit` ends the worker; `/leak?kb=` leaks memory. A
+file `broken` in the working directory makes the import fail; with a file `dies` the import ends the worker.
 """
 
+import contextlib
+import ctypes
+import hashlib
 import os
+import threading
 import time
 from urllib.parse import parse_qs
 
@@ -14,15 +19,24 @@ if os.path.exists("dies"):
     os._exit(1)
 
 LEAKED: list[bytes] = []
+LOCK = threading.Lock()
+HOLDING = ctypes.PyDLL(None)  # unlike CDLL, it keeps the interpreter lock during a call
 
 
 def application(environ, start_response):  # type: ignore[no-untyped-def]
     query = parse_qs(environ.get("QUERY_STRING", ""))
-    end = time.thread_time() + float(query.get("cpu_ms", ["0"])[0]) / 1000
-    while time.thread_time() < end:
-        pass
-    time.sleep(float(query.get("io_ms", ["0"])[0]) / 1000)
-    match environ["PATH_INFO"]:
+    path = environ["PATH_INFO"]
+    wait = float(query.get("io_ms", ["0"])[0]) / 1000
+    with LOCK if path == "/lock" else contextlib.nullcontext():
+        end = time.thread_time() + float(query.get("cpu_ms", ["0"])[0]) / 1000
+        while time.thread_time() < end:
+            if path == "/hash":
+                hashlib.pbkdf2_hmac("sha256", b"", b"", 5000)
+        if path == "/hold":
+            HOLDING.usleep(round(wait * 1e6))
+        else:
+            time.sleep(wait)
+    match path:
         case "/error":
             raise RuntimeError("asked to fail")
         case "/exit":

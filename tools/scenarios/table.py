@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.scenarios.rows import coroutines, cpu, places, queues, threads, workers
+from tools.scenarios.rows import coroutines, cpu, places, queues, threads, waits, workers
 from tools.scenarios.scenario import Scenario
 
 ROWS: tuple[Scenario, ...] = (
@@ -12,6 +12,7 @@ ROWS: tuple[Scenario, ...] = (
     *workers.ROWS,
     *places.ROWS,
     *cpu.ROWS,
+    *waits.ROWS,
 )
 
 assert len({row.name for row in ROWS}) == len(ROWS), "two rows have the same name"

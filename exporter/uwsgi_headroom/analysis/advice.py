@@ -10,6 +10,7 @@ from uwsgi_headroom.analysis.memory_headroom import fits
 from uwsgi_headroom.analysis.presence import AWAY, part_away
 from uwsgi_headroom.analysis.slots import ASYNC, name_slots
 from uwsgi_headroom.analysis.stuck import MANY_STUCK, find_stuck_requests
+from uwsgi_headroom.analysis.wait_states import largest_backend
 from uwsgi_headroom.reading import Reading
 
 INTERPRETERS_BUSY = 0.45
@@ -25,6 +26,9 @@ LEAST_OWN = 0.05
 """The workers can lack CPU only if they use at least this fraction of the usable CPUs: on an idle server no request
 waits."""
 
+MOSTLY = 0.5
+"""The share of the threads' time from which on one state is what requests mostly wait for."""
+
 MORE = 1.5
 """The factor that the advice recommends: a step whose effect is visible, and that can be undone."""
 
@@ -38,9 +42,8 @@ def add_capacity(figures: Figures, reading: Reading) -> str:
     away = part_away(figures, reading)
     if away is not None and away >= AWAY:
         return f"See uWSGI's log for why workers are down {percent(away)} of the time."
-    stuck = len(find_stuck_requests(reading, figures.snapshot.workers))
-    if stuck and stuck >= MANY_STUCK * (figures.ceiling or 0):
-        return "Find out first what the stuck requests wait for: more threads would get stuck as well."
+    if useless := _why_threads_would_not_help(figures, reading):
+        return useless
     if cpus and sum(loads) >= CPU_FULL * cpus.count:
         used = percent(sum(loads) / cpus.count)
         return f"Add CPUs, or move load to another host: the workers use {used} of theirs."
@@ -52,6 +55,20 @@ def add_capacity(figures: Figures, reading: Reading) -> str:
             "requests wait for the workers' CPU."
         )
     return _more_workers_or_threads(figures, reading, load)
+
+
+def _why_threads_would_not_help(figures: Figures, reading: Reading) -> str | None:
+    """What to do instead of adding threads, if these would only wait as the present ones do."""
+    stuck = len(find_stuck_requests(reading, figures.snapshot.workers))
+    if stuck and stuck >= MANY_STUCK * (figures.ceiling or 0):
+        return "Find out first what the stuck requests wait for: more threads would get stuck as well."
+    if figures.waits and figures.waits.share("client") >= MOSTLY:
+        return (
+            "Let the web server in front buffer requests and responses: slow clients would take more threads as well."
+        )
+    if figures.waits and figures.waits.share("lock") >= MOSTLY:
+        return "Find out which lock of the application the threads wait for: more threads would wait for it as well."
+    return None
 
 
 def _more_workers_or_threads(figures: Figures, reading: Reading, load: float | None) -> str:
@@ -67,10 +84,17 @@ def _more_workers_or_threads(figures: Figures, reading: Reading, load: float | N
     if not each:
         return f"{raise_processes}."
     idle = "" if load is None else f" The interpreters are at {load:.2f} of a CPU each."
-    return (
-        f"Raise `threads` from {each} to {math.ceil(MORE * each)}.{idle} If all requests wait for the same thing, such "
-        "as a database, make that faster first."
-    )
+    return f"Raise `threads` from {each} to {math.ceil(MORE * each)}.{idle} {_what_they_wait_for(figures)}"
+
+
+def _what_they_wait_for(figures: Figures) -> str:
+    """What to do before there are more threads."""
+    waits = figures.waits
+    if waits is None or waits.share("backend") < MOSTLY:
+        return "If all requests wait for the same thing, such as a database, make that faster first."
+    name = largest_backend(waits)
+    what = name if name and waits.backends[name] >= MOSTLY * waits.total else "backends"
+    return f"{percent(waits.share('backend'))} of their time is waiting for {what}: faster queries help as much."
 
 
 def lacks_cpu(figures: Figures, cpus: float) -> bool:

@@ -34,6 +34,12 @@ class WaitFigures:
         return self.threads.get(state, 0.0) / self.total if self.total else 0.0
 
 
+def largest_backend(waits: WaitFigures) -> str | None:
+    """The named backend for which most threads wait; None if none is named or waited for."""
+    name = max(waits.backends, key=lambda name: waits.backends[name], default=None)
+    return name if name is not None and waits.backends[name] else None
+
+
 def compute_waits(window: Window, flow: Flow) -> WaitFigures | None:
     """The figures of a window; None unless the kernel said for the whole window what the threads wait for."""
     waits = window.waits

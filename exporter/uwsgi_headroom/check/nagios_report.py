@@ -64,6 +64,14 @@ def _list_flow(server: Server, thresholds: Thresholds, prefix: str) -> Iterator[
     yield Performance(
         f"{prefix}concurrency", flow.observed if flow else None, most=threads.available if threads else None
     )
+    yield Performance(f"{prefix}interpreter_lock_waiters", _count_lock_waiters(server))
+
+
+def _count_lock_waiters(server: Server) -> float | None:
+    """Return the mean number of threads that wait for the interpreter lock of their worker."""
+    if server.waits is None:
+        return None
+    return sum(state.threads for state in server.waits.states if state.state == "interpreter_lock")
 
 
 def _ranges(limits: Threshold, form: str) -> tuple[str, str]:

@@ -8,7 +8,9 @@ from uwsgi_headroom.analysis.capacity import LIMITS
 from uwsgi_headroom.analysis.formatting import counted, duration, factor, percent
 from uwsgi_headroom.analysis.slots import ASYNC
 from uwsgi_headroom.analysis.verdict import gives_out
+from uwsgi_headroom.documents.request_time import LABELS, split_request_time
 from uwsgi_headroom.documents.schema import Finding, Flow, Headroom, Server
+from uwsgi_headroom.documents.waits import Waits
 from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.terminal_text import bar, wrap
 
@@ -47,6 +49,8 @@ def _figures(server: Server, flow: Flow, room: Headroom) -> Iterator[str]:
     if flow.throughput is not None:
         at = f" of {duration(flow.response_time)} each" if flow.response_time is not None else ""
         yield f"  throughput   {flow.throughput:.1f} requests/s{at}"
+    if server.waits:
+        yield from _time(server.waits)
     ways = [(flow.observed, "observed"), (flow.littles_law, "by Little's law")]
     known = ", ".join(f"{value:.1f} {how}" for value, how in ways if value is not None)
     yield f"  concurrency  {known or 'not known'}"
@@ -66,6 +70,13 @@ def _figures(server: Server, flow: Flow, room: Headroom) -> Iterator[str]:
             yield f"  queue        {socket.mean_queue:.1f} waiting on average, {socket.limit} fit   {socket.name}"
     if flow.queue_wait is not None:
         yield f"  queue wait   {duration(flow.queue_wait)} in the listen queue"
+
+
+def _time(waits: Waits) -> Iterator[str]:
+    time = split_request_time(waits)
+    if time:
+        parts = [f"{part.size} {part.backend or LABELS[part.state]}".replace(" ", "\u00a0") for part in time.parts]
+        yield from _wrap(f"{time.whole.size} {time.unit}: {', '.join(parts)}", indent=("  time         ", " " * 15))
 
 
 def _workers(server: Server) -> Iterator[str]:

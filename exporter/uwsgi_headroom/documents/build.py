@@ -203,7 +203,7 @@ def _list_unknowns(reading: Reading, figures: Figures | None) -> Iterator[schema
         for why in (waits.off,) if waits.off else waits.gaps:
             yield schema.Unknown(what="waits", why=why, socket=None)
     elif not reading.host.off:
-        yield schema.Unknown(what="waits", why="off; enable it with --waits=true", socket=None)
+        yield schema.Unknown(what="waits", why="off; enable it with --waits true", socket=None)
     if sections.build_threads(reading).configured is None:
         why = "uWSGI runs with stats-no-cores, so busy threads, capacity and ages of requests are unknown"
         yield schema.Unknown(what="threads", why=why, socket=None)

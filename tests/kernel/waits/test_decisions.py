@@ -23,7 +23,7 @@ class SlowPeers(Peers):
         self.all: dict[int, Peer] = {}
         self.may_list = True
 
-    def learn(self, inodes: object) -> None:
+    def learn(self, inodes: object, others: object = None) -> None:
         if self.may_list:
             self._known.update(self.all)
             self.listed = True
@@ -49,10 +49,10 @@ def peers() -> SlowPeers:
 
 def learnt(peers: SlowPeers, *young: Peer, call: str = "descriptor") -> Decisions:
     made = Decisions(peers)
-    made.learn([on(1)])  # the first list: these sockets are of any age
+    made.learn([on(1)], tuple)  # the first list: these sockets are of any age
     for number, peer in enumerate(young, 100):
         peers.all[number] = peer
-        made.learn([on(number, call)])
+        made.learn([on(number, call)], tuple)
     return made
 
 
@@ -60,7 +60,7 @@ def test_undecided_waits_are_divided_like_the_decided_ones(peers: SlowPeers) -> 
     """Three of four young sockets were for one backend, so three quarters of the next are."""
     made = learnt(peers, POSTGRES, POSTGRES, POSTGRES, REDIS)
     peers.may_list = False
-    made.learn([on(900)])
+    made.learn([on(900)], tuple)
     assert parts(made, on(900)) == {"a:5432": 0.75, "b:6379": 0.25}
     assert parts(made, on(900, "poll")) == {"unknown": 1.0}
 

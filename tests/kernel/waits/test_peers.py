@@ -187,6 +187,16 @@ def test_lists_are_rare(opened: ExitStack, monkeypatch: pytest.MonkeyPatch) -> N
     assert (len(lists), known.get(inode(accepted))) == (2, Peer("client"))
 
 
+def test_a_list_is_searched_for_other_sockets_too(opened: ExitStack) -> None:
+    """They are found only if a list is made anyway."""
+    _, near, accepted = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
+    known = Peers()
+    known.learn([], lambda: [inode(accepted)])
+    assert known.get(inode(accepted)) is None
+    known.learn([inode(near)], lambda: [inode(accepted)])
+    assert known.get(inode(accepted)) == Peer("client")
+
+
 def test_few_sockets_are_asked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a thousand unknown sockets, a few are asked for at a time, and none that is no UNIX socket again."""
     asked: list[int] = []

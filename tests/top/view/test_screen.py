@@ -11,6 +11,7 @@ import pytest
 from rich.cells import cell_len
 
 from tests.support.captured_documents import NAMES
+from tests.support.documents_with_waits import with_waits
 from tests.support.scripted_watch import ScriptedWatch, replayed
 from tests.support.simulated_server import Server
 from tests.support.top_screen import hot, lines, screen_model
@@ -34,6 +35,7 @@ def test_it_fits(width: int, height: int, view: str) -> None:
     for server in (
         hot(),
         hot(64, 16),
+        with_waits(hot(), lock_waiters=(0.0, 0.5, None, 7.25)),
         ScriptedWatch().document(),
         ScriptedWatch().read(ReadError("refused", "no " * 40)).document(),
     ):
@@ -89,14 +91,33 @@ def test_wider_terminals_show_more_columns_and_lose_none() -> None:
 def test_every_column_can_be_reached_sideways(width: int) -> None:
     """Columns scroll by one; the worker's number stays; at the end the mark is gone and no key scrolls further."""
     reached: set[str] = set()
+    model = screen_model(with_waits(hot(), lock_waiters=(0.0, 0.5, None, 7.25)))
     for first in range(40):
-        screen = draw(screen_model(hot()), replace(AT_IT, column=first), width, 40, 0.0)
+        screen = draw(model, replace(AT_IT, column=first), width, 40, 0.0)
         title = next(line.plain for line in screen.lines if line.plain.split()[:1] == ["W"])
         reached |= set(title.split())
     assert {column.title.strip() for column in COLUMNS} <= reached
     assert title.endswith("←")
     assert screen.column < len(COLUMNS)
-    assert draw(screen_model(hot()), replace(AT_IT, column=screen.column), width, 40, 0.0).lines == screen.lines
+    assert draw(model, replace(AT_IT, column=screen.column), width, 40, 0.0).lines == screen.lines
+
+
+def test_threads_that_wait_for_the_interpreter_have_a_column_where_they_are_known() -> None:
+    """A worker's figure is beside a bar of its share of the threads in service; unknown is a dash, never a zero."""
+    server = hot()
+    busy = server.workers[3].concurrency
+    assert busy
+    model = screen_model(with_waits(server, lock_waiters=(0.0, 0.5, None, busy / 2)))
+    drawn = lines(model, replace(AT_IT, sort="number"))
+    place = next(place for place, line in enumerate(drawn) if line.split()[:1] == ["W"])
+    start = drawn[place].index("LOCK")
+    cells = [line[start : start + 8].rstrip() for line in drawn[place + 1 : place + 6]]
+    assert cells[0] == "0.0"
+    assert cells[1].startswith("0.5 ")
+    assert cells[2].strip() == "-"
+    assert cells[3] == f"{busy / 2:.1f} ██"
+    assert cells[4] == f"{0.5 + busy / 2:.1f}"
+    assert not any("LOCK" in line for line in lines(screen_model(server), AT_IT, 320))
 
 
 def test_the_hottest_of_64_workers_is_in_sight_and_the_rest_a_key_away() -> None:

@@ -16,6 +16,7 @@ from uwsgi_headroom.analysis.findings import (
     neighbours,
     queue,
     setup,
+    waits,
     workers,
 )
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding, Severity
@@ -30,6 +31,7 @@ MODULES: tuple[Callable[[Figures, Reading], Iterable[Finding]], ...] = (
     health.find,
     evenness.find,
     load.find,
+    waits.find,
     limits.find,
     neighbours.find,
     memory.find,

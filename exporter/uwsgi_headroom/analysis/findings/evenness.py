@@ -93,13 +93,16 @@ def _hurts(figures: Figures, hot: WorkerFigures, reading: Reading) -> Finding:
     )
     idle = _idle_elsewhere(figures, hot)
     spare = f", while {idle:.0f} threads elsewhere idle" if idle and idle >= 1 else ""
+    waiting = (
+        "" if hot.lock_waiters is None else f"; {hot.lock_waiters:.1f} of its threads wait for the interpreter lock"
+    )
     is_severe = load >= LOADED[1] and slow >= SLOWER[1] * calm and not _lacks_cpu(figures, reading)
     return Finding(
         code="unevenness_hurts",
         severity="critical" if is_severe else "warning",
         title=f"Worker {hot.worker_id} takes {percent(share)} of the requests and its interpreter is {how}{spare}.",
         evidence=f"Its interpreter is at {load:.2f} of a CPU and its requests take {duration(slow)}, against "
-        f"{duration(calm)} on the less busy workers; the mean is {duration(mean)}.",
+        f"{duration(calm)} on the less busy workers; the mean is {duration(mean)}{waiting}.",
         meaning=f"Its threads queue for one interpreter lock. Balancing would save {duration(mean - calm)} "
         f"({percent(figures.balance.cost or 0)}) of the mean response time.",
         change=_even_out(figures, reading),

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from uwsgi_headroom.analysis.advice import CPU_FULL, add_capacity, lacks_cpu
+from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.formatting import counted, duration, numbered
+from uwsgi_headroom.analysis.interpreter_lock import is_contended, queues_for_lock
 from uwsgi_headroom.analysis.waiting import shows_a_limit, waiting_clause
 from uwsgi_headroom.reading import Reading
 
 INTERPRETER_FULL = REACHED
 """At or above this load of an interpreter (CPU seconds per second), its threads mostly wait for its lock."""
-
-LOCK_WAIT = 1.0
-"""If a worker's mean number of requests in service exceeds the one that its interpreter runs by at least this, requests
-wait for the interpreter."""
 
 
 def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
@@ -28,7 +26,11 @@ def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
 
 def _interpreters(figures: Figures, reading: Reading) -> Iterator[Finding]:
     active = [worker for worker in figures.balance.workers if worker.active and worker.interpreter_load is not None]
-    full = [worker for worker in active if (worker.interpreter_load or 0) >= INTERPRETER_FULL]
+    full = [
+        worker
+        for worker in active
+        if (worker.interpreter_load or 0) >= INTERPRETER_FULL and is_contended(worker) is not False
+    ]
     if not full:
         return
     everywhere = len(full) == len(active)
@@ -40,19 +42,25 @@ def _interpreters(figures: Figures, reading: Reading) -> Iterator[Finding]:
         saturated = f"The interpreters of {numbered('worker', [worker.worker_id for worker in full])} are"
     highest = max(worker.interpreter_load or 0 for worker in full)
     most = max((worker.concurrency or 0) for worker in full)
-    waits = shows_a_limit(figures.flow) or most >= highest + LOCK_WAIT
+    waits = shows_a_limit(figures.flow) or any(queues_for_lock(worker) for worker in full)
     yield Finding(
         code="interpreter_bound",
         severity="critical" if everywhere and waits else "warning",
         title=f"{saturated} saturated.",
         evidence=f"{highest:.2f} CPU seconds a second, where one interpreter can use 1; "
-        f"up to {most:.1f} requests at once in such a worker; {waiting_clause(figures.flow)}.",
+        f"up to {most:.1f} requests at once in such a worker; {_lock_clause(full)}{waiting_clause(figures.flow)}.",
         meaning="One worker runs Python on one CPU at a time; its threads take turns, and each request takes longer."
         + (" Throughput cannot grow any further." if everywhere else ""),
         change=add_capacity(figures, reading)
         if everywhere
         else "Use more `processes` and fewer `threads`, as far as there are CPUs.",
     )
+
+
+def _lock_clause(workers: Sequence[WorkerFigures]) -> str:
+    """How many threads wait for the lock, as a clause; empty if that is not measured."""
+    waiting = [worker.lock_waiters for worker in workers if worker.lock_waiters is not None]
+    return f"up to {max(waiting):.1f} of them wait for the interpreter lock; " if waiting else ""
 
 
 def _cpus(figures: Figures, reading: Reading) -> Iterator[Finding]:

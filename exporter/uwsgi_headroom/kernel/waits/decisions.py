@@ -8,7 +8,7 @@ the others are counted in the same proportions, separately for each kind of syst
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from uwsgi_headroom.kernel.waits.peers import Peers
@@ -32,13 +32,14 @@ class Decisions:
         self._peers = peers
         self._young: dict[str, Counter[Decision]] = defaultdict(Counter)
 
-    def learn(self, waits: Collection[Wait]) -> None:
+    def learn(self, waits: Collection[Wait], others: Callable[[], Iterable[int]]) -> None:
         """Find the peers of the sockets in a sample, as far as the time allows, and remember what young sockets are
-        used for. Raises OSError with the reason to show."""
+        used for. others: all sockets of these workers, which later samples will ask for. Raises OSError with the reason
+        to show."""
         wanted = {inode for wait in waits for inode in wait.sockets}
         unknown = {inode for inode in wanted if self._peers.get(inode) is None}
         first_list = not self._peers.listed
-        self._peers.learn(unknown)
+        self._peers.learn(unknown, others)
         if first_list:
             return  # these sockets are of any age
         for wait in waits:

@@ -15,7 +15,7 @@ import re
 import socket
 import struct
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
@@ -81,8 +81,9 @@ class Peers:
         """The peer of a socket; None if it is not known yet."""
         return self._known.get(inode)
 
-    def learn(self, inodes: Collection[int]) -> None:
-        """Find the peers of these sockets, as far as the time allows. Raises OSError with the reason to show."""
+    def learn(self, inodes: Collection[int], others: Callable[[], Iterable[int]] = tuple) -> None:
+        """Find the peers of these sockets, as far as the time allows. If a list is made for them, it is searched for
+        `others` as well. Raises OSError with the reason to show."""
         start = self._clock()
         may_list = start >= self._not_before
         if may_list:  # an unconnected socket may be connected by now
@@ -102,7 +103,7 @@ class Peers:
             wanted &= self._not_unix
             if wanted and may_list:
                 began = time.thread_time()
-                self._known.update(_list_inet(wanted))
+                self._known.update(_list_inet(wanted.union(others())))
                 self.listed = True
                 self._not_before = start + (time.thread_time() - began) / MOST_OF_THE_TIME
         except (OSError, struct.error) as error:

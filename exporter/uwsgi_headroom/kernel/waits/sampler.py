@@ -36,6 +36,7 @@ MOST_SECONDS = 0.01
 
 _FIRST_COST = 60e-6  # CPU seconds for one thread, until it was measured
 _LEAST_THREADS = 4
+_MOST_LISTED = 8  # threads whose workers' sockets are all looked up, if a list is made at all
 
 GAP_TIME = "the workers are too many to look at all of them at once"
 
@@ -151,7 +152,10 @@ class WaitSampler:
         if not self._same_network:
             return []
         try:
-            self._decisions.learn([each.wait for each in seen])
+            workers = {each.by.process.pid: each.by.process for each in seen[:_MOST_LISTED]}.values()
+            self._decisions.learn(
+                [each.wait for each in seen], lambda: [inode for process in workers for inode in process.sockets]
+            )
         except OSError as error:
             return [str(error)]
         return []

@@ -15,6 +15,7 @@ from uwsgi_headroom.terminal_text import downsample, sparkline, wrap
 from uwsgi_headroom.top.feeds.feed import Trend
 from uwsgi_headroom.top.view.figures import age
 from uwsgi_headroom.top.view.identity import identity_lines
+from uwsgi_headroom.top.view.time_lines import time_lines, why_not_known
 
 _STATUS_STYLES: dict[Status, str] = {
     "ok": "bold green",
@@ -67,22 +68,25 @@ def verdict_block(server: Server, troubles: Sequence[str], width: int, lines: in
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A line of the head. Lines with a larger `rank` are left out first."""
+    """A line of the head. Lines with a larger `rank` are left out first. is_spare: left out unless the whole page fits
+    on the screen."""
 
     rank: int
     line: Text
+    is_spare: bool = False
 
 
 def head_parts(server: Server, trend: Trend, width: int) -> list[Part]:
     """Build the lines below the verdict."""
     return [
         *(Part(0, line) for line in _headroom(server, trend, width)),
-        *(Part(7, line) for line in _limits(server)),
+        *(Part(9, line) for line in _limits(server)),
         *(Part(2, line) for line in _concurrency(server, trend, width)),
         *(Part(3, line) for line in _requests(server)),
-        *(Part(4 if place == 0 else 8, line) for place, line in enumerate(_queues(server))),
-        *(Part(6, line) for line in identity_lines(server, width)),
-        Part(5, Text()),
+        *_time(server, width),
+        *(Part(4 if place == 0 else 10, line) for place, line in enumerate(_queues(server))),
+        *(Part(8, line) for line in identity_lines(server, width)),
+        Part(6, Text()),
     ]
 
 
@@ -171,6 +175,14 @@ def _requests(server: Server) -> Iterator[Text]:
         for name, count in counts:
             line.append(f", {count} {name}" if count else "", "yellow")
     yield line
+
+
+def _time(server: Server, width: int) -> Iterator[Part]:
+    lines = time_lines(server, width)
+    if lines:
+        yield from (Part(rank, line) for rank, line in zip((5, 7), lines, strict=True))
+    elif reason := why_not_known(server):
+        yield Part(11, reason, is_spare=True)
 
 
 def _queues(server: Server) -> Iterator[Text]:

@@ -14,7 +14,7 @@ _GLOSSARY = (
     ("HEADROOM", "factor by which load can grow until the first limit"),
     ("SHARE", "of the window's requests; LIFE: of all since the last full reload"),
     ("BUSY", "threads serving a request now; OLDEST: age of the oldest request"),
-    ("CPU%", "of one CPU; near 100% a worker's threads wait for its interpreter"),
+    ("CPU%", "of one CPU; LOCK: threads that wait for the worker's interpreter"),
     ("LAST", "CPU the worker last ran on; AFFINITY: CPUs it may run on"),
     ("RESP", "mean time in service; GROWTH: of memory; both over the window"),
     ("EXC, HARA", "exceptions and harakiris since the last full reload"),

@@ -10,7 +10,7 @@ from rich.text import Text
 from uwsgi_headroom.analysis.formatting import duration
 from uwsgi_headroom.analysis.stuck import STUCK_SECONDS
 from uwsgi_headroom.documents.emperor_router import Emperor, Router
-from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.schema import Server, Unknown
 from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.terminal_text import wrap
 from uwsgi_headroom.top.tree import vassal_state
@@ -70,9 +70,17 @@ def finding_lines(server: Server, width: int, now: float) -> Iterator[Text]:
         yield Text("Nothing stands out.")
         yield Text()
     for unknown in server.unknown:
-        of = f" of {unknown.socket}" if unknown.socket else ""
-        yield from (Text(line, "dim") for line in wrap(f"Not known: {unknown.what}{of}: {unknown.why}.", width))
+        yield from (Text(line, "dim") for line in wrap(_describe_unknown(unknown, server), width))
     yield from _host(server)
+
+
+def _describe_unknown(unknown: Unknown, server: Server) -> str:
+    """Say what is not known and why. Of waits, a part may be known."""
+    if unknown.what == "waits":
+        degree = "Not fully known" if server.waits else "Not known"
+        return f"{degree}: what requests spend their time on: {unknown.why}."
+    of = f" of {unknown.socket}" if unknown.socket else ""
+    return f"Not known: {unknown.what}{of}: {unknown.why}."
 
 
 def emperor_lines(emperor: Emperor, width: int) -> Iterator[Text]:

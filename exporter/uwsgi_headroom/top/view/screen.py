@@ -84,6 +84,8 @@ def _head(model: ScreenModel, navigation: Navigation, width: int, height: int, b
         return must
     room = max(1, height - 1 - len(must) - min(int(_BODY * height), body))
     parts = headline.head_parts(server, model.trend, width)
+    if len(must) + len(parts) + body > height - 1:
+        parts = [part for part in parts if not part.is_spare]
     kept = {id(part) for part in sorted(parts, key=lambda part: part.rank)[:room]}
     rest = [part.line for part in parts if id(part) in kept]
     return must + ([Text(line.plain, "dim") for line in rest] if server.state == "down" else rest)

@@ -12,7 +12,7 @@ from uwsgi_headroom.analysis.stuck import STUCK_SECONDS
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.terminal_text import bar
-from uwsgi_headroom.top.view.figures import age, cpu_ranges, number, percent, rate, seconds_of, size
+from uwsgi_headroom.top.view.figures import UNKNOWN, age, cpu_ranges, number, percent, rate, seconds_of, size
 
 STATE_STYLES = {"busy": "green", "cheap": "magenta", "signal": "yellow", "pause": "blue", "starting": "yellow"}
 """The colours that uwsgitop uses."""
@@ -25,7 +25,8 @@ Value = Callable[[Worker], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the table. value: sort key; cell: a worker's text; total: text of the totals; name: of the order."""
+    """A column of the table. value: sort key; cell: a worker's text; total: text of the totals; name: of the order;
+    is_known: whether a server has any such value, for a column that is left out otherwise."""
 
     title: str
     width: int
@@ -33,6 +34,7 @@ class Column:
     cell: Callable[[Worker, Server], Text]
     total: Callable[[Server], str] = lambda _: ""
     name: str = ""
+    is_known: Callable[[Server], bool] = lambda _: True
 
 
 def busy_bar(worker: Worker, cells: int) -> Text:
@@ -69,6 +71,20 @@ def _cpu(worker: Worker, _: Server) -> Text:
     load = worker.interpreter_load
     hot = "" if load is None else "bold red" if load >= _HOT else "yellow" if load >= _WARM else ""
     return Text(percent(load), hot)
+
+
+def _lock(worker: Worker, _: Server) -> Text:
+    """Write how many threads wait for the interpreter lock, and draw their share of the threads in service."""
+    waiters = worker.lock_waiters
+    if waiters is None:
+        return Text(UNKNOWN)
+    drawn = bar(waiters, worker.concurrency or 0.0, 4)
+    return Text(f"{waiters:.1f} ").append(f"{drawn:4}", "red")
+
+
+def _total_lock(server: Server) -> str:
+    waiters = sum_known(server.workers, lambda worker: worker.lock_waiters)
+    return UNKNOWN if waiters is None else f"{waiters:.1f} {'':4}"
 
 
 def _state(worker: Worker, _: Server) -> Text:
@@ -151,6 +167,14 @@ SCROLLED = (
         _cpu,
         lambda server: percent(sum_known(server.workers, lambda worker: worker.interpreter_load)),
         "cpu",
+    ),
+    Column(
+        "LOCK    ",
+        8,
+        lambda worker: worker.lock_waiters,
+        _lock,
+        _total_lock,
+        is_known=lambda server: any(worker.lock_waiters is not None for worker in server.workers),
     ),
     Column(
         "RESP",

@@ -20,7 +20,8 @@ def worker_table(
     server: Server, sort: str, reverse: bool, width: int, first_column: int = 0, text: str = ""
 ) -> tuple[Page, int]:
     """Build the page of the workers that match a filter; returns also the first scrolled column in view."""
-    fixed, scrolled = (FIXED, SCROLLED) if width >= _NARROW else (FIXED[:1], (*FIXED[1:], *SCROLLED))
+    known = tuple(column for column in SCROLLED if column.is_known(server))
+    fixed, scrolled = (FIXED, known) if width >= _NARROW else (FIXED[:1], (*FIXED[1:], *known))
     first = min(first_column, _last_first_column(fixed, scrolled, width))
     fitting = _count_fitting(fixed, scrolled, first, width)
     columns = [*fixed, *scrolled[first : first + fitting]]

@@ -1,9 +1,10 @@
-// Line charts over time, drawn by uPlot. Our own legend shows the newest values, or the values under the pointer.
+// Charts over time, of lines and stacked areas, drawn by uPlot. Our own legend shows the newest values, or the values under the pointer.
 
-import { el, say } from "./dom.js";
+import { el } from "./dom.js";
 import { clock, timeOfDay } from "./format.js";
+import { Legend } from "./legend.js";
 import { drawEvents, drawLimit } from "./marks.js";
-import { colour, onColours } from "./palette.js";
+import { colour, hatching, onColours } from "./palette.js";
 import { listen } from "./touch.js";
 
 const { uPlot } = globalThis;
@@ -14,28 +15,32 @@ const LEAST_DRAG = 6; // pixels: a shorter drag is a click
 const NEAR = 8; // pixels: the legend names an event this close to the pointer
 const MARGIN = 0.1; // share of a limit, as room above it: a full queue is one longer than its limit
 const IN_REACH = 0.2; // share of a limit: if the lines come this close, the scale includes the limit
+const DISTANT = 0.1; // share of a distant line: if the others come this close, the scale includes the line
 
 export class Lines {
   #lines;
+  #drawn; // the lines, in the order in which they are drawn
   #options;
   #plot = null;
   #history = null;
   #limit = null;
   #width = 0;
+  #height;
 
   /**
-   * lines: {column, name, colour, dash, width, steps}. timeline: shared with the other charts. format: writes a value;
-   * least: the scale ends at this value or above; log: whether the scale is logarithmic.
+   * lines: {column, name, colour, dash, width, steps}. An area also has `area` and `hatched`, its `values` instead of a
+   * column of the history, the height at which it is `drawn`, and `write`, for a value and its index. The scale includes
+   * a `distant` line only if the others come near. timeline: shared with the other charts. format: writes a value; unit:
+   * the name of the axis; least: the scale ends at this value or above; log: whether the scale is logarithmic.
    */
   constructor(name, lines, timeline, options) {
     this.#options = options;
+    this.#height = options.height ?? HEIGHT;
     this.timeline = timeline;
     this.name = name;
-    this.when = el("li", { class: "when" });
-    this.bound = el("li", { class: "limit" });
+    this.legend = new Legend();
     this.place = el("div", { class: "lines", role: "img", "aria-label": name });
-    this.legend = el("ul", { class: "legend" });
-    this.node = el("div", { class: "chart" }, this.legend, this.place);
+    this.node = el("div", { class: "chart" }, this.legend.node, this.place);
     this.#set(lines);
     new ResizeObserver(([entry]) => this.#resize(Math.floor(entry.contentRect.width))).observe(this.place);
     onColours(() => this.#rebuild());
@@ -45,39 +50,40 @@ export class Lines {
   show(history, lines = null, limit = null) {
     this.#history = history;
     this.#limit = limit;
-    this.bound.hidden = !limit;
-    say(this.bound, limit?.name ?? "");
-    if (lines && lines.map((line) => line.column).join() !== this.#lines.map((line) => line.column).join()) {
-      this.#set(lines);
-      this.#rebuild();
-    } else if (this.#plot) this.#plot.setData(this.#data());
+    this.legend.limit(limit?.name ?? null);
+    const others = lines && lines.map((line) => line.column).join() !== this.#lines.map((line) => line.column).join();
+    if (others) this.#set(lines);
+    else if (lines) this.#order(lines);
+    if (others) this.#rebuild();
+    else if (this.#plot) this.#plot.setData(this.#data());
     else this.#rebuild();
     this.#tell(this.#pointed());
   }
 
   #set(lines) {
+    this.#order(lines);
+    this.legend.list(lines);
+  }
+
+  // Every area covers what is below it, so the highest is drawn first; the lines are drawn over the areas.
+  #order(lines) {
     this.#lines = lines;
-    this.values = lines.map(() => el("b", {}));
-    this.legend.replaceChildren(
-      this.when,
-      ...lines.map((line, at) => {
-        const swatch = el("i", { class: `swatch ${line.dash ? "dashed" : ""}` });
-        swatch.style.setProperty("--swatch", `var(--${line.colour})`);
-        return el("li", {}, swatch, `${line.name} `, this.values[at]);
-      }),
-      this.bound,
-    );
+    this.#drawn = [...lines.filter((line) => line.area).reverse(), ...lines.filter((line) => !line.area)];
+  }
+
+  #values(line) {
+    return line.values ?? this.#history?.column(line.column) ?? null;
   }
 
   #data() {
     const times = this.#history.time;
     const nothing = new Array(times.length).fill(null);
-    return [times, ...this.#lines.map((line) => this.#history.column(line.column) ?? nothing)];
+    return [times, ...this.#drawn.map((line) => line.drawn ?? this.#values(line) ?? nothing)];
   }
 
   #resize(width) {
     this.#width = width;
-    if (this.#plot) this.#plot.setSize({ width, height: HEIGHT });
+    if (this.#plot) this.#plot.setSize({ width, height: this.#height });
     else this.#rebuild();
   }
 
@@ -91,21 +97,21 @@ export class Lines {
   }
 
   #settings() {
-    const { format, log, least = 0 } = this.#options;
+    const { format, log, unit, least = 0 } = this.#options;
     const axis = { stroke: colour("dim"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false } };
     const font = "12px system-ui, sans-serif";
-    const limits = (plot, low, high) => [0, (Math.max(least, high ?? 0, this.#inReach(high)) || 1) * 1.08];
+    const limits = (plot, low, high) => [0, (Math.max(least, high ?? 0, this.#inReach(high), this.#distant(high)) || 1) * 1.08];
     const decades = (plot, low, high) => [Math.min(0.5, low ?? 1), Math.max(10, Math.min(1000, high ?? 10)) * 1.1];
     return {
       width: this.#width,
-      height: HEIGHT,
+      height: this.#height,
       padding: [8, 24, 0, 0],
       legend: { show: false },
       cursor: {
         sync: { key: TOGETHER.key },
         drag: { x: true, y: false, setScale: false, dist: LEAST_DRAG },
         bind: { dblclick: () => () => this.timeline.back() },
-        points: { size: 6 },
+        points: { size: (plot, at) => (this.#drawn[at - 1].area ? 0 : 6) },
       },
       scales: {
         x: { range: () => this.#history.span },
@@ -117,12 +123,13 @@ export class Lines {
           ...axis,
           font,
           size: 54,
+          ...(unit ? { label: unit, labelFont: font, labelSize: 16 } : {}),
           space: 28,
           ...(log ? { splits: (plot, side, low, high) => DECADES.filter((decade) => decade >= low && decade <= high) } : {}),
           values: (plot, values) => values.map((value) => (value === null ? "" : format(value))),
         },
       ],
-      series: [{}, ...this.#lines.map((line) => this.#stroke(line))],
+      series: [{}, ...this.#drawn.map((line) => this.#stroke(line))],
       hooks: {
         setCursor: [() => this.#tell(this.#pointed())],
         setSelect: [(plot) => this.#zoom(plot)],
@@ -132,7 +139,9 @@ export class Lines {
   }
 
   #stroke(line) {
+    if (line.area) return { fill: line.hatched ? hatching(line.colour) : colour(line.colour), width: 0, points: { show: false } };
     return {
+      auto: !line.distant,
       stroke: colour(line.colour),
       width: line.width ?? 2,
       dash: line.dash ? [6, 4] : undefined,
@@ -144,6 +153,13 @@ export class Lines {
   /** The value up to which the scale makes room for the limit: 0 unless the lines come near the limit. */
   #inReach(high) {
     return this.#limit && (high ?? 0) >= IN_REACH * this.#limit.value ? (1 + MARGIN) * this.#limit.value : 0;
+  }
+
+  /** The value up to which the scale makes room for distant lines: 0 unless the others come near. */
+  #distant(high) {
+    const values = this.#lines.filter((line) => line.distant).flatMap((line) => this.#values(line) ?? []);
+    const most = values.reduce((most, value) => Math.max(most, value ?? 0), 0);
+    return high === null || high >= DISTANT * most ? most : 0;
   }
 
   #mark(plot) {
@@ -168,14 +184,11 @@ export class Lines {
   }
 
   #tell(at) {
-    const values = this.#lines.map((line) => {
-      const column = this.#history?.column(line.column);
-      return this.#options.format(at === null ? (column?.at(-1) ?? null) : (column?.[at] ?? null));
-    });
-    values.forEach((value, place) => say(this.values[place], value));
-    say(this.when, this.#moment(at));
+    const place = at ?? (this.#history?.time.length ?? 0) - 1;
+    const values = this.#lines.map((line) => (line.write ?? this.#options.format)(this.#values(line)?.[place] ?? null, place));
+    this.legend.tell(this.#moment(at), values);
     if (at !== null) return;
-    const latest = this.#lines.map((line, place) => `${line.name} ${values[place]}`).join(", ");
+    const latest = this.#lines.map((line, each) => `${line.name} ${values[each]}`).join(", ");
     const label = `${this.name}, ${this.#moment(null)}: ${latest}`;
     if (this.place.getAttribute("aria-label") !== label) this.place.setAttribute("aria-label", label);
   }

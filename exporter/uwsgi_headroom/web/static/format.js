@@ -31,6 +31,9 @@ export const percent = when(NOT_KNOWN, (part) => `${(part * 100).toFixed(part !=
 /** A mean count. */
 export const mean = when(NOT_KNOWN, (value) => (value < 99.95 ? value.toFixed(1) : String(Math.round(value))));
 
+/** A mean number of threads, of which a part of one counts. */
+export const threads = when(NOT_KNOWN, (value) => (value < 9.995 ? value.toFixed(2) : mean(value)));
+
 // Made once: `toLocaleString` makes a formatter at each call, which takes 50 us, for hundreds of figures a second.
 const GROUPED = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const TIME = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });

@@ -33,6 +33,11 @@ export class History {
     return this.columns.get(name) ?? null;
   }
 
+  /** What follows a prefix in the names of columns. */
+  names(prefix) {
+    return [...this.columns.keys()].filter((name) => name.startsWith(prefix)).map((name) => name.slice(prefix.length));
+  }
+
   /** The newest value of a column; null if there is none. */
   newest(name) {
     return this.column(name)?.at(-1) ?? null;
@@ -136,6 +141,9 @@ function flatten(document) {
   take("concurrency.", document.concurrency);
   take("threads.", document.threads);
   take("headroom.", document.headroom);
+  const { states, threads, backend_names: names, backends } = document.waits;
+  states.forEach((state, at) => columns.set(`waits.states.${state}`, threads[at]));
+  names.forEach((name, at) => columns.set(`waits.backends.${name}`, backends[at]));
   for (const socket of document.sockets) take(`sockets.${socket.name}.`, socket);
   for (const worker of document.workers) take(`workers.${worker.worker_id}.`, worker);
   return columns;

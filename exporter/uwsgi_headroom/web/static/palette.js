@@ -11,6 +11,20 @@ export function colour(name) {
   return known.get(name);
 }
 
+/** Lines across the ground in a colour, as a fill for canvases. */
+export function hatching(name) {
+  const tile = new OffscreenCanvas(6, 6);
+  const context = tile.getContext("2d");
+  context.strokeStyle = colour(name);
+  context.lineWidth = 1.5;
+  for (const shift of [-6, 0, 6]) {
+    context.moveTo(shift - 1, 7);
+    context.lineTo(shift + 7, -1);
+  }
+  context.stroke();
+  return context.createPattern(tile, "repeat");
+}
+
 /** Call `changed` when the colours change. */
 export const onColours = (changed) => dark.addEventListener("change", changed);
 

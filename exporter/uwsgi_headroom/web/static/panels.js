@@ -6,9 +6,11 @@ import * as events from "./events.js";
 import { Findings } from "./findings.js";
 import * as format from "./format.js";
 import { emperor, router } from "./others.js";
+import { requestBar } from "./request_bar.js";
 import { Residency } from "./residency.js";
 import { setup } from "./setup.js";
 import { sockets } from "./sockets.js";
+import { load } from "./stack.js";
 import * as timelines from "./timelines.js";
 import { many } from "./words.js";
 import * as workers from "./workers.js";
@@ -29,10 +31,11 @@ function ofServer(timeline) {
   const advice = panel("Findings", "worst first, each with advice", findings.node);
   advice.classList.add("wide");
   return [
+    requestBar(),
     { node: advice, now: (server) => findings.show(server) },
     workers.sideBySide(),
     workers.table(),
-    { ...timelines.concurrency(timeline), range: true },
+    { ...load(timeline), range: true },
     timelines.headroom(timeline),
     timelines.throughput(timeline),
     timelines.times(timeline),
@@ -50,8 +53,10 @@ function ofServer(timeline) {
 function occupancy() {
   const levels = new Columns("Occupancy", { format: format.percent, height: 172 });
   const items = ({ occupancy: known }) => known?.shares.map((share, at) => level(known, share, at)) ?? [];
+  const node = panel("Occupancy", "share of the time by busy threads, as a percentage of available threads", levels.node);
+  node.classList.add("double"); // fills the last row of the charts
   return {
-    node: panel("Occupancy", "share of the time by busy threads, as a percentage of available threads", levels.node),
+    node,
     now: (server) => levels.show(items(server)),
   };
 }

@@ -4,6 +4,7 @@ import * as format from "./format.js";
 import { amount, short, shortness } from "./headline.js";
 import { el } from "./dom.js";
 import { line } from "./identity.js";
+import { parts } from "./waits.js";
 import { LIMITS, STATUS } from "./words.js";
 
 /** Describe a server as text. url: of the page; trouble: why the figures are not current, or null. */
@@ -19,6 +20,7 @@ export function text(document, url, trouble = null) {
       `Throughput ${format.rate(flow.throughput)} of ${format.duration(flow.response_time)} each; concurrency ${format.mean(flow.observed)} of ${format.count(threads?.available)} threads, ${format.count(threads?.busy)} busy now`,
     );
   }
+  if (time(document)) lines.push(time(document));
   for (const socket of sockets) lines.push(queue(socket));
   if (window) lines.push(short(window) ? shortness(window) : `Figures over ${format.duration(window.seconds)}.`);
   findings.forEach((finding, at) => {
@@ -35,6 +37,14 @@ const limits = ({ headroom }) =>
     .sort((a, b) => a[1] - b[1])
     .map(([limit, value]) => `${LIMITS[limit]} ${format.factor(value)}`)
     .join(", ");
+
+/** What a mean request spends its time on, the longest part first. */
+function time(document) {
+  const longest = parts(document).sort((a, b) => b.seconds - a.seconds);
+  if (!longest.length) return "";
+  const whole = longest.reduce((sum, part) => sum + part.seconds, 0);
+  return `Where the ${format.duration(whole)} go: ${longest.map((part) => `${part.name} ${format.duration(part.seconds)}`).join(", ")}`;
+}
 
 const since = ({ since: instant }) => (instant ? `(since ${format.utc(instant)})` : "");
 

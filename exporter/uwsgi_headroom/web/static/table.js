@@ -7,13 +7,15 @@ export class Table {
   #columns;
   #rows = new Map();
   #shown = [];
+  #absent = new Set();
   #by;
   #down;
   #remembered;
 
   /**
-   * columns: {head, value, text, title, left, wraps, tone, node}: rows sort by `value`, a cell shows `text`, `tone` says
-   * how urgent it is; `node` makes the element of a cell that is more than text. key: identifies a row; flag: the class
+   * columns: {head, value, text, title, left, wraps, tone, node, optional}: rows sort by `value`, a cell shows `text`,
+   * `tone` says how urgent it is; `node` makes the element of a cell that is more than text; an optional column is shown
+   * only if a `value` is known. key: identifies a row; flag: the class
    * of a row. remembered: the key of the page's URL that holds the order. none: shown if there are no rows.
    */
   constructor(name, columns, { key, flag = () => null, by = 0, down = false, remembered = null, none = "none" }) {
@@ -42,6 +44,8 @@ export class Table {
       row.remove();
       this.#rows.delete(key);
     }
+    this.#absent = new Set(this.#columns.filter(({ optional, value }) => optional && items.every((item) => isMissing(value(item)))));
+    this.#columns.forEach((column, at) => mark(this.heads[at], "hidden", this.#absent.has(column)));
     items.forEach((item) => this.#write(item));
     this.none.hidden = items.length > 0;
     this.#order();
@@ -58,6 +62,7 @@ export class Table {
     mark(row, "class", this.flag(item));
     this.#columns.forEach((column, at) => {
       say(column.node ? row.cells[at].firstChild : row.cells[at], column.text(item));
+      if (column.optional) mark(row.cells[at], "hidden", this.#absent.has(column));
       if (column.tone) mark(row.cells[at], "data-tone", column.tone(item));
     });
   }
@@ -94,11 +99,13 @@ export class Table {
 
 const classes = (column) => [column.left && "left", column.wraps && "wraps"].filter(Boolean).join(" ") || null;
 
-const NATURAL = new Intl.Collator("en", { numeric: true }); // 2 before 10
+const isMissing = (value) => value === null || value === undefined;
+
+export const NATURAL = new Intl.Collator("en", { numeric: true }); // 2 before 10
 
 /** Compare ascending (sign 1) or descending (-1); unknown values come last either way. */
 function compare(one, other, sign) {
-  const [missing, unknown] = [one, other].map((value) => value === null || value === undefined);
+  const [missing, unknown] = [one, other].map(isMissing);
   if (missing || unknown) return missing - unknown;
   return sign * (typeof one === "string" ? NATURAL.compare(one, other) : one - other);
 }

@@ -1,4 +1,4 @@
-// The charts over time, and the columns of the history that they draw.
+// The charts over time below the first, and the columns of the history that they draw.
 
 import { Lines } from "./charts.js";
 import { panel } from "./dom.js";
@@ -7,15 +7,6 @@ import { LIMITS } from "./words.js";
 
 const LIMIT_COLOURS = { hottest_interpreter: "vermillion", interpreters: "purple", threads: "blue", cpu: "green" };
 const CYCLE = ["blue", "orange", "green", "purple", "sky", "vermillion"];
-
-/** Mean requests in service, against the threads available. */
-export const concurrency = (timeline) =>
-  fixed(timeline, "Concurrency", "mean requests in service, against threads", { format: format.mean }, [
-    { column: "concurrency.observed", name: "observed", colour: "blue" },
-    { column: "concurrency.littles_law", name: "by Little's law", colour: "orange", width: 1.5 },
-    { column: "threads.available", name: "threads available", colour: "green", width: 3, steps: true },
-    { column: "threads.configured", name: "configured", colour: "ink", width: 1.5, dash: true, steps: true },
-  ]);
 
 /** The factor by which load can grow, for each limit. */
 export const headroom = (timeline) =>

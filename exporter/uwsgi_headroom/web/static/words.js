@@ -8,6 +8,23 @@ export const LIMITS = {
   cpu: "CPUs",
 };
 
+/** What a request does in each state, in the order of the stack from the bottom; and in short. */
+export const WAITS = {
+  cpu: ["on CPU", "CPU"],
+  cpu_wait: ["waits for a CPU", "CPU wait"],
+  interpreter_lock: ["waits for the interpreter lock", "interp. lock"],
+  backend: ["waits for a backend", "backend"],
+  client: ["waits for the client", "client"],
+  dns: ["waits for DNS", "DNS"],
+  disk: ["waits for a disk", "disk"],
+  lock: ["waits for a lock", "lock"],
+  sleep: ["sleeps", "sleep"],
+  child: ["waits for a child process", "child"],
+  pipe: ["waits for a pipe", "pipe"],
+  other: ["other", "other"],
+  unknown: ["unknown", "unknown"],
+};
+
 /** A sign and a word for each status and severity, so that colour alone says nothing. */
 export const STATUS = {
   ok: ["✓", "OK"],

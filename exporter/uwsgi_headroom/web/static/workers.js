@@ -117,6 +117,7 @@ const COLUMNS = [
   { head: "Threads", title: "busy now, of all", value: (worker) => worker.busy_threads, text: (worker) => `${format.count(worker.busy_threads)} / ${format.count(worker.threads)}` },
   { head: "Oldest", title: "age of the oldest request in service", value: (worker) => worker.oldest_request_age, text: (worker) => format.duration(worker.oldest_request_age) },
   { head: "CPU", title: "interpreter load: CPU seconds per second", value: (worker) => worker.interpreter_load, text: (worker) => format.load(worker.interpreter_load) },
+  { head: "Lock wait", title: "mean threads that wait for the interpreter lock", optional: true, value: (worker) => worker.lock_waiters, text: (worker) => format.threads(worker.lock_waiters) },
   { head: "Last CPU", title: "the CPU its main thread ran on last; in brackets the CPUs it may run on", value: (worker) => worker.last_cpu, text: (worker) => place(worker) },
   { head: "Memory", title: "resident", value: (worker) => worker.resident_bytes, text: (worker) => format.bytes(worker.resident_bytes) },
   { head: "Age", value: (worker) => worker.age, text: (worker) => format.duration(worker.age) },

@@ -1,0 +1,87 @@
+"""What the requests of one server spend their time on."""
+
+from __future__ import annotations
+
+from dashboards.selector import ONE, RANGE, RATE
+from dashboards.signal import Series, signal
+from dashboards.signals.balance import by_worker
+
+ORDER = (
+    "cpu|cpu_wait|interpreter_lock",
+    "backend",
+    "waits for .*",
+    "client|dns",
+    "disk|lock|sleep",
+    "child|pipe",
+    "other|unknown",
+)
+"""Parts of a stack from the bottom, as patterns of states and named backends; within a part by the alphabet."""
+
+LEAST_SHOWN = 0.005
+"""A state with a smaller part of the load is left out, so that the legend has what matters."""
+
+_RIGHT = """Empty unless the exporter may see what uWSGI's threads wait for: give it CAP_SYS_PTRACE and
+CAP_DAC_READ_SEARCH, as docs/waits.md says."""
+
+
+def in_order(series: str) -> str:
+    """The series with a label `place`. Grafana stacks them in the order in which Prometheus returns them, by labels."""
+    for place, states in enumerate(ORDER, start=1):
+        series = f'label_replace({series}, "place", "{place}", "state", "{states}")'
+    return series
+
+
+def _waiting(over: str) -> str:
+    """Thread seconds per second by state, `over` a range; named backends are apart from the state `backend`."""
+    states = f"sum by (state) ({_rate('uwsgi_wait_thread_seconds_total', over)})"
+    named = _rate("uwsgi_backend_wait_thread_seconds_total", over)
+    return f"""
+(
+  clamp_min({states} - on (state) label_replace(sum({named}), "state", "backend", "", ""), 0)
+  or {states}
+  or sum by (state) (label_replace({named}, "state", "waits for $1", "backend", "(.*)"))
+)
+""".strip()
+
+
+def _rate(metric: str, over: str) -> str:
+    return f"rate({ONE.of(metric)}{over})"
+
+
+_WHOLE = f"{RANGE} @ end()"
+_SEEN = (
+    f"and on (state) ({_waiting(_WHOLE)}\n"
+    f"> on () group_left () {LEAST_SHOWN} * sum({_rate('uwsgi_wait_thread_seconds_total', _WHOLE)}))"
+)
+_OBSERVED = f"(sum({_rate('uwsgi_wait_observed_seconds_total', RATE)}) > 0)"
+_BY_STATE = f"{_waiting(RATE)} / on () group_left () {_OBSERVED}\n{_SEEN}"
+_REQUESTS = f"(sum({ONE.rate('uwsgi_worker_requests_total')}) > 0)"
+
+LOAD = signal(
+    "Load by wait state",
+    "none",
+    f"""Requests in service by what their thread does, from samples: together they are the requests in service. The
+    thickest band is what to shorten first. On CPU: it runs. Waits for a CPU: other threads or programs have all of
+    them. Waits for the interpreter lock: another thread of its worker runs Python. What is left up to the lines of
+    threads is room. Backends have names if the exporter's option --backends gives them. {_RIGHT}""",
+    Series(in_order(_BY_STATE), "{{state}}"),
+    Series(f"sum({ONE.of('uwsgi_threads_available')})", "available"),
+    Series(f"sum({ONE.of('uwsgi_threads_configured')})", "configured"),
+)
+PER_REQUEST = signal(
+    "Time per request by state",
+    "s",
+    f"""Where the time of a mean request goes: the threads in each state, divided by requests per second (Little's law).
+    The height is the response time, if no requests pile up. Empty if no request is served. {_RIGHT}""",
+    Series(in_order(f"({_BY_STATE})\n/ on () group_left () {_REQUESTS}"), "{{state}}"),
+)
+INTERPRETER_LOCK = signal(
+    "Interpreter lock: waiting threads by worker",
+    "none",
+    f"""Mean threads of a worker that could run Python if another thread of the same worker did not. More than 1 beside
+    an interpreter load near 100 %: more processes with fewer threads each are faster. {_RIGHT}""",
+    by_worker(
+        f"sum by (worker_id) ({ONE.rate('uwsgi_worker_interpreter_lock_wait_thread_seconds_total')})\n"
+        f"/ on () group_left () {_OBSERVED}"
+    ),
+)

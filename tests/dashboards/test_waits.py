@@ -1,0 +1,217 @@
+"""The panels of what requests spend their time on: words, colours, order, and the figures, evaluated by promtool."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dashboards.signals.waits import ORDER
+from tests.support.dashboard_queries import board, panels, queries
+from tests.support.promtool import complaints
+from uwsgi_headroom.kernel.waits.states import STATES
+
+IDENTITY = {"job": "uwsgi", "instance": "10.0.0.1:9238", "server": "shop"}
+LOAD, PER_REQUEST = "Load by wait state", "Time per request by state"
+STACKS = {
+    "server": (LOAD, PER_REQUEST),
+    "capacity": ("Share of the time of requests by state", "Threads by state: the day's mean"),
+}
+SCRAPE, LENGTH = 15, 3600
+"""Seconds."""
+
+WORDS = (
+    "on CPU",
+    "waits for a CPU",
+    "waits for the interpreter lock",
+    "waits for a backend",
+    "waits for the client",
+    "waits for DNS",
+    "waits for a disk",
+    "waits for a lock",
+    "sleeps",
+    "waits for a child process",
+    "waits for a pipe",
+    "other",
+    "unknown",
+)
+"""Of all states, in their order."""
+
+
+def stacks() -> list[dict[str, Any]]:
+    return [panel for name, titles in STACKS.items() for panel in panels(board(name)) if panel["title"] in titles]
+
+
+def properties(panel: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """What the overrides say of the series of this name; later ones win, as in Grafana."""
+    found: dict[str, Any] = {}
+    for override in panel["fieldConfig"]["overrides"]:
+        matcher, options = override["matcher"]["id"], override["matcher"]["options"]
+        pattern, flags = ("", "") if matcher == "byName" else options[1:].rsplit("/", 1)
+        matches = (
+            name == options if matcher == "byName" else re.search(pattern, name, re.IGNORECASE if flags == "i" else 0)
+        )
+        found |= {each["id"]: each["value"] for each in override["properties"]} if matches else {}
+    return found
+
+
+def test_every_state_has_its_words_and_a_colour_of_its_own() -> None:
+    """The same on all panels, as on the exporter's page."""
+    assert len(stacks()) == 4
+    for panel in stacks():
+        shown = [properties(panel, state) for state in STATES]
+        assert tuple(each["displayName"] for each in shown) == WORDS
+        assert len({each["color"]["fixedColor"] for each in shown}) == len(STATES)
+        assert panel["fieldConfig"]["defaults"]["custom"]["stacking"]["mode"] == "normal"
+
+
+@pytest.mark.parametrize("name", ["postgres", "Redis", "zookeeper", "9p", "élastic"])
+def test_a_named_backend_has_a_colour(name: str) -> None:
+    """Whatever its name begins with; the legend has the name as it is."""
+    for panel in stacks():
+        shown = properties(panel, f"waits for {name}")
+        states = {properties(panel, state)["color"]["fixedColor"] for state in STATES}
+        assert shown["color"]["fixedColor"] not in states
+        assert "displayName" not in shown
+
+
+def test_lines_of_threads_are_not_stacked() -> None:
+    """Available and configured threads are lines above the load, at their own value."""
+    (panel,) = [panel for panel in panels(board("server")) if panel["title"] == LOAD]
+    for name in ("available", "configured"):
+        assert properties(panel, name)["custom.stacking"]["mode"] == "none"
+        assert properties(panel, name)["custom.fillOpacity"] == 0
+
+
+def test_descriptions_say_what_to_grant() -> None:
+    """Where the panels are empty, people read what the exporter needs."""
+    lock = [panel for panel in panels(board("server")) if panel["title"].startswith("Interpreter lock")]
+    assert len(lock) == 1
+    for panel in [*stacks(), *lock]:
+        for word in ("CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH", "docs/waits.md"):
+            assert word in panel["description"], panel["title"]
+
+
+BUSY = {"cpu": 1.0, "interpreter_lock": 0.5, "backend": 4.0, "dns": 0.25, "sleep": 2.0, "unknown": 0.25}
+RARE = {"disk": 0.03, "pipe": 0.0}
+"""Mean threads by state, in the part of the time that is sampled. The rare ones have no band."""
+NAMED = {"redis": 1.0, "postgres": 2.5}
+BANDS = (
+    ("cpu", 1.0),
+    ("interpreter_lock", 0.5),
+    ("backend", 0.5),
+    ("waits for postgres", 2.5),
+    ("waits for redis", 1.0),
+    ("dns", 0.25),
+    ("sleep", 2.0),
+    ("unknown", 0.25),
+)
+"""From the bottom."""
+REQUESTS = 20.0
+"""Per second."""
+
+
+def test_named_backends_replace_their_part(tmp_path: Path) -> None:
+    """Each band has its threads, named backends are taken from the state `backend`, and the sum stays."""
+    assert sum(threads for _, threads in BANDS) == sum(BUSY.values())
+    assert _answered(tmp_path, LOAD, NAMED, BANDS) == ""
+
+
+def test_seconds_of_a_request(tmp_path: Path) -> None:
+    """The same bands, divided by requests per second."""
+    bands = [(state, threads / REQUESTS) for state, threads in BANDS]
+    assert _answered(tmp_path, PER_REQUEST, NAMED, bands) == ""
+
+
+def test_without_named_backends(tmp_path: Path) -> None:
+    """The state `backend` has all of its threads."""
+    bands = list(BUSY.items())
+    assert _answered(tmp_path, LOAD, {}, bands) == ""
+
+
+def test_a_backend_that_takes_all_of_the_waiting(tmp_path: Path) -> None:
+    """Nothing is left of the state `backend`, so it has no band."""
+    bands = [(state, threads) for state, threads in BUSY.items() if state != "backend"]
+    assert _answered(tmp_path, LOAD, {"redis": BUSY["backend"]}, [*bands, ("waits for redis", BUSY["backend"])]) == ""
+
+
+def test_the_order_of_all_states() -> None:
+    """Prometheus sorts by labels, first by the place that the query adds: states come in their order, and named
+    backends after the state `backend`."""
+    names = ["waits for the moon", "waits for a redis", *reversed(STATES)]
+    places = {name: [place for place, states in enumerate(ORDER) if re.fullmatch(states, name)] for name in names}
+    assert all(len(found) == 1 for found in places.values())
+    after = STATES.index("backend") + 1
+    assert sorted(names, key=lambda name: (places[name], name)) == [
+        *STATES[:after],
+        "waits for a redis",
+        "waits for the moon",
+        *STATES[after:],
+    ]
+
+
+def test_threads_that_wait_for_an_interpreter(tmp_path: Path) -> None:
+    """By worker, of the time that is sampled."""
+    locks = {"1": 0.75, "2": 0.25}
+    samples = [(f'{{worker_id="{worker_id}"}}', threads) for worker_id, threads in locks.items()]
+    title = "Interpreter lock: waiting threads by worker"
+    name = "uwsgi_worker_interpreter_lock_wait_thread_seconds_total"
+    counters = {_series(name, worker_id=worker_id): threads * SAMPLED for worker_id, threads in locks.items()}
+    assert _evaluated(tmp_path, title, counters, samples) == ""
+
+
+PARTS = 10_000
+"""Values are compared in these parts of 1, as whole numbers: sums differ in their last digit by their order."""
+SAMPLED = 0.5
+"""The sampled part of the time."""
+
+
+def _answered(directory: Path, title: str, named: Mapping[str, float], bands: Sequence[tuple[str, float]]) -> str:
+    """promtool's output unless the panel's stack has these bands for the load above, else empty."""
+    states = {**BUSY, **RARE}
+    counters = {
+        **{_series("uwsgi_wait_thread_seconds_total", state=state): states[state] * SAMPLED for state in states},
+        **{_series("uwsgi_backend_wait_thread_seconds_total", backend=name): named[name] * SAMPLED for name in named},
+        _series("uwsgi_wait_thread_seconds_total", server="other", state="cpu"): 7.0,
+    }
+    samples = []
+    for state, value in bands:
+        (place,) = [place for place, states_there in enumerate(ORDER, 1) if re.fullmatch(states_there, state)]
+        samples.append((f'{{place="{place}", state="{state}"}}', value))
+    return _evaluated(directory, title, counters, samples)
+
+
+def _evaluated(directory: Path, title: str, counters: Mapping[str, float], samples: Sequence[tuple[str, float]]) -> str:
+    """promtool's output unless the panel's first query has these samples, else empty. counters: their growth per
+    second."""
+    values = {**IDENTITY, "service_label": "server", "service": ".*", "window": "5m"}
+    (query,) = [query for query in queries("server", values, LENGTH) if query.where == f"server: {title} A"]
+    every = {
+        **counters,
+        _series("uwsgi_wait_observed_seconds_total"): SAMPLED,
+        _series("uwsgi_worker_requests_total", worker_id="1"): REQUESTS / 4,
+        _series("uwsgi_worker_requests_total", worker_id="2"): REQUESTS * 3 / 4,
+    }
+    asked = {
+        "expr": f"round({PARTS} * ({query.expression}))",
+        "eval_time": f"{LENGTH}s",
+        "exp_samples": [{"labels": labels, "value": round(value * PARTS)} for labels, value in samples],
+    }
+    test = {
+        "interval": f"{SCRAPE}s",
+        "input_series": [
+            {"series": name, "values": f"0+{growth * SCRAPE}x{LENGTH // SCRAPE}"} for name, growth in every.items()
+        ],
+        "promql_expr_test": [asked],
+    }
+    path = directory / "waits.test.yaml"
+    path.write_text(json.dumps({"evaluation_interval": f"{SCRAPE}s", "tests": [test]}))  # valid YAML
+    return complaints("test", "rules", path)
+
+
+def _series(name: str, **labels: str) -> str:
+    return name + "{" + ", ".join(f'{key}="{value}"' for key, value in {**IDENTITY, **labels}.items()) + "}"

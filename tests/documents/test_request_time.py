@@ -1,0 +1,56 @@
+"""A mean request's time is split into named parts, largest first."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.documents_with_waits import EXAMPLE, waits
+from uwsgi_headroom.documents.request_time import LABELS, split_request_time
+from uwsgi_headroom.documents.waits import Waits
+from uwsgi_headroom.kernel.waits.states import STATES
+
+
+def _described(section: Waits) -> tuple[str, list[str]]:
+    time = split_request_time(section)
+    assert time
+    return f"{time.whole.size} {time.unit}", [f"{part.size} {part.backend or part.state}" for part in time.parts]
+
+
+def test_the_largest_part_comes_first_and_small_ones_are_summed() -> None:
+    """Parts below 3 % are one part, which is last even if another is smaller."""
+    assert _described(EXAMPLE) == (
+        "89 ms per request",
+        ["41 ms postgres", "22 ms interpreter_lock", "18 ms cpu", "5.0 ms cpu_wait", "3.0 ms other"],
+    )
+
+
+def test_the_parts_add_up() -> None:
+    """No time is lost or counted twice, whether backends have names or not."""
+    for names in ({}, {"postgres": 2.0}, {"postgres": 2.0, "redis": 2.1}):
+        time = split_request_time(waits({"cpu": 1.0, "backend": 4.1, "dns": 0.01}, names))
+        assert time
+        assert sum(part.threads for part in time.parts) == pytest.approx(5.11)
+        assert sum(part.per_request or 0.0 for part in time.parts) == pytest.approx(0.0511)
+
+
+def test_a_backend_without_a_name_is_a_part_of_its_own() -> None:
+    """The state is split into configured backends and the rest."""
+    parts = _described(waits({"backend": 4.0, "sleep": 3.0}, {"postgres": 1.0}))[1]
+    assert parts == ["30 ms backend", "30 ms sleep", "10 ms postgres"]
+
+
+def test_without_completed_requests_the_parts_are_threads() -> None:
+    """Requests that never end have no time per request, but their threads show what they wait for."""
+    described = _described(waits({"backend": 7.9, "cpu": 0.4}, {"postgres": 7.9}, throughput=None))
+    assert described == ("8.3 threads, no request completed", ["7.9 postgres", "0.4 cpu"])
+
+
+def test_without_a_request_in_service_there_is_nothing_to_split() -> None:
+    """An idle server has no parts."""
+    assert split_request_time(waits({})) is None
+
+
+def test_every_state_has_a_label() -> None:
+    """Labels are in the order of the states, and differ."""
+    assert tuple(LABELS) == STATES
+    assert len(set(LABELS.values())) == len(STATES)

@@ -1,0 +1,169 @@
+"""The lines that say what requests spend their time on."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import msgspec
+import pytest
+from rich.cells import cell_len
+
+from tests.support.documents_with_waits import EXAMPLE, waits, with_reason, with_waits
+from tests.support.top_screen import hot, lines, screen_model
+from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.waits import Waits
+from uwsgi_headroom.kernel.waits.states import STATES, State
+from uwsgi_headroom.top.navigation import Navigation
+from uwsgi_headroom.top.terminal.paint import Painter
+from uwsgi_headroom.top.view.screen import draw_plain
+from uwsgi_headroom.top.view.time_lines import time_lines, why_not_known
+
+AT_IT = Navigation(view="workers", server=(0, "shop"))
+WHY = "this user may not see what uWSGI's threads wait for: give the exporter CAP_SYS_PTRACE"
+
+
+def drawn(section: Waits, width: int) -> tuple[str, str]:
+    """The two lines, as text."""
+    found = time_lines(with_waits(hot(), section), width)
+    assert found
+    return found[0].plain, found[1].plain
+
+
+def test_figures_and_a_bar() -> None:
+    """Parts are in the order of their sizes, named in both lines."""
+    figures, bar = drawn(EXAMPLE, 100)
+    assert figures == "time         89 ms: postgres 41, interp. lock 22, CPU 18, CPU wait 5.0, other 3.0"
+    assert [part.strip() for part in bar.split("│")[1:-1]] == ["postgres", "interp. lock", "CPU", "CPU", "ot"]
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, 320])
+def test_each_part_is_as_long_as_its_share(width: int) -> None:
+    """The bar fills the line, and each part differs from its share by less than one column."""
+    _, bar = drawn(EXAMPLE, width)
+    assert cell_len(bar) == width
+    parts = bar.removeprefix(" " * 13).removesuffix("│")
+    lengths = [len(part) + 1 for part in parts.split("│")[1:]]
+    shares = [4.1, 2.2, 1.8, 0.5, 0.3]
+    for length, share in zip(lengths, shares, strict=True):
+        assert abs(length - len(parts) * share / sum(shares)) < 1
+
+
+def test_an_ellipsis_replaces_figures_that_do_not_fit() -> None:
+    """No figure is cut in its middle, for that would be another figure."""
+    whole, _ = drawn(EXAMPLE, 100)
+    for width in range(30, 100):
+        figures, _ = drawn(EXAMPLE, width)
+        assert cell_len(figures) <= width
+        shown = figures.removesuffix(" …")
+        assert whole.startswith(shown)
+        assert figures == whole or whole[len(shown)] in ", " or shown.endswith(":")
+
+
+@pytest.mark.parametrize("name", ["データベース", "a\x1b[31mb", "x" * 300])
+def test_any_name_of_a_backend_fits(name: str) -> None:
+    """Wide, hostile and long names neither widen the bar nor reach the terminal unescaped."""
+    for width in (24, 40, 80):
+        for line in drawn(waits({"backend": 2.0, "cpu": 1.0}, {name: 2.0}), width):
+            assert cell_len(line) <= width
+            assert line.isprintable()
+
+
+@pytest.mark.parametrize("colour", [True, False])
+def test_the_bar_needs_no_colour(colour: bool) -> None:
+    """Edges and names are the same with and without colours, also in a terminal without UTF-8."""
+    found = time_lines(with_waits(hot()), 80)
+    assert found
+    painted = Painter(colour=colour, styles=True, unicode=False).paint(found[1], 80)
+    assert ("\x1b[" in painted) is colour
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", painted)
+    assert [part.strip() for part in plain.split("|")[1:3]] == ["postgres", "interp. lock"]
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_every_state_can_be_drawn(state: State) -> None:
+    """A server whose requests do one thing alone has a bar of one part."""
+    figures, bar = drawn(waits({state: 3.0}), 80)
+    assert figures.startswith("time         30 ms: ")
+    assert bar.count("│") == 2
+
+
+def test_without_completed_requests_threads_are_shown() -> None:
+    """Requests that never end have no time per request."""
+    figures, _ = drawn(waits({"backend": 8.0}, {"postgres": 8.0}, throughput=None), 80)
+    assert figures == "time         8.0 threads, no request completed: postgres 8.0"
+
+
+def test_parts_keep_their_unit_if_the_whole_has_another() -> None:
+    """Of 1.5 s, 200 ms are not "200"."""
+    figures, _ = drawn(waits({"sleep": 1.3, "cpu": 0.2}, throughput=1.0), 80)
+    assert figures == "time         1.5 s: sleep 1.3, CPU 200 ms"
+
+
+def screen(server: Server, width: int = 80, height: int = 24) -> list[str]:
+    return lines(screen_model(server), AT_IT, width, height)
+
+
+def test_the_lines_are_below_the_requests() -> None:
+    """At 80x24 both lines are shown, and nothing else of the head is lost."""
+    words = [line.split()[:1] for line in screen(with_waits(hot()))]
+    start = words.index(["requests"])
+    assert words[start + 1 : start + 5] == [["time"], ["│postgres"], ["queue"], ["instance"]]
+
+
+def test_a_low_screen_keeps_the_workers() -> None:
+    """At 40x10 the lines are left out before the headroom and a worker."""
+    shown = screen(with_waits(hot()), 40, 10)
+    assert not any(line.startswith("time") for line in shown)
+    assert any(line.startswith("headroom") for line in shown)
+    assert any(line.split()[:1] == ["4"] for line in shown)
+
+
+def test_between_them_the_figures_stay() -> None:
+    """If one of the lines fits, it is the one with the figures: a bar without them says less."""
+    heights = [screen(with_waits(hot()), 80, height) for height in range(10, 30)]
+    figures = [any(line.startswith("time") for line in shown) for shown in heights]
+    bars = [any("│" in line for line in shown) for shown in heights]
+    assert figures[0] is False
+    assert all(figure or not bar for figure, bar in zip(figures, bars, strict=True))
+    assert (True, False) in zip(figures, bars, strict=True)
+    assert bars[-1]
+
+
+def test_the_reason_is_shown_only_where_there_is_room() -> None:
+    """The reason takes no row from a worker; a pipe has room."""
+    few, many = with_reason(hot(), WHY), with_reason(hot(20), WHY)
+    reason = "time         not known: this user may not see what uWSGI's threads wait for"
+    assert reason in screen(few)
+    assert not any(line.startswith("time") for line in screen(many) + screen(few, 40, 10))
+    assert screen(many) == screen(msgspec.structs.replace(many, unknown=()))
+    assert reason in [line.plain for line in draw_plain(screen_model(many), AT_IT, 80, 0.0)]
+
+
+def test_the_whole_reason_is_on_the_page_of_advice_once() -> None:
+    """A part that is not known is not called the whole."""
+    at_advice = replace(AT_IT, view="findings")
+    for server, begin in (
+        (with_reason(hot(), WHY), "Not known: what requests spend their time on: this user"),
+        (with_waits(with_reason(hot(), WHY)), "Not fully known: what requests spend their time on: this user"),
+    ):
+        text = " ".join(" ".join(lines(screen_model(server), at_advice, 80, 60)).split())
+        assert text.count(begin) == 1
+        assert text.count("give the exporter CAP_SYS_PTRACE.") == 1
+
+
+def test_a_document_without_the_section_has_no_line() -> None:
+    """An exporter of an earlier version gives no reason, and an idle server has nothing to show."""
+    server = msgspec.structs.replace(hot(), unknown=())
+    assert why_not_known(server) is None
+    assert time_lines(server, 80) is None
+    assert not any(line.startswith("time") for line in screen(with_waits(server, waits({}))))
+
+
+def test_an_exporter_that_was_set_not_to_look_has_no_line() -> None:
+    """Its operator knows; the reason is on the page of advice alone."""
+    server = hot()
+    assert any(unknown.what == "waits" for unknown in server.unknown)
+    assert why_not_known(server) is None
+    advice = lines(screen_model(server), replace(AT_IT, view="findings"), 80, 60)
+    assert any("off; enable it with --waits" in line for line in advice)

@@ -1,0 +1,199 @@
+"""The page of a server whose requests wait for many things, in a real browser: what is drawn, at any width."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from playwright.sync_api import Browser, Route
+
+from tests.support.browser import Tab, browser, tab
+from tests.support.web_server import serving
+from tests.web.test_app import replayed
+from tests.web.test_page_in_browser import picture
+from tests.web.test_palette import contrast
+from uwsgi_headroom.documents.history import Capacity, Concurrency, History, WaitHistory
+from uwsgi_headroom.documents.waits import Backend, Waits, WaitState
+from uwsgi_headroom.kernel.waits.states import STATES, State
+
+pytestmark = pytest.mark.integration
+
+SERVER = "threads_4x8_busy"
+THREADS = 32
+STEP = 2.0  # seconds
+SLICES = 150
+HOSTILE = """<img src=x onerror=alert(1)> "'&amp;"""
+NAMES = (HOSTILE, "a-backend-with-a-name-that-is-very-long-indeed.example", *(f"backend{at}" for at in range(18)))
+EACH = 1.0  # threads in each state
+NAMED = EACH / (len(NAMES) + 1)  # threads that wait for each named backend; the rest of `backend` is as large
+
+# The pixels of a column of the first chart, by their colour as #rrggbb.
+_COLOURS = """(share) => {
+    const canvas = document.querySelector(".uplot canvas"), x = Math.round(canvas.width * share);
+    const { data } = canvas.getContext("2d").getImageData(x, 0, 1, canvas.height), count = {};
+    for (let at = 0; at < data.length; at += 4) {
+        const hex = "#" + [...data.slice(at, at + 3)].map((each) => each.toString(16).padStart(2, "0")).join("");
+        if (data[at + 3] === 255) count[hex] = (count[hex] ?? 0) + 1;
+    }
+    return count;
+}"""
+
+# The colour of each label in the bar, and the colour behind it.
+_LABELS = """() => [...document.querySelectorAll(".part")].map((part) => {
+    const context = new OffscreenCanvas(1, 1).getContext("2d");
+    const hex = (colour) => {
+        context.fillStyle = colour;
+        context.fillRect(0, 0, 1, 1);
+        const { data } = context.getImageData(0, 0, 1, 1);
+        return "#" + [...data.slice(0, 3)].map((each) => each.toString(16).padStart(2, "0")).join("");
+    };
+    const label = getComputedStyle(part.lastChild);
+    const behind = part.classList.contains("hatched") ? label : getComputedStyle(part);
+    return [part.textContent, hex(label.color), hex(behind.backgroundColor)];
+})"""
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """One browser for all tests; every tab has a profile of its own."""
+    with browser() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    """The port of an exporter of a replayed server."""
+    with serving(replayed(SERVER), sampling=True) as listening:
+        yield listening
+
+
+def answer(route: Route, threads: int) -> None:
+    """Answers for the exporter: its own document, with every state and many backends; a history that is half known,
+    with so many threads available."""
+    url = route.request.url
+    if "/history?" in url:
+        route.fulfill(body=msgspec.json.encode(history(threads)))
+        return
+    document = json.loads(route.fetch(url=url.replace("/events", "")).body())
+    document["waits"] = msgspec.to_builtins(section())
+    for worker in document["workers"]:
+        worker["lock_waiters"] = 0.25
+    if "/events" in url:
+        route.fulfill(content_type="text/event-stream", body=f"data: {json.dumps(document)}\n\n")
+    else:
+        route.fulfill(json=document)
+
+
+def section() -> Waits:
+    """Every state takes 10 ms of a request, the backends together 10 ms."""
+    return Waits(
+        states=tuple(WaitState(state=state, threads=EACH, per_request=0.01) for state in STATES),
+        backends=tuple(Backend(name=name, address="", threads=NAMED, per_request=NAMED / 100) for name in NAMES),
+        total=len(STATES) * EACH,
+        disagreement=0.0,
+    )
+
+
+def history(threads: int) -> History:
+    """The last five minutes; what threads wait for is known in the newer half of them."""
+    until = time.time() // STEP * STEP
+    known = SLICES // 2
+
+    def column(value: float) -> list[float | None]:
+        return [None] * (SLICES - known) + [value] * known
+
+    return History(
+        name=SERVER,
+        step=STEP,
+        since=until - SLICES * STEP,
+        until=until,
+        time=[until - (SLICES - 1 - at) * STEP for at in range(SLICES)],
+        concurrency=Concurrency(littles_law=[13.0] * SLICES, observed=[13.0] * SLICES),
+        threads=Capacity(configured=[threads] * SLICES, available=[threads] * SLICES),
+        waits=WaitHistory(
+            threads=[column(EACH) for _ in STATES], backend_names=NAMES, backends=[column(NAMED) for _ in NAMES]
+        ),
+    )
+
+
+def opened(shown: Tab, threads: int = THREADS) -> Tab:
+    """The page with its charts drawn."""
+    path = re.compile(rf"/api/v1/servers/{SERVER}(/events|/history)?(\?|$)")
+    shown.page.route(path, lambda route: answer(route, threads))
+    shown.open("/?range=300")
+    shown.until("document.querySelectorAll('.uplot').length >= 4")
+    return shown
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(320, "dark"), (1440, "light")])
+def test_many_states_and_backends(chromium: Browser, port: int, width: int, scheme: str) -> None:
+    """All are named as text in the legend and in the bar's list; nothing is wider than the window."""
+    with tab(chromium, port, width=width, height=900, color_scheme=scheme) as shown:
+        opened(shown)
+        shown.until("document.querySelectorAll('.parts .part').length === 33")
+        listed = shown.page.locator("section[aria-label^='Where the 130 ms go'] li").all_inner_texts()
+        legend = shown.page.locator("section[aria-label='Load by wait state'] li").all_inner_texts()
+        assert len(listed) == len(STATES) + len(NAMES)
+        assert f"waits for {HOSTILE} 0.5 ms (0.4 %)" in listed
+        assert f"waits for {HOSTILE} 0.05 (0.4 %)" in legend
+        assert "sleeps 1.00 (7.7 %)" in legend
+        assert shown.page.query_selector("img") is None
+        assert shown.overflow() <= 0
+        picture(shown, f"waits-{width}")
+        assert shown.problems == []
+
+
+@pytest.mark.parametrize(("threads", "low", "high"), [(THREADS, 4, 8), (1000, 12, 18)])
+def test_bands_are_as_tall_as_their_threads(chromium: Browser, port: int, threads: int, low: int, high: int) -> None:
+    """Where waits are known, each band has its colour and height; before, there is only the line of the concurrency.
+    Threads that are far above the stack do not flatten it."""
+    with tab(chromium, port, width=1440, height=900, color_scheme="light") as shown:
+        opened(shown, threads)
+        shown.until("document.querySelector('section[aria-label=\"Load by wait state\"] .uplot')")
+        before, after = (shown.page.evaluate(_COLOURS, share) for share in (0.3, 0.8))
+        colours = {state: band_colour(shown, state) for state in STATES}
+    states = [state for state in STATES if state not in {"unknown", "backend"}]  # hatched; in parts
+    tall = {state: after.get(colours[state], 0) for state in states}
+    assert max(tall.values()) - min(tall.values()) <= 2, tall
+    assert low <= min(tall.values()) <= max(tall.values()) <= high, tall
+    assert not {colours[state] for state in states} & before.keys()
+    assert band_ink(before), before
+
+
+def band_colour(shown: Tab, state: State) -> str:
+    """The colour of a state in the style sheet."""
+    name = f"--wait-{state.replace('_', '-')}"
+    return str(shown.page.evaluate(f"getComputedStyle(document.documentElement).getPropertyValue('{name}').trim()"))
+
+
+def band_ink(pixels: dict[str, int]) -> bool:
+    """Whether a line in the colour of text crosses a column of pixels."""
+    return any(contrast(colour, "#ffffff") > 12 for colour in pixels)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_labels_on_the_bar_are_legible(chromium: Browser, port: int, scheme: str) -> None:
+    """Every label has a contrast of 4.5 to 1 to what is behind it (WCAG 2.2, 1.4.3)."""
+    with tab(chromium, port, color_scheme=scheme) as shown:
+        opened(shown)
+        shown.until("document.querySelectorAll('.parts .part').length === 33")
+        labels = shown.page.evaluate(_LABELS)
+    poor = [(text, ink, ground) for text, ink, ground in labels if contrast(ink, ground) < 4.5]
+    assert poor == []
+
+
+def test_labels_that_do_not_fit_are_left_out(chromium: Browser, port: int) -> None:
+    """A part of the bar is labelled if its label is no wider than the part."""
+    with tab(chromium, port, width=1440) as shown:
+        opened(shown)
+        shown.until("document.querySelectorAll('.parts .part').length === 33")
+        parts = shown.page.locator(".part").evaluate_all(
+            "(all) => all.map((part) => [part.innerText, part.scrollWidth - part.clientWidth])"
+        )
+    assert any("10 ms" in text for text, _ in parts)
+    assert any(not text for text, _ in parts)
+    assert max(excess for _, excess in parts) <= 0

@@ -1,0 +1,155 @@
+"""Runs one case: a real uWSGI, its clients and backends, and the exporter, each as a process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support import real_uwsgi
+from tools.bench import exporters
+from tools.bench.waits.app import COLUMNS, MOST_THREADS, row_struct
+from tools.bench.waits.cases import Case
+
+APP = Path(__file__).with_name("app.py")
+WARM_UP_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """A case's figures, as mean numbers of threads: `true` by the application, `measured` by the exporter (states,
+    `redis` for the backend of that name, and `total`). busy: threads in service by uWSGI's document, on average.
+    disagreement: of a single sample, on average. cost: CPU seconds per second of the whole exporter."""
+
+    case: Case
+    true: dict[str, float]
+    measured: dict[str, float]
+    busy: float
+    throughput: float
+    disagreement: float
+    cost: float
+
+
+def run(case: Case, seconds: float, binary: str | None = None) -> Result:
+    """Run a case for some seconds, after a warm-up."""
+    with contextlib.ExitStack() as stack:
+        records = stack.enter_context(tempfile.TemporaryDirectory(prefix="headroom-"))
+        ports = [real_uwsgi.free_port(), real_uwsgi.free_port()]
+        os.environ |= {"BENCH_RECORDS": records, "BENCH_BACKENDS": ",".join(map(str, ports))}
+        stack.enter_context(program(case, "tools.bench.waits.backends", *map(str, ports)))
+        options = ["--processes", str(case.workers), "--disable-logging", *case.options]
+        options += ["--threads", str(case.threads)] if case.threads > 1 else []
+        server = stack.enter_context(real_uwsgi.uwsgi(*options, app=APP, binary=binary))
+        if case.pinned:
+            _pin(server.pid, {1})
+        clients = [str(case.clients), str(case.pause), str(case.slow)]
+        stack.enter_context(
+            program(case, "tools.bench.waits.clients", str(server.http), " ".join(case.plans), *clients)
+        )
+        command = exporters.OURS[exporters.EVERYTHING]
+        command += f" --backends postgres=127.0.0.1:{ports[0]} --backends redis=127.0.0.1:{ports[1]}"
+        command += " --read-pollfds" if case.read_pollfds else ""
+        exporter = stack.enter_context(exporters.running("ours", command, server.stats))
+        if case.pinned:
+            _pin(exporter.process.pid, {0})
+        time.sleep(WARM_UP_SECONDS)
+        before = _Instant.read(Path(records), exporter)
+        time.sleep(seconds)
+        return _compare(case, before, _Instant.read(Path(records), exporter))
+
+
+@dataclass(frozen=True)
+class _Instant:
+    at: float
+    truth: dict[str, float]
+    metrics: dict[str, float]
+    cpu: float
+
+    @classmethod
+    def read(cls, records: Path, exporter: exporters.Exporter) -> _Instant:
+        """The state of both sides right after a sample of the exporter."""
+        samples = exporter.samples()
+        real_uwsgi.wait_until(lambda: exporter.samples() > samples, what="a sample")
+        return cls(time.monotonic(), _read_truth(records), _read_metrics(exporter), exporter.cpu_seconds())
+
+
+def _compare(case: Case, before: _Instant, after: _Instant) -> Result:
+    metrics = {name: value - before.metrics.get(name, 0.0) for name, value in after.metrics.items()}
+    observed = metrics["uwsgi_wait_observed_seconds_total"]
+    seconds = after.at - before.at
+    measured = {
+        name.removeprefix("uwsgi_wait_thread_seconds_total "): value / observed
+        for name, value in metrics.items()
+        if name.startswith("uwsgi_wait_thread_seconds_total ")
+    }
+    truth = {name: (value - before.truth.get(name, 0.0)) / seconds for name, value in after.truth.items()}
+    requests = truth.pop("requests", 0.0)
+    redis = metrics.get("uwsgi_backend_wait_thread_seconds_total redis", 0.0) / observed
+    return Result(
+        case,
+        truth,
+        {**measured, "redis": redis, "total": sum(measured.values())},
+        metrics["busy"] / metrics["uwsgi_exporter_observed_seconds_total"],
+        requests,
+        metrics["uwsgi_wait_disagreement_thread_seconds_total"] / observed,
+        (after.cpu - before.cpu) / seconds,
+    )
+
+
+def _read_truth(records: Path) -> dict[str, float]:
+    by_process = read_records(records).values()
+    return {name: sum(record[name] for record in by_process) for name in COLUMNS}
+
+
+def read_records(records: Path) -> dict[int, dict[str, float]]:
+    """The application's record of each process: seconds in each state, and requests."""
+    by_process = {}
+    for file in records.glob("record-*"):
+        data = file.read_bytes()
+        rows = [row_struct.unpack_from(data, row * row_struct.size) for row in range(MOST_THREADS)]
+        by_process[int(file.name.partition("-")[2])] = {
+            name: sum(row[column] for row in rows) for column, name in enumerate(COLUMNS)
+        }
+    return by_process
+
+
+def _read_metrics(exporter: exporters.Exporter) -> dict[str, float]:
+    """Counters without labels by name, those of a state or backend by name and label, and the busy thread seconds."""
+    totals = {"busy": 0.0}
+    for family in text_string_to_metric_families(exporter.scraper.scrape().body.decode()):
+        for sample in family.samples:
+            if sample.name == "uwsgi_worker_busy_thread_seconds_total":
+                totals["busy"] += sample.value
+            elif sample.name.startswith(("uwsgi_wait_", "uwsgi_backend_wait_", "uwsgi_exporter_observed_")):
+                part = sample.labels.get("state") or sample.labels.get("backend")
+                totals[f"{sample.name} {part}" if part else sample.name] = sample.value
+    return totals
+
+
+@contextlib.contextmanager
+def program(case: Case, module: str, *arguments: str) -> Iterator[None]:
+    """Runs a module of this folder until the block ends."""
+    process = subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=real_uwsgi.ROOT)
+    if case.pinned:
+        os.sched_setaffinity(process.pid, {0})
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _pin(pid: int, cpus: set[int]) -> None:
+    """Pin a process, its threads and its children to CPUs."""
+    for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
+        for thread in process.threads():
+            os.sched_setaffinity(thread.id, cpus)
