@@ -15,7 +15,7 @@ from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.concurrency import find_concurrency_kind
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.options import Options
-from uwsgi_headroom.kernel.setup import KEEP_SECONDS, Setup, SetupReader, read_somaxconn
+from uwsgi_headroom.kernel.setup import KEEP_FIRST_SECONDS, KEEP_SECONDS, Setup, SetupReader, read_somaxconn
 from uwsgi_headroom.kernel.socket_holders import are_mapped
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import Snapshot
@@ -38,7 +38,8 @@ def _setup(server: real_uwsgi.Uwsgi, snapshot: Snapshot) -> Setup:
 
 
 def test_read_again_after_a_minute_or_for_other_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The setup is cached for a minute, unless the accepting workers change."""
+    """The setup is cached for a minute, unless the accepting workers change. Its first reading is cached for seconds
+    only: a worker says that it accepts before it has begun its threads."""
     reads: list[object] = []
     monkeypatch.setattr(
         "uwsgi_headroom.kernel.setup._read_setup", lambda *arguments: reads.append(arguments) or object()
@@ -52,15 +53,17 @@ def test_read_again_after_a_minute_or_for_other_workers(monkeypatch: pytest.Monk
     reader = SetupReader()
     for snapshot, now, times in (
         (one, 0.0, 1),
-        (one, KEEP_SECONDS - 1, 1),
-        (one, KEEP_SECONDS, 2),
-        (two, KEEP_SECONDS + 5, 3),
-        (two, KEEP_SECONDS + 6, 3),
+        (one, KEEP_FIRST_SECONDS - 0.1, 1),
+        (one, KEEP_FIRST_SECONDS, 2),
+        (one, KEEP_FIRST_SECONDS + KEEP_SECONDS - 1, 2),
+        (one, KEEP_FIRST_SECONDS + KEEP_SECONDS, 3),
+        (two, 2 * KEEP_SECONDS, 4),
+        (two, 2 * KEEP_SECONDS + 1, 4),
     ):
         reader.read(1, snapshot, {2, 3}, now)
         assert len(reads) == times
-    reader.read(1, two, {2}, KEEP_SECONDS + 7)
-    assert len(reads) == 4, "the second worker is no longer a child of the master"
+    reader.read(1, two, {2}, 2 * KEEP_SECONDS + 2)
+    assert len(reads) == 5, "the second worker is no longer a child of the master"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """Reads the setup of a server: its options, its kernel's limits, its concurrency and the sockets of each worker.
 
 The setup is costly to read and changes only with a reload or a new worker. It is cached until the workers change, for
-a minute at most.
+a minute at most. The first reading of new workers is kept for a few seconds only: uWSGI says that a worker accepts
+requests before it has begun its threads.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from uwsgi_headroom.kernel.socket_holders import SocketHolders, are_mapped, find
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
 KEEP_SECONDS = 60.0
+KEEP_FIRST_SECONDS = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class SetupReader:
         self._read_at = float("-inf")
         self._identity: tuple[int, Mapping[int, int], tuple[str, ...]] | None = None
         self._setup: Setup | None = None
+        self._keep = KEEP_FIRST_SECONDS
 
     def read(self, master_pid: int, snapshot: Snapshot, children: Container[int], now: float) -> Setup:
         """The setup of the server whose proven master is `master_pid`. children: pids of its proven workers; now:
@@ -58,9 +61,11 @@ class SetupReader:
         }
         names = tuple(socket.name for socket in snapshot.sockets)
         identity = master_pid, {pid: worker.worker_id for pid, worker in workers.items()}, names
-        if self._setup is None or identity != self._identity or now - self._read_at >= KEEP_SECONDS:
+        is_new = identity != self._identity
+        if self._setup is None or is_new or now - self._read_at >= self._keep:
             self._setup = _read_setup(master_pid, workers, names)
             self._identity, self._read_at = identity, now
+            self._keep = KEEP_FIRST_SECONDS if is_new else KEEP_SECONDS
         return self._setup
 
 

@@ -26,7 +26,7 @@ class SlowPeers(Peers):
     def learn(self, inodes: object, others: object = None) -> None:
         if self.may_list:
             self._known.update(self.all)
-            self.listed = True
+            self.lists += 1
 
 
 def on(inode: int, call: str = "descriptor") -> Wait:

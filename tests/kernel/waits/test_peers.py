@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import Literal
 
@@ -167,7 +168,8 @@ def test_pairs_and_other_inodes(opened: ExitStack) -> None:
 
 
 def test_lists_are_rare(opened: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All TCP sockets are listed only if a new one is asked for, and not again within 500 times what a list took."""
+    """All TCP sockets are listed only if a new one is asked for, and not again within 500 times what a list took. (The
+    first few lists have no pause: see below.)"""
     lists: list[object] = []
     real = peers._list_inet
     monkeypatch.setattr(peers, "_list_inet", lambda inodes: lists.append(inodes) or real(inodes))  # type: ignore[func-returns-value]
@@ -175,16 +177,29 @@ def test_lists_are_rare(opened: ExitStack, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(peers.time, "thread_time", lambda: next(processor))
     _, near, accepted = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
     hands = MovableClock()
+    monkeypatch.setattr(peers, "_FIRST_LISTS", 1)
     known = Peers(hands.clock.monotonic)
-    assert not known.listed
+    assert not known.lists
     known.learn([inode(near)])
     known.learn([inode(near)])
     hands.move(0.99)
     known.learn([inode(accepted)])
-    assert (len(lists), known.get(inode(accepted)), known.listed) == (1, None, True)
+    assert (len(lists), known.get(inode(accepted)), known.lists) == (1, None, 1)
     hands.move(0.02)
     known.learn([inode(accepted)])
     assert (len(lists), known.get(inode(accepted))) == (2, Peer("client"))
+
+
+def test_the_first_lists_have_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the start no socket is known, so the first three lists may follow each other; the fourth has to wait."""
+    lists: list[object] = []
+    monkeypatch.setattr(peers, "_list_inet", lambda inodes: lists.append(inodes) or {})  # type: ignore[func-returns-value]
+    processor = count(0.0, 0.002)
+    monkeypatch.setattr(peers.time, "thread_time", lambda: next(processor))
+    known = Peers(MovableClock().clock.monotonic)
+    for number in range(6):
+        known.learn([2**31 + number])
+    assert len(lists) == 3
 
 
 def test_a_list_is_searched_for_other_sockets_too(opened: ExitStack) -> None:

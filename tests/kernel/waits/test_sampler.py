@@ -258,6 +258,19 @@ def test_why_it_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert WaitSampler(sampler.OFF).sample(1, reading.snapshot, {}, None) is None
 
 
+def test_an_idle_server_says_that_it_may_not_be_seen(machine: Callable[..., None]) -> None:
+    """Without the right, the reason is there before the first request: an idle server's waits are not 0 but unknown."""
+
+    def refuse(*_: object) -> Blocked:
+        raise PermissionError(errno.EPERM, "no")
+
+    idle = Server(processes=2, threads=8)
+    machine(refuse)
+    assert "CAP_SYS_PTRACE" in (sampled(WaitSampler(WaitSetting()), idle).off or "")
+    machine(lambda *_: IDLE)
+    assert sampled(WaitSampler(WaitSetting()), idle) == Waits()
+
+
 def test_a_kernel_without_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """If a living thread has no such file, the reason says so."""
 

@@ -95,6 +95,7 @@ def classified(name: str, *arguments: int, of: Process | None = None) -> Wait:
         ("semtimedop", (7,), "lock"),
         ("accept4", (3,), "other"),
         ("openat", (3,), "other"),
+        ("restart_syscall", (), "unknown"),
     ],
 )
 def test_calls_that_decide(name: str, arguments: tuple[int, ...], result: str) -> None:

@@ -38,7 +38,7 @@ class Decisions:
         to show."""
         wanted = {inode for wait in waits for inode in wait.sockets}
         unknown = {inode for inode in wanted if self._peers.get(inode) is None}
-        first_list = not self._peers.listed
+        first_list = not self._peers.lists
         self._peers.learn(unknown, others)
         if first_list:
             return  # these sockets are of any age

@@ -24,6 +24,9 @@ from uwsgi_headroom.kernel import sock_diag
 
 MOST_OF_THE_TIME = 0.002
 MOST_SECONDS = 0.02
+_FIRST_LISTS = 3
+"""So many lists are made without a pause: at the start no socket is known, nor what young ones are used for."""
+
 _MOST_KNOWN = 4096
 _MOST_ASKED = 64
 """UNIX sockets that are asked for at once, 0.05 ms each."""
@@ -67,15 +70,15 @@ _NO_COOKIE = (1 << 64) - 1
 
 
 class Peers:
-    """The known peers of sockets, by inode, in this process's network namespace. listed: whether the kernel's list of
-    sockets was read yet."""
+    """The known peers of sockets, by inode, in this process's network namespace. lists: how often the kernel's list of
+    sockets was read."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._known: dict[int, Peer] = {}
         self._not_unix: set[int] = set()
         self._not_before = float("-inf")
-        self.listed = False
+        self.lists = 0
 
     def get(self, inode: int) -> Peer | None:
         """The peer of a socket; None if it is not known yet."""
@@ -104,8 +107,9 @@ class Peers:
             if wanted and may_list:
                 began = time.thread_time()
                 self._known.update(_list_inet(wanted.union(others())))
-                self.listed = True
-                self._not_before = start + (time.thread_time() - began) / MOST_OF_THE_TIME
+                self.lists += 1
+                if self.lists >= _FIRST_LISTS:
+                    self._not_before = start + (time.thread_time() - began) / MOST_OF_THE_TIME
         except (OSError, struct.error) as error:
             raise OSError(sock_diag.explain(error)) from error
 

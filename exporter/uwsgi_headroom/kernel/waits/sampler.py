@@ -108,6 +108,8 @@ class WaitSampler:
                 else:
                     left_out.append(worker)
             seen, weight = self._look(self._threads, found, end)
+            if not found:
+                self._probe(self._threads, snapshot, processes, options)
         except RefusedError as refusal:
             return Waits(off=str(refusal))
         gaps = self._learn_peers(master_pid, seen)
@@ -144,6 +146,22 @@ class WaitSampler:
         threads.look_at_strangers(found)
         self._cost += 0.1 * ((time.thread_time() - began) / number - self._cost)
         return seen, len(all_threads) / number
+
+    def _probe(
+        self,
+        threads: WorkerThreads,
+        snapshot: Snapshot,
+        processes: Mapping[int, WorkerProcess],
+        options: Options,
+    ) -> None:
+        """Look at one idle thread: whether the kernel permits it has to be known before the first request. Raises
+        RefusedError."""
+        for worker in snapshot.workers:
+            if worker.accepting and worker.pid in processes:
+                at = threads.find(worker, worker.pid or 0, processes[worker.pid or 0].start_time, options)
+                if at:
+                    threads.look(at, worker.pid or 0)
+                return
 
     def _learn_peers(self, master_pid: int, seen: list[Seen]) -> list[str]:
         """Find the peers of the sockets that threads wait for; returns the reason if that is not possible."""

@@ -13,13 +13,25 @@ from typing import Literal
 from uwsgi_headroom.kernel import procfs
 
 Kind = Literal[
-    "futex", "descriptor", "poll", "select", "epoll", "accept", "sleep", "child", "sync", "lock", "semaphore"
+    "futex",
+    "descriptor",
+    "poll",
+    "select",
+    "epoll",
+    "accept",
+    "sleep",
+    "child",
+    "sync",
+    "lock",
+    "semaphore",
+    "restart",
 ]
 """What a call waits for, as far as its number says.
 
 descriptor: for the descriptor in its first argument. poll: for the descriptors in an array in memory, whose length is
 the second argument. select: for descriptors in sets in memory; the first argument is 0 if there are none. semaphore:
-for the System V semaphore in its first argument.
+for the System V semaphore in its first argument. restart: what the thread was blocked in before it was stopped and
+continued (SIGSTOP, a debugger, the freezer), which the kernel does not say.
 """
 
 _KINDS: Mapping[str, tuple[Kind, int, int]] = {
@@ -64,6 +76,7 @@ _KINDS: Mapping[str, tuple[Kind, int, int]] = {
     "sync_file_range": ("sync", 277, 84),
     "flock": ("lock", 73, 32),
     "fcntl": ("lock", 72, 25),
+    "restart_syscall": ("restart", 219, 128),
     "semop": ("semaphore", 65, 193),
     "semtimedop": ("semaphore", 220, 192),
 }

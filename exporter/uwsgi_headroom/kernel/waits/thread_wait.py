@@ -37,6 +37,7 @@ GAP_SOCKET = "the other end of a socket is not known yet, or uWSGI runs in anoth
 GAP_MIXED = "a thread waits for several servers at once, or for a socket without a server"
 GAP_LOCK = "it is not known to whom a lock belongs: the program has no CPython, or a file of it was replaced"
 GAP_THREADS = "not all request threads are told from the application's own yet"
+GAP_RESTART = "a thread was stopped and continued, and still waits for what it did before"
 GAP_UNTRIED = "the system calls of this machine's architecture were never tried"
 
 
@@ -105,7 +106,11 @@ def _classify_kind(process: Process, thread: int, kind: Kind, arguments: tuple[i
         return _classify_poll(process, first, second, third, stack=arguments[6])
     if kind == "select" and first:
         return Wait(None, process.sockets, gap=GAP_POLL, call="poll")
-    return Wait(_RESULTS[kind], lock=("semaphore", first) if kind == "semaphore" else None)
+    return Wait(
+        _RESULTS[kind],
+        gap=GAP_RESTART if kind == "restart" else None,
+        lock=("semaphore", first) if kind == "semaphore" else None,
+    )
 
 
 _RESULTS: Mapping[Kind, Result] = {
@@ -117,6 +122,7 @@ _RESULTS: Mapping[Kind, Result] = {
     "child": "child",
     "sync": "disk",
     "lock": "lock",
+    "restart": "unknown",
 }
 """The result of a call whose arguments do not matter. select(2) is in it for a call without descriptors, epoll for a
 known set of uWSGI. uWSGI itself never blocks in accept(2), only in epoll_wait(2)."""
