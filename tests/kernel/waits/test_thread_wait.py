@@ -46,6 +46,7 @@ NUMBERS = {
     "semtimedop": 220,
     "recvfrom": 45,
     "openat": 257,
+    "restart_syscall": 219,
 }
 
 
