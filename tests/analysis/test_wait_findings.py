@@ -102,7 +102,7 @@ def test_a_lock_that_is_held_asleep() -> None:
 
 def test_a_holder_without_a_cpu_is_not_blamed() -> None:
     """If the holder waits for a CPU, that is the cause, and reported as such."""
-    window_ = of_16_threads({"interpreter_lock": 8.0, "cpu_wait": 1.0, "cpu": 0.5}, cpu=0.3, lock=4.0)
+    window_ = of_16_threads({"interpreter_lock": 8.0, "cpu_wait": 1.1, "cpu": 0.5}, cpu=0.3, lock=4.0)
     assert "interpreter_lock_held" not in findings(window_)
 
 

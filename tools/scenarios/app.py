@@ -31,7 +31,7 @@ def application(environ, start_response):  # type: ignore[no-untyped-def]
         end = time.thread_time() + float(query.get("cpu_ms", ["0"])[0]) / 1000
         while time.thread_time() < end:
             if path == "/hash":
-                hashlib.pbkdf2_hmac("sha256", b"", b"", 5000)
+                hashlib.pbkdf2_hmac("sha256", b"", b"", 40000)
         if path == "/hold":
             HOLDING.usleep(round(wait * 1e6))
         else:

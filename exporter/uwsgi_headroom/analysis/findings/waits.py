@@ -25,8 +25,8 @@ SLOW_CLIENTS = (0.1, 0.25)
 LOCKED = 0.25
 """The share of the threads' time in locks of the application from which on they are a finding."""
 
-LEAST_READY = 0.2
-"""With fewer threads than this that wait for a CPU, on average, a lack of CPU is not what holds others up."""
+HOLDER_READY = 0.5
+"""The part of the time in which the holder of a lock waits for a CPU from which on that is why others wait."""
 
 LEAST_THREADS = 1.0
 """Fewer threads than this, on average, are no finding in any state."""
@@ -82,8 +82,8 @@ def _held(figures: Figures) -> Iterator[Finding]:
     if not held or figures.waits is None:
         return
     ready, running = (figures.waits.threads.get(state, 0.0) for state in ("cpu_wait", "cpu"))
-    if ready > max(running, LEAST_READY):
-        return  # the holder waits for a CPU: others report that
+    if ready > max(running, HOLDER_READY * len(held)):
+        return  # the holders wait for a CPU: others report that
     worst = max(held, key=lambda worker: worker.lock_waiters or 0.0)
     yield Finding(
         code="interpreter_lock_held",
