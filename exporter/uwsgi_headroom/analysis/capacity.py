@@ -23,7 +23,6 @@ from math import inf
 from typing import Literal, get_args
 
 from uwsgi_headroom.analysis.balance import Balance
-from uwsgi_headroom.analysis.interpreter_lock import is_contended
 from uwsgi_headroom.analysis.littles_law import Flow, ratio
 from uwsgi_headroom.analysis.neighbours import CpuShares
 from uwsgi_headroom.history.totals import sum_if_all_known
@@ -79,16 +78,12 @@ def compute_headroom(
 ) -> Headroom:
     """The headroom of a server at the load of a window. Limits with unknown use are left out. others_follow: whether
     the CPU use of other programs grows with the server's requests."""
-    active = [worker for worker in balance.workers if worker.active]
-    loads = [worker.interpreter_load for worker in active]
-    used = sum_if_all_known(loads)
-    # CPU time that is used without the interpreter's lock does not bring its limit closer.
-    locked = [None if is_contended(worker) is False else worker.interpreter_load for worker in active]
-    hottest = max((load for load in locked if load is not None), default=None)
+    loads = [worker.interpreter_load for worker in balance.workers if worker.active]
+    hottest, used = max((load for load in loads if load is not None), default=None), sum_if_all_known(loads)
     concurrency = flow.observed if flow.observed is not None else flow.littles_law
     uses: dict[Limit, float | None] = {
         "hottest_interpreter": _use(hottest, ONE_INTERPRETER),
-        "interpreters": _use(sum_if_all_known(locked), ONE_INTERPRETER * len(locked)),
+        "interpreters": _use(used, ONE_INTERPRETER * len(loads)),
         "threads": _use(concurrency, available_threads or None),
         "cpu": _use(used, usable_cpus or None) if cpu is None else _use(*_cpu_room(cpu, bool(others_follow))),
     }

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.kernel.waits.descriptors import Epolls
 from uwsgi_headroom.kernel.waits.idle_locks import IdleLocks
@@ -123,6 +124,8 @@ class WorkerThreads:
         try:
             call = read_system_call(pid, thread)
         except PermissionError:
+            if _has_ended(pid):
+                return []
             raise RefusedError(WHO_MAY_KNOW) from None
         except FileNotFoundError:
             if os.path.exists(f"/proc/{pid}/task/{thread}/stat"):
@@ -171,6 +174,14 @@ class WorkerThreads:
         for key in ended:
             del self._known[key]
         return [pid for pid, _ in ended]
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a process has ended, and its master has not noticed yet: the files of such a process belong to root."""
+    try:
+        return procfs.read_stat_fields(f"/proc/{pid}/stat")[0] in (b"Z", b"X")
+    except (OSError, IndexError):
+        return False
 
 
 def _may_read_maps(pid: int) -> bool:
