@@ -2,8 +2,8 @@
 
 A plan is a list of parts, `cpu:8,sleep:60,postgres:50`, with milliseconds each; each part has a known time T in one
 state. What else the part took, less the thread's CPU time and the time in which it was ready and had no CPU
-(schedstat), is the wait for the interpreter lock. CPU time and that wait are the thread's own totals, because uWSGI
-also spends some before and after the application is called.
+(schedstat), is the wait for the interpreter lock in that part. CPU time and the wait for a CPU are the thread's own
+totals, because uWSGI also spends some before and after the application is called.
 
 Every thread has a row of a file in memory that the benchmark reads: nothing is lost if two threads add at once.
 """

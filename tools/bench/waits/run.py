@@ -23,10 +23,13 @@ from tools.bench.waits.cases import Case
 APP = Path(__file__).with_name("app.py")
 WARM_UP_SECONDS = 5.0
 
+_RUNNING = "uwsgi_worker_running_time_seconds_total"
+
 
 @dataclass(frozen=True)
 class Result:
-    """A case's figures, as mean numbers of threads: `true` by the application, `measured` by the exporter (states,
+    """A case's figures, as mean numbers of threads: `true` by the application (the interpreter lock: what is left of
+    uWSGI's running time), `measured` by the exporter (states,
     `redis` for the backend of that name, and `total`). busy: threads in service by uWSGI's document, on average.
     disagreement: of a single sample, on average. cost: CPU seconds per second of the whole exporter."""
 
@@ -93,6 +96,10 @@ def _compare(case: Case, before: _Instant, after: _Instant) -> Result:
     }
     truth = {name: (value - before.truth.get(name, 0.0)) / seconds for name, value in after.truth.items()}
     requests = truth.pop("requests", 0.0)
+    # The application does not see the waits before it is called and between its parts, but uWSGI's running time does.
+    running = metrics[_RUNNING] / seconds
+    others = sum(value for state, value in truth.items() if state not in ("redis", "interpreter_lock"))
+    truth["interpreter_lock"] = max(0.0, running - others)
     redis = metrics.get("uwsgi_backend_wait_thread_seconds_total redis", 0.0) / observed
     return Result(
         case,
@@ -124,11 +131,13 @@ def read_records(records: Path) -> dict[int, dict[str, float]]:
 
 def _read_metrics(exporter: exporters.Exporter) -> dict[str, float]:
     """Counters without labels by name, those of a state or backend by name and label, and the busy thread seconds."""
-    totals = {"busy": 0.0}
+    totals = {"busy": 0.0, _RUNNING: 0.0}
     for family in text_string_to_metric_families(exporter.scraper.scrape().body.decode()):
         for sample in family.samples:
             if sample.name == "uwsgi_worker_busy_thread_seconds_total":
                 totals["busy"] += sample.value
+            elif sample.name == _RUNNING:
+                totals[_RUNNING] += sample.value
             elif sample.name.startswith(("uwsgi_wait_", "uwsgi_backend_wait_", "uwsgi_exporter_observed_")):
                 part = sample.labels.get("state") or sample.labels.get("backend")
                 totals[f"{sample.name} {part}" if part else sample.name] = sample.value
