@@ -64,7 +64,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_uwsgi_exports_its_global() -> None:
-    """The symbol that tells uWSGI's own mutex from others is in the real program."""
+    """The symbol that identifies uWSGI's own mutex is in the real program."""
     found = read_elf(uwsgi_binary(), NAMES)
     assert found.is_64_bit
     assert found.symbols["uwsgi"][1] > 5000

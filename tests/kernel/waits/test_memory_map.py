@@ -35,7 +35,7 @@ def made_of(text: bytes, known: tuple[tuple[int, int, memory_map.Region], ...] =
 
 
 def test_regions_of_a_map() -> None:
-    """Data of programs and libraries, zero-initialized data right behind it included, is told from heap and stack."""
+    """Data of programs and libraries, zero-initialized data right behind it included, is not heap or stack."""
     memory = made_of(TEXT, ((0x7F1000120000, 0x7F1000130000, "python"),))
     expected = {
         0x555555557000: "image",

@@ -112,7 +112,7 @@ def test_services_on_unix_sockets(
 
 
 def test_unix_datagrams(opened: ExitStack, tmp_path: Path) -> None:
-    """A socket that sends datagrams to a path, as to an agent for metrics, is told from a connection."""
+    """A socket that sends datagrams to a path, as to an agent for metrics, is no connection."""
     agent, near, free = (opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) for _ in range(3))
     agent.bind(str(tmp_path / "agent"))
     near.connect(str(tmp_path / "agent"))

@@ -104,7 +104,7 @@ def test_a_backend_with_a_name() -> None:
 
 
 def test_uwsgis_own_lock_under_thunder_lock() -> None:
-    """A lock of the application looks like thunder-lock; the document tells them apart, so that it is no idleness."""
+    """A lock of the application looks like thunder-lock; the document shows which it is, so it is not idleness."""
     with uwsgi(*TWO_BY_FOUR, "--thunder-lock", app=APP) as server, requests(server, "/uwsgi-lock", 6):
         hands = MovableClock()
         host = Host(clock=hands.clock.monotonic, waits=WaitSetting())

@@ -231,7 +231,7 @@ def test_many_descriptors_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> Non
     assert links
 
 
-class Told(Peers):
+class Known(Peers):
     """Peers that the test sets."""
 
     def __init__(self, *peers: Peer | None) -> None:
@@ -266,7 +266,7 @@ DNS, POSTGRES, REDIS = Peer("dns", "10.0.0.1:53"), Peer("backend", "10.0.0.5:543
 )
 def test_peers_of_the_sockets_that_are_waited_for(peers: tuple[Peer | None, ...], result: str, address: str) -> None:
     """One kind of peer decides; several, or one that is not known, do not. A listening socket means idleness."""
-    decision = decide(Wait(None, tuple(range(len(peers)))), Told(*peers))
+    decision = decide(Wait(None, tuple(range(len(peers)))), Known(*peers))
     assert (decision.result, decision.address) == (result, address)
     assert (decision.gap is None) == (result != "unknown")
 
@@ -287,10 +287,10 @@ def test_peers_of_the_sockets_that_are_waited_for(peers: tuple[Peer | None, ...]
 def test_any_socket_of_the_process(peers: tuple[Peer | None, ...], result: str, gap: str | None) -> None:
     """If what is polled is not read, the only backend of the process is meant; clients and listeners are not."""
     wait = Wait(None, tuple(range(len(peers))), gap=thread_wait.GAP_POLL)
-    decision = decide(wait, Told(*peers))
+    decision = decide(wait, Known(*peers))
     assert (decision.result, decision.gap) == (result, gap)
 
 
 def test_a_result_needs_no_peers() -> None:
     """A decided wait keeps its result and its gap."""
-    assert decide(Wait("unknown", gap="why"), Told()) == Decision("unknown", "", "why")
+    assert decide(Wait("unknown", gap="why"), Known()) == Decision("unknown", "", "why")

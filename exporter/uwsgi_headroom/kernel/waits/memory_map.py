@@ -1,4 +1,4 @@
-"""Finds in which part of a worker's memory an address lies: that tells the interpreter lock from other locks.
+"""Finds in which part of a worker's memory an address lies: that distinguishes the interpreter lock from others.
 
 CPython keeps the lock in its global `_PyRuntime`, and uWSGI the mutex around accept(2) in its global `uwsgi`. Both are
 exported symbols. Locks of the application are on the heap or on a stack; locks in the data of other libraries are

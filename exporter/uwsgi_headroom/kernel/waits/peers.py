@@ -1,4 +1,4 @@
-"""Tells what is at the other end of a worker's socket: the client of a request, a backend, or a name server.
+"""Finds what is at the other end of a worker's socket: the client of a request, a backend, or a name server.
 
 A socket whose local address is a listening one was accepted: its peer is a client. Any other connected socket was
 opened by the application: its peer is a backend.

@@ -1,4 +1,4 @@
-"""Tells the threads of a worker that serve requests from the threads that its application has started.
+"""Distinguishes the threads of a worker that serve requests from those that its application has started.
 
 uWSGI does not list its threads. A thread that was seen waiting to accept a request serves requests: the application's
 own never do. Until all of them were seen, the rest is presumed: uWSGI's thread 0 is the process's main thread, and it

@@ -36,7 +36,7 @@ GAP_POLL = "a thread that polls hides for what: allow the exporter to read what 
 GAP_SOCKET = "the other end of a socket is not known yet, or uWSGI runs in another network namespace"
 GAP_MIXED = "a thread waits for several servers at once, or for a socket without a server"
 GAP_LOCK = "it is not known to whom a lock belongs: the program has no CPython, or a file of it was replaced"
-GAP_THREADS = "not all request threads are told from the application's own yet"
+GAP_THREADS = "it is not known yet which threads serve requests and which are the application's own"
 GAP_RESTART = "a thread was stopped and continued, and still waits for what it did before"
 GAP_UNTRIED = "the system calls of this machine's architecture were never tried"
 
