@@ -14,6 +14,7 @@ from itertools import count
 import pytest
 
 from tests.support.clock import MovableClock
+from tests.support.real_uwsgi import wait_until
 from tests.support.simulated_server import Server
 from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.kernel.setup import Setup
@@ -21,11 +22,14 @@ from uwsgi_headroom.kernel.waits import request_threads, sampler, worker_threads
 from uwsgi_headroom.kernel.waits.memory_map import Generation, MemoryMap
 from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting
 from uwsgi_headroom.kernel.waits.states import Waits
-from uwsgi_headroom.kernel.waits.system_calls import Blocked, find_calls
+from uwsgi_headroom.kernel.waits.system_calls import Blocked, find_calls, read_system_call
 from uwsgi_headroom.stats import Snapshot
 
 PYTHON, UWSGI = 0x1000, 0x2000
 MEMORY = MemoryMap(True, ((0x1000, 0x2000, "python"), (0x2000, 0x3000, "uwsgi")), ())
+
+READ = 0
+"""The number of read(2) on x86-64."""
 
 SLEEPS: Blocked = (230, (1, 1, 0, 0, 0, 0, 0, 0))
 LOCKED: Blocked = (202, (PYTHON, 0x89, 0, 0, 0, 0, 0))
@@ -230,9 +234,8 @@ def test_a_worker_that_has_ended_does_not_switch_the_server_off() -> None:
     if ended == 0:
         os._exit(0)
     os.waitid(os.P_PID, ended, os.WEXITED | os.WNOWAIT)
-    with subprocess.Popen([sys.executable, "-c", "print(1, flush=True); input()"], stdin=-1, stdout=-1) as living:
-        assert living.stdout
-        living.stdout.readline()
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=-1) as living:
+        wait_until(lambda: read_system_call(living.pid, living.pid)[0] == READ, what="the process to read its input")
         server = Server(processes=2, threads=1)
         server.respawn(1, 1.0, ended)
         server.respawn(2, 1.0, living.pid)
