@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.support.browser import Tab, browser, tab
-from tests.support.web_server import serving
-from tests.web.test_app import replayed
+from tests.support.browser import Tab
 
 pytestmark = pytest.mark.integration
 
@@ -18,19 +14,6 @@ _IMPORT = """async ([name, script]) => {
     const base = document.querySelector("script[type=module]").src.replace("main.js", "");
     return await new Function("part", `return (${script})(part)`)(await import(base + name));
 }"""
-
-
-@pytest.fixture(scope="module")
-def page() -> Iterator[Tab]:
-    """The page of a replayed server, whose modules can be imported."""
-    with (
-        serving(replayed("threads_4x8_busy"), sampling=True) as port,
-        browser() as chromium,
-        tab(chromium, port, bypass_csp=True) as shown,
-    ):
-        shown.open("/")
-        shown.until("heard !== null")
-        yield shown
 
 
 def part(page: Tab, module: str, script: str) -> object:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.support.browser import Tab, browser, tab
-from tests.support.web_server import serving
-from tests.web.test_app import replayed
+from tests.support.browser import Tab
 from tests.web.test_page_parts_in_browser import part
 from tests.web.test_page_wait_parts_in_browser import DASH, history, waits
 from uwsgi_headroom.kernel.waits.states import STATES
@@ -16,19 +12,6 @@ from uwsgi_headroom.kernel.waits.states import STATES
 pytestmark = pytest.mark.integration
 
 HOSTILE = "<img src=x onerror=alert(1)>"
-
-
-@pytest.fixture(scope="module")
-def page() -> Iterator[Tab]:
-    """The page of a replayed server, whose modules can be imported."""
-    with (
-        serving(replayed("threads_4x8_busy"), sampling=True) as port,
-        browser() as chromium,
-        tab(chromium, port, bypass_csp=True) as shown,
-    ):
-        shown.open("/")
-        shown.until("heard !== null")
-        yield shown
 
 
 def test_the_bar_comes_and_goes(page: Tab) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import pytest
 
-from tests.support.browser import Tab, browser, tab
-from tests.support.web_server import serving
-from tests.web.test_app import replayed
+from tests.support.browser import Tab
 from tests.web.test_page_parts_in_browser import part
 from uwsgi_headroom.kernel.waits.states import STATES
 
@@ -27,19 +25,6 @@ _HISTORY = """(columns) => ({
         .filter((name) => name.startsWith(prefix))
         .map((name) => name.slice(prefix.length)),
 })"""
-
-
-@pytest.fixture(scope="module")
-def page() -> Iterator[Tab]:
-    """The page of a replayed server, whose modules can be imported."""
-    with (
-        serving(replayed("threads_4x8_busy"), sampling=True) as port,
-        browser() as chromium,
-        tab(chromium, port, bypass_csp=True) as shown,
-    ):
-        shown.open("/")
-        shown.until("heard !== null")
-        yield shown
 
 
 def history(states: Mapping[str, Column], backends: Mapping[str, Column] | None = None) -> str:

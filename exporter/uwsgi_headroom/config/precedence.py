@@ -51,18 +51,13 @@ def _watching(watching: Settings, flags: argparse.Namespace, environment: Mappin
     lengths, where = _values(flags, environment, "window")
     if lengths:
         watching = replace(watching, windows=values.parse_windows(lengths, where))
-    residency, where = _value(flags, environment, "cpu_residency")
-    if residency:
-        watching = replace(watching, cpu_residency=values.parse_boolean(residency, where))
-    waits, where = _value(flags, environment, "waits")
-    if waits:
-        watching = replace(watching, waits=values.parse_boolean(waits, where))
+    for switch in ("cpu_residency", "waits", "read_pollfds"):
+        text, where = _value(flags, environment, switch)
+        if text:
+            watching = replace(watching, **{switch: values.parse_boolean(text, where)})  # type: ignore[arg-type]
     backends, where = _values(flags, environment, "backends")
     if backends:
         watching = replace(watching, backends=values.parse_backends(backends, where))
-    pollfds, where = _value(flags, environment, "read_pollfds")
-    if pollfds:
-        watching = replace(watching, read_pollfds=values.parse_boolean(pollfds, where))
     return watching
 
 

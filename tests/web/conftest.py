@@ -1,0 +1,24 @@
+"""The page in a browser, for the tests of its modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.browser import Tab, browser, tab
+from tests.support.web_server import serving
+from tests.web.test_app import replayed
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Tab]:
+    """The page of a replayed server, whose modules can be imported."""
+    with (
+        serving(replayed("threads_4x8_busy"), sampling=True) as port,
+        browser() as chromium,
+        tab(chromium, port, bypass_csp=True) as shown,
+    ):
+        shown.open("/")
+        shown.until("heard !== null")
+        yield shown
