@@ -33,5 +33,9 @@ def _of(level: str, t: Thresholds) -> Sequence[Recording]:
         Recording(f"{level}:uwsgi_utilization:p99_1d", f"quantile_over_time(0.99, {used})"),
         Recording(f"{level}:uwsgi_headroom:min1d", f"min_over_time({level}:uwsgi_headroom:ratio_rate{w}[1d])"),
         Recording(f"{level}:uwsgi_requests:max1d", f"max_over_time({level}:uwsgi_requests:rate{w}[1d])"),
+        Recording(
+            f"{level}:uwsgi_queue_wait_seconds:p95_1d",
+            f"quantile_over_time(0.95, {level}:uwsgi_queue_wait_seconds:ratio_rate{w}[1d])",
+        ),
         Recording(f"{level}:uwsgi_wait_threads:avg1d", f"avg_over_time({level}:uwsgi_wait_threads:ratio_rate{w}[1d])"),
     ]

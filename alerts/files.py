@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from alerts import compat, daily, recording
-from alerts.alerting import availability, balance, capacity, queue, workers
+from alerts import burn_rates, compat, daily, recording
+from alerts.alerting import availability, balance, capacity, objective, queue, workers
 from alerts.rule import Group
 from alerts.rule import render as to_yaml
 from alerts.thresholds import Thresholds
@@ -13,9 +13,11 @@ from alerts.thresholds import Thresholds
 FILES: dict[str, Callable[[Thresholds], Sequence[Group]]] = {
     "recording.yaml": recording.groups,
     "daily.yaml": daily.groups,
+    "burn_rates.yaml": burn_rates.groups,
     "availability.yaml": availability.groups,
     "balance.yaml": balance.groups,
     "capacity.yaml": capacity.groups,
+    "objective.yaml": objective.groups,
     "queue.yaml": queue.groups,
     "workers.yaml": workers.groups,
     "compat-uwsgi-exporter.yaml": compat.groups,

@@ -12,7 +12,7 @@ from alerts.thresholds import Thresholds
 WORKER_LABELS = "worker_id"
 """The label that distinguishes the workers of a server."""
 
-WITHIN_SERVER = (WORKER_LABELS, "backend", "cpu", "kind", "le", "limit", "mode", "reason", "socket", "state")
+WITHIN_SERVER = (WORKER_LABELS, "backend", "cpu", "kind", "le", "limit", "mode", "reason", "route", "socket", "state")
 """Labels that distinguish parts and aspects of one server."""
 
 

@@ -107,6 +107,29 @@ class Thresholds:
         "10m", "How long requests must wait before it is a ticket or a page. The wait after a reload is neither."
     )
     queue_not_measurable_hold: str = knob("6h", "How long a queue must be unmeasurable before it is reported.")
+    burn_page_1h: float = knob(
+        14.4,
+        "Burn rate over 1h and the last 5m that is a page: the share of bad requests divided by the share that the "
+        "objective permits. At 14.4, an hour uses 2 % of the budget of 30 days. As in `check`. Lower it for objectives "
+        "below 93 %, which cannot burn that fast.",
+    )
+    burn_page_6h: float = knob(
+        6.0, "Burn rate over 6h and the last 30m that is a page: 5 % of the budget. Raise it if such a page can wait."
+    )
+    burn_ticket_1d: float = knob(3.0, "Burn rate over 1d and the last 2h that is a ticket: 10 % of the budget.")
+    burn_ticket_3d: float = knob(
+        1.0,
+        "Burn rate over 3d and the last 6h that is a ticket: 10 % of the budget. Raise it if your users do not mind a "
+        "missed objective, or better lower the objective.",
+    )
+    burn_requests: int = knob(
+        100,
+        "Fewest requests in the short window of a burn rate: one slow request of a few is no trend. As in `check`. "
+        "Lower it for servers with few requests that all matter.",
+    )
+    burn_hold: str = knob(
+        "2m", "How long the budget must burn before it is reported. It is short, because the windows are averages."
+    )
     stuck_seconds: float = knob(
         120.0,
         "Age at which a request in service counts as stuck. nginx gives up after 60 s, so its client has gone. "

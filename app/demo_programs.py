@@ -92,13 +92,17 @@ def neighbour_programs(scene: Scene) -> list[Program]:
     ]
 
 
+OBJECTIVE = "1s:99%"
+"""The service level objective of all servers."""
+
+
 def exporter_program(stage: Stage, exporter: Path, port: int) -> Program:
     """uwsgi-headroom, which reads all servers of the stage."""
     stats = [word for name, path in stage.stats.items() for word in ("--stats", f"{name}=unix://{path}")]
     return Program(
         name="uwsgi-headroom",
         sentence="starting uwsgi-headroom",
-        command=[exporter, *stats, "--web.listen-address", address(port)],
+        command=[exporter, *stats, "--web.listen-address", address(port), "--slo", OBJECTIVE],
         ready=lambda: get(port, "/-/ready") is not None,
     )
 

@@ -31,6 +31,10 @@ class Scope:
         """The growth of a counter per second."""
         return f"rate({self.of(metric, *more)}{RATE})"
 
+    def over(self, metric: str, window: str, *more: str) -> str:
+        """The growth of a counter per second over a range such as `1h`."""
+        return f"rate({self.of(metric, *more)}[{window}])"
+
     def growth(self, metric: str, *more: str) -> str:
         """The growth of a counter over the whole time range."""
         return f"increase({self.of(metric, *more)}{RANGE})"
@@ -44,6 +48,10 @@ WINDOW = 'window="$window"'
 
 BY_SERVER = f"by ({', '.join(IDENTITY)}, service)"
 BY_SERVICE = "by (service)"
+
+COARSE = """The exporter's own percentiles, on the dashboard of a server, are finer: PromQL interpolates between two
+bounds of the histogram, which may be as far apart as 1 s and 2.5 s, and knows nothing above 60 s."""
+"""Says what percentiles are that PromQL makes of a histogram."""
 
 
 def in_words(series: str) -> str:

@@ -208,6 +208,7 @@ def test_several_real_servers_one_of_them_down() -> None:
     ):
         ask(two, times=10)
         with in_service(two):
+            wait_until(lambda: total(running.scrape(), "uwsgi_worker_requests_total", "two") == 10)
             wait_until(lambda: running.scrape()['uwsgi_threads_busy{server="two"}'] == 1)
             series = running.scrape()
     assert {key: value for key, value in series.items() if key.startswith("uwsgi_up")} == {

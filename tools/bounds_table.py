@@ -13,6 +13,7 @@ FILE = ROOT / "docs" / "bounds.md"
 
 MODULES = {
     "A stats document": "uwsgi_headroom.stats.bounds",
+    "Routes": "uwsgi_headroom.routes.bounds",
     "Reading": "uwsgi_headroom.watch.pace",
     "When a server counts as up": "uwsgi_headroom.watch.watch",
     "The HTTP face": "uwsgi_headroom.web.bounds",

@@ -20,7 +20,7 @@ PICTURES = ROOT / "dashboards" / "pictures"
 WIDTH, TALLEST = 1600, 4000  # pixels of the page: Grafana draws only the visible panels
 SCALE = 0.75  # a README is displayed narrower than the page
 LARGEST = 400_000  # bytes
-UP_TO = {"fleet": "", "server": "What do users get?", "affinity": "", "capacity": ""}
+UP_TO = {"fleet": "", "server": "Do the workers share", "affinity": "", "capacity": "What do requests spend"}
 """The row before which a picture ends; empty for the whole page."""
 
 _BOTTOM = """row => {

@@ -13,6 +13,7 @@ from tests.support.observations import down, proven, up
 from tools.environments import ROOT
 from tools.generated_files import replace_section
 from uwsgi_headroom.analysis.figures import compute_figures
+from uwsgi_headroom.analysis.percentiles import SHARES, Percentile, ResponseTimes
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.metrics import MODULES
@@ -38,14 +39,17 @@ def watched(observation: Observation) -> Observation:
     # With CPU residency, which is opt-in: each worker with a thread that stays on CPU 0.
     host = replace(reading.host, threads={pid: {pid: (0, 1.0)} for pid in reading.host.processes})
     later = msgspec.structs.replace(reading.snapshot, workers=workers)
-    integrals, history = Integrals(), History()
+    slo = observation.slo
+    integrals, history = Integrals((slo.threshold,) if slo else ()), History()
     for place in range(61):
         at = reading.at + place
-        now = Reading(at, reading.time + place, 0.001, 0.001, 1, later if place else reading.snapshot, host)
+        snapshot = later if place else reading.snapshot
+        now = Reading(at, reading.time + place, 0.001, 0.001, 1, snapshot, host, reading.routes)
         integrals.add(now, longest_step=2.0)
         history.add(at, integrals.totals)
     window = history.window(60.0)
     assert window is not None
+    response_times = ResponseTimes(4000, 0.2, {share: Percentile(2 * share, share, 3 * share) for share in SHARES})
     return Observation(
         observation.name,
         observation.address,
@@ -53,8 +57,9 @@ def watched(observation: Observation) -> Observation:
         {},
         integrals.totals,
         observation.pace,
-        [compute_figures(window, later, host.cpus)],
+        [replace(compute_figures(window, later, host.cpus), response_times=response_times)],
         others_follow=False,
+        slo=slo,
     )
 
 

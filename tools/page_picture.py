@@ -22,7 +22,8 @@ NAMES = {"light": "page.png", "dark": "page-dark.png"}
 LARGEST = 200_000  # bytes
 FIRST_SECONDS = 59  # of the figures: nearly the whole shortest window
 SCALE = 0.75  # a README is displayed narrower than the page
-WIDE, TALL = 1440, 1045  # pixels: the verdict, what to change, the workers one by one
+DRAWN = "[...document.querySelectorAll('.lines')].every((each) => !each.offsetParent || each.querySelector('.uplot'))"
+WIDE, TALL = 1440, 1145  # pixels: the verdict, what to change, the workers one by one
 
 
 def too_early(port: int) -> str | None:
@@ -50,7 +51,7 @@ def take(port: int, directory: Path) -> list[str]:
         for scheme, name in NAMES.items():
             with tab(running, port, WIDE, TALL, device_scale_factor=SCALE, color_scheme=scheme) as shown:
                 shown.open("/?range=300")
-                shown.until("document.querySelectorAll('.uplot').length === 5")
+                shown.until(DRAWN)
                 shown.page.screenshot(path=directory / name)
                 problems += shown.problems
             if (directory / name).stat().st_size > LARGEST:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from alerts.recording import server, service, waits, worker
+from alerts.recording import response_times, server, service, waits, worker
 from alerts.rule import Group
 from alerts.thresholds import Thresholds
 
 
 def groups(t: Thresholds) -> Sequence[Group]:
     """The group of `recording.yaml`: only one, because later rules use earlier ones."""
-    return [Group("uwsgi-headroom recording", [*worker.rules(t), *server.rules(t), *service.rules(t), *waits.rules(t)])]
+    modules = (worker, server, service, waits, response_times)
+    return [Group("uwsgi-headroom recording", [rule for module in modules for rule in module.rules(t)])]

@@ -1,4 +1,4 @@
-"""What the threads of workers, servers and services spend their time on, as threads and per request.
+"""What the threads of workers, servers and services spend their time on, as threads and per request; and by route.
 
 By Little's law, L threads in a state and λ requests per second are L/λ seconds of a mean request in that state.
 """
@@ -21,11 +21,23 @@ def rules(t: Thresholds) -> Sequence[Recording]:
     w = t.window
     lock = f"rate(uwsgi_worker_interpreter_lock_wait_thread_seconds_total[{w}])"
     return [
+        *_routes(t),
         Recording(
             f"worker:uwsgi_interpreter_lock_wait_threads:ratio_rate{w}", f"{lock} {of_server('/')} {_observed(w)}"
         ),
         *(rule for metric, label in _PARTS.items() for rule in _of_servers(metric, label, t)),
         *(rule for metric, label in _PARTS.items() for rule in _of_services(metric, label, t)),
+    ]
+
+
+def _routes(t: Thresholds) -> Sequence[Recording]:
+    """Busy threads by route: opt-in, at most 51 series of a server."""
+    w = t.window
+    observed = f"(rate(uwsgi_exporter_observed_seconds_total[{w}]) > 0)"
+    server, service = (f"{level}:uwsgi_route_threads:ratio_rate{w}" for level in ("server", "service"))
+    return [
+        Recording(server, f"rate(uwsgi_route_busy_thread_seconds_total[{w}]) {of_server('/', 'route')} {observed}"),
+        Recording(service, by_service("sum", server, t)),
     ]
 
 

@@ -22,6 +22,8 @@ from dashboards.signals import history
 from dashboards.variables import utc_offset, variables
 
 MONTHS = Times("now-90d", "")
+_NEUTRAL = (("color", {"mode": "fixed", "fixedColor": GREY}), ("custom.fillOpacity", 0))
+_DASHED = (("custom.lineStyle", {"fill": "dash", "dash": [8, 6]}), ("custom.lineWidth", 2), *_NEUTRAL)
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
@@ -66,6 +68,7 @@ def dashboard(t: Thresholds) -> Dashboard:
                     ),
                 ],
             ),
+            Row("Did requests keep their objective?", _objective()),
             Row(
                 "What do requests spend their time on?",
                 [
@@ -80,14 +83,22 @@ def dashboard(t: Thresholds) -> Dashboard:
 
 
 def _trend(t: Thresholds) -> Panels:
-    neutral = [("color", {"mode": "fixed", "fixedColor": GREY}), ("custom.fillOpacity", 0)]
-    peaks = matching("/peak$/", ("custom.drawStyle", "points"), ("custom.showPoints", "always"), *neutral)
-    dash = ("custom.lineStyle", {"fill": "dash", "dash": [8, 6]})
-    trends = matching("/trend$/", dash, ("custom.lineWidth", 2), *neutral)
+    peaks = matching("/peak$/", ("custom.drawStyle", "points"), ("custom.showPoints", "always"), *_NEUTRAL)
+    trends = matching("/trend$/", *_DASHED)
     near = threshold_colours.near_capacity(t)
     return [
         lines(history.DAILY, 12, overrides=[peaks], at_least=1, threshold=near, step="1d"),
         lines(history.trend(t), 12, overrides=[trends], at_least=1, threshold=near, step="1d"),
+    ]
+
+
+def _objective() -> Panels:
+    objectives = matching("/objective$/", *_DASHED)
+    return [
+        lines(history.GOOD, 12, most=1, from_zero=False, overrides=[objectives], step="1d"),
+        lines(history.BUDGET, 12, most=1, from_zero=False, threshold=threshold_colours.spent(), step="1d"),
+        lines(history.BURN, 12, at_least=2, threshold=threshold_colours.used_up(), step="1d"),
+        lines(history.QUEUE_WAIT, 12, step="1d"),
     ]
 
 

@@ -11,12 +11,12 @@ from dashboards import annotation_queries, links
 from dashboards.page import Panels, Row, page
 from dashboards.panels import threshold_colours
 from dashboards.panels.colours import BLUE, BROWN, GOLD, GREY, OLIVE, ORANGE, PINK, PURPLE, coloured, limits, named
-from dashboards.panels.graphs import by_worker, dashed, lines, occupancy, plain, shares
+from dashboards.panels.graphs import HEIGHT, by_worker, dashed, heat_map, lines, plain, shares
 from dashboards.panels.stats import bars, figure
 from dashboards.panels.tables import Column, table
 from dashboards.panels.wait_states import wait_states
 from dashboards.selector import ONE
-from dashboards.signals import affinity, balance, processes, users, waits
+from dashboards.signals import affinity, balance, objective, processes, routes, users, waits
 from dashboards.signals import limits as limit_signals
 from dashboards.variables import variables, window
 
@@ -86,7 +86,7 @@ def _questions(t: Thresholds) -> Sequence[Row]:
             "How full is it?",
             [
                 lines(limit_signals.CONCURRENCY, 9, overrides=[*capacity, *load]),
-                occupancy(limit_signals.OCCUPANCY, 8),
+                heat_map(limit_signals.OCCUPANCY, 8),
                 lines(
                     limit_signals.HEADROOM_OVER_TIME,
                     7,
@@ -94,10 +94,12 @@ def _questions(t: Thresholds) -> Sequence[Row]:
                     overrides=limits(),
                     threshold=threshold_colours.headroom_low(t),
                 ),
-                lines(waits.LOAD, 12, stacked=True, overrides=[*wait_states(), *threads]),
-                lines(waits.PER_REQUEST, 12, stacked=True, overrides=wait_states()),
+                lines(waits.LOAD, 8, stacked=True, overrides=[*wait_states(), *threads]),
+                lines(waits.PER_REQUEST, 8, stacked=True, overrides=wait_states()),
+                lines(routes.THREADS, 8, stacked=True),
             ],
         ),
+        Row("How long do requests take, and do they keep the objective?", _objective(t)),
         Row(
             "Do the workers share the load evenly, and does it cost anything?",
             [
@@ -141,4 +143,29 @@ def _questions(t: Thresholds) -> Sequence[Row]:
                 ),
             ],
         ),
+    ]
+
+
+def _objective(t: Thresholds) -> Panels:
+    threshold = dashed("threshold", "red")
+    percentiles = coloured({"p50": OLIVE, "p90": GOLD, "p95": BLUE, "p99": PURPLE, "mean": GREY})
+    return [
+        lines(objective.PERCENTILES, 12, overrides=[*percentiles, threshold]),
+        heat_map(objective.HISTOGRAM, 12),
+        lines(
+            objective.GOOD,
+            7,
+            most=1,
+            from_zero=False,
+            overrides=[*coloured({"good": BLUE}), dashed("objective", "red")],
+        ),
+        lines(
+            objective.burn(t),
+            7,
+            at_least=2,
+            overrides=coloured({"5m": GREY, "1h": BLUE, "6h": PURPLE}),
+            threshold=threshold_colours.burning(t),
+        ),
+        lines(objective.WAIT, 6, overrides=[*coloured({"wait": ORANGE}), threshold]),
+        figure(objective.BUDGET, 4, threshold_colours.budget(), decimals=0, empty="-", height=HEIGHT),
     ]

@@ -57,12 +57,13 @@ def lines(  # noqa: PLR0913  (each is one choice of how to draw)
     threshold: ThresholdsConfig | None = None,
     stacked: bool = False,
     logarithmic: bool = False,
+    from_zero: bool = True,
     beside: bool = False,
     step: str = "",
     height: int = HEIGHT,
 ) -> timeseries.Panel:
-    """A graph of lines from 0. most: the top of the axis; at_least: the least top of the axis, even if values are
-    lower; threshold: drawn as a line; beside: for many series, the legend is a sorted table on the right.
+    """A graph of lines, from 0 or from their least value. most: the top of the axis; at_least: its least top, even if
+    values are lower; threshold: drawn as a line; beside: for many series, the legend is a sorted table on the right.
     """
     panel = apply_panel_options(timeseries.Panel(), signal, (width, height), step=step)
     panel.line_width(1).fill_opacity(70 if stacked else 0 if beside else 8).show_points(VisibilityMode.NEVER).legend(
@@ -72,7 +73,7 @@ def lines(  # noqa: PLR0913  (each is one choice of how to draw)
     panel.tooltip(VizTooltipOptions().mode(TooltipDisplayMode.MULTI).sort(SortOrder.DESCENDING))
     if logarithmic:
         panel.scale_distribution(ScaleDistributionConfig().type(ScaleDistribution.LOG).log(2)).fill_opacity(0)
-    else:
+    elif from_zero:
         panel.min(0)
     if stacked:
         panel.stacking(StackingConfig().mode(StackingMode.NORMAL).group("A")).line_width(0)
@@ -141,7 +142,7 @@ def plain(name: str, colour: str, *values: tuple[str, object]) -> Override:
     )
 
 
-def occupancy(signal: Signal, width: int) -> heatmap.Panel:
+def heat_map(signal: Signal, width: int) -> heatmap.Panel:
     """A heat map of a histogram's buckets."""
     panel = apply_panel_options(heatmap.Panel(), signal, (width, HEIGHT), PromQueryFormat.HEATMAP)
     panel.calculate(False).y_axis(YAxisConfig().unit(signal.unit)).show_value(VisibilityMode.NEVER)

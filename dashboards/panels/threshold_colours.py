@@ -72,6 +72,32 @@ def costly_line() -> ThresholdsConfig:
     return _steps("transparent", (COSTLY, WARNING))
 
 
+def burning(t: Thresholds) -> ThresholdsConfig:
+    """Burn rates that are a page over an hour and over six hours, and one that uses up the budget, as lines in a
+    graph."""
+    return _steps("transparent", (1, WARNING), (t.burn_page_6h, CRITICAL), (t.burn_page_1h, CRITICAL))
+
+
+def burns(t: Thresholds) -> ThresholdsConfig:
+    """A warning where the budget is used up before its time, critical where it is a page."""
+    return _steps(FINE, (1, WARNING), (t.burn_page_1h, CRITICAL))
+
+
+def used_up() -> ThresholdsConfig:
+    """The burn rate that uses up the budget in its time, as a line in a graph."""
+    return _steps("transparent", (1, WARNING))
+
+
+def budget() -> ThresholdsConfig:
+    """Critical where more was bad than the objective permits."""
+    return _steps(CRITICAL, (0, FINE))
+
+
+def spent() -> ThresholdsConfig:
+    """A budget of which nothing is left, as a line in a graph."""
+    return _steps("transparent", (0, CRITICAL))
+
+
 def cpu(t: Thresholds) -> ThresholdsConfig:
     """A warning where the use of CPUs is a ticket."""
     return _steps(FINE, (t.cpu_full, WARNING))

@@ -5,7 +5,8 @@ Uses the exporter's windowed figures, and so needs no recording rules.
 
 from __future__ import annotations
 
-from dashboards.selector import BY_SERVER, BY_SERVICE, FLEET, WINDOW, in_words, with_service
+from alerts.recording.response_times import COMMON_BUCKETS
+from dashboards.selector import BY_SERVER, BY_SERVICE, COARSE, FLEET, WINDOW, in_words, with_service
 from dashboards.signal import TIMES, Series, signal
 
 _LEAST = """Headroom is the factor by which load can grow before a limit is reached; at 1x the limit is reached. The
@@ -35,12 +36,28 @@ _QUEUE_WAIT = _of("uwsgi_queue_wait_seconds", WINDOW)
 _UP = _of("uwsgi_up")
 _SERVER = "{{server}} on {{instance}}"
 
-_TIME = _of("uwsgi_response_time_seconds", WINDOW)
+_TIME = _of("uwsgi_mean_response_time_seconds", WINDOW)
 _TIME_BY_SERVICE = (
     f"sum {BY_SERVICE} ({_LITTLES_LAW} and ignoring (method) {_TIME})\n"
     f"/ sum {BY_SERVICE} ({_LITTLES_LAW} / ignoring (method) ({_TIME} > 0))"
 )
 """Total time divided by the requests that took time: by Little's law, L / W of them per second."""
+
+
+_BUCKETS = with_service(FLEET.over("uwsgi_response_time_seconds_bucket", "$window", COMMON_BUCKETS))
+_COMPLETED = with_service(FLEET.over("uwsgi_response_time_seconds_count", "$window"))
+
+
+def _percentile(share: float) -> str:
+    """A percentile of each service, from the sum of the histograms of its servers."""
+    return f"histogram_quantile({share:g}, sum by (service, le) ({_BUCKETS}))\nand sum {BY_SERVICE} ({_COMPLETED}) > 0"
+
+
+def _burning(window: str) -> str:
+    """The burn rate of each service: all bad requests, divided by all that the objectives of its servers permit."""
+    bad, every = (FLEET.over(f"uwsgi_slo_{what}_total", window) for what in ("bad_requests", "requests"))
+    permitted = with_service(f"{every} * (1 - {FLEET.of('uwsgi_slo_objective_ratio')})")
+    return f"sum {BY_SERVICE} ({with_service(bad)}) / (sum {BY_SERVICE} ({permitted}) > 0)"
 
 
 def _busy(by: str = "") -> str:
@@ -94,12 +111,16 @@ SERVICES = signal(
     "Services, least headroom first",
     "none",
     f"""A line for each value of the service label that is chosen above: `server` by default, or any label that
-    Prometheus adds, such as cluster or team. Headroom is that of the service's worst server. {_LEAST}""",
+    Prometheus adds, such as cluster or team. Headroom is that of the service's worst server. {_LEAST} p95: 95 % of
+    the requests were faster inside uWSGI; {COARSE} Budget burns: the burn rate over the last hour of the objectives
+    that are set (--slo); at 1x, the error budget of 30 days lasts 30 days.""",
     Series(_least(BY_SERVICE), "Headroom", now=True),
     Series(_busy(BY_SERVICE), "Threads busy", now=True),
     Series(f"max {BY_SERVICE} ({_COST})", "Unevenness costs", now=True),
     Series(f"max {BY_SERVICE} ({_QUEUE_WAIT})", "Queue wait", now=True),
     Series(_TIME_BY_SERVICE, "Response time", now=True),
+    Series(_percentile(0.95), "p95", now=True),
+    Series(_burning("1h"), "Budget burns", now=True),
     Series(f"sum {BY_SERVICE} ({_REQUESTS})", "Requests", now=True),
     Series(f"count {BY_SERVICE} ({_UP})", "Servers", now=True),
 )
@@ -151,4 +172,11 @@ RESPONSE_TIME_BY_SERVICE = signal(
     "s",
     "Mean time in service of a request, without the listen queue: total time divided by requests.",
     Series(_all_of(BY_SERVICE, _TIME_BY_SERVICE), "{{service}}"),
+)
+PERCENTILES_BY_SERVICE = signal(
+    "95th percentile by service",
+    "s",
+    f"""95 % of the requests were faster inside uWSGI, over the window that is chosen above, without the wait in the
+    listen queue. Made by PromQL of the histograms of all servers of the service. {COARSE}""",
+    Series(_all_of(BY_SERVICE, _percentile(0.95)), "{{service}}"),
 )

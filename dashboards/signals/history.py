@@ -68,6 +68,49 @@ HEADROOMS = signal(
     Series(f"min {BY_SERVICE} ({with_service(_LEAST)})", "{{service}}"),
 )
 
+_OBJECTIVE = "uwsgi_slo_objective_ratio"
+_SERVED = FLEET.of("server:uwsgi_slo_requests:rate1d")
+_SHARE = FLEET.of("server:uwsgi_slo_bad_requests:ratio_rate1d")
+_EVERY = f"(sum {BY_SERVICE} ({with_service(_SERVED)}) > 0)"
+_BAD = f"sum {BY_SERVICE} ({with_service(f'{_SHARE} * {_SERVED}')})"
+_PERMITTED = f"sum {BY_SERVICE} ({with_service(f'{_SERVED} * (1 - {FLEET.of(_OBJECTIVE)})')})"
+"""Requests per second of each service: all, the bad ones, and those that the objectives of its servers permit."""
+_JUDGED = "Only of servers with an objective (the exporter's option --slo), without the wait in the listen queue."
+GOOD = signal(
+    "Good requests, day by day",
+    "percentunit",
+    f"""Requests of each service that were served within the threshold and not lost, and the dashed line that the
+    objective asks for. {_JUDGED} {_MIDNIGHT} {_RULES}""",
+    Series(f"1 - {_BAD} / {_EVERY}", "{{service}}"),
+    Series(f"1 - {_PERMITTED} / {_EVERY}", "{{service}} objective"),
+)
+BURN = signal(
+    "Burn rate: the day's",
+    TIMES,
+    f"""Bad requests of the day divided by those that the objectives permit. Above 1x for a month, the objective is
+    missed. {_JUDGED} {_MIDNIGHT} {_RULES}""",
+    Series(f"{_BAD} / ({_PERMITTED} > 0)", "{{service}}"),
+)
+_MONTH = "[29d1h:1d]"
+"""Thirty midnights, whether or not Prometheus counts the start of a range."""
+BUDGET = signal(
+    "Error budget left of 30 days",
+    "percentunit",
+    f"""What is left of the bad requests that the objectives permit in the 30 days before each point; days without
+    figures count as kept. Below 0 %, the objective was missed. {_JUDGED} {_MIDNIGHT} {_RULES}""",
+    Series(
+        f"1 - sum_over_time(({_BAD}){_MONTH})\n/ (30 * avg_over_time(({_PERMITTED}){_MONTH}) > 0)",
+        "{{service}}",
+    ),
+)
+QUEUE_WAIT = signal(
+    "Wait in the listen queue: the day's p95",
+    "s",
+    f"""The server of each service where requests waited longest: for 95 % of the day, the mean wait was at most this
+    high. Users wait this long in addition to the response time that the objective judges. {_MIDNIGHT} {_RULES}""",
+    Series(f"max {BY_SERVICE} ({with_service(FLEET.of('server:uwsgi_queue_wait_seconds:p95_1d'))})", "{{service}}"),
+)
+
 _WAITS = f"sum by (state) ({FLEET.of('server:uwsgi_wait_threads:avg1d')})"
 _MOST = f"max_over_time(({_WAITS}){_DAILY} @ end())"
 _SEEN = f"and on (state) {_MOST} > on () group_left () {LEAST_SHOWN} * sum({_MOST})"

@@ -12,12 +12,14 @@ _QUEUE = f"sum({ONE.rate('uwsgi_socket_queue_seconds_total')}) / {OBSERVED_SECON
 _SERVICE = (
     f"sum({ONE.rate('uwsgi_worker_running_time_seconds_total')}) / (({_REQUESTS} - {_STATIC} or {_REQUESTS}) > 0)"
 )
+QUEUE_WAIT = f"{_QUEUE} / ({_REQUESTS} > 0)"
+"""Seconds of a mean request."""
 
 RESPONSE_TIME_NOW = signal(
     "Response time",
     "s",
     "Mean time in service of a request, without listen queue and static files. Empty if no request is served.",
-    Series(f"max({ONE.of('uwsgi_response_time_seconds', WINDOW)})", "in service"),
+    Series(f"max({ONE.of('uwsgi_mean_response_time_seconds', WINDOW)})", "in service"),
 )
 QUEUE_WAIT_NOW = signal(
     "Queue wait",
@@ -39,7 +41,7 @@ WHERE_TIME_GOES = signal(
     """Mean time that users wait, in the listen queue and then in service (without static files). Empty if no request is
     served; without the queue if it cannot be measured.""",
     Series(_SERVICE, "in service"),
-    Series(f"{_QUEUE} / ({_REQUESTS} > 0)", "in the listen queue"),
+    Series(QUEUE_WAIT, "in the listen queue"),
 )
 ERRORS = signal(
     "Errors",

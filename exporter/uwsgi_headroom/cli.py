@@ -99,7 +99,9 @@ def _check(line: CommandLine, options: argparse.Namespace) -> int:
         line.commands["check"].error("give the address of a server, or --all for every server on this machine")
     with interrupts.ending_the_process():
         from uwsgi_headroom.check import command
-    thresholds = Thresholds(options.min_headroom, options.max_queue_wait, options.max_response_time)
+    thresholds = Thresholds(
+        options.min_headroom, options.max_queue_wait, options.max_response_time, options.max_p95, options.max_p99
+    )
     return command.run(Request(tuple(options.addresses), options.seconds, options.format, thresholds))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from uwsgi_headroom.kernel.backlogs import Backlog
 from uwsgi_headroom.kernel.facts import HostFacts
+from uwsgi_headroom.routes.served import ServedRoutes
 from uwsgi_headroom.stats import AnySnapshot, Snapshot
 from uwsgi_headroom.stats.server import Worker
 
@@ -17,7 +18,7 @@ class Reading:
     at: the monotonic time, in seconds, at which the document was complete; rates use differences of this.
     time: the same instant in epoch seconds, for the age of timestamps that uWSGI writes.
     read_seconds: from connecting to the last byte; transfer_seconds: from the first byte to the last, while uWSGI's
-    master was blocked; document_bytes: size of the document.
+    master was blocked; document_bytes: size of the document. routes: of the requests in service; None if they are off.
     """
 
     at: float
@@ -27,6 +28,7 @@ class Reading:
     document_bytes: int
     snapshot: AnySnapshot
     host: HostFacts
+    routes: ServedRoutes | None = None
 
     def listen_queues(self) -> dict[str, Backlog]:
         """Return each socket's queue: from the kernel, else uWSGI's figure (TCP only), else None and the reason."""

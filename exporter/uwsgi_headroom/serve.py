@@ -65,6 +65,8 @@ def run(options: argparse.Namespace) -> None:
     if not settings.servers:
         settings = replace(settings, servers=discover_servers())
     sockets = [open_listener(host, port) for host, port in settings.listen]
+    if settings.settings.routes and not settings.routes_beyond_loopback:
+        _refuse_exposed_routes(sockets)
     for listener in sockets:
         host, port = listener.getsockname()[:2]
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
@@ -72,6 +74,18 @@ def run(options: argparse.Namespace) -> None:
         if is_exposed(host):
             _log.warning(_EXPOSED, extra={"fields": {"url": url}})
     serve_until_signal(Fleet(settings.servers, settings.settings), sockets, settings.allowed_hosts)
+
+
+def _refuse_exposed_routes(sockets: Sequence[socket.socket]) -> None:
+    """Raise ConfigError if other machines can reach one of the listeners: routes come from the paths of requests."""
+    for listener in sockets:
+        host, port = listener.getsockname()[:2]
+        if is_exposed(host):
+            raise ConfigError(
+                f"--routes: other machines can reach {host}:{port}, where there is no login, and routes come from the "
+                "paths of your users' requests; listen on 127.0.0.1 behind a proxy with a login, or allow it with "
+                "--routes-beyond-loopback"
+            )
 
 
 def is_exposed(host: str) -> bool:

@@ -249,6 +249,7 @@ OVERFLOWING, FILLING, WAIT, SEVERE_WAIT = (
     ("UwsgiQueueWaitHigh", "warning"),
     ("UwsgiQueueWaitHigh", "critical"),
 )
+BUDGET, SLOW_BURN = ("UwsgiErrorBudgetBurning", "critical"), ("UwsgiErrorBudgetBurning", "warning")
 LOOP, LOST = ("UwsgiRespawnLoop", "critical"), ("UwsgiRequestsLost", "critical")
 
 
@@ -256,7 +257,7 @@ LOOP, LOST = ("UwsgiRespawnLoop", "critical"), ("UwsgiRequestsLost", "critical")
 @pytest.mark.parametrize(
     ("source", "held_back"),
     [
-        (DOWN, [HOT, UNEVEN, NEAR, LOW, OVERFLOWING, FORECAST]),
+        (DOWN, [HOT, UNEVEN, NEAR, LOW, OVERFLOWING, FORECAST, BUDGET]),
         (EXPORTER, [DOWN, HOT, UNEVEN, FORECAST]),
         (HOT, [UNEVEN, LOW]),
         (NEAR, [LOW, FORECAST, WAIT]),
@@ -296,12 +297,15 @@ def test_a_page_holds_back_the_ticket_of_its_own_name(running: Running) -> None:
     page["labels"]["socket"] = held_back["labels"]["socket"] = sockets["full"]
     other["labels"]["socket"] = sockets["short"]
     wait, severe = (alert(*of, server="waits", instance=machine) for of in (WAIT, SEVERE_WAIT))
-    running.post(page, held_back, other, wait, severe)
+    budgets = [alert(*of, server="waits", instance=machine) for of in (BUDGET, SLOW_BURN)]
+    running.post(page, held_back, other, wait, severe, *budgets)
     running.wait(f"UwsgiListenQueueOverflowing of queues on {machine}", "/slack")
     running.wait(f"UwsgiQueueWaitHigh of waits on {machine}", "/slack")
     (ticket,) = running.wait(f"UwsgiListenQueueOverflowing of queues on {machine}", "/webhook")
     assert [alert["labels"]["socket"] for alert in ticket["alerts"]] == [sockets["short"]]
-    assert not running.find_bodies(f"UwsgiQueueWaitHigh of waits on {machine}", "/webhook")
+    running.wait(f"UwsgiErrorBudgetBurning of waits on {machine}", "/slack")
+    for name in ("UwsgiQueueWaitHigh", "UwsgiErrorBudgetBurning"):
+        assert not running.find_bodies(f"{name} of waits on {machine}", "/webhook")
 
 
 @pytest.mark.integration

@@ -26,7 +26,7 @@ LEAST = {"uwsgi_unevenness_cost_ratio": 0.03, "uwsgi_queue_wait_seconds": 0.002}
 
 RECORDED = {
     "uwsgi_throughput_requests_per_second": "server:uwsgi_requests:rate",
-    "uwsgi_response_time_seconds": "server:uwsgi_response_time_seconds:ratio_rate",
+    "uwsgi_mean_response_time_seconds": "server:uwsgi_response_time_seconds:ratio_rate",
     "uwsgi_queue_wait_seconds": "server:uwsgi_queue_wait_seconds:ratio_rate",
     'uwsgi_concurrency{method="littles_law"}': "server:uwsgi_concurrency_littles_law:rate",
     'uwsgi_concurrency{method="observed"}': "server:uwsgi_concurrency_observed:ratio_rate",

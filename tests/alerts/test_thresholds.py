@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from alerts.thresholds import Thresholds
-from uwsgi_headroom.analysis import advice, stuck, waiting
+from uwsgi_headroom.analysis import advice, objective, stuck, waiting
 from uwsgi_headroom.analysis.findings import evenness, health, limits, load, queue, workers
 
 MINUTES = 5
@@ -20,6 +20,8 @@ SHARED = {
     "queue_wait_ratio": waiting.NOTICED[1],
     "queue_wait_severe_seconds": waiting.SEVERE[0],
     "queue_wait_severe_ratio": waiting.SEVERE[1],
+    "burn_page_1h": objective.FAST_BURN,
+    "burn_requests": objective.FEWEST_REQUESTS,
     "stuck_many": stuck.MANY_STUCK,
     "lost": workers.MANY_LOST[0],
     "lost_part": workers.MANY_LOST[1],

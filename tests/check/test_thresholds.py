@@ -6,9 +6,13 @@ import msgspec
 import pytest
 
 from tests.check.documents import busy_server
+from tests.support.documents_with_response_times import EXAMPLE, SHORT, percentiles, with_response_times
 from uwsgi_headroom.check.apply_thresholds import apply_thresholds
+from uwsgi_headroom.check.percentile_thresholds import refuse_too_short
 from uwsgi_headroom.check.thresholds import NO_THRESHOLDS, Threshold, Thresholds
+from uwsgi_headroom.documents.response_times import ResponseTimes
 from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.errors import ConfigError
 
 
 def with_flow(server: Server, **figures: object) -> Server:
@@ -88,3 +92,70 @@ def test_an_idle_server_is_within_every_limit() -> None:
     idle = with_flow(idle, response_time=None)
     limits = Thresholds(Threshold(2.0), Threshold(0.1), Threshold(0.1))
     assert apply_thresholds(idle, limits).status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("limits", "status"),
+    [
+        (Threshold(0.4, 2.0), "warning"),
+        (Threshold(None, 0.45), "critical"),
+        (Threshold(0.5), "ok"),
+    ],
+)
+def test_a_percentile_above_its_maximum(limits: Threshold, status: str) -> None:
+    """The estimate counts; its interval is the evidence."""
+    judged = apply_thresholds(with_response_times(busy_server()), Thresholds(max_p95=limits))
+    assert judged.status == status
+    found = [finding for finding in judged.findings if finding.code == "threshold_p95"]
+    assert [finding.evidence for finding in found] == (
+        [] if status == "ok" else ["Inside uWSGI, estimated from samples: 480 ms (450 to 520)."]
+    )
+    if status == "warning":
+        assert judged.verdict == "The 95th percentile of response times is 480 ms: --max-p95 allows 400 ms."
+
+
+def test_a_percentile_below_what_samples_show_is_within_its_maximum() -> None:
+    """Such as `under 160 ms`, which is less than any maximum that is judged."""
+    section = percentiles(SHORT, msgspec.structs.replace(SHORT, share=0.95))
+    judged = apply_thresholds(with_response_times(busy_server(), section), Thresholds(max_p95=Threshold(0.4)))
+    assert judged.status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("section", "limits", "why"),
+    [
+        (None, Thresholds(max_p95=Threshold(0.4)), "--max-p95 cannot be judged: its figure is not known here."),
+        (
+            percentiles(requests=3),
+            Thresholds(max_p95=Threshold(0.4)),
+            "--max-p95 cannot be judged: it needs 20 requests, and there were 3 requests.",
+        ),
+        (
+            percentiles(requests=3),
+            Thresholds(max_p99=Threshold(0.4)),
+            "--max-p99 cannot be judged: it needs 100 requests, and there were 3 requests.",
+        ),
+        (
+            EXAMPLE,
+            Thresholds(max_p95=Threshold(0.3, 2.0)),
+            "--max-p95 cannot be judged: the server is sampled every 200 ms, which shows times from 400 ms on.",
+        ),
+    ],
+)
+def test_a_percentile_that_cannot_be_judged(section: ResponseTimes | None, limits: Thresholds, why: str) -> None:
+    """Too few requests, a maximum below two sampling intervals, or no percentiles: not within the limits."""
+    judged = apply_thresholds(with_response_times(busy_server(), section), limits)
+    assert (judged.status, judged.verdict) == ("unknown", why)
+
+
+def test_percentiles_of_an_idle_server_are_within_their_limits() -> None:
+    """Without requests none is slow."""
+    idle = with_response_times(with_flow(busy_server(), requests=0), None)
+    assert apply_thresholds(idle, Thresholds(max_p95=Threshold(0.4), max_p99=Threshold(0.4))).status == "ok"
+
+
+def test_a_maximum_that_the_sampling_rate_cannot_judge_is_refused() -> None:
+    """The message names the option and the least value; two sampling intervals are enough."""
+    refuse_too_short(Thresholds(max_p95=Threshold(0.4), max_p99=Threshold(None, 5.0)), 5.0)
+    with pytest.raises(ConfigError, match=r"--max-p99: 300ms cannot be judged with 5 samples .* least is 400ms"):
+        refuse_too_short(Thresholds(max_p99=Threshold(0.3, 5.0)), 5.0)

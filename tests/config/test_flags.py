@@ -27,6 +27,10 @@ SAMPLES = {
     "waits": ("false", lambda result: result.settings.waits, False),
     "backends": ("pg=10.0.0.5:5432", lambda result: result.settings.backends, (("pg", "10.0.0.5:5432"),)),
     "read_pollfds": ("true", lambda result: result.settings.read_pollfds, True),
+    "slo": ("1s:99%", lambda result: result.settings.slo and result.settings.slo.objective, 0.99),
+    "routes": ("true", lambda result: result.settings.routes, True),
+    "route_template": ("/orders/new", lambda result: result.settings.route_templates, ("/orders/new",)),
+    "routes_beyond_loopback": ("true", lambda result: result.routes_beyond_loopback, True),
     "log_level": ("warning", lambda result: result.log_level, "warning"),
     "log_format": ("json", lambda result: result.log_format, "json"),
 }

@@ -36,6 +36,7 @@ def test_drift_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         ("interpreter_full=0.8", "server.json", "Interpreter load by worker", [None, 0.8]),
         ("headroom_low=1.6", "fleet.json", "Least headroom", [None, 1.1111, 1.6]),
         ("near_capacity=0.8", "server.json", "Threads busy", [None, 0.8, 0.8]),
+        ("burn_page_1h=10", "server.json", "Burn rate of the error budget", [None, 1, 6, 10]),
         ("cpu_full=0.7", "affinity.json", "CPU used", [None, 0.7]),
     ],
 )

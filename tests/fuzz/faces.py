@@ -29,12 +29,14 @@ from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.routes.templates import Templates
 from uwsgi_headroom.source import Answer, File
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.top.feeds.feed import NO_TREND
 from uwsgi_headroom.top.model import ScreenModel, ServerEntry
 from uwsgi_headroom.top.navigation import Navigation
 from uwsgi_headroom.top.view.screen import draw
+from uwsgi_headroom.watch.route_namer import RouteNamer
 from uwsgi_headroom.watch.watch import Watch
 
 DOCUMENTS = 5
@@ -54,6 +56,7 @@ class Story:
         self._watch = Watch("story", File("/story.json"), clock=self._clock)
         self._host = Host(clock=self._clock.monotonic)
         self.readable = 0
+        self._routes = RouteNamer(Templates()) if number % 2 else None
 
     def run(self) -> None:
         """Raise AssertionError, or whatever came out, at the first thing that is wrong."""
@@ -71,7 +74,7 @@ class Story:
     def _read(self, body: bytes) -> Reading | None:
         before = copy_totals(self._watch.integrals.totals)
         try:
-            snapshot = stats.decode(body)
+            snapshot = stats.decode(body, self._routes.templates if self._routes else None)
         except StatsError as error:
             self._watch._record(self._now, error)
             _assert_refusal(error)
@@ -81,7 +84,8 @@ class Story:
         if own and isinstance(snapshot, Snapshot):
             snapshot = msgspec.structs.replace(snapshot, pid=own)
         host = self._host.read_facts(snapshot, Answer(b"", peer_pid=own))
-        reading = Reading(self._now, self._clock.epoch(), 0.001, 0.001, len(body), snapshot, host)
+        routes = self._routes.find_routes(snapshot, self._now) if self._routes else None
+        reading = Reading(self._now, self._clock.epoch(), 0.001, 0.001, len(body), snapshot, host, routes)
         self._watch._record(self._now, reading)
         _assert_totals_grow(before, self._watch.integrals.totals)
         return reading

@@ -249,18 +249,29 @@ def test_workers_sharing_one_cpu() -> None:
 
 @pytest.mark.parametrize("name", ["threads_4x8_busy", "prefork_8x1_busy", "ugreen", "memory_report", "minified"])
 def test_series_of_a_worker(name: str) -> None:
-    """A worker has at most 25 series and a server 95 more, 15 of them for waits, with all the kernel's figures, for any
-    number of threads. Each named backend adds one."""
-    values = [key for key in series(proven(name)) if "uwsgi_backend_" not in key]
+    """A worker has at most 25 series and a server 116 more, 15 of them for waits, 16 for the histogram of response
+    times and 5 for its objective, with all the kernel's figures, for any number of threads. Each named backend and each
+    route adds one."""
+    values = [key for key in series(proven(name)) if "uwsgi_backend_" not in key and "uwsgi_route_" not in key]
     each = Counter(match[1] for key in values if (match := re.search(r'worker_id="(\d+)"', key)))
     assert max(each.values()) <= 25
-    assert len(values) <= 25 * len(each) + 95
+    assert len(values) <= 25 * len(each) + 116
 
 
 def test_labels_hold_no_pid_and_no_request() -> None:
-    """No label identifies a process or a request, because such labels would create new series permanently."""
+    """No label identifies a process or a request, because such labels would create new series permanently. The label
+    `route`, which is opt-in, has 51 values at most."""
     names = {label for family in families([proven("threads_4x8_busy")]) for s in family.samples for label in s.labels}
     assert not names & {"pid", "uri", "path", "status", "method", "core", "thread", "core_id"}
+
+
+def test_routes_are_opt_in() -> None:
+    """Each route is a series while routes are on; off, there is none."""
+    values = series(proven("threads_4x8_busy"))
+    found = {key for key in values if key.startswith("uwsgi_route_")}
+    name, server = "uwsgi_route_busy_thread_seconds_total", 'server="threads_4x8_busy"'
+    assert found == {f'{name}{{route="{route}",{server}}}' for route in ("other", "POST /export", "GET /orders/{id}")}
+    assert not [key for key in series(up("threads_4x8_busy")) if "route" in key]
 
 
 def test_names_and_types_agree() -> None:

@@ -44,7 +44,7 @@ def test_one_hot_worker_of_four() -> None:
     for length in ("1m", "5m"):
         of = f'window="{length}"'
         assert values[f"uwsgi_throughput_requests_per_second{{{of}}}"] == pytest.approx(27.8, abs=0.1)
-        assert values[f"uwsgi_response_time_seconds{{{of}}}"] == pytest.approx(0.5, abs=0.01)
+        assert values[f"uwsgi_mean_response_time_seconds{{{of}}}"] == pytest.approx(0.5, abs=0.01)
         assert values[f'uwsgi_concurrency{{method="littles_law",{of}}}'] == pytest.approx(14, abs=0.1)
         assert values[f'uwsgi_concurrency{{method="observed",{of}}}'] == pytest.approx(14)
         assert values[f"uwsgi_hot_worker_ratio{{{of}}}"] == pytest.approx(1.72, abs=0.01)
@@ -183,7 +183,7 @@ def promql(prometheus: Prometheus, seconds: float) -> dict[str, float]:
     waiting = prometheus.rates("uwsgi_socket_queue_seconds_total", seconds)[""] / covered
     expected = {
         f"uwsgi_throughput_requests_per_second{{{of}}}": sum(requests.values()),
-        f"uwsgi_response_time_seconds{{{of}}}": sum(running.values()) / sum(requests.values()),
+        f"uwsgi_mean_response_time_seconds{{{of}}}": sum(running.values()) / sum(requests.values()),
         f'uwsgi_concurrency{{method="littles_law",{of}}}': sum(running.values()),
         f'uwsgi_concurrency{{method="observed",{of}}}': observed,
         f"uwsgi_queue_wait_seconds{{{of}}}": waiting / sum(requests.values()),

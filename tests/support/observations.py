@@ -6,6 +6,7 @@ from prometheus_client.metrics_core import Metric
 
 from tests.support.captured_documents import document
 from uwsgi_headroom import stats
+from uwsgi_headroom.config.model import Slo
 from uwsgi_headroom.errors import ReadError, Reason, SourceError
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.kernel.available_memory import AvailableMemory
@@ -22,6 +23,7 @@ from uwsgi_headroom.kernel.worker_memory import WorkerMemory
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.routes.served import ServedRoutes
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import Pace
@@ -32,7 +34,10 @@ WHEN = 1795250100.25
 UNPROVEN = HostFacts(off="the stats did not come from a socket")
 
 
-def reading(body: bytes, host: HostFacts = UNPROVEN) -> Reading:
+ROUTES = ServedRoutes(("other", "POST /export", "GET /orders/{id}"), (1, 1, 1), {1: {0: 1, 1: 2}})
+
+
+def reading(body: bytes, host: HostFacts = UNPROVEN, routes: ServedRoutes | None = None) -> Reading:
     return Reading(
         at=1000.0,
         time=WHEN,
@@ -41,21 +46,31 @@ def reading(body: bytes, host: HostFacts = UNPROVEN) -> Reading:
         document_bytes=len(body),
         snapshot=stats.decode(body),
         host=host,
+        routes=routes,
     )
 
 
-def _subject(name: str, outcome: Reading | ReadError, errors: dict[Reason, int]) -> Observation:
+SLO = Slo(0.8, 0.99)
+
+
+def _subject(name: str, outcome: Reading | ReadError, errors: dict[Reason, int], slo: Slo | None = None) -> Observation:
     """A server after its first sample: it has totals, but no window yet."""
-    integrals = Integrals()
+    integrals = Integrals((slo.threshold,) if slo else ())
     if isinstance(outcome, Reading):
         integrals.add(outcome, longest_step=1.0)
     address = f"unix:///run/uwsgi/{name}.stats"
-    return Observation(name, address, outcome, errors, integrals.totals, Pace(), [])
+    return Observation(name, address, outcome, errors, integrals.totals, Pace(), [], slo=slo)
 
 
-def up(name: str, body: bytes | None = None, host: HostFacts = UNPROVEN) -> Observation:
+def up(
+    name: str,
+    body: bytes | None = None,
+    host: HostFacts = UNPROVEN,
+    routes: ServedRoutes | None = None,
+    slo: Slo | None = None,
+) -> Observation:
     """A server that answered with a captured document, by default the document of its name."""
-    return _subject(name, reading(document(name) if body is None else body, host), {})
+    return _subject(name, reading(document(name) if body is None else body, host, routes), {}, slo)
 
 
 def down(name: str) -> Observation:
@@ -64,7 +79,7 @@ def down(name: str) -> Observation:
 
 
 def proven(name: str, called: str = "") -> Observation:
-    """A server whose processes and queues are known from the kernel."""
+    """A server with an objective, whose processes and queues are known from the kernel, and whose routes are on."""
     body = document(name)
     snapshot = stats.decode(body)
     assert isinstance(snapshot, Snapshot)
@@ -103,7 +118,7 @@ def proven(name: str, called: str = "") -> Observation:
             busy=8,
         ),
     )
-    return up(called or name, body, host)
+    return up(called or name, body, host, ROUTES, SLO)
 
 
 def of_uwsgi(observations: list[Observation]) -> list[Metric]:

@@ -17,6 +17,8 @@ STEP, DAILY_STEP = 900, 3600
 """Seconds between samples: longer than in practice, because writing all of them would take minutes, but with a sample
 at every time that a query uses (midnights and quarters of an hour)."""
 LIMITS = ("hottest_interpreter", "interpreters", "threads", "cpu")
+OBJECTIVE = 0.99
+"""Of each server."""
 THREADS = 32
 """Of each server."""
 WAITS = {"cpu": 0.2, "interpreter_lock": 0.1, "backend": 0.5, "sleep": 0.15, "unknown": 0.05, "disk": 0.0}
@@ -79,6 +81,10 @@ def _openmetrics(end: float) -> Iterator[str]:
             most, p95 = today[-1], today[int(0.95 * (len(today) - 1))]
             _sample(lines, "server:uwsgi_utilization:max1d", server, most, at)
             _sample(lines, "server:uwsgi_utilization:p95_1d", server, p95, at)
+            _sample(lines, "server:uwsgi_slo_requests:rate1d", server, 100 * sum(today) / len(today), at)
+            _sample(lines, "server:uwsgi_slo_bad_requests:ratio_rate1d", server, 0.012 * most**2, at)
+            _sample(lines, "uwsgi_slo_objective_ratio", server, OBJECTIVE, at)
+            _sample(lines, "server:uwsgi_queue_wait_seconds:p95_1d", server, 0.2 * most**4, at)
             _sample(lines, "server:uwsgi_requests:max1d", server, 300 * most, at)
             for place, limit in enumerate(LIMITS):
                 _sample(lines, "server:uwsgi_headroom:min1d", server, (0.9 + 0.2 * place) / most, at, limit=limit)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.clock import Clock
+from uwsgi_headroom.config.model import Slo
 from uwsgi_headroom.documents import build, schema
 from uwsgi_headroom.documents.history import History, build_history
 from uwsgi_headroom.errors import ReadError
@@ -22,10 +23,10 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 class ScriptedWatch:
     """A watch, and a clock that is set to its last outcome."""
 
-    def __init__(self, name: str = "shop", address: Address | None = None) -> None:
+    def __init__(self, name: str = "shop", address: Address | None = None, slo: Slo | None = None) -> None:
         self.now = 0.0
         self.clock = Clock(lambda: self.now, lambda: EPOCH + self.now)
-        self.watch = Watch(name, address or Unix("/run/shop.stats"), clock=self.clock)
+        self.watch = Watch(name, address or Unix("/run/shop.stats"), slo=slo, clock=self.clock)
 
     def read(self, outcome: Reading | ReadError, at: float | None = None) -> ScriptedWatch:
         """Adds the outcome of a read, at its own time or, for a failure, at `at`."""

@@ -65,6 +65,7 @@ def test_r_turns_the_order_round_and_another_sort_turns_it_back() -> None:
         ("a", "findings"),
         ("te", "events"),
         ("p", "plots"),
+        ("P", "routes"),
         ("pp", "workers"),
         ("t?", "help"),
         ("t??", "threads"),
@@ -118,6 +119,7 @@ def test_a_filter_is_typed_kept_and_cleared() -> None:
     opened = after(["enter", "/", *"busy", "enter"], kept)
     assert (opened.fleet_filter, opened.row_filter) == ("qWeb", "busy")
     assert after(["e"], opened).row_filter == ""
+    assert after("P/x").row_filter == "x"
     assert not after("?/").typing
 
 

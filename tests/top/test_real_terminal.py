@@ -98,7 +98,7 @@ def test_from_an_exporter_it_shows_what_its_api_says() -> None:
     """The verdict, word for word, and the figures are the exporter's; top does not read uWSGI."""
     with uwsgi("--processes", "2") as server, exporter("--stats", f"shop={server.stats}") as running:
         ask(server, "/?io_ms=10", times=200)
-        with driven(f"127.0.0.1:{running.port}", columns=180) as top:
+        with driven(f"127.0.0.1:{running.port}", columns=180, lines=40) as top:  # a long verdict takes several lines
 
             def ask_api() -> dict[str, Any]:
                 return dict(json.loads(running.get("/api/v1/servers/shop")[1]))

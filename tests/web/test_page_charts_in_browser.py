@@ -17,7 +17,7 @@ from tests.support.exporter import Exporter, exporter
 pytestmark = pytest.mark.integration
 
 CLOCK = re.compile(r"\d\d:\d\d:\d\d GMT\+5:30")
-POINTED = """[...document.querySelectorAll(".when")].every(
+POINTED = """[...document.querySelectorAll(".panel:not([hidden]) .when")].every(
     (when) => when.textContent && !when.textContent.startsWith("latest"))"""
 
 
@@ -43,7 +43,7 @@ def shop() -> Iterator[Exporter]:
 def opened(shown: Tab, path: str = "/?range=300") -> Tab:
     """The page with its charts drawn."""
     shown.open(path)
-    shown.until("document.querySelectorAll('.uplot').length === 5")
+    shown.until("document.querySelectorAll('.uplot').length === 6")
     return shown
 
 
@@ -70,7 +70,8 @@ def test_the_time_at_the_pointer(chromium: Browser, shop: Exporter) -> None:
     """Every chart shows the time at the pointer with its zone, or else the time of the latest figures."""
     with tab(chromium, shop.port, width=1440, timezone_id="Asia/Kolkata") as shown:
         opened(shown)
-        latest = "[...document.querySelectorAll('.when')].every((when) => when.textContent.startsWith('latest, '))"
+        moments = "[...document.querySelectorAll('.panel:not([hidden]) .when')]"
+        latest = f"{moments}.every((when) => when.textContent.startsWith('latest, '))"
         shown.until(latest)
         box = chart(shown)
         shown.page.mouse.move(box["x"] + box["width"] - 3, box["y"] + 50)
@@ -160,12 +161,17 @@ def test_events_are_marked(chromium: Browser, shop: Exporter) -> None:
     with tab(chromium, shop.port, width=1440) as shown:
         opened(shown)
         shown.page.locator("[data-kind=worker_ended]").first.wait_for()
-        box = chart(shown)
-        titles = set[str]()
-        for place in range(1, int(box["width"]), 4):  # the legend names an event within eight pixels
-            shown.page.mouse.move(box["x"] + box["width"] - place, box["y"] + 50)
-            titles.add(shown.text(".when"))
-        assert any("Worker 2" in title for title in titles), titles
+
+        def titles() -> Iterator[str]:
+            box = chart(shown)
+            for place in range(1, int(box["width"]), 4):  # the legend names an event within eight pixels
+                shown.page.mouse.move(box["x"] + box["width"] - place, box["y"] + 50)
+                shown.page.evaluate("new Promise(requestAnimationFrame)")  # the legend is drawn with a frame
+                yield shown.text(".when")
+
+        real_uwsgi.wait_until(
+            lambda: any("Worker 2" in title for title in titles()), 60, "the legend to name the event"
+        )
 
 
 def test_limits_are_named(chromium: Browser, shop: Exporter) -> None:

@@ -36,6 +36,7 @@ PANELS = [
     "Headroom by limit",
     "Throughput",
     "Response time",
+    "Response time percentiles",
     "Listen queues",
     "Occupancy",
     "Events",
@@ -83,7 +84,7 @@ def test_everything_is_there(chromium: Browser, shop: Exporter) -> None:
     """The page of the only server is at /; every panel has a name; the browser reports no error."""
     with tab(chromium, shop.port, width=1440, height=900) as shown:
         shown.open("/")
-        shown.until("document.querySelectorAll('.uplot').length === 5")
+        shown.until("document.querySelectorAll('.uplot').length === 6")
         assert [heading.inner_text() for heading in shown.page.query_selector_all("h2:visible")] == PANELS
         assert shown.text("h1") == "shop"
         for drawn in shown.page.query_selector_all("canvas[role=img], .lines"):
@@ -195,7 +196,7 @@ def test_a_server_that_dies(chromium: Browser) -> None:
     ):
         shown.open("/")
         shown.until("JSON.parse(heard).window !== null")
-        shown.until("document.querySelectorAll('.uplot').length === 5")
+        shown.until("document.querySelectorAll('.uplot').length === 6")
         server.kill()
         shown.becomes("down")
         assert "Down: " in shown.text("main .verdict")
@@ -391,7 +392,7 @@ def test_every_width(chromium: Browser, shop: Exporter, width: int, path: str) -
     """From a phone to 4K, nothing is wider than the window."""
     with tab(chromium, shop.port, width=width, height=640, color_scheme="dark") as shown:
         shown.open(path)
-        shown.until("document.querySelectorAll('.uplot').length === 5")
+        shown.until("document.querySelectorAll('.uplot').length === 6")
         assert shown.overflow() <= 0
         picture(shown, f"dark-{width}")
         assert shown.problems == []
@@ -406,7 +407,7 @@ def test_sixty_four_workers(chromium: Browser) -> None:
     ):
         shown.open("/")
         shown.until("document.querySelectorAll('table[aria-label=Workers] tbody tr').length === 64")
-        shown.until("document.querySelectorAll('.uplot').length === 5")
+        shown.until("document.querySelectorAll('.uplot').length === 6")
         assert shown.overflow() <= 0
         picture(shown, "64-workers")
         assert shown.problems == []

@@ -132,7 +132,7 @@ def test_new_slices_are_appended(page: Tab) -> None:
     script = """async ({ History }) => {
         const slice = (time, cpu, backends) => ({
             time: [time], throughput: [0], response_time: [0], queue_wait: [0], concurrency: { observed: [1] },
-            threads: {}, headroom: {}, sockets: [], workers: [],
+            threads: {}, headroom: {}, sockets: [], workers: [], response_times: { shares: [], seconds: [] },
             waits: { states: ["cpu"], threads: [[cpu]], backend_names: Object.keys(backends),
                      backends: Object.values(backends).map((threads) => [threads]) },
         });

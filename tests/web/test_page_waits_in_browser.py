@@ -1,4 +1,5 @@
-"""The page of a server whose requests wait for many things, in a real browser: what is drawn, at any width."""
+"""The page of a server whose requests wait for many things, on many routes, in a real browser: what is drawn, at any
+width."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
-from playwright.sync_api import Browser, Route
+from playwright.sync_api import Browser
+from playwright.sync_api import Route as Intercepted
 
 from tests.support.browser import Tab, browser, tab
 from tests.support.web_server import serving
@@ -17,6 +19,8 @@ from tests.web.test_app import replayed
 from tests.web.test_page_in_browser import picture
 from tests.web.test_palette import contrast
 from uwsgi_headroom.documents.history import Capacity, Concurrency, History, WaitHistory
+from uwsgi_headroom.documents.response_times import Burn, Objective
+from uwsgi_headroom.documents.routes import Route, RouteHistory
 from uwsgi_headroom.documents.waits import Backend, Waits, WaitState
 from uwsgi_headroom.kernel.waits.states import STATES, State
 
@@ -28,6 +32,18 @@ STEP = 2.0  # seconds
 SLICES = 150
 HOSTILE = """<img src=x onerror=alert(1)> "'&amp;"""
 NAMES = (HOSTILE, "a-backend-with-a-name-that-is-very-long-indeed.example", *(f"backend{at}" for at in range(18)))
+ROUTES = (f"GET /{HOSTILE}", f"POST /{'a-long-segment-' * 12}", *(f"GET /part{at}/{{id}}" for at in range(48)), "other")
+BAD = Burn(seconds=300.0, requests=230_400, slow=52_000.2, lost=44, share=0.2259, rate=22.59)
+OBJECTIVE = Objective(
+    threshold=1.0,
+    objective=0.99,
+    windows=(BAD, BAD),
+    level="fast",
+    unjudged=None,
+    queue_wait=0.25,
+    load_multiple=0.6,
+    load_multiple_reached=True,
+)
 EACH = 1.0  # threads in each state
 NAMED = EACH / (len(NAMES) + 1)  # threads that wait for each named backend; the rest of `backend` is as large
 
@@ -71,21 +87,23 @@ def port() -> Iterator[int]:
         yield listening
 
 
-def answer(route: Route, threads: int) -> None:
+def answer(intercepted: Intercepted, threads: int) -> None:
     """Answers for the exporter: its own document, with every state and many backends; a history that is half known,
     with so many threads available."""
-    url = route.request.url
+    url = intercepted.request.url
     if "/history?" in url:
-        route.fulfill(body=msgspec.json.encode(history(threads)))
+        intercepted.fulfill(body=msgspec.json.encode(history(threads)))
         return
-    document = json.loads(route.fetch(url=url.replace("/events", "")).body())
+    document = json.loads(intercepted.fetch(url=url.replace("/events", "")).body())
     document["waits"] = msgspec.to_builtins(section())
+    document["routes"] = msgspec.to_builtins(routes())
+    document["objective"] = msgspec.to_builtins(OBJECTIVE)
     for worker in document["workers"]:
         worker["lock_waiters"] = 0.25
     if "/events" in url:
-        route.fulfill(content_type="text/event-stream", body=f"data: {json.dumps(document)}\n\n")
+        intercepted.fulfill(content_type="text/event-stream", body=f"data: {json.dumps(document)}\n\n")
     else:
-        route.fulfill(json=document)
+        intercepted.fulfill(json=document)
 
 
 def section() -> Waits:
@@ -95,6 +113,13 @@ def section() -> Waits:
         backends=tuple(Backend(name=name, address="", threads=NAMED, per_request=NAMED / 100) for name in NAMES),
         total=len(STATES) * EACH,
         disagreement=0.0,
+    )
+
+
+def routes() -> tuple[Route, ...]:
+    """As many routes as there can be, each with the same number of busy threads."""
+    return tuple(
+        Route(route=name, threads=0.1, share=1 / len(ROUTES), in_service=1, oldest_seconds=1.5) for name in ROUTES
     )
 
 
@@ -114,6 +139,7 @@ def history(threads: int) -> History:
         time=[until - (SLICES - 1 - at) * STEP for at in range(SLICES)],
         concurrency=Concurrency(littles_law=[13.0] * SLICES, observed=[13.0] * SLICES),
         threads=Capacity(configured=[threads] * SLICES, available=[threads] * SLICES),
+        routes=RouteHistory(routes=ROUTES, threads=[column(0.1) for _ in ROUTES]),
         waits=WaitHistory(
             threads=[column(EACH) for _ in STATES], backend_names=NAMES, backends=[column(NAMED) for _ in NAMES]
         ),
@@ -130,8 +156,8 @@ def opened(shown: Tab, threads: int = THREADS) -> Tab:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(320, "dark"), (1440, "light")])
-def test_many_states_and_backends(chromium: Browser, port: int, width: int, scheme: str) -> None:
-    """All are named as text in the legend and in the bar's list; nothing is wider than the window."""
+def test_many_states_backends_and_routes(chromium: Browser, port: int, width: int, scheme: str) -> None:
+    """All are named as text in legends, lists and tables; nothing is wider than the window."""
     with tab(chromium, port, width=width, height=900, color_scheme=scheme) as shown:
         opened(shown)
         shown.until("document.querySelectorAll('.parts .part').length === 33")
@@ -141,6 +167,12 @@ def test_many_states_and_backends(chromium: Browser, port: int, width: int, sche
         assert f"waits for {HOSTILE} 0.5 ms (0.4 %)" in listed
         assert f"waits for {HOSTILE} 0.05 (0.4 %)" in legend
         assert "sleeps 1.00 (7.7 %)" in legend
+        shown.until(f"document.querySelectorAll('table[aria-label=Routes] tbody tr').length === {len(ROUTES)}")
+        table = shown.page.locator("table[aria-label=Routes] td:first-child").all_inner_texts()
+        assert sorted(table) == sorted(ROUTES)
+        busiest = shown.page.locator("section[aria-label='Busy threads by route over time'] li").all_inner_texts()
+        assert "43 more routes 4.30 (84 %)" in busiest
+        assert "CRITICAL" in shown.text(".judged")
         assert shown.page.query_selector("img") is None
         assert shown.overflow() <= 0
         picture(shown, f"waits-{width}")

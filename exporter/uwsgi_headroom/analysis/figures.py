@@ -10,10 +10,15 @@ from uwsgi_headroom.analysis.balance import Balance, compute_balance
 from uwsgi_headroom.analysis.capacity import Headroom, compute_headroom
 from uwsgi_headroom.analysis.littles_law import Flow, compute_flow, ratio
 from uwsgi_headroom.analysis.neighbours import CpuShares, compute_shares
+from uwsgi_headroom.analysis.objective import ObjectiveFigures
+from uwsgi_headroom.analysis.percentiles import ResponseTimes, compute_percentiles
+from uwsgi_headroom.analysis.routes import RouteFigures, compute_routes
 from uwsgi_headroom.analysis.wait_states import WaitFigures, compute_waits
+from uwsgi_headroom.history.route_hour import RouteWindow
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.cpus import UsableCpus
+from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.server import Worker
 
@@ -26,7 +31,8 @@ class Figures:
     configured, available: threads; None if uWSGI omits them.
     ceiling: the most threads that can serve at the end of the window. The threads of a worker that is gone by then
         count in proportion to its presence in the window.
-    cpu, waits: None if the kernel does not report them.
+    cpu, waits: None if the kernel does not report them. response_times: None without completed requests, or if uWSGI
+        omits threads. objective: None if the server has none. routes: None while they are off.
     """
 
     window: Window
@@ -39,13 +45,22 @@ class Figures:
     ceiling: int | None
     cpu: CpuShares | None
     waits: WaitFigures | None = None
+    response_times: ResponseTimes | None = None
+    objective: ObjectiveFigures | None = None
+    routes: RouteFigures | None = None
 
 
 def compute_figures(
-    window: Window, snapshot: Snapshot, cpus: UsableCpus | None, others_follow: bool | None = None
+    window: Window,
+    snapshot: Snapshot,
+    cpus: UsableCpus | None,
+    others_follow: bool | None = None,
+    response_times: ResponseTimeWindow | None = None,
+    routes: RouteWindow | None = None,
 ) -> Figures:
     """The figures of a window that ends with this snapshot of a server. cpus: the CPUs that its workers may use.
-    others_follow: whether the CPU use of other programs grows with the server's requests."""
+    others_follow: whether the CPU use of other programs grows with the server's requests. response_times, routes: of
+    the same window; None if they are unknown or off."""
     workers = snapshot.workers
     seconds = window.observed_seconds
     ceiling = count_ceiling(
@@ -63,6 +78,8 @@ def compute_figures(
         ceiling=ceiling,
         cpu=cpu,
         waits=compute_waits(window, rates),
+        response_times=compute_percentiles(response_times),
+        routes=compute_routes(routes),
     )
 
 

@@ -13,6 +13,11 @@ def percent(part: float) -> str:
     return f"{100 * part:.0f} %"
 
 
+def fine_percent(part: float) -> str:
+    """A fraction as a percentage with two digits: 0.018 is `1.8 %`, 0.0004 is `0.04 %`, 0.123 is `12 %`."""
+    return f"{float(f'{100 * part:.2g}'):g} %"
+
+
 def duration(seconds: float) -> str:
     """Seconds in a suitable unit: 0.0672 is `67 ms`, 1.5 is `1.5 s`, 90 is `90 s`, 600 is `10 min`, 10,000 is `2.8 h`,
     10**6 is `12 days`."""

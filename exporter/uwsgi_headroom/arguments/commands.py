@@ -143,8 +143,23 @@ def _add_check(commands: argparse._SubParsersAction[Parser]) -> Parser:
         metavar="WARNING[:CRITICAL]",
         type=parse_maximum,
         default=UNSET,
-        help="warn if requests take longer than this on average. Thresholds add to the checks that always apply, and "
-        "never improve a verdict",
+        help="warn if requests take longer than this on average",
+    )
+    parser.add_argument(
+        "--max-p95",
+        metavar="WARNING[:CRITICAL]",
+        type=parse_maximum,
+        default=UNSET,
+        help="warn if the 95th percentile of response times inside uWSGI, estimated from samples, is above this, such "
+        "as 800ms:2s; at least two times between samples, 400ms if check watches the server itself",
+    )
+    parser.add_argument(
+        "--max-p99",
+        metavar="WARNING[:CRITICAL]",
+        type=parse_maximum,
+        default=UNSET,
+        help="the same for the 99th percentile, which needs 100 requests. Thresholds add to the checks that always "
+        "apply, and never improve a verdict",
     )
     return parser
 

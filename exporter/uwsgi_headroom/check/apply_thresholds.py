@@ -8,6 +8,7 @@ import msgspec
 
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Severity
 from uwsgi_headroom.analysis.formatting import duration, factor
+from uwsgi_headroom.check import percentile_thresholds
 from uwsgi_headroom.check.thresholds import UNSET, Threshold, Thresholds
 from uwsgi_headroom.documents.schema import Finding, Server
 
@@ -51,6 +52,11 @@ def _passed(server: Server, thresholds: Thresholds) -> Iterator[Finding]:
             option = f"--max-{name.replace('_', '-')}"
             title = f"{begin} {duration(seconds)} {end}: {option} allows {duration(_limit(limits, severity))}."
             yield _finding(f"threshold_{name}", severity, title)
+    for figure in percentile_thresholds.list_figures(server, thresholds):
+        severity = _severity(figure.seconds, figure.limits, falls=False)
+        if severity:
+            title = f"{figure.sentence}: {figure.option} allows {duration(_limit(figure.limits, severity))}."
+            yield _finding(f"threshold_{figure.name}", severity, title, figure.evidence)
 
 
 def _severity(value: float | None, limits: Threshold, *, falls: bool) -> Severity | None:
@@ -69,8 +75,8 @@ def _limit(limits: Threshold, severity: Severity) -> float:
     return limit
 
 
-def _finding(code: str, severity: Severity, title: str) -> Finding:
-    return Finding(code=code, severity=severity, title=title, evidence="", meaning="", change="", runbook=None)
+def _finding(code: str, severity: Severity, title: str, evidence: str = "") -> Finding:
+    return Finding(code=code, severity=severity, title=title, evidence=evidence, meaning="", change="", runbook=None)
 
 
 def _unknown_figure(server: Server, thresholds: Thresholds) -> str | None:
@@ -86,4 +92,7 @@ def _unknown_figure(server: Server, thresholds: Thresholds) -> str | None:
     for option, limits, is_unknown in figures:
         if limits != UNSET and is_unknown:
             return f"{option} cannot be judged: its figure is not known here."
+    for figure in percentile_thresholds.list_figures(server, thresholds):
+        if figure.unknown and not idle:
+            return f"{figure.option} cannot be judged: {figure.unknown}."
     return None

@@ -9,6 +9,7 @@ from uwsgi_headroom import logs
 from uwsgi_headroom.check import json_report, list_report, nagios_report, text_report
 from uwsgi_headroom.check.apply_thresholds import apply_thresholds
 from uwsgi_headroom.check.exit_status import EXIT_STATUS, WORST_FIRST, find_worst
+from uwsgi_headroom.check.percentile_thresholds import refuse_too_short
 from uwsgi_headroom.check.request import Request
 from uwsgi_headroom.check.targets import Targets, parse_targets, sort_targets
 from uwsgi_headroom.check.watching import judge_targets
@@ -32,8 +33,11 @@ def run(request: Request) -> int:
 
 
 async def _judge(servers: Sequence[ServerConfig], request: Request) -> tuple[list[Server], bool]:
-    """Return the documents, worst first, and whether the request names a single server."""
+    """Return the documents, worst first, and whether the request names a single server. Raises ConfigError if a
+    threshold cannot be judged."""
     targets = await sort_targets(servers) if request.addresses else Targets(tuple(servers))
+    if targets.watched:
+        refuse_too_short(request.thresholds)
     documents = await judge_targets(targets, request.seconds)
     judged = [apply_thresholds(document, request.thresholds) for document in documents]
     return sorted(judged, key=_gravity), targets.single

@@ -8,6 +8,8 @@ from uwsgi_headroom.check.exit_status import find_worst
 from uwsgi_headroom.check.nagios_line import Performance, render_label, render_line
 from uwsgi_headroom.check.summary import count_statuses
 from uwsgi_headroom.check.thresholds import Threshold, Thresholds
+from uwsgi_headroom.documents.response_time_words import percentile_name
+from uwsgi_headroom.documents.response_times import find_percentile
 from uwsgi_headroom.documents.schema import Server
 
 _MOST_NAMED = 3
@@ -65,6 +67,14 @@ def _list_flow(server: Server, thresholds: Thresholds, prefix: str) -> Iterator[
         f"{prefix}concurrency", flow.observed if flow else None, most=threads.available if threads else None
     )
     yield Performance(f"{prefix}interpreter_lock_waiters", _count_lock_waiters(server))
+    for share, limits in ((0.95, thresholds.max_p95), (0.99, thresholds.max_p99)):
+        percentile = find_percentile(server.response_times, share)
+        seconds = percentile.seconds if percentile else None
+        yield Performance(f"{prefix}response_time_{percentile_name(share)}", seconds, "s", *_ranges(limits, "{:g}"))
+    if server.objective:
+        burn = server.objective.windows[-1] if server.objective.windows and not server.objective.unjudged else None
+        yield Performance(f"{prefix}objective_missed_share", burn.share if burn else None, most=1)
+        yield Performance(f"{prefix}objective_burn_rate", burn.rate if burn else None)
 
 
 def _count_lock_waiters(server: Server) -> float | None:

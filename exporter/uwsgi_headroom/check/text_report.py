@@ -9,6 +9,9 @@ from uwsgi_headroom.analysis.formatting import counted, duration, factor, percen
 from uwsgi_headroom.analysis.slots import ASYNC
 from uwsgi_headroom.analysis.verdict import gives_out
 from uwsgi_headroom.documents.request_time import LABELS, split_request_time
+from uwsgi_headroom.documents.response_time_words import describe_objective, list_percentiles
+from uwsgi_headroom.documents.response_times import ResponseTimes
+from uwsgi_headroom.documents.route_words import describe_routes
 from uwsgi_headroom.documents.schema import Finding, Flow, Headroom, Server
 from uwsgi_headroom.documents.waits import Waits
 from uwsgi_headroom.documents.workers import Worker
@@ -47,10 +50,17 @@ def _figures(server: Server, flow: Flow, room: Headroom) -> Iterator[str]:
         capacity = counted(server.threads.configured, slots[:-1])
         yield f"  capacity     {capacity} configured, {server.threads.available} available"
     if flow.throughput is not None:
-        at = f" of {duration(flow.response_time)} each" if flow.response_time is not None else ""
+        is_below = server.response_times is not None
+        at = "" if is_below or flow.response_time is None else f" of {duration(flow.response_time)} each"
         yield f"  throughput   {flow.throughput:.1f} requests/s{at}"
+    if server.response_times:
+        yield from _response_times(server.response_times, flow.response_time)
+    if server.objective:
+        yield from _section("objective", describe_objective(server.objective))
     if server.waits:
         yield from _time(server.waits)
+    if routes := describe_routes(server.routes or ()):
+        yield from _section("routes", "; ".join(route.replace(" ", "\u00a0") for route in routes))
     ways = [(flow.observed, "observed"), (flow.littles_law, "by Little's law")]
     known = ", ".join(f"{value:.1f} {how}" for value, how in ways if value is not None)
     yield f"  concurrency  {known or 'not known'}"
@@ -72,11 +82,21 @@ def _figures(server: Server, flow: Flow, room: Headroom) -> Iterator[str]:
         yield f"  queue wait   {duration(flow.queue_wait)} in the listen queue"
 
 
+def _response_times(section: ResponseTimes, mean: float | None) -> Iterator[str]:
+    parts = [] if mean is None else [f"mean {duration(mean)}"]
+    parts = [part.replace(" ", "\u00a0") for part in (*parts, *list_percentiles(section))]
+    yield from _section("response", f"{', '.join(parts)}; inside uWSGI, percentiles estimated from samples")
+
+
+def _section(name: str, text: str) -> list[str]:
+    return _wrap(text, indent=(f"  {name:13}", " " * 15))
+
+
 def _time(waits: Waits) -> Iterator[str]:
     time = split_request_time(waits)
     if time:
         parts = [f"{part.size} {part.backend or LABELS[part.state]}".replace(" ", "\u00a0") for part in time.parts]
-        yield from _wrap(f"{time.whole.size} {time.unit}: {', '.join(parts)}", indent=("  time         ", " " * 15))
+        yield from _section("time", f"{time.whole.size} {time.unit}: {', '.join(parts)}")
 
 
 def _workers(server: Server) -> Iterator[str]:

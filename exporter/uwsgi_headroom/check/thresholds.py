@@ -16,17 +16,24 @@ class Threshold:
     warning: float | None = None
     critical: float | None = None
 
+    @property
+    def least(self) -> float | None:
+        """The smaller of the values that are set."""
+        return min((limit for limit in (self.warning, self.critical) if limit is not None), default=None)
+
 
 UNSET = Threshold()
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """The user's thresholds. min_headroom: a least factor; max_queue_wait, max_response_time: most seconds."""
+    """The user's thresholds. min_headroom: a least factor; the others: most seconds."""
 
     min_headroom: Threshold = UNSET
     max_queue_wait: Threshold = UNSET
     max_response_time: Threshold = UNSET
+    max_p95: Threshold = UNSET
+    max_p99: Threshold = UNSET
 
 
 NO_THRESHOLDS = Thresholds()

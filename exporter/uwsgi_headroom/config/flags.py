@@ -52,6 +52,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         + _also("window", "separated by spaces"),
     )
     parser.add_argument(
+        "--slo",
+        metavar="THRESHOLD:OBJECTIVE",
+        help="a service level objective for every server without its own: 1s:99%% for 99 of 100 requests within a "
+        "second" + _also("slo"),
+    )
+    parser.add_argument(
         "--cpu-residency",
         nargs="?",
         const="true",
@@ -80,6 +86,29 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="true|false",
         help="read from the workers' memory which descriptors a thread polls, eight bytes each, to know which backend "
         "it waits for (default false)" + _also("read_pollfds"),
+    )
+    parser.add_argument(
+        "--routes",
+        nargs="?",
+        const="true",
+        metavar="true|false",
+        help="show which routes hold the busy threads, from the method and path of requests in service (default "
+        "false). Paths are other people's data: only on loopback" + _also("routes"),
+    )
+    parser.add_argument(
+        "--route-template",
+        action="append",
+        metavar="TEMPLATE",
+        help="a path such as /orders/{id}, for routes: paths that match it are one route; repeatable"
+        + _also("route_template", "separated by spaces"),
+    )
+    parser.add_argument(
+        "--routes-beyond-loopback",
+        nargs="?",
+        const="true",
+        metavar="true|false",
+        help="serve routes on addresses that other machines can reach, without a login (default false)"
+        + _also("routes_beyond_loopback"),
     )
     parser.add_argument(
         "--log.level",

@@ -10,10 +10,21 @@ from uwsgi_headroom.source.address import Address
 
 
 @dataclass(frozen=True, slots=True)
+class Slo:
+    """A service level objective: the share of requests (objective, a fraction) that finish within `threshold` seconds.
+    where: the line or flag that sets it."""
+
+    threshold: float
+    objective: float
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ServerConfig:
     """One server, or a glob of UNIX sockets (then `address` is None and every socket is named after its file).
 
     timeout: of one read, in seconds; size_cap: of one document, in bytes; where: the line or flag that sets the server.
+    slo: None for that of the settings.
     """
 
     name: str
@@ -22,6 +33,7 @@ class ServerConfig:
     timeout: float = defaults.TIMEOUT_SECONDS
     size_cap: int = defaults.SIZE_CAP
     where: str = ""
+    slo: Slo | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +43,9 @@ class Settings:
     windows: lengths in seconds, ascending; figures of single workers use the last. cpu_residency: also read every
     thread of the workers, for workers x CPUs more series. waits: also read what request threads wait for, where the
     kernel permits it. backends: the names of backends, and the address of each, `10.0.0.5:5432`, `*:5432` or a path.
-    read_pollfds: also read from the workers' memory which descriptors a thread polls.
+    read_pollfds: also read from the workers' memory which descriptors a thread polls. slo: of every server that has
+    none of its own; None for no objective. routes: also name the routes of requests in service; route_templates: paths
+    such as `/orders/{id}`.
     """
 
     samples_per_second: float = defaults.DEFAULT_SAMPLES_PER_SECOND
@@ -40,6 +54,9 @@ class Settings:
     waits: bool = True
     backends: tuple[tuple[str, str], ...] = ()
     read_pollfds: bool = False
+    slo: Slo | None = None
+    routes: bool = False
+    route_templates: tuple[str, ...] = ()
 
 
 SETTINGS = Settings()
@@ -47,11 +64,12 @@ SETTINGS = Settings()
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """All settings of `serve`."""
+    """All settings of `serve`. routes_beyond_loopback: whether routes may be shown to other machines."""
 
     servers: tuple[ServerConfig, ...] = ()
     listen: tuple[tuple[str, int], ...] = ((defaults.LISTEN_HOST, defaults.LISTEN_PORT),)
     allowed_hosts: tuple[str, ...] = ()
     settings: Settings = SETTINGS
+    routes_beyond_loopback: bool = False
     log_level: str = "info"
     log_format: Format = "logfmt"

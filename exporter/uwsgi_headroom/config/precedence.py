@@ -11,6 +11,7 @@ from pathlib import Path
 from uwsgi_headroom.config import defaults, values, variables, yaml_file
 from uwsgi_headroom.config.model import Config, Settings
 from uwsgi_headroom.config.names import refuse_duplicate_addresses, refuse_duplicate_names
+from uwsgi_headroom.config.slo import parse_slo, refuse_too_short
 from uwsgi_headroom.config.variables import PREFIX
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.number_range import parse_number
@@ -35,6 +36,12 @@ def resolve_config(flags: argparse.Namespace, environment: Mapping[str, str] = o
     if names:
         settings = replace(settings, allowed_hosts=tuple(values.parse_host_name(name, where) for name in names))
     settings = replace(settings, settings=_watching(settings.settings, flags, environment))
+    for slo in (settings.settings.slo, *(server.slo for server in servers)):
+        if slo:
+            refuse_too_short(slo, settings.settings.samples_per_second)
+    beyond, where = _value(flags, environment, "routes_beyond_loopback")
+    if beyond:
+        settings = replace(settings, routes_beyond_loopback=values.parse_boolean(beyond, where))
     level, where = _value(flags, environment, "log_level")
     if level:
         settings = replace(settings, log_level=_choice(level, defaults.LOG_LEVELS, where))
@@ -51,13 +58,19 @@ def _watching(watching: Settings, flags: argparse.Namespace, environment: Mappin
     lengths, where = _values(flags, environment, "window")
     if lengths:
         watching = replace(watching, windows=values.parse_windows(lengths, where))
-    for switch in ("cpu_residency", "waits", "read_pollfds"):
+    for switch in ("cpu_residency", "waits", "read_pollfds", "routes"):
         text, where = _value(flags, environment, switch)
         if text:
             watching = replace(watching, **{switch: values.parse_boolean(text, where)})  # type: ignore[arg-type]
+    slo, where = _value(flags, environment, "slo")
+    if slo:
+        watching = replace(watching, slo=parse_slo(slo, where))
     backends, where = _values(flags, environment, "backends")
     if backends:
         watching = replace(watching, backends=values.parse_backends(backends, where))
+    templates, where = _values(flags, environment, "route_template")
+    if templates:
+        watching = replace(watching, route_templates=values.parse_templates(templates, where))
     return watching
 
 

@@ -15,6 +15,7 @@ from uwsgi_headroom.config.defaults import HISTORY_SECONDS, LISTEN_ADDRESS, MOST
 from uwsgi_headroom.config.model import ServerConfig
 from uwsgi_headroom.config.names import default_name
 from uwsgi_headroom.errors import AddressError, ConfigError
+from uwsgi_headroom.routes.templates import parse_template, refuse_too_many
 from uwsgi_headroom.source.address import parse_address
 
 _GLOB = re.compile(r"[*?[]")
@@ -133,6 +134,11 @@ def _kernels_name(host: str) -> str:
     if address.scope_id or not host.endswith("]"):
         raise ValueError("no plain address")
     return str(address.ipv4_mapped) if address.ipv4_mapped else f"[{socket.inet_ntop(socket.AF_INET6, address.packed)}]"
+
+
+def parse_templates(texts: Iterable[str], where: str) -> tuple[str, ...]:
+    """Parse the templates of routes, such as `/orders/{id}`. Raises ConfigError."""
+    return refuse_too_many([parse_template(text, where) for text in texts], where)
 
 
 def parse_boolean(text: str, where: str) -> bool:

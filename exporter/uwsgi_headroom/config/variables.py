@@ -27,6 +27,10 @@ SETTINGS = (
     "waits",
     "backends",
     "read_pollfds",
+    "slo",
+    "routes",
+    "route_template",
+    "routes_beyond_loopback",
     "log_level",
     "log_format",
 )

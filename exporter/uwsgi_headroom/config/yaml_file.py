@@ -5,6 +5,7 @@ servers:
     stats: unix:///run/uwsgi/shop.stats
     timeout: 5            # seconds for one read
     size_cap: 6291456     # bytes of one document
+    slo: {threshold: 1s, objective: 99%}   # response time inside uWSGI, and the share of requests within it
   - stats: /run/uwsgi/*.stats
 sampling:
   samples_per_second: 5   # between scrapes, of each server
@@ -14,6 +15,10 @@ sampling:
   read_pollfds: false     # read from the workers' memory which descriptors a thread polls
 backends:                 # names for what request threads wait for
   postgres: 10.0.0.5:5432
+routes:                   # which routes hold the busy threads; off without this key; also `routes: true`
+  templates:
+    - /orders/{id}
+  beyond_loopback: false  # serve routes on addresses that other machines can reach, without a login
 web:
   listen_address: 127.0.0.1:9238
   allowed_hosts: [headroom.example.com]   # host names of the exporter behind a proxy
@@ -32,11 +37,12 @@ from typing import NoReturn
 
 import yaml
 
-from uwsgi_headroom.config import values
+from uwsgi_headroom.config import slo, values
 from uwsgi_headroom.config.defaults import LOG_FORMATS, LOG_LEVELS, SAMPLES_PER_SECOND_RANGE
-from uwsgi_headroom.config.model import SETTINGS, Config, ServerConfig, Settings
+from uwsgi_headroom.config.model import SETTINGS, Config, ServerConfig, Settings, Slo
 from uwsgi_headroom.errors import AddressError, ConfigError
 from uwsgi_headroom.number_range import parse_number
+from uwsgi_headroom.routes.templates import parse_template, refuse_too_many
 
 
 def load_file(path: Path) -> Config:
@@ -62,8 +68,14 @@ class _File:
         self._path = path
 
     def config(self, root: yaml.Node) -> Config:
-        top = self._mapping(root, ("servers", "sampling", "backends", "web", "log"))
-        sampling = replace(self._sampling(top.get("sampling")), backends=self._backends(top.get("backends")))
+        top = self._mapping(root, ("servers", "sampling", "backends", "routes", "web", "log"))
+        routes = self._routes(top.get("routes"))
+        sampling = replace(
+            self._sampling(top.get("sampling")),
+            backends=self._backends(top.get("backends")),
+            routes=bool(routes) and self._boolean(routes.get("enabled"), default=True),
+            route_templates=self._templates(routes.get("templates")),
+        )
         web = self._mapping(top.get("web"), ("listen_address", "allowed_hosts"))
         log = self._mapping(top.get("log"), ("level", "format"))
         defaults = Config()
@@ -80,6 +92,7 @@ class _File:
             listen=tuple(listen) or defaults.listen,
             allowed_hosts=tuple(hosts),
             settings=sampling,
+            routes_beyond_loopback=self._boolean(routes.get("beyond_loopback"), default=False),
             log_level=self._choice(log.get("level"), LOG_LEVELS, defaults.log_level),
             log_format=self._choice(log.get("format"), LOG_FORMATS, defaults.log_format),  # type: ignore[arg-type]
         )
@@ -110,15 +123,25 @@ class _File:
         texts = [f"{self._text(name)}={self._text(address)}" for name, address in node.value]
         return values.parse_backends(texts, self._where(node))
 
+    def _routes(self, node: yaml.Node | None) -> dict[str, yaml.Node]:
+        """The keys of `routes`, which may also be true or false."""
+        if isinstance(node, yaml.ScalarNode) and not self._is_null(node):
+            return {"enabled": node}
+        return self._mapping(node, ("enabled", "templates", "beyond_loopback"))
+
+    def _templates(self, node: yaml.Node | None) -> tuple[str, ...]:
+        templates = [parse_template(self._text(each), self._where(each)) for each in self._one_or_more(node)]
+        return refuse_too_many(templates, self._where(node)) if node else ()
+
     def _server(self, node: yaml.Node) -> ServerConfig:
         if isinstance(node, yaml.ScalarNode):
             return values.parse_server_argument(self._text(node), self._where(node))
-        keys = self._mapping(node, ("name", "stats", "timeout", "size_cap"))
+        keys = self._mapping(node, ("name", "stats", "timeout", "size_cap", "slo"))
         if "stats" not in keys:
             self._fail(node, "a server needs `stats`, the address of its stats server")
         defaults = ServerConfig("", None)
         try:
-            return values.make_server(
+            server = values.make_server(
                 self._text(keys["stats"]),
                 name=self._text(keys["name"]) if "name" in keys else "",
                 timeout=self._number(keys.get("timeout"), defaults.timeout, 0.1, 60),
@@ -127,6 +150,18 @@ class _File:
             )
         except AddressError as error:
             self._fail(keys["stats"], str(error))
+        return replace(server, slo=self._slo(keys["slo"])) if "slo" in keys else server
+
+    def _slo(self, node: yaml.Node) -> Slo:
+        keys = self._mapping(node, ("threshold", "objective"))
+        if len(keys) < 2:
+            self._fail(node, "an objective needs `threshold`, such as 1s, and `objective`, such as 99%")
+        threshold, objective = keys["threshold"], keys["objective"]
+        return Slo(
+            slo.parse_threshold(self._text(threshold), self._where(threshold)),
+            slo.parse_objective(self._text(objective), self._where(objective)),
+            self._where(node),
+        )
 
     def _mapping(self, node: yaml.Node | None, known: tuple[str, ...]) -> dict[str, yaml.Node]:
         if node is None or self._is_null(node):

@@ -17,6 +17,8 @@ from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.names import printable_name
 from uwsgi_headroom.documents import emperor_router, schema, sections, server_state
 from uwsgi_headroom.documents.identity import build_identity
+from uwsgi_headroom.documents.response_times import build_objective, build_response_times, find_percentile
+from uwsgi_headroom.documents.routes import build_routes
 from uwsgi_headroom.documents.setup import build_setup
 from uwsgi_headroom.documents.waits import build_waits
 from uwsgi_headroom.documents.workers import build_workers
@@ -89,7 +91,7 @@ def _build_server(
         thunder_lock=snapshot.thunder_lock if isinstance(snapshot, Snapshot) else None,
         findings=tuple(_build_finding(finding, watch) for finding in judged),
         unknown=tuple(_list_unknowns(reading, figures)) if reading and is_server else (),
-        sampling=_build_sampling(watch),
+        sampling=sections.build_sampling(watch),
         emperor=emperor_router.build_emperor(snapshot, reading.time)
         if reading and isinstance(snapshot, EmperorSnapshot)
         else None,
@@ -97,7 +99,12 @@ def _build_server(
         identity=build_identity(reading) if reading else None,
         cpu=sections.build_cpu(figures.cpu, watch.neighbours.others_follow) if figures and figures.cpu else None,
         events=watch.recorder.journal.latest(LATEST_EVENTS),
+        routes=build_routes(figures.routes, reading) if figures and figures.routes and reading else None,
         waits=build_waits(figures.waits, reading) if figures and figures.waits and reading else None,
+        response_times=build_response_times(figures.response_times) if figures and figures.response_times else None,
+        objective=build_objective(figures.objective, figures.flow.queue_wait)
+        if figures and figures.objective
+        else None,
     )
 
 
@@ -160,6 +167,7 @@ def _build_summary(server: schema.Server) -> schema.Summary:
         waiting=server.flow.waiting if server.flow else None,
         pid=server.identity.pid if server.identity else None,
         emperor_pid=server.identity.emperor_pid if server.identity else None,
+        p95=find_percentile(server.response_times, 0.95),
     )
 
 
@@ -205,7 +213,10 @@ def _list_unknowns(reading: Reading, figures: Figures | None) -> Iterator[schema
     elif not reading.host.off:
         yield schema.Unknown(what="waits", why="off; enable it with --waits true", socket=None)
     if sections.build_threads(reading).configured is None:
-        why = "uWSGI runs with stats-no-cores, so busy threads, capacity and ages of requests are unknown"
+        why = (
+            "uWSGI runs with stats-no-cores, so busy threads, capacity, ages of requests and percentiles of response "
+            "times are unknown"
+        )
         yield schema.Unknown(what="threads", why=why, socket=None)
     for name, backlog in reading.listen_queues().items():
         if backlog.queue is None:
@@ -224,19 +235,4 @@ def _build_host(reading: Reading) -> schema.Host:
         listen_overflows=host.overflows.overflows if host.overflows else None,
         listen_drops=host.overflows.drops if host.overflows else None,
         memory=sections.build_memory(host.memory) if host.memory else None,
-    )
-
-
-def _build_sampling(watch: Watch) -> schema.Sampling:
-    totals, reading = watch.integrals.totals, watch.reading
-    return schema.Sampling(
-        interval=watch.pace.interval,
-        duty=watch.pace.duty,
-        samples=totals.samples,
-        observed_seconds=totals.observed_seconds,
-        gap_seconds=totals.gap_seconds,
-        reloads=totals.reloads,
-        history_seconds=watch.history.seconds,
-        read_seconds=reading.read_seconds if reading else None,
-        document_bytes=reading.document_bytes if reading else None,
     )

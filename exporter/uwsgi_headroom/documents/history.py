@@ -14,6 +14,8 @@ from uwsgi_headroom.analysis.littles_law import compute_flow, ratio
 from uwsgi_headroom.analysis.neighbours import compute_shares
 from uwsgi_headroom.analysis.wait_states import compute_waits
 from uwsgi_headroom.clock import Clock
+from uwsgi_headroom.documents.response_times import ResponseTimeHistory, append_percentiles
+from uwsgi_headroom.documents.routes import RouteHistory, begin_history, list_threads
 from uwsgi_headroom.history.hour import ROW_SECONDS
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
 from uwsgi_headroom.history.window import Window
@@ -108,7 +110,7 @@ class History(Struct, frozen=True, kw_only=True):
 
     Slices end at multiples of `step` on the exporter's clock, so that a later request with the same step returns the
     same slices and new ones. To append, take the slices whose time is more than step / 2 after your last one. since,
-    until: the requested range.
+    until: the requested range. routes: null while they are off.
     """
 
     name: str
@@ -126,6 +128,8 @@ class History(Struct, frozen=True, kw_only=True):
     noise_floor: Column = field(default_factory=list)
     occupancy: Occupancies = field(default_factory=Occupancies)
     waits: WaitHistory = field(default_factory=WaitHistory)
+    response_times: ResponseTimeHistory = field(default_factory=ResponseTimeHistory)
+    routes: RouteHistory | None = None
     events: Events = field(default_factory=Events)
     sockets: list[SocketHistory] = field(default_factory=list)
     workers: list[WorkerHistory] = field(default_factory=list)
@@ -154,6 +158,7 @@ async def build_history(watch: Watch, clock: Clock, seconds: float, points: int,
         since=until - seconds,
         until=until,
         waits=WaitHistory(backend_names=backends, backends=[[] for _ in backends]),
+        routes=begin_history(watch.routes) if watch.routes.names else None,
         sockets=[SocketHistory(name=name) for name in known],
         workers=[WorkerHistory(worker_id=worker_id) for worker_id in range(1, len(watch.integrals.totals.workers) + 1)],
     )
@@ -161,10 +166,21 @@ async def build_history(watch: Watch, clock: Clock, seconds: float, points: int,
     for window in slices:
         columns.time.append(round(window.until + ahead, 3))
         _append_slice(columns, window, cpus, watch.neighbours.others_follow)
+        append_percentiles(columns.response_times, watch.integrals.response_times.history, window, _DIGITS)
+        _append_routes(columns, window, watch)
         if time.monotonic() - began > _LONGEST_TURN:
             await asyncio.sleep(0)
             began = time.monotonic()
     return columns
+
+
+def _append_routes(to: History, window: Window, watch: Watch) -> None:
+    if to.routes is None:
+        return
+    is_covered = window.observed_seconds >= window.seconds / 2
+    values = list_threads(to.routes, watch.routes.of(window) if is_covered else None)
+    for column, value in zip(to.routes.threads, values, strict=True):
+        column.append(None if value is None else round(value, _DIGITS))
 
 
 def _append_slice(to: History, window: Window, cpus: float | None, others_follow: bool | None) -> None:

@@ -11,6 +11,8 @@ from uwsgi_headroom.analysis.findings import Severity
 from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.analysis.waiting import Waiting
 from uwsgi_headroom.documents.emperor_router import Emperor, Router
+from uwsgi_headroom.documents.response_times import Objective, Percentile, ResponseTimes
+from uwsgi_headroom.documents.routes import Route
 from uwsgi_headroom.documents.waits import Waits
 from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.journal.events import Event
@@ -269,6 +271,8 @@ class Server(Struct, frozen=True, kw_only=True):
     headroom, balance: null before there are figures (two readings, a second apart), and for an emperor or a router,
     which have sections of their own. findings: worst first. thunder_lock: whether it is on. cpu, waits: null if the
     kernel does not report them; `unknown` says why. events: the latest, newest first; the journal has all.
+    response_times: null without completed requests, or with stats-no-cores. objective: null if none is configured.
+    routes: most busy threads first; null while they are off.
     """
 
     name: str
@@ -304,6 +308,9 @@ class Server(Struct, frozen=True, kw_only=True):
     identity: Identity | None = None
     events: tuple[Event, ...] = ()
     waits: Waits | None = None
+    response_times: ResponseTimes | None = None
+    objective: Objective | None = None
+    routes: tuple[Route, ...] | None = None
 
 
 class Journal(Struct, frozen=True, kw_only=True):
@@ -318,7 +325,8 @@ class Journal(Struct, frozen=True, kw_only=True):
 
 class Summary(Struct, frozen=True, kw_only=True):
     """A server in the list of servers. path: of its document. headroom: the factor; first, far, is_upper_bound: as in
-    its headroom; queue_wait, waiting: as in its flow; pid, emperor_pid: as in its identity."""
+    its headroom; queue_wait, waiting: as in its flow; pid, emperor_pid: as in its identity. p95: the 95th percentile of
+    its response times, null if it is not known."""
 
     name: str
     address: str
@@ -342,6 +350,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     waiting: Waiting | None = None
     pid: int | None = None
     emperor_pid: int | None = None
+    p95: Percentile | None = None
 
 
 class Servers(Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.facts import Memory
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Snapshot
+from uwsgi_headroom.watch.watch import Watch
 
 
 def build_window(window: Window) -> schema.Window:
@@ -117,3 +118,19 @@ def build_sockets(reading: Reading, figures: Figures | None) -> Iterator[schema.
             else None,
             queue_wait=figures.flow.queue_wait if figures and area is not None and len(queues) == 1 else None,
         )
+
+
+def build_sampling(watch: Watch) -> schema.Sampling:
+    """Build the section about how the exporter samples the server."""
+    totals, reading = watch.integrals.totals, watch.reading
+    return schema.Sampling(
+        interval=watch.pace.interval,
+        duty=watch.pace.duty,
+        samples=totals.samples,
+        observed_seconds=totals.observed_seconds,
+        gap_seconds=totals.gap_seconds,
+        reloads=totals.reloads,
+        history_seconds=watch.history.seconds,
+        read_seconds=reading.read_seconds if reading else None,
+        document_bytes=reading.document_bytes if reading else None,
+    )

@@ -7,9 +7,8 @@ of them, at any interval. Rules of this module:
   error is random and averages out: it is sqrt(L/n)/L for n samples of a mean level L.
 * A time without samples (a failed read, a pause longer than `longest_step`, a full reload) is a gap: it counts as gap
   time and adds nothing to the integral of any level. uWSGI's own counters survive a gap.
-* Only a full reload resets uWSGI's counters, and it is visible: either a worker was spawned but its count of spawns did
-  not grow, or the number of slots changed, which a master never does. Any other decrease is due to a race in uWSGI (two
-  threads, one unlocked ++) and adds nothing, unless it is too large for a race.
+* Only a full reload resets uWSGI's counters (`reloads`). Any other decrease is due to a race in uWSGI (two threads, one
+  unlocked ++) and adds nothing, unless it is too large for a race.
 * No worker adds more running time than its threads can have served; see `service_time`.
 * CPU time is counted per process and restarts with each new process; `cpu_use` compares it with the server's CPUs.
 """
@@ -17,24 +16,26 @@ of them, at any interval. Rules of this module:
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 
 from uwsgi_headroom.history.cpu_use import CpuUse
 from uwsgi_headroom.history.levels import Levels, add_levels, find_levels
+from uwsgi_headroom.history.reloads import is_reload
+from uwsgi_headroom.history.route_time import add_route_time
 from uwsgi_headroom.history.service_time import ServiceTime
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, Totals, WorkerTotals, sum_if_all_known
 from uwsgi_headroom.history.wait_time import add_waits
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.response_times.recorder import Completed, ResponseTimeRecorder
 from uwsgi_headroom.stats.server import Snapshot, Worker
-
-LARGEST_RACE = 16
-"""The largest decrease of a worker's own request count that may be due to a race. One or two are plausible."""
 
 
 class Integrals:
-    """The totals of one server, and the last sample, from which the next step begins. Times are monotonic seconds."""
+    """The totals of one server, and the last sample, from which the next step begins. Times are monotonic seconds.
+    bounds: response times in seconds at which requests are separated, besides those of the histogram."""
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: Iterable[float] = ()) -> None:
         self.totals = Totals()
         self._before: Reading | None = None
         self._levels: Levels | None = None  # at the last sample
@@ -42,6 +43,8 @@ class Integrals:
         self._broken = False
         self._service_time = ServiceTime()
         self._cpu_use = CpuUse()
+        self.response_times = ResponseTimeRecorder(bounds)
+        self._removed = WorkerTotals(running_time=0.0)  # of workers that a reload has removed
 
     def miss(self, at: float) -> None:
         """Record a failed read: the time since the last outcome is a gap, and so is the time until the next sample."""
@@ -59,6 +62,10 @@ class Integrals:
             before.snapshot.workers if before and isinstance(before.snapshot, Snapshot) else ()
         )
         totals.workers += [WorkerTotals() for _ in range(len(snapshot.workers) - len(totals.workers))]
+        for gone in totals.workers[len(snapshot.workers) :]:
+            self._removed.requests += gone.requests - gone.static_requests
+            self._removed.running_time = (self._removed.running_time or 0.0) + (gone.running_time or 0.0)
+            self._removed.lost += gone.lost
         del totals.workers[len(snapshot.workers) :]
         reloaded = is_reload(earlier, snapshot.workers)
         totals.reloads += reloaded
@@ -92,10 +99,14 @@ class Integrals:
         self._add_queues(before, reading, step)
         self._add_overflows(before, reading)
         add_waits(totals, before, reading, step)
+        totals.routes = add_route_time(totals.routes, before, reading, step)
         if levels.available:
             ratio = min(1.0, levels.busy / levels.available)
             totals.occupancy[bisect_left(OCCUPANCY_BOUNDS, ratio)] += 1
             totals.occupancy_sum += ratio
+        completed = _completed([self._removed, *totals.workers])
+        self.response_times.add(reading, snapshot.workers, completed, joined=bridged)
+        totals.response_times = self.response_times.totals
         totals.samples += 1
         self._before, self._levels, self._broken = reading, levels, False
 
@@ -132,22 +143,12 @@ class Integrals:
             self.totals.overflows = (self.totals.overflows or 0) + grown
 
 
-def is_reload(before: tuple[Worker, ...], now: tuple[Worker, ...]) -> bool:
-    """Whether uWSGI's master was reloaded in between: every spawn increments a worker's respawns, but a reload resets
-    them."""
-    if not before or now is before:
-        return False
-    return len(before) != len(now) or any(_has_restarted(then, later) for then, later in zip(before, now, strict=True))
-
-
-def _has_restarted(then: Worker, now: Worker) -> bool:
-    if then.requests is not None and now.requests is not None and now.requests < then.requests - LARGEST_RACE:
-        return True
-    if then.respawns is None or now.respawns is None:
-        return False
-    # Spawn times are whole seconds, so only the pid shows a second spawn within one second.
-    spawned = now.last_spawn != then.last_spawn or (then.pid and now.pid and now.pid != then.pid)
-    return now.respawns < then.respawns or (now.respawns == then.respawns and bool(spawned))
+def _completed(workers: Sequence[WorkerTotals]) -> Completed:
+    return Completed(
+        requests=sum([worker.requests - worker.static_requests for worker in workers]),
+        seconds=sum_if_all_known([worker.running_time for worker in workers]),
+        lost=sum([worker.lost for worker in workers]),
+    )
 
 
 def _is_as_before(worker: Worker, before: Reading, reading: Reading) -> bool:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from uwsgi_headroom.history.route_totals import RouteTotals, copy_routes
 from uwsgi_headroom.kernel.waits.states import STATES
+from uwsgi_headroom.response_times.totals import ResponseTimeTotals
 
 Number = TypeVar("Number", int, float)
 
@@ -101,6 +103,8 @@ class Totals:
     queue_since: the monotonic time since which the queue has always been measured, by socket.
     cpu: None until the kernel first reports CPU times.
     waits: None until the kernel first says what the threads wait for.
+    response_times: None while uWSGI does not list its threads.
+    routes: None while routes are off.
     """
 
     samples: int = 0
@@ -119,6 +123,8 @@ class Totals:
     queue_since: dict[str, float] = field(default_factory=dict)
     cpu: CpuTotals | None = None
     waits: WaitTotals | None = None
+    response_times: ResponseTimeTotals | None = None
+    routes: RouteTotals | None = None
 
 
 def sum_if_all_known(values: Sequence[Number | None]) -> Number | None:
@@ -138,6 +144,8 @@ def copy_totals(totals: Totals) -> Totals:
         queue_since=dict(totals.queue_since),
         cpu=None if totals.cpu is None else replace(totals.cpu),
         waits=None if totals.waits is None else copy_waits(totals.waits),
+        response_times=totals.response_times.copy() if totals.response_times else None,
+        routes=None if totals.routes is None else copy_routes(totals.routes),
     )
 
 

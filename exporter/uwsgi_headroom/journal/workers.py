@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from uwsgi_headroom.analysis.formatting import counted, duration, numbered
-from uwsgi_headroom.history.integrals import is_reload
+from uwsgi_headroom.history.reloads import is_reload
 from uwsgi_headroom.journal.events import Cause, Journal
 from uwsgi_headroom.journal.worker_end import EndedProcess, find_cause
 from uwsgi_headroom.kernel.oom import OomKills, read_oom_kills

@@ -22,7 +22,7 @@ _FLOW: Table[Figures] = (
     ),
     ("uwsgi_throughput_requests_per_second", "Requests completed per second.", lambda figures: figures.flow.throughput),
     (
-        "uwsgi_response_time_seconds",
+        "uwsgi_mean_response_time_seconds",
         "Mean time in service of a request, without the wait in the listen queue; static files are left out.",
         lambda figures: figures.flow.response_time,
     ),

@@ -8,15 +8,17 @@ from __future__ import annotations
 import msgspec
 
 from uwsgi_headroom.errors import StatsError
+from uwsgi_headroom.routes.templates import Templates
 from uwsgi_headroom.stats.bounds import QUOTES, begin_document
 from uwsgi_headroom.stats.emperor_router import EmperorSnapshot, RouterSnapshot
-from uwsgi_headroom.stats.raw import Document
+from uwsgi_headroom.stats.raw import Document, DocumentWithVariables
 from uwsgi_headroom.stats.repair import repair_bytes, repair_document
 from uwsgi_headroom.stats.server import Snapshot, make_snapshot
 
 AnySnapshot = Snapshot | EmperorSnapshot | RouterSnapshot
 
 _decoder = msgspec.json.Decoder(Document)
+_route_decoder: msgspec.json.Decoder[Document] = msgspec.json.Decoder(DocumentWithVariables)
 
 _LARGE_BYTES = 2**20
 """A larger document is decoded only once, after the repairs that its request variables may need: a second attempt
@@ -28,9 +30,10 @@ _HEAD_BYTES = 2048
 """The title of an exporter's page is within these first bytes."""
 
 
-def decode(body: bytes) -> AnySnapshot:
+def decode(body: bytes, templates: Templates | None = None) -> AnySnapshot:
     """Decode the answer of a stats server: the document of a uWSGI server, an emperor or a router.
 
+    templates: of routes; without any object, request variables are skipped, and no thread has a shape.
     Raises StatsError; its message never quotes the document.
     """
     if not body or body.isspace():
@@ -40,16 +43,16 @@ def decode(body: bytes) -> AnySnapshot:
             "`stats`; or uWSGI is stopping, or has `stats-http` and needs an http:// address",
         )
     try:
-        return _make_snapshot(_decode(body))
+        return _make_snapshot(_decode(body, _decoder if templates is None else _route_decoder), templates)
     except msgspec.ValidationError as error:
         raise _not_uwsgi(error) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _not_json(body, error) from None
 
 
-def _make_snapshot(document: Document) -> AnySnapshot:
+def _make_snapshot(document: Document, templates: Templates | None) -> AnySnapshot:
     if document.workers is not None:
-        return make_snapshot(document)
+        return make_snapshot(document, templates)
     if document.vassals is not None:
         return EmperorSnapshot(document.version or "", document.pid, document.vassals, document.blacklist)
     if document.active_sessions is not None:
@@ -65,18 +68,18 @@ def _make_snapshot(document: Document) -> AnySnapshot:
     )
 
 
-def _decode(body: bytes) -> Document:
+def _decode(body: bytes, decoder: msgspec.json.Decoder[Document]) -> Document:
     begin_document()
     if len(body) > _LARGE_BYTES:
         _check_quotes(body)
-        return _decoder.decode(repair_bytes(body))
+        return decoder.decode(repair_bytes(body))
     try:
-        return _decoder.decode(body)
+        return decoder.decode(body)
     except msgspec.ValidationError:
         raise  # the JSON is well-formed: a repair would not help
     except (msgspec.DecodeError, UnicodeDecodeError):
         begin_document()
-        return _decoder.decode(repair_document(body))
+        return decoder.decode(repair_document(body))
 
 
 def _check_quotes(body: bytes) -> None:

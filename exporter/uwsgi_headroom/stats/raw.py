@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta, Raw, Struct
+from msgspec import Meta, Raw, Struct, field
 
 from uwsgi_headroom.stats.bounds import Name, begin_part, count_part
 from uwsgi_headroom.stats.emperor_router import Blacklisted, StaticNode, Subscription, Vassal
@@ -56,6 +56,18 @@ class RawWorker(Struct, frozen=True):
         begin_part("applications of one worker")
 
 
+class CoreWithVariables(Core, frozen=True, gc=False):
+    """A thread, and the variables of its request as bytes of the document."""
+
+    variables: Raw = field(default=Raw(b""), name="vars")
+
+
+class WorkerWithVariables(RawWorker, frozen=True):
+    """A worker whose threads have the variables of their requests."""
+
+    cores: list[CoreWithVariables] | None = None  # type: ignore[assignment]  # a list of a narrower type, only read
+
+
 class RawSocket(Struct, frozen=True, gc=False):
     name: Name = ""
     queue: Count | None = None
@@ -88,3 +100,9 @@ class Document(Struct, frozen=True):
     active_sessions: Count | None = None
     subscriptions: tuple[Subscription, ...] = ()
     static_nodes: tuple[StaticNode, ...] = ()
+
+
+class DocumentWithVariables(Document, frozen=True):
+    """A document that is decoded for routes."""
+
+    workers: list[WorkerWithVariables] | None = None  # type: ignore[assignment]  # as above

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, Literal, get_args
 
 from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
 from uwsgi_headroom.errors import StatsError
+from uwsgi_headroom.routes.shape import Shape
+from uwsgi_headroom.routes.templates import Templates
 from uwsgi_headroom.stats.bounds import LOCKS_BYTES, MOST, LockName, too_many
 from uwsgi_headroom.stats.custom_metrics import CustomMetric, decode_custom_metrics
 from uwsgi_headroom.stats.parts import App, Cache, Cron, Legion, Spooler, Whole
-from uwsgi_headroom.stats.raw import Document, RawSocket, RawWorker
+from uwsgi_headroom.stats.raw import Core, CoreWithVariables, Document, RawSocket, RawWorker
+from uwsgi_headroom.stats.variables import ShapeFinder
 
 State = Literal["idle", "busy", "cheap", "pause", "signal", "starting", "gone", "never_spawned"]
 STATES: tuple[State, ...] = get_args(State)
@@ -36,6 +40,7 @@ class Worker(Struct, frozen=True):
     serving: the start of the request in each busy thread (whole epoch seconds; None before uWSGI 2.0.14), by thread
         number. Threads are numbered from 0, as in uWSGI's log ("core 3").
     thread_requests: completed requests of each thread; empty with stats-no-cores.
+    shapes: the shape of the request in each busy thread, by thread number; empty unless decoded for routes.
     """
 
     worker_id: int
@@ -58,6 +63,7 @@ class Worker(Struct, frozen=True):
     serving: dict[int, int | None]
     thread_requests: tuple[int, ...]
     apps: tuple[App, ...]
+    shapes: dict[int, Shape] = {}
 
     @property
     def request_starts(self) -> tuple[int, ...]:
@@ -110,15 +116,16 @@ class Snapshot(Struct, frozen=True):
         return None if self.locks is None else "thunder" in self.locks
 
 
-def make_snapshot(document: Document) -> Snapshot:
-    """Turn a decoded document that has workers into a Snapshot."""
+def make_snapshot(document: Document, templates: Templates | None = None) -> Snapshot:
+    """Turn a decoded document that has workers into a Snapshot. templates: of routes, if it was decoded for them."""
     assert document.workers is not None
+    shapes = None if templates is None else ShapeFinder(templates)
     return Snapshot(
         version=document.version or "",
         pid=document.pid,
         listen_queue=document.listen_queue,
         signal_queue=_natural(document.signal_queue),
-        workers=tuple(_worker(place, raw) for place, raw in enumerate(document.workers, 1)),
+        workers=tuple(_worker(place, raw, shapes) for place, raw in enumerate(document.workers, 1)),
         sockets=_sockets(document.sockets),
         locks=_locks(document.locks),
         caches=document.caches,
@@ -129,7 +136,7 @@ def make_snapshot(document: Document) -> Snapshot:
     )
 
 
-def _worker(worker_id: int, raw: RawWorker) -> Worker:
+def _worker(worker_id: int, raw: RawWorker, shapes: ShapeFinder | None) -> Worker:
     state = _worker_state(raw)
     up = state in ("idle", "busy", "cheap", "pause", "signal") and raw.pid > 0
     cores = raw.cores
@@ -161,7 +168,18 @@ def _worker(worker_id: int, raw: RawWorker) -> Worker:
         serving=serving,
         thread_requests=tuple(counts),
         apps=raw.apps,
+        shapes=_find_shapes(cores or (), serving, shapes) if serving and shapes else {},
     )
+
+
+def _find_shapes(cores: Sequence[Core], serving: Iterable[int], shapes: ShapeFinder) -> dict[int, Shape]:
+    """The shape of the request in each of these threads."""
+    return {
+        thread: shapes.find(bytes(core.variables))
+        for thread in serving
+        for core in (cores[thread],)
+        if isinstance(core, CoreWithVariables)
+    }
 
 
 def _worker_state(raw: RawWorker) -> State:

@@ -30,6 +30,7 @@ BINDINGS = (
     Binding("e", "events", ("e",)),
     Binding("p", "plots over time", ("p",)),
     Binding("t", "threads", ("t",)),
+    Binding("P", "routes: paths of requests", ("P",)),
     Binding("[ ]", "shorter, longer window", ("[", "]")),
     Binding("+ - f", "slower, faster, 4 per s", ("+", "-", "f")),
     Binding("space", "pause", ("space", " ")),

@@ -10,7 +10,7 @@ from uwsgi_headroom.top.model import Key
 from uwsgi_headroom.top.server_order import SERVER_SORTS
 from uwsgi_headroom.top.view.worker_columns import SORTS
 
-View = Literal["servers", "tree", "workers", "threads", "findings", "events", "plots", "help"]
+View = Literal["servers", "tree", "workers", "threads", "findings", "events", "plots", "routes", "help"]
 Command = Literal["quit", "dump"]
 
 LISTS = ("servers", "tree")
@@ -21,7 +21,7 @@ FAST = INTERVALS[0]
 NORMAL = 1.0
 PLOT_SPANS = (60.0, 300.0, 900.0, 3600.0)
 
-_PAGES: Mapping[str, View] = {"a": "findings", "e": "events", "p": "plots", "t": "threads"}
+_PAGES: Mapping[str, View] = {"a": "findings", "e": "events", "p": "plots", "t": "threads", "P": "routes"}
 _STEPS = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -10, "pagedown": 10, "home": -100_000, "end": 100_000}
 _COMMANDS: Mapping[str, Command] = {"q": "quit", "d": "dump"}
 _ALIASES = {"f1": "?", "h": "?", "f4": "/", "f5": "v", "f10": "q", "Q": "q", " ": "space", "J": "d"}
@@ -103,7 +103,7 @@ def _set_filter(navigation: Navigation, text: str) -> Navigation:
 
 
 def _begin_filter(_key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
-    filtered = navigation.view in (*LISTS, "workers", "events")
+    filtered = navigation.view in (*LISTS, "workers", "events", "routes")
     return replace(navigation, typing=True) if filtered else navigation
 
 

@@ -17,9 +17,11 @@ from uwsgi_headroom.config.names import GlobNames
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.machine_cpu import MachineCpu
 from uwsgi_headroom.kernel.waits.sampler import WaitSetting
+from uwsgi_headroom.routes.templates import Templates
 from uwsgi_headroom.source import Address, Unix
 from uwsgi_headroom.watch.loop_lag import LoopLag
 from uwsgi_headroom.watch.observation import ExporterHealth, Observation
+from uwsgi_headroom.watch.route_namer import RouteNamer
 from uwsgi_headroom.watch.supervise import supervise
 from uwsgi_headroom.watch.watch import Watch
 
@@ -54,6 +56,7 @@ class Fleet:
             backends={address: name for name, address in settings.backends},
             read_pollfds=settings.read_pollfds,
         )
+        self._templates = Templates(settings.route_templates) if settings.routes else None
         self.restarts: Counter[str] = Counter()
         self._paused = False
         self._named = [self._watch(server.name, server.address, server) for server in servers if server.address]
@@ -153,7 +156,9 @@ class Fleet:
             timeout=config.timeout,
             size_cap=config.size_cap,
             samples_per_second=self.settings.samples_per_second,
+            slo=config.slo or self.settings.slo,
             host=Host(self.settings.cpu_residency, self.clock.monotonic, self._machine_cpu, self._wait_setting),
+            routes=RouteNamer(self._templates) if self._templates is not None else None,
             clock=self.clock,
             lag=self.lag,
         )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.config.model import Slo
 from uwsgi_headroom.errors import ReadError, Reason
 from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.journal.events import Kind
@@ -30,7 +31,7 @@ WELL = ExporterHealth()
 class Observation:
     """The last observation of a server. outcome: a reading, or the error of the last read; figures: of each window with
     history, longest last; others_follow: whether CPU use by others grows with the requests, None if unknown; events:
-    their number by kind."""
+    their number by kind; slo: its objective, None if it has none."""
 
     name: str
     address: str
@@ -41,6 +42,7 @@ class Observation:
     figures: Sequence[Figures]
     others_follow: bool | None = None
     events: Mapping[Kind, int] = field(default_factory=dict)
+    slo: Slo | None = None
 
     @property
     def reading(self) -> Reading | None:

@@ -15,6 +15,7 @@ from uwsgi_headroom.errors import HeadroomError, ReadError, Reason, SourceError
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch.log_limit import LogLimit
+from uwsgi_headroom.watch.route_namer import RouteNamer
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +27,8 @@ class Reader:
     `outcome` is the result of the last finished read, None before the first; `finished_first` is set with the first
     outcome; `errors` counts failed reads by reason; `faults` contains each internal error. Each outcome is passed to
     `on_outcome` once, with its monotonic time. A change from readable to unreadable or back, or of the reason, is
-    logged, a few times a minute at most; a repeated failure is not.
+    logged, a few times a minute at most; a repeated failure is not. routes: names the routes of requests in service;
+    None if they are off.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class Reader:
         size_cap: int = SIZE_CAP,
         clock: Clock | None = None,
         host: Host | None = None,
+        routes: RouteNamer | None = None,
         on_outcome: Callable[[float, Reading | ReadError], None] = lambda _at, _outcome: None,
     ) -> None:
         self.name = name
@@ -49,6 +52,7 @@ class Reader:
         self._size_cap = size_cap
         self._clock = clock or Clock()
         self._on_outcome = on_outcome
+        self._routes = routes
         self._host = host or Host(clock=self._clock.monotonic)
         self._in_flight: asyncio.Task[Reading | ReadError] | None = None
         self._decoded: tuple[int, stats.AnySnapshot] | None = None
@@ -142,6 +146,7 @@ class Reader:
             document_bytes=len(answer.body),
             snapshot=snapshot,
             host=self._host.read_facts(snapshot, answer),
+            routes=self._routes.find_routes(snapshot, at) if self._routes else None,
         )
 
     def _decode(self, body: bytes) -> stats.AnySnapshot:
@@ -150,7 +155,7 @@ class Reader:
         variables of requests."""
         key = hash(body)
         if self._decoded is None or self._decoded[0] != key:
-            self._decoded = key, stats.decode(body)
+            self._decoded = key, stats.decode(body, self._routes.templates if self._routes else None)
         return self._decoded[1]
 
     def _note(self, outcome: Reading | ReadError) -> None:

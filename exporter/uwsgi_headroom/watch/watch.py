@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
@@ -12,21 +13,27 @@ from uwsgi_headroom.analysis.slots import name_slots
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, DEFAULT_WINDOWS, SIZE_CAP, TIMEOUT_SECONDS
+from uwsgi_headroom.config.model import Slo
 from uwsgi_headroom.errors import ReadError, Reason
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
+from uwsgi_headroom.history.route_hour import RouteHour
 from uwsgi_headroom.history.totals import copy_totals
+from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.journal.recorder import Recorder
 from uwsgi_headroom.journal.verdicts import JUDGE_SECONDS
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.source import Address
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.loop_lag import LoopLag
 from uwsgi_headroom.watch.neighbour_slices import NeighbourSlices
+from uwsgi_headroom.watch.objective_watch import ObjectiveWatch
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import Pace, sample
 from uwsgi_headroom.watch.reader import Reader
+from uwsgi_headroom.watch.route_namer import RouteNamer
 
 FRESH_SECONDS = 5.0
 """How long a server counts as up after a successful read, in seconds: in normal operation uWSGI's master is silent for
@@ -55,7 +62,7 @@ class Watch:
     `reading` is the last successful one, None before the first; `reader.outcome` is the result of the last attempt.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a setting of its own, passed by keyword
         self,
         name: str,
         address: Address,
@@ -63,7 +70,9 @@ class Watch:
         timeout: float = TIMEOUT_SECONDS,
         size_cap: int = SIZE_CAP,
         samples_per_second: float = DEFAULT_SAMPLES_PER_SECOND,
+        slo: Slo | None = None,
         host: Host | None = None,
+        routes: RouteNamer | None = None,
         clock: Clock | None = None,
         lag: LoopLag | None = None,
     ) -> None:
@@ -77,11 +86,15 @@ class Watch:
             size_cap=size_cap,
             clock=self._clock,
             host=host,
+            routes=routes,
             on_outcome=self._record,
         )
         self.pace = Pace(samples_per_second)
-        self.integrals = Integrals()
+        self.slo = slo
+        self.integrals = Integrals((slo.threshold,) if slo else ())
+        self._objective = ObjectiveWatch(slo, self.integrals.response_times.history) if slo else None
         self.history = History()
+        self.routes = RouteHour()
         self.neighbours = NeighbourSlices()
         self.recorder = Recorder()
         self._judge_at = float("-inf")
@@ -141,6 +154,7 @@ class Watch:
             figures=figures,
             others_follow=self.neighbours.others_follow,
             events=dict(self.recorder.journal.counts),
+            slo=self.slo,
         )
 
     def figures(self, reading: Reading, windows: Sequence[float]) -> list[Figures]:
@@ -150,7 +164,26 @@ class Watch:
             return []
         windows_known = (self.history.window(seconds) for seconds in windows)
         cpus, others_follow = reading.host.cpus, self.neighbours.others_follow
-        return [compute_figures(window, snapshot, cpus, others_follow) for window in windows_known if window]
+        every = [
+            compute_figures(window, snapshot, cpus, others_follow, self.response_times(window), self.routes.of(window))
+            for window in windows_known
+            if window
+        ]
+        if not self._objective:
+            return every
+        return [
+            replace(
+                figures,
+                objective=self._objective.judge(
+                    figures.flow, self.pace.interval, threads_known=figures.configured is not None
+                ),
+            )
+            for figures in every
+        ]
+
+    def response_times(self, window: Window) -> ResponseTimeWindow | None:
+        """Return the requests by response time in a window."""
+        return self.integrals.response_times.history.window(window.until - window.seconds, window.until)
 
     def _record(self, at: float, outcome: Reading | ReadError) -> None:
         if isinstance(outcome, ReadError):
@@ -160,6 +193,7 @@ class Watch:
             if isinstance(outcome.snapshot, Snapshot):
                 self.integrals.add(outcome, self.pace.longest_step)
                 self.history.add(outcome.at, self.integrals.totals)
+                self.routes.add(outcome.at, self.integrals.totals.routes)
                 self.neighbours.update(self.history)
         try:
             self._keep_journal(at, outcome)

@@ -15,7 +15,8 @@ Firing = Mapping[str, Any]
 @dataclass(frozen=True)
 class Case:
     """One case. name: the alert, the kind of case, and what it shows; expected: the firing alerts, with labels and
-    texts, by time; count: for how many servers the alert fires, by time; nothing_fires: times when no alert fires."""
+    texts, by time; count: for how many servers the alert fires, by time; severity: of those, if it matters;
+    nothing_fires: times when no alert fires."""
 
     name: str
     input_series: Sequence[Mapping[str, str]]
@@ -23,6 +24,7 @@ class Case:
     count: Mapping[str, int] = field(default_factory=dict)
     nothing_fires: Sequence[str] = ()
     interval: str = "1m"
+    severity: str = ""
 
     @property
     def alert(self) -> str:
@@ -38,7 +40,8 @@ class Case:
             ],
             "promql_expr_test": [
                 {
-                    "expr": f'count(ALERTS{{alertname="{self.alert}",alertstate="firing"}})',
+                    "expr": f'count(ALERTS{{alertname="{self.alert}",severity=~"{self.severity or ".+"}",'
+                    'alertstate="firing"})',
                     "eval_time": time,
                     "exp_samples": [{"labels": "{}", "value": servers}],
                 }

@@ -23,7 +23,7 @@ from uwsgi_headroom.top.view.screen import draw, draw_plain
 from uwsgi_headroom.top.view.worker_columns import COLUMNS
 
 SIZES = ((80, 24), (120, 40), (320, 90), (40, 10), (20, 5), (80, 1), (60, 2))
-VIEWS = ("servers", "tree", "workers", "threads", "findings", "events", "plots", "help")
+VIEWS = ("servers", "tree", "workers", "threads", "findings", "events", "plots", "routes", "help")
 AT_IT = Navigation(view="workers", server=(0, "shop"))
 
 
@@ -61,11 +61,11 @@ def test_the_top_answers_the_question() -> None:
     assert top[1].startswith("CRITICAL  Worker 4 takes 62 % of the requests")
     assert top[3].startswith("change       Use more processes and fewer threads")
     assert top[4].startswith("headroom     1.0x, first limit: hottest worker's interpreter")
-    assert [line.split()[0] for line in top[6:9]] == ["in", "requests", "queue"]
-    assert top[9].split()[0] == "instance"
-    assert top[11].split()[:3] == ["W", "PID", "STATE"]
-    assert top[12].split()[:2] == ["4", "104"]
-    assert top[16].split()[:2] == ["all", "11/32"]
+    assert [line.split()[0] for line in top[6:10]] == ["in", "requests", "response", "queue"]
+    assert top[10].split()[0] == "instance"
+    assert top[12].split()[:3] == ["W", "PID", "STATE"]
+    assert top[13].split()[:2] == ["4", "104"]
+    assert top[17].split()[:2] == ["all", "11/32"]
 
 
 def test_it_answers_at_40_by_10_too() -> None:
@@ -264,7 +264,7 @@ def test_a_filter_leaves_rows_and_says_so() -> None:
     assert [line.split()[0] for line in drawn if line.split()[1:2] == ["CRITICAL"]] == ["other"]
     assert drawn[-1].startswith("filter: oth (esc clears)")
     drawn = lines(model, replace(AT_IT, row_filter="104"))
-    assert [line.split()[0] for line in drawn[12:14]] == ["4", "all"]
+    assert [line.split()[0] for line in drawn[13:15]] == ["4", "all"]
     assert lines(model, Navigation(fleet_filter="oth", typing=True))[-1].startswith("filter: oth_")
 
 

@@ -108,7 +108,7 @@ def test_the_lines_are_below_the_requests() -> None:
     """At 80x24 both lines are shown, and nothing else of the head is lost."""
     words = [line.split()[:1] for line in screen(with_waits(hot()))]
     start = words.index(["requests"])
-    assert words[start + 1 : start + 5] == [["time"], ["│postgres"], ["queue"], ["instance"]]
+    assert words[start + 1 : start + 6] == [["response"], ["time"], ["│postgres"], ["queue"], ["instance"]]
 
 
 def test_a_low_screen_keeps_the_workers() -> None:

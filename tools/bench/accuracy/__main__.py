@@ -7,7 +7,7 @@ import os
 import time
 
 from tests.support import monitoring
-from tools.bench.accuracy import cases, prometheus, table
+from tools.bench.accuracy import cases, percentiles, prometheus, table
 
 QUICK = 8.0
 
@@ -38,6 +38,11 @@ def main() -> None:
         if options.only in case.name:
             judgements = cases.run(case, seconds, prometheus.beside if options.prometheus else cases.nothing)
             print(table.lines(case.name, judgements), flush=True)
+            lines += judgements
+    for kind in percentiles.every():
+        if options.only in kind.name:
+            judgements = percentiles.run(kind, seconds)
+            print(table.lines(kind.name, judgements), flush=True)
             lines += judgements
     missed = sum(line.met is False for line in lines)
     judged = sum(line.met is not None for line in lines)

@@ -11,13 +11,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import random
 import socket
 import struct
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -30,8 +31,9 @@ PATIENCE = 120
 
 @dataclass(frozen=True)
 class Load:
-    """clients: how many; io_ms: mean wait in the application (exponential); cpu_ms: additional CPU time; think_ms: mean
-    pause between two requests (exponential); burst: seconds on, then as many off; 0 for always on."""
+    """clients: how many; io_ms: mean wait in the application; cpu_ms: additional CPU time; think_ms: mean pause between
+    two requests (exponential); burst: seconds on, then as many off; 0 for always on; shape: the distribution of the
+    wait, one of SHAPES."""
 
     clients: int
     io_ms: float
@@ -39,6 +41,7 @@ class Load:
     think_ms: float = 0.0
     burst: float = 0.0
     seed: int = 1
+    shape: str = "exponential"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ class Clients:
         load = self.load
         while not self._stop.wait(max(self._until_on(), _draw(chance, load.think_ms) / 1000)):
             if not self._until_on():
-                self._ask(_draw(chance, load.io_ms))
+                self._ask(SHAPES[load.shape](chance, load.io_ms))
 
     def _until_on(self) -> float:
         """Seconds until the clients may ask; 0 while they may."""
@@ -131,6 +134,31 @@ def ask(address: str | tuple[str, int], path: str) -> Record:
         raise ValueError(f"not a response of the application: {answer[:60]!r}")
     enter, leave = int(headers["X-Enter"]), int(headers["X-Leave"])
     return Record(connecting, connected, enter, leave, first_byte, end, int(headers["X-Worker"]))
+
+
+def _draw_lognormal(chance: random.Random, mean: float) -> float:
+    sigma = 1.05
+    return chance.lognormvariate(math.log(mean) - sigma * sigma / 2, sigma)
+
+
+def _draw_of_two_kinds(chance: random.Random, mean: float) -> float:
+    """92 of 100 take about a third of the mean, 8 about nine times the mean."""
+    return mean * chance.uniform(0.8, 1.2) * (0.3 if chance.random() < 0.92 else 9.05)
+
+
+def _draw_pareto(chance: random.Random, mean: float) -> float:
+    """With the shape 1.5, which has no variance; cut off at 200 times the mean."""
+    return min(chance.paretovariate(1.5) * mean / 3, 200 * mean)
+
+
+SHAPES: dict[str, Callable[[random.Random, float], float]] = {
+    "exponential": _draw,
+    "lognormal": _draw_lognormal,
+    "two kinds": _draw_of_two_kinds,
+    "constant": lambda _chance, mean: mean,
+    "pareto": _draw_pareto,
+}
+"""Functions that draw a wait with a given mean, both in milliseconds."""
 
 
 def main() -> None:

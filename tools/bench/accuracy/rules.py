@@ -120,7 +120,7 @@ def _headroom(limit: str, expression: str, compute: Callable[[Span], float]) -> 
 
 RULES = (
     Rule("uwsgi_throughput_requests_per_second", _LAMBDA, _one(lambda span: span.growth(REQUESTS) / span.seconds)),
-    Rule("uwsgi_response_time_seconds", _W, _one(_response_time)),
+    Rule("uwsgi_mean_response_time_seconds", _W, _one(_response_time)),
     Rule(
         "uwsgi_queue_wait_seconds",
         f"sum(rate({QUEUE}[W])) / {_COVERED} / {_LAMBDA}",

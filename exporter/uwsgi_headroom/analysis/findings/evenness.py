@@ -17,6 +17,7 @@ from uwsgi_headroom.analysis.findings.load import INTERPRETER_FULL
 from uwsgi_headroom.analysis.formatting import MOST_NUMBERS, duration, factor, percent
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.analysis.memory_headroom import fits
+from uwsgi_headroom.analysis.routes import describe_route
 from uwsgi_headroom.reading import Reading
 
 UNEVEN = 1.25
@@ -52,7 +53,7 @@ def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
         if load is not None and (load < LOADED[0] or (cost is not None and cost < COSTLY)):
             yield _harmless(shares, load, cost, _cause(reading))
         else:
-            yield _undecided(shares, hottest, load)
+            yield _undecided(shares, hottest, load, describe_route(figures.routes, reading))
 
 
 def _enough(figures: Figures, workers: int) -> Iterator[Finding]:
@@ -102,7 +103,8 @@ def _hurts(figures: Figures, hot: WorkerFigures, reading: Reading) -> Finding:
         severity="critical" if is_severe else "warning",
         title=f"Worker {hot.worker_id} takes {percent(share)} of the requests and its interpreter is {how}{spare}.",
         evidence=f"Its interpreter is at {load:.2f} of a CPU and its requests take {duration(slow)}, against "
-        f"{duration(calm)} on the less busy workers; the mean is {duration(mean)}{waiting}.",
+        f"{duration(calm)} on the less busy workers; the mean is {duration(mean)}{waiting}."
+        f"{describe_route(figures.routes, reading)}",
         meaning=f"Its threads queue for one interpreter lock. Balancing would save {duration(mean - calm)} "
         f"({percent(figures.balance.cost or 0)}) of the mean response time.",
         change=_even_out(figures, reading),
@@ -174,13 +176,13 @@ def _harmless(shares: str, load: float, cost: float | None, cause: str) -> Findi
     )
 
 
-def _undecided(shares: str, hottest: WorkerFigures, load: float | None) -> Finding:
+def _undecided(shares: str, hottest: WorkerFigures, load: float | None, route: str) -> Finding:
     known = "is not known" if load is None else f"is at {load:.2f} of a CPU at most"
     return Finding(
         code="uneven",
         severity="info",
         title=f"Worker {hottest.worker_id} takes {percent(hottest.share or 0)} of the requests.",
-        evidence=f"{shares}. Interpreter load {known}.",
+        evidence=f"{shares}. Interpreter load {known}.{route}",
         meaning="Too little is known to say whether it costs anything: that takes the workers' response times and "
         "their interpreter load.",
         change="Compare again under more load, or for longer.",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.formatting import counted, duration, megabytes, numbered, percent
+from uwsgi_headroom.analysis.routes import describe_stuck_route
 from uwsgi_headroom.analysis.stuck import MANY_STUCK, STUCK_SECONDS, find_stuck_requests
 from uwsgi_headroom.reading import Reading
 
@@ -34,7 +35,8 @@ def find_stuck(figures: Figures, reading: Reading) -> Iterator[Finding]:
             code="request_stuck",
             severity="critical" if len(requests) >= MANY_STUCK * (figures.ceiling or len(requests) + 1) else "warning",
             title=f"{counted(len(requests), 'request')} in service for longer than {duration(STUCK_SECONDS)}.",
-            evidence=f"The oldest for {duration(oldest)}; in {numbered('worker', affected)}.",
+            evidence=f"The oldest for {duration(oldest)}; in {numbered('worker', affected)}."
+            f"{describe_stuck_route(figures.routes, reading, STUCK_SECONDS)}",
             meaning="Each holds a thread that other requests need. Little's law does not see them until they end.",
             change="Run `py-spy dump --pid PID` on that worker to see what it waits for. Then set timeouts on what the "
             "application calls, and `harakiri` as the last resort.",

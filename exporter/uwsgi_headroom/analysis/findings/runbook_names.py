@@ -22,6 +22,7 @@ RUNBOOKS = {
     "queue_filling": "UwsgiListenQueueFilling",
     "queue_wait": "UwsgiQueueWaitHigh",
     "queue_not_measurable": "UwsgiQueueNotMeasurable",
+    "objective_missed": "UwsgiErrorBudgetBurning",
     "request_stuck": "UwsgiRequestStuck",
     "harakiri": "UwsgiHarakiri",
     "requests_lost": "UwsgiRequestsLost",

@@ -34,6 +34,18 @@ class Capacity(Struct, frozen=True):
     available: list[float | None] = []
 
 
+class ResponseTimes(Struct, frozen=True):
+    """The drawn part of `history.ResponseTimeHistory`; empty from an exporter that does not know it."""
+
+    shares: tuple[float, ...] = ()
+    seconds: list[list[float | None]] = []
+    finest: list[float | None] = []
+
+    def column(self, share: float) -> list[float | None]:
+        """Return the history of one percentile, such as 0.95; empty if there is none."""
+        return next((column for each, column in zip(self.shares, self.seconds, strict=False) if each == share), [])
+
+
 class Trend(Struct, frozen=True):
     """The drawn part of `history.History`: a value for each slice of `step` seconds. time: the end of each slice, in
     epoch seconds."""
@@ -45,6 +57,7 @@ class Trend(Struct, frozen=True):
     throughput: list[float | None] = []
     queue_wait: list[float | None] = []
     threads: Capacity = Capacity()
+    response_times: ResponseTimes = ResponseTimes()
 
 
 NO_TREND = Trend()

@@ -16,6 +16,7 @@ from uwsgi_headroom.top.view import pages, plots
 from uwsgi_headroom.top.view.event_rows import event_page
 from uwsgi_headroom.top.view.help_page import help_lines
 from uwsgi_headroom.top.view.page import Page
+from uwsgi_headroom.top.view.route_rows import route_page
 from uwsgi_headroom.top.view.server_table import detail_lines, server_table
 from uwsgi_headroom.top.view.tree_table import tree_table
 from uwsgi_headroom.top.view.worker_table import worker_table
@@ -107,5 +108,6 @@ _SERVER_PAGES: Mapping[str, Callable[[Server, ScreenModel, Navigation, View], Pa
     "events": lambda server, _, navigation, view: event_page(
         server.events, navigation.row_filter, view.width, view.now
     ),
+    "routes": lambda server, _, navigation, view: route_page(server, navigation.row_filter, view.width),
     "plots": lambda _, model, __, view: Page(None, plots.plot_lines(model.trend, view.width, view.lines)),
 }

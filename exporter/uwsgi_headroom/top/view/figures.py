@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from rich.cells import cell_len, set_cell_size
 
 from uwsgi_headroom.analysis.formatting import duration
+from uwsgi_headroom.documents.response_time_words import describe_percentile
+from uwsgi_headroom.documents.response_times import Percentile
 
 UNKNOWN = "-"
 
@@ -52,6 +54,13 @@ def rate(value: float | None) -> str:
 def seconds_of(value: float | None) -> str:
     """Write a response time: 0.0672 is `67 ms`."""
     return UNKNOWN if value is None else duration(value)
+
+
+def percentile(figure: Percentile | None) -> str:
+    """Write a percentile: `480 ms`, or `<160 ms` if samples show no more."""
+    if figure is None:
+        return UNKNOWN
+    return describe_percentile(figure, interval=False).replace("under ", "<")
 
 
 def in_service(observed: float | None, available: int | None) -> str:

@@ -11,6 +11,7 @@ from uwsgi_headroom.top.navigation import LISTS, Navigation
 
 _LIST_KEYS = ("q quit", "? help", "enter open", "/ filter", "v tree", "e events", "unrwb sort", "space pause")
 _TREE_KEYS = ("q quit", "? help", "enter open", "/ filter", "v list")
+_ROUTES_KEY = "P routes"
 _SERVER_KEYS = (
     "q quit",
     "? help",
@@ -18,6 +19,7 @@ _SERVER_KEYS = (
     "e events",
     "p plots",
     "t threads",
+    _ROUTES_KEY,
     "esc back",
     "left right columns",
     "/ filter",
@@ -41,7 +43,7 @@ def foot_line(model: ScreenModel, navigation: Navigation, width: int) -> Text:
     line = Text()
     if navigation.filter and navigation.view != "help":
         line.append(f"filter: {escape_text(navigation.filter)} (esc clears)  ", "bold")
-    for hint in _hints(navigation):
+    for hint in _hints(model, navigation):
         if line.cell_len + len(hint) + len(right) + 2 > width:
             break
         line.append(f"{hint}  ", "dim")
@@ -49,12 +51,13 @@ def foot_line(model: ScreenModel, navigation: Navigation, width: int) -> Text:
     return line.append(right)
 
 
-def _hints(navigation: Navigation) -> tuple[str, ...]:
+def _hints(model: ScreenModel, navigation: Navigation) -> tuple[str, ...]:
     if navigation.view == "help":
         return ("q quit", "esc back")
     if navigation.view in LISTS:
         return _TREE_KEYS if navigation.view == "tree" else _LIST_KEYS
-    return _SERVER_KEYS
+    has_routes = model.server is not None and model.server.routes is not None
+    return tuple(hint for hint in _SERVER_KEYS if has_routes or hint != _ROUTES_KEY)
 
 
 def _scope(model: ScreenModel, navigation: Navigation) -> str:

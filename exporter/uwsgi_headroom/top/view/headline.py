@@ -11,10 +11,12 @@ from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.formatting import duration, factor
 from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.documents.schema import Server, Summary
-from uwsgi_headroom.terminal_text import downsample, sparkline, wrap
+from uwsgi_headroom.terminal_text import wrap
 from uwsgi_headroom.top.feeds.feed import Trend
-from uwsgi_headroom.top.view.figures import age
 from uwsgi_headroom.top.view.identity import identity_lines
+from uwsgi_headroom.top.view.response_lines import objective_lines, percentile_lines
+from uwsgi_headroom.top.view.route_rows import route_lines
+from uwsgi_headroom.top.view.spark import with_spark
 from uwsgi_headroom.top.view.time_lines import time_lines, why_not_known
 
 _STATUS_STYLES: dict[Status, str] = {
@@ -31,7 +33,6 @@ _LIMITS: dict[Limit, str] = {
 }
 _SHORT: dict[Limit, str] = {**_LIMITS, "hottest_interpreter": "hot interpreter", "interpreters": "interpreters"}
 _MOST_HEADROOM = 10.0  # upper end of its sparkline: more makes no difference
-_SPARK_OF, _LEAST_SPARK = 5, 5  # columns of the screen per column of a sparkline; least columns of a sparkline
 
 
 def status_word(server: Server | Summary) -> str:
@@ -83,7 +84,10 @@ def head_parts(server: Server, trend: Trend, width: int) -> list[Part]:
         *(Part(9, line) for line in _limits(server)),
         *(Part(2, line) for line in _concurrency(server, trend, width)),
         *(Part(3, line) for line in _requests(server)),
+        *(Part(5, line) for line in percentile_lines(server, trend, width)),
+        *_objective(server, width),
         *_time(server, width),
+        *(Part(6, line) for line in route_lines(server, width)),
         *(Part(4 if place == 0 else 10, line) for place, line in enumerate(_queues(server))),
         *(Part(8, line) for line in identity_lines(server, width)),
         Part(6, Text()),
@@ -116,7 +120,7 @@ def _headroom(server: Server, trend: Trend, width: int) -> Iterator[Text]:
         line.append("at most " if room.is_upper_bound else "").append(factor(room.factor), "bold").append(
             f", first limit: {_LIMITS[room.first]}"
         )
-    yield _with_spark(line, trend.headroom.factor, _MOST_HEADROOM, trend.step, width)
+    yield with_spark(line, trend.headroom.factor, _MOST_HEADROOM, trend.step, width)
 
 
 def _limits(server: Server) -> Iterator[Text]:
@@ -154,7 +158,7 @@ def _concurrency(server: Server, trend: Trend, width: int) -> Iterator[Text]:
         line.append(f", {threads.stuck} stuck", "bold red")
     if threads.configured != threads.available and threads.configured is not None:
         line.append(f", {threads.configured} configured")
-    yield _with_spark(line, trend.concurrency.observed, threads.available, trend.step, width)
+    yield with_spark(line, trend.concurrency.observed, threads.available, trend.step, width)
 
 
 def _requests(server: Server) -> Iterator[Text]:
@@ -185,6 +189,11 @@ def _time(server: Server, width: int) -> Iterator[Part]:
         yield Part(11, reason, is_spare=True)
 
 
+def _objective(server: Server, width: int) -> Iterator[Part]:
+    for place, line in enumerate(objective_lines(server, width)):
+        yield Part(5 if place == 0 else 10, line)
+
+
 def _queues(server: Server) -> Iterator[Text]:
     """Build the lines of the queues: longest first, then those that are not known."""
     for socket in sorted(server.sockets, key=lambda socket: -1 if socket.queue is None else socket.queue, reverse=True):
@@ -203,14 +212,3 @@ def _label(text: str) -> Text:
     line = Text(text)
     line.stylize("bold", 0, 13)
     return line
-
-
-def _with_spark(line: Text, values: Sequence[float | None], of: float | None, step: float, width: int) -> Text:
-    """Append a sparkline of the values at the right end of a line, if there is room."""
-    room = min(width - line.cell_len - 6, width // _SPARK_OF)  # a gap of two columns, and four for the time span
-    if room < _LEAST_SPARK or not any(value is not None for value in values):
-        return line
-    drawn = sparkline(downsample(values, room), of)
-    span = f" {age(len(values) * step)}"
-    line.append(" " * (width - line.cell_len - len(drawn) - len(span)))
-    return line.append(drawn, "cyan").append(span, "dim")

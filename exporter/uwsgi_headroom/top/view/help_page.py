@@ -16,8 +16,8 @@ _GLOSSARY = (
     ("BUSY", "threads serving a request now; OLDEST: age of the oldest request"),
     ("CPU%", "of one CPU; LOCK: threads that wait for the worker's interpreter"),
     ("LAST", "CPU the worker last ran on; AFFINITY: CPUs it may run on"),
-    ("RESP", "mean time in service; GROWTH: of memory; both over the window"),
-    ("EXC, HARA", "exceptions and harakiris since the last full reload"),
+    ("RESP", "mean time in service; P95: 95th percentile, estimated from samples"),
+    ("EXC, HARA", "since the last full reload; GROWTH: of memory, over the window"),
 )
 
 

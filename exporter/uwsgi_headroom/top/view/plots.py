@@ -21,21 +21,25 @@ _TALLEST = 8  # most lines of one chart
 
 @dataclass(frozen=True, slots=True)
 class _Chart:
-    """A chart. values: one per slice; top: the value at the upper edge, None for the largest; text: writes a value."""
+    """A chart. values: one per slice; top: the value at the upper edge, None for the largest; text: writes a value;
+    unknown: what is shown if there is no value."""
 
     name: str
     values: Sequence[float | None]
     top: float | None
     text: Callable[[float], str]
     style: str
+    unknown: str = "not known"
 
 
 def plot_lines(trend: Trend, width: int, lines: int) -> list[Text]:
-    """Draw load, headroom, wait in the listen queue and busy threads over time, in about `lines` lines."""
+    """Draw load, headroom, response time, wait in the listen queue and busy threads over time, in about `lines`
+    lines."""
     available = [threads for threads in trend.threads.available if threads]
     charts = (
         _Chart("load, requests per second", trend.throughput, None, rate, "cyan"),
         _Chart("headroom (top: 10x or more)", trend.headroom.factor, _MOST_HEADROOM, factor, "green"),
+        *_response_time_charts(trend),
         _Chart("wait in the listen queue", trend.queue_wait, None, duration, "yellow"),
         _Chart("busy threads", trend.concurrency.observed, max(available, default=None), "{:.1f}".format, "blue"),
     )
@@ -47,14 +51,22 @@ def plot_lines(trend: Trend, width: int, lines: int) -> list[Text]:
     return [*rows, _time_axis(trend, room)]
 
 
+def _response_time_charts(trend: Trend) -> list[_Chart]:
+    """Return the chart of the 95th percentile, unless the exporter has no such history."""
+    p95 = trend.response_times.column(0.95)
+    finest = [seconds for seconds in trend.response_times.finest if seconds is not None]
+    unknown = f"under {duration(finest[-1])}, or too few requests" if finest else "not known"
+    return [_Chart("p95 inside uWSGI, estimated", p95, None, duration, "magenta", unknown)] if p95 else []
+
+
 def _draw_chart(chart: _Chart, room: int, tall: int) -> list[Text]:
     known = [value for value in chart.values if value is not None]
     if not known:
-        return [_heading(chart.name, "not known"), *[Text()] * tall]
+        return [_heading(chart.name, chart.unknown), *[Text()] * tall]
     top = chart.top or max(known) or 1.0
     columns = _stretch(chart.values, room)
     heading = _heading(
-        chart.name, f"now {chart.text(known[-1])}, min {chart.text(min(known))}, max {chart.text(max(known))}"
+        chart.name, f"{_latest(chart, known)}, min {chart.text(min(known))}, max {chart.text(max(known))}"
     )
     rows = []
     for row in range(tall):
@@ -63,6 +75,12 @@ def _draw_chart(chart: _Chart, room: int, tall: int) -> list[Text]:
         cells = "".join(_cell(value, top, tall, bottom) for value in columns)
         rows.append(Text(f"{label:>{_AXIS - 1}} │", "dim").append(cells, f"not dim {chart.style}"))
     return [heading, *rows]
+
+
+def _latest(chart: _Chart, known: Sequence[float]) -> str:
+    """Write the present value, or the last one that is known."""
+    now = chart.values[-1]
+    return f"last {chart.text(known[-1])}" if now is None else f"now {chart.text(now)}"
 
 
 def _heading(name: str, figures: str) -> Text:

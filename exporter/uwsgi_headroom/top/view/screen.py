@@ -80,7 +80,7 @@ def _head(model: ScreenModel, navigation: Navigation, width: int, height: int, b
         stale = [headline.cut_lines(wrap(f"STALE  {trouble}", width), 1)[0] for trouble in troubles[:_MOST_TROUBLES]]
         return [title, *(Text(line, "bold red") for line in stale)]
     must = [title, *headline.verdict_block(server, troubles, width, _block_lines(height))]
-    if navigation.view in ("findings", "events", "plots"):
+    if navigation.view in ("findings", "events", "plots", "routes"):
         return must
     room = max(1, height - 1 - len(must) - min(int(_BODY * height), body))
     parts = headline.head_parts(server, model.trend, width)

@@ -13,7 +13,7 @@ from uwsgi_headroom.analysis.formatting import counted, duration, factor
 from uwsgi_headroom.documents.schema import Summary
 from uwsgi_headroom.terminal_text import escape_text, wrap
 from uwsgi_headroom.top.model import Key, ScreenModel, ServerEntry
-from uwsgi_headroom.top.view.figures import UNKNOWN, cut_middle, fit_middle, in_service, rate, seconds_of
+from uwsgi_headroom.top.view.figures import UNKNOWN, cut_middle, fit_middle, in_service, percentile, rate, seconds_of
 from uwsgi_headroom.top.view.headline import cut_lines, status_style, status_word, trouble_of
 from uwsgi_headroom.top.view.page import Page
 
@@ -23,13 +23,15 @@ _LEAST_VERDICT, _WIDE, _WIDE_VERDICT = 12, 100, 40  # columns: least verdict, wi
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column of the list. Columns with a larger `rank` are left out first on a narrow terminal."""
+    """A column of the list. Columns with a larger `rank` are left out first on a narrow terminal. least: columns of the
+    narrowest terminal that shows it."""
 
     title: str
     width: int
     rank: int
     text: Callable[[Summary], str]
     total: Callable[[Sequence[Summary]], str] = lambda _: ""
+    least: int = 0
 
 
 def server_table(
@@ -82,7 +84,7 @@ def _columns_that_fit(width: int) -> list[_Column]:
     kept = []
     for column in sorted(_COLUMNS, key=lambda column: column.rank):
         room -= column.width + 1
-        if room < 0:
+        if room < 0 or width < column.least:
             break
         kept.append(column)
     return [column for column in _COLUMNS if column in kept]
@@ -166,4 +168,5 @@ _COLUMNS = (
     _Column("IN SERVICE", 11, 2, lambda summary: in_service(summary.observed, summary.available), _total_in_service),
     _Column("REQ/S", 6, 3, lambda summary: rate(summary.throughput), _total_rate),
     _Column("RESP", 6, 4, lambda summary: seconds_of(summary.response_time), _mean_response),
+    _Column("P95", 7, 5, lambda summary: percentile(summary.p95), least=_WIDE),
 )

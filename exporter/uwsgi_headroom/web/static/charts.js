@@ -9,7 +9,8 @@ import { listen } from "./touch.js";
 
 const { uPlot } = globalThis;
 const HEIGHT = 190;
-const DECADES = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
+const DECADES = [-4, -3, -2, -1, 0, 1, 2, 3].map((power) => 10 ** power);
+const WIDE = 300; // ratio of a logarithmic scale from which on only powers of ten are written
 const TOGETHER = uPlot.sync("time");
 const LEAST_DRAG = 6; // pixels: a shorter drag is a click
 const NEAR = 8; // pixels: the legend names an event this close to the pointer
@@ -31,14 +32,15 @@ export class Lines {
    * lines: {column, name, colour, dash, width, steps}. An area also has `area` and `hatched`, its `values` instead of a
    * column of the history, the height at which it is `drawn`, and `write`, for a value and its index. The scale includes
    * a `distant` line only if the others come near. timeline: shared with the other charts. format: writes a value; unit:
-   * the name of the axis; least: the scale ends at this value or above; log: whether the scale is logarithmic.
+   * the name of the axis; least: the scale ends at this value or above; log: {from, to, lowest, highest} of a logarithmic
+   * scale, which always shows `from` to `to`, and never goes beyond the others; even: whether the legend has columns.
    */
   constructor(name, lines, timeline, options) {
     this.#options = options;
     this.#height = options.height ?? HEIGHT;
     this.timeline = timeline;
     this.name = name;
-    this.legend = new Legend();
+    this.legend = new Legend(options.even);
     this.place = el("div", { class: "lines", role: "img", "aria-label": name });
     this.node = el("div", { class: "chart" }, this.legend.node, this.place);
     this.#set(lines);
@@ -101,7 +103,10 @@ export class Lines {
     const axis = { stroke: colour("dim"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false } };
     const font = "12px system-ui, sans-serif";
     const limits = (plot, low, high) => [0, (Math.max(least, high ?? 0, this.#inReach(high), this.#distant(high)) || 1) * 1.08];
-    const decades = (plot, low, high) => [Math.min(0.5, low ?? 1), Math.max(10, Math.min(1000, high ?? 10)) * 1.1];
+    const decades = (plot, low, high) => [
+      Math.max(log.lowest, Math.min(log.from, low ?? log.from)),
+      Math.min(log.highest, Math.max(log.to, high ?? log.to, this.#limit?.value ?? 0)) * 1.1,
+    ];
     return {
       width: this.#width,
       height: this.#height,
@@ -125,7 +130,7 @@ export class Lines {
           size: 54,
           ...(unit ? { label: unit, labelFont: font, labelSize: 16 } : {}),
           space: 28,
-          ...(log ? { splits: (plot, side, low, high) => DECADES.filter((decade) => decade >= low && decade <= high) } : {}),
+          ...(log ? { splits: (plot, side, low, high) => splits(low, high), filter: (plot, values) => values } : {}),
           values: (plot, values) => values.map((value) => (value === null ? "" : format(value))),
         },
       ],
@@ -145,7 +150,7 @@ export class Lines {
       stroke: colour(line.colour),
       width: line.width ?? 2,
       dash: line.dash ? [6, 4] : undefined,
-      points: { show: false },
+      points: { show: false, size: 4, filter: (plot, at) => alone(plot.data[at]) },
       paths: line.steps ? uPlot.paths.stepped({ align: -1 }) : undefined,
     };
   }
@@ -210,3 +215,21 @@ export class Lines {
 }
 
 const short = (time, seconds) => (seconds > 600 ? timeOfDay(time).slice(0, 5) : timeOfDay(time));
+
+/** The values to write beside a logarithmic scale: 1, 2 and 5 times powers of ten that are within it. */
+function splits(low, high) {
+  const steps = high / low > WIDE ? [1] : [1, 2, 5];
+  return DECADES.flatMap((decade) => steps.map((step) => step * decade)).filter((value) => value >= low && value <= high);
+}
+
+/** The places of values without neighbours, which no line connects; null if there are none. */
+function alone(values) {
+  const places = [];
+  for (let at = 0; at < values.length; at += 1) {
+    if (isMissing(values[at]) || !isMissing(values[at - 1]) || !isMissing(values[at + 1])) continue;
+    places.push(at);
+  }
+  return places.length ? places : null;
+}
+
+const isMissing = (value) => value === null || value === undefined;

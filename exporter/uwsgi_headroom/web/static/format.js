@@ -28,6 +28,12 @@ export const duration = when(NOT_KNOWN, (seconds) => {
 /** A share between 0 and 1, as a percentage. */
 export const percent = when(NOT_KNOWN, (part) => `${(part * 100).toFixed(part !== 0 && part < 0.0995 ? 1 : 0)} %`);
 
+/** A share between 0 and 1 as a percentage with so many digits: small shares keep theirs. */
+export const share = (part, digits) => `${Number((part * 100).toPrecision(digits))}\u00a0%`;
+
+/** A duration that somebody chose, in seconds: as exact as it was written. */
+export const chosen = (seconds) => (seconds < 1 ? `${Number((seconds * 1000).toPrecision(6))} ms` : `${Number(seconds.toPrecision(6))} s`);
+
 /** A mean count. */
 export const mean = when(NOT_KNOWN, (value) => (value < 99.95 ? value.toFixed(1) : String(Math.round(value))));
 

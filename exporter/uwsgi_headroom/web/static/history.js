@@ -144,6 +144,10 @@ function flatten(document) {
   const { states, threads, backend_names: names, backends } = document.waits;
   states.forEach((state, at) => columns.set(`waits.states.${state}`, threads[at]));
   names.forEach((name, at) => columns.set(`waits.backends.${name}`, backends[at]));
+  const { shares, seconds, ...rest } = document.response_times;
+  shares.forEach((share, at) => columns.set(`response_times.${share}`, seconds[at]));
+  take("response_times.", rest);
+  document.routes?.routes.forEach((route, at) => columns.set(`routes.${route}`, document.routes.threads[at]));
   for (const socket of document.sockets) take(`sockets.${socket.name}.`, socket);
   for (const worker of document.workers) take(`workers.${worker.worker_id}.`, worker);
   return columns;

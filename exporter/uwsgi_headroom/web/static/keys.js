@@ -1,11 +1,14 @@
 // The key figures below the headline, each with its name and a value to compare it with.
 
-import { el, mark, say } from "./dom.js";
+import { el } from "./dom.js";
 import * as format from "./format.js";
+import { figure, HOW, interval, name, SHARES } from "./percentiles.js";
+import { Tile } from "./tile.js";
 
 const FIGURES = [
   ["throughput", "Throughput", (server) => format.rate(server.flow?.throughput), (server) => requests(server)],
   ["response_time", "Response time", (server) => format.duration(server.flow?.response_time), () => "mean, in service"],
+  ...SHARES.map((share) => [name(share), `Response ${name(share)}`, (server) => figure(server, share), (server) => interval(server, share), `${Math.round(share * 100)} of 100 requests are not slower: ${HOW}`]),
   ["queue_wait", "Queue wait", (server) => format.duration(server.flow?.queue_wait), () => "in the listen queue"],
   ["observed", "Concurrency", (server) => format.mean(server.flow?.observed), (server) => `of ${format.count(server.threads?.available)} threads`],
   ["littles_law", "By Little's law", (server) => format.mean(server.flow?.littles_law), (server) => inFlight(server)],
@@ -16,34 +19,31 @@ const FIGURES = [
   ["more_workers", "Memory for", (server) => workers(server.host?.memory), (server) => memory(server.host?.memory)],
 ];
 
+const EXPLANATION = `Percentiles are ${HOW}. The range below each contains it in 19 of 20 cases.`;
+
 /** The tone of the queue wait, by how much users notice it. */
 export const WAITING = { noticed: "warning", severe: "critical" };
 
 export class Keys {
   constructor() {
-    this.parts = FIGURES.map(([key, name, value, against, title = null]) => {
-      const [figure, note] = [el("b", { "data-figure": key }), el("small", {})];
-      return { key, node: el("div", { title }, el("dt", {}, name), el("dd", {}, figure, note)), figure, note, value, against };
-    });
-    this.node = el("dl", { class: "keys" }, ...this.parts.map((part) => part.node));
+    this.parts = FIGURES.map(([key, name, value, against, title]) => ({ key, tile: new Tile(name, key, title), value, against }));
+    this.node = el("dl", { class: "keys" }, ...this.parts.map((part) => part.tile.node));
+    this.explanation = el("p", { class: "hint" }, EXPLANATION);
   }
 
   show(document) {
-    for (const { figure, note, value, against } of this.parts) {
-      say(figure, value(document));
-      say(note, against(document));
-    }
+    for (const { tile, value, against } of this.parts) tile.show(value(document), against(document));
     this.#warn(WAITING[document.flow?.waiting] ?? null);
   }
 
   // A queue wait that users notice comes first.
   #warn(tone) {
     const place = this.parts.findIndex((part) => part.key === "queue_wait");
-    const { node, figure } = this.parts[place];
-    mark(node, "data-tone", tone);
+    const { tile } = this.parts[place];
+    const { node } = tile;
+    tile.warn(tone);
     if (tone && node.previousSibling) this.node.prepend(node);
-    if (!tone && !node.previousSibling) this.node.insertBefore(node, this.parts[place + 1].node);
-    mark(figure, "data-sign", tone ? (tone === "critical" ? "✖ " : "▲ ") : null);
+    if (!tone && !node.previousSibling) this.node.insertBefore(node, this.parts[place + 1].tile.node);
   }
 }
 

@@ -5,10 +5,11 @@ import { el, say } from "./dom.js";
 export class Legend {
   #values = [];
 
-  constructor() {
+  /** even: in columns, so that an entry keeps its place when values become longer. */
+  constructor(even = false) {
     this.when = el("li", { class: "when" });
     this.bound = el("li", { class: "limit" });
-    this.node = el("ul", { class: "legend" });
+    this.node = el("ul", { class: even ? "legend even" : "legend" });
   }
 
   /** lines: {name, colour, dash, area, hatched}. */
@@ -16,7 +17,7 @@ export class Legend {
     this.#values = lines.map(() => el("b", {}));
     this.node.replaceChildren(
       this.when,
-      ...lines.map((line, at) => el("li", {}, swatch(line), `${line.name} `, this.#values[at])),
+      ...lines.map((line, at) => el("li", {}, swatch(line), el("bdi", {}, line.name), " ", this.#values[at])),
       this.bound,
     );
   }

@@ -5,9 +5,12 @@ import { el, folding, panel, say } from "./dom.js";
 import * as events from "./events.js";
 import { Findings } from "./findings.js";
 import * as format from "./format.js";
+import { objective } from "./objective.js";
 import { emperor, router } from "./others.js";
+import { percentiles } from "./percentiles.js";
 import { requestBar } from "./request_bar.js";
 import { Residency } from "./residency.js";
+import * as routes from "./routes.js";
 import { setup } from "./setup.js";
 import { sockets } from "./sockets.js";
 import { load } from "./stack.js";
@@ -31,14 +34,18 @@ function ofServer(timeline) {
   const advice = panel("Findings", "worst first, each with advice", findings.node);
   advice.classList.add("wide");
   return [
+    objective(),
     requestBar(),
     { node: advice, now: (server) => findings.show(server) },
+    routes.table(),
     workers.sideBySide(),
     workers.table(),
     { ...load(timeline), range: true },
+    routes.overTime(timeline),
     timelines.headroom(timeline),
     timelines.throughput(timeline),
     timelines.times(timeline),
+    percentiles(timeline),
     timelines.queues(timeline),
     occupancy(),
     events.listed(),
@@ -53,10 +60,8 @@ function ofServer(timeline) {
 function occupancy() {
   const levels = new Columns("Occupancy", { format: format.percent, height: 172 });
   const items = ({ occupancy: known }) => known?.shares.map((share, at) => level(known, share, at)) ?? [];
-  const node = panel("Occupancy", "share of the time by busy threads, as a percentage of available threads", levels.node);
-  node.classList.add("double"); // fills the last row of the charts
   return {
-    node,
+    node: panel("Occupancy", "share of the time by busy threads, as a percentage of available threads", levels.node),
     now: (server) => levels.show(items(server)),
   };
 }

@@ -49,7 +49,7 @@ export function show(main, { path, page, servers }) {
   const pausing = toggle("Pause", "Resume", pause);
   const controls = el("div", { class: "controls" }, pausing, action("Copy snapshot", snapshot), help([["p", "pause or resume", () => pausing.click()], ["Escape", "show the whole range again", whole]], GESTURES));
   const link = el("a", { href: "/" }, Number(servers) > 1 ? `All ${servers} servers` : "uwsgi-headroom");
-  main.append(el("header", {}, el("div", { class: "name" }, link, name, about), controls, which), headline.node, over, keys.node, body);
+  main.append(el("header", {}, el("div", { class: "name" }, link, name, about), controls, which), headline.node, over, keys.node, keys.explanation, body);
 
   function heard(server) {
     if (paused) return;
@@ -66,7 +66,7 @@ export function show(main, { path, page, servers }) {
     range = RANGES.find((each) => String(each.seconds) === address.recall("range")) ?? rangeFor(server.sampling.history_seconds);
     const windows = windowsOf(server);
     over.replaceChildren(
-      choice("Figures are means over the last", windows, Number(window_) || windows[0].value, (chosen) => {
+      choice("Figures are over the last", windows, Number(window_) || windows[0].value, (chosen) => {
         window_ = chosen.value;
         address.remember("window", chosen.value);
         if (!paused) listen();
@@ -121,7 +121,7 @@ export function show(main, { path, page, servers }) {
   function lay(kind) {
     const panels = panelsOf(kind, timeline);
     laid = { kind, panels };
-    keys.node.hidden = over.hidden = kind !== "server";
+    keys.node.hidden = keys.explanation.hidden = over.hidden = kind !== "server";
     // Panels with a time axis stay undimmed when figures are old.
     for (const part of panels) if (part.past || part.happened) part.node.classList.add("dated");
     const nodes = panels.flatMap((part) => (part.range ? [back, part.node] : (part.nodes ?? [part.node])));

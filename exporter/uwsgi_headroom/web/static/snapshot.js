@@ -4,6 +4,9 @@ import * as format from "./format.js";
 import { amount, short, shortness } from "./headline.js";
 import { el } from "./dom.js";
 import { line } from "./identity.js";
+import * as objective from "./objective.js";
+import * as percentiles from "./percentiles.js";
+import * as routes from "./routes.js";
 import { parts } from "./waits.js";
 import { LIMITS, STATUS } from "./words.js";
 
@@ -20,7 +23,7 @@ export function text(document, url, trouble = null) {
       `Throughput ${format.rate(flow.throughput)} of ${format.duration(flow.response_time)} each; concurrency ${format.mean(flow.observed)} of ${format.count(threads?.available)} threads, ${format.count(threads?.busy)} busy now`,
     );
   }
-  if (time(document)) lines.push(time(document));
+  lines.push(...[percentiles.line(document), objective.line(document), time(document), routes.line(document)].filter(Boolean));
   for (const socket of sockets) lines.push(queue(socket));
   if (window) lines.push(short(window) ? shortness(window) : `Figures over ${format.duration(window.seconds)}.`);
   findings.forEach((finding, at) => {

@@ -13,10 +13,10 @@ export class Table {
   #remembered;
 
   /**
-   * columns: {head, value, text, title, left, wraps, tone, node, optional}: rows sort by `value`, a cell shows `text`,
-   * `tone` says how urgent it is; `node` makes the element of a cell that is more than text; an optional column is shown
-   * only if a `value` is known. key: identifies a row; flag: the class
-   * of a row. remembered: the key of the page's URL that holds the order. none: shown if there are no rows.
+   * columns: {head, value, text, title, left, wraps, tone, part, node, optional}: rows sort by `value`, a cell shows
+   * `text`, `tone` says how urgent it is; `part` is the length of a bar behind the text, from 0 to 1; `node` makes the
+   * element of a cell that is more than text; an optional column is shown only if a `value` is known. key: identifies a
+   * row; flag: the class of a row. remembered: the key of the page's URL that holds the order. none: shown if there are no rows.
    */
   constructor(name, columns, { key, flag = () => null, by = 0, down = false, remembered = null, none = "none" }) {
     this.#columns = columns;
@@ -63,6 +63,7 @@ export class Table {
     this.#columns.forEach((column, at) => {
       say(column.node ? row.cells[at].firstChild : row.cells[at], column.text(item));
       if (column.optional) mark(row.cells[at], "hidden", this.#absent.has(column));
+      if (column.part) row.cells[at].style.setProperty("--part", column.part(item).toFixed(3));
       if (column.tone) mark(row.cells[at], "data-tone", column.tone(item));
     });
   }
@@ -97,7 +98,7 @@ export class Table {
   }
 }
 
-const classes = (column) => [column.left && "left", column.wraps && "wraps"].filter(Boolean).join(" ") || null;
+const classes = (column) => [column.left && "left", column.wraps && "wraps", column.part && "bar"].filter(Boolean).join(" ") || null;
 
 const isMissing = (value) => value === null || value === undefined;
 

@@ -1,0 +1,99 @@
+"""The alert on the error budget of a service level objective: multi-window, multi-burn-rate.
+
+The Site Reliability Workbook, chapter 5, "Alerting on SLOs". Servers without an objective raise no alert.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from alerts.burn_rates import bad_share, burn_rate, requests
+from alerts.rule import Alert, Group
+from alerts.thresholds import Thresholds
+from alerts.words import INSTANCE, SERVER, SERVER_DASHBOARD, TENTH, WHOLE, answer, asked, value
+
+MONTH = 30 * 86400
+"""Seconds of the period that the budget is for."""
+
+_LOOKS = 60
+"""Times within the long window at which the rule looks whether the server had its objective."""
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """long, short: the windows; minutes: the length of the long one; seconds: of the short one."""
+
+    long: str
+    short: str
+    minutes: int
+    seconds: int
+
+
+_HOUR, _HOURS = _Windows("1h", "5m", 60, 300), _Windows("6h", "30m", 360, 1800)
+_DAY, _DAYS = _Windows("1d", "2h", 1440, 7200), _Windows("3d", "6h", 4320, 21600)
+
+
+def groups(t: Thresholds) -> Sequence[Group]:
+    """The group of `objective.yaml`."""
+    return [Group("uwsgi-headroom objective", _burning(t))]
+
+
+def _burning(t: Thresholds) -> Sequence[Alert]:
+    """A page if the budget of a month would be gone within days, a ticket if it would be gone before the month is."""
+    ticket = Alert(
+        alert="UwsgiErrorBudgetBurning",
+        expr=f"{_burns(_DAY, t.burn_ticket_1d, t)}\nor\n{_burns(_DAYS, t.burn_ticket_3d, t)}",
+        hold=t.burn_hold,
+        severity="warning",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: the error budget burns {value(TENTH)} times as fast as its objective "
+        "permits.",
+        description=_figures(t, "2h", "6h", "1d", "3d"),
+        dashboard=SERVER_DASHBOARD,
+    )
+    page = replace(
+        ticket,
+        expr=f"{_burns(_HOUR, t.burn_page_1h, t)}\nor\n{_burns(_HOURS, t.burn_page_6h, t)}",
+        keep=t.load_keep,
+        severity="critical",
+        description=_figures(t, "5m", "30m", "1h", "6h"),
+    )
+    return [ticket, page]
+
+
+def _burns(windows: _Windows, least: float, t: Thresholds) -> str:
+    """The burn rate over the long window, where it is at least this high over both windows. As in `check`, nothing is
+    taken to have burnt before the server had its objective: its first minutes do not use up the budget of a month."""
+    had = f"count_over_time(uwsgi_slo_objective_ratio[{windows.long}:{windows.minutes // _LOOKS}m])"
+    return f"""
+(
+  {burn_rate("server", windows.long)} * clamp_max({had} / {_LOOKS}, 1) >= {least:g}
+  and {burn_rate("server", windows.short)} >= {least:g}
+  and {windows.seconds} * {requests("server", windows.short)} >= {t.burn_requests}
+)""".strip()
+
+
+def _figures(t: Thresholds, *windows: str) -> str:
+    """The description: the share of bad requests in each window, and what to do."""
+    first, *others = windows
+    shares = ", ".join(f"{_bad(window)} in {window}" for window in others)
+    lost = f'round(increase(uwsgi_slo_bad_requests_total{{reason="lost",$self}}[{first}])) > 0'
+    wait = f"server:uwsgi_queue_wait_seconds:ratio_rate{t.window}{{$self}} > 0"
+    return (
+        f"{_bad(first)} of the requests of the last {first} took longer than "
+        f"{answer('uwsgi_slo_threshold_seconds{$self}', 'humanizeDuration')} inside uWSGI, or were lost with their "
+        f"worker ({shares}); the objective permits "
+        f"{answer('100 * (1 - uwsgi_slo_objective_ratio{$self})', TENTH)} %. At this rate, the budget of a month lasts "
+        f'{{{{ printf "{MONTH} / %g" $value | query | first | value | humanizeDuration }}}}.'
+        f"{{{{ with {asked(lost)} }}}} Lost in the last {first}: {{{{ . | first | value | {WHOLE} }}}} requests."
+        "{{ end }}"
+        f"{{{{ with {asked(wait)} }}}} Before that, requests wait {{{{ . | first | value | humanizeDuration }}}} in "
+        "the listen queue, which these times leave out.{{ end }}\n"
+        "Another alert on this server names the cause, if it is a known one: follow that alert. Otherwise "
+        "`uwsgi-headroom check` says what requests spend their time on. If it began with a deploy, roll the deploy "
+        "back."
+    )
+
+
+def _bad(window: str) -> str:
+    return answer(f"100 * {bad_share('server', window)}{{$self}}", TENTH) + " %"

@@ -1,0 +1,80 @@
+"""How long the requests of one server take, and whether they keep its service level objective."""
+
+from __future__ import annotations
+
+from alerts.thresholds import Thresholds
+from dashboards.selector import ONE, RATE, WINDOW
+from dashboards.signal import TIMES, Series, Signal, signal
+from dashboards.signals.users import QUEUE_WAIT
+
+_INSIDE = """Inside uWSGI, without the wait in the listen queue, without static files."""
+_NO_OBJECTIVE = "Empty if the server has no objective: it is set with the exporter's option --slo, such as 1s:99%."
+_THRESHOLD = Series(f"max({ONE.of('uwsgi_slo_threshold_seconds')})", "threshold")
+_OBJECTIVE = f"max({ONE.of('uwsgi_slo_objective_ratio')})"
+
+
+def _bad(window: str) -> str:
+    bad, every = (ONE.over(f"uwsgi_slo_{what}_total", window) for what in ("bad_requests", "requests"))
+    return f"sum({bad}) / (sum({every}) > 0)"
+
+
+PERCENTILES = signal(
+    "Response time: percentiles",
+    "s",
+    f"""{_INSIDE} Estimated from samples, over the window that is chosen above; the mean is exact. A percentile is
+    missing below 0.8 times between two samples (160 ms by default), and with too few requests (p99 needs 100). These
+    are the exporter's own percentiles: what PromQL makes of the histogram is coarser.""",
+    Series(f"max by (percentile) ({ONE.of('uwsgi_response_time_percentile_seconds', WINDOW)})", "p{{percentile}}"),
+    Series(f"max({ONE.of('uwsgi_mean_response_time_seconds', WINDOW)})", "mean"),
+    _THRESHOLD,
+)
+HISTOGRAM = signal(
+    "Response time: how many requests took how long",
+    "s",
+    f"""Requests completed in each step, by their response time. {_INSIDE} How many there are is exact; how they are
+    spread over the bands is estimated from samples, which show little about times shorter than the one between two
+    samples (200 ms by default). A second band further up is often another kind of request.""",
+    Series(f"sum by (le) (increase({ONE.of('uwsgi_response_time_seconds_bucket')}{RATE}))", "{{le}}"),
+)
+GOOD = signal(
+    "Good requests, against the objective",
+    "percentunit",
+    f"""Requests that were served within the threshold and not lost, over 5 minutes, against the share that the
+    objective asks for. How many were slow is estimated from samples. {_NO_OBJECTIVE}""",
+    Series(f"1 - {_bad('5m')}", "good"),
+    Series(_OBJECTIVE, "objective"),
+)
+_HAD = f"clamp_max((count_over_time({_OBJECTIVE}[30d:1h]) or vector(0)) / (30 * 24), 1)"
+"""The part of the last 30 days in which the server had an objective, by a look every hour."""
+BUDGET = signal(
+    "Budget left of 30 days",
+    "percentunit",
+    f"""What is left of the bad requests that the objective permits in 30 days. Below 0 %, the objective is missed. Days
+    before the server had its objective, or of which Prometheus has no data, count as kept. {_NO_OBJECTIVE}""",
+    Series(
+        f"1 - {_bad('30d')} / (1 - {_OBJECTIVE}) * {_HAD}",
+        "left",
+        now=True,
+    ),
+)
+WAIT = signal(
+    "Wait before: in the listen queue",
+    "s",
+    """Mean time that requests wait before uWSGI takes them. Response times and the objective leave it out. Where this
+    wait alone exceeds the threshold, the objective is not judged: users are worse off than it says. Empty if the queue
+    cannot be measured, or no request is served.""",
+    Series(QUEUE_WAIT, "wait"),
+    _THRESHOLD,
+)
+
+
+def burn(t: Thresholds) -> Signal:
+    """The burn rate, and what it takes to be a page."""
+    return signal(
+        "Burn rate of the error budget",
+        TIMES,
+        f"""The share of bad requests divided by the share that the objective permits, over several windows. At 1x, the
+        budget of 30 days lasts 30 days. The page needs {t.burn_page_1h:g}x over 1 h and 5 min, or {t.burn_page_6h:g}x
+        over 6 h and 30 min; the ticket looks at days. {_NO_OBJECTIVE}""",
+        *(Series(f"{_bad(window)} / (1 - {_OBJECTIVE})", window) for window in ("5m", "1h", "6h")),
+    )

@@ -1,0 +1,141 @@
+"""Judges a service level objective: how fast its error budget is used, and at what load it would be missed.
+
+The burn rate is the share of bad requests divided by the share that the objective permits: at 1, a month's budget lasts
+a month (The Site Reliability Workbook, chapter 5, "Alerting on SLOs"). A request is bad if it took longer in service
+than the threshold, or was lost with its worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from uwsgi_headroom.analysis.formatting import duration
+from uwsgi_headroom.config.model import Slo
+from uwsgi_headroom.config.slo import INTERVALS
+from uwsgi_headroom.response_times.totals import SlowRequests
+
+FAST_BURN, SLOW_BURN = 14.4, 6.0
+"""Burn rates over the short and the long window that use 2 % of a month's budget in an hour, and 5 % in six hours."""
+
+BURN_WINDOWS = (300.0, 3600.0)
+"""Short and long window in seconds: the short one shows that it still burns."""
+
+FEWEST_REQUESTS = 100
+"""Fewest requests in a window for a burn rate: one slow request of few is no trend."""
+
+_SHARE = 0.95
+"""The percentile that `find_load_limit` compares with the threshold."""
+
+_LEAST_VARIATION = 1.25
+"""Least factor between the lowest and the highest load from which anything is concluded."""
+
+_FEWEST_MINUTES, _GROUPS = 12, 6
+
+
+@dataclass(frozen=True, slots=True)
+class Burn:
+    """The use of the error budget over a window. seconds: its length; slow, lost: bad requests, slow ones as an
+    expected number; share: of bad requests; rate: the burn rate. share and rate are None with too few requests."""
+
+    seconds: float
+    requests: int
+    slow: float
+    lost: int
+    share: float | None
+    rate: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadLimit:
+    """The load at which the 95th percentile crosses the threshold, as a multiple of the present load. reached: whether
+    it was seen; otherwise it did not cross up to this multiple."""
+
+    multiple: float
+    reached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectiveFigures:
+    """How an objective is kept. windows: the burn over BURN_WINDOWS, as far as history reaches; unjudged: why the
+    objective is not judged, as a sentence, or None; load_limit: None unless the load varied enough."""
+
+    slo: Slo
+    windows: tuple[Burn, ...]
+    unjudged: str | None
+    load_limit: LoadLimit | None = None
+
+    @property
+    def level(self) -> Literal["fast", "slow"] | None:
+        """How fast the budget burns in every window; None if it is not judged, or kept."""
+        if self.unjudged or len(self.windows) < len(BURN_WINDOWS):
+            return None
+        # Before the history began, nothing is taken to have burnt.
+        rates = [
+            burn.rate * min(1.0, burn.seconds / asked)
+            for burn, asked in zip(self.windows, BURN_WINDOWS, strict=True)
+            if burn.rate is not None
+        ]
+        least = min(rates) if len(rates) == len(self.windows) else 0.0
+        return "fast" if least >= FAST_BURN else "slow" if least >= SLOW_BURN else None
+
+
+def judge_objective(
+    slo: Slo,
+    windows: Sequence[SlowRequests],
+    interval: float,
+    queue_wait: float | None,
+    load_limit: LoadLimit | None = None,
+) -> ObjectiveFigures:
+    """Judge an objective from the requests of its windows, which end now. interval: seconds between two samples.
+    queue_wait: the mean wait in the listen queue, which is not in the response times."""
+    unjudged = None
+    if slo.threshold < INTERVALS * interval * 0.9:
+        unjudged = (
+            f"not judged: the server is sampled every {duration(interval)}, which shows thresholds from "
+            f"{duration(INTERVALS * interval)} on"
+        )
+    elif queue_wait is not None and queue_wait > slo.threshold:
+        unjudged = f"not judged: the wait in the listen queue alone is {duration(queue_wait)}, beyond the threshold"
+    return ObjectiveFigures(slo, tuple(_burn(slo, window) for window in windows), unjudged, load_limit)
+
+
+def _burn(slo: Slo, window: SlowRequests) -> Burn:
+    requests = window.requests + window.lost
+    share = (window.slower + window.lost) / requests if requests >= FEWEST_REQUESTS else None
+    rate = None if share is None else share / (1 - slo.objective)
+    return Burn(window.seconds, requests, window.slower, window.lost, share, rate)
+
+
+def find_load_limit(minutes: Iterable[SlowRequests], load: float | None) -> LoadLimit | None:
+    """At what multiple of the present load (requests per second) the 95th percentile crosses the threshold, from the
+    minutes of the last hour; None unless their load varied by a quarter, or where requests were slow at low load, too.
+    Nothing is concluded about loads that were not seen."""
+    busy = sorted((minute for minute in minutes if minute.requests), key=_load)
+    if not load or len(busy) < _FEWEST_MINUTES:
+        return None
+    size = -(-len(busy) // _GROUPS)
+    groups = [_add_up(busy[start : start + size]) for start in range(0, len(busy), size)]
+    lowest, highest = _load(groups[0]), _load(groups[-1])
+    if any(group.requests < FEWEST_REQUESTS for group in groups) or highest < _LEAST_VARIATION * lowest:
+        return None
+    slower = [group.slower / group.requests for group in groups]
+    over = [share > 1 - _SHARE for share in slower]
+    first = over.index(True) if any(over) else len(over)
+    if first == 0 or not all(over[first:]):
+        return None  # slow at low load, or at a load, but not at a higher one: load is not the cause
+    if first == len(over):
+        return LoadLimit(highest / load, reached=False) if highest >= load else None
+    part = (1 - _SHARE - slower[first - 1]) / (slower[first] - slower[first - 1])
+    below = _load(groups[first - 1])
+    return LoadLimit((below + part * (_load(groups[first]) - below)) / load, reached=True)
+
+
+def _load(requests: SlowRequests) -> float:
+    """Requests per second."""
+    return requests.requests / requests.seconds
+
+
+def _add_up(minutes: Sequence[SlowRequests]) -> SlowRequests:
+    return SlowRequests(*map(sum, zip(*minutes, strict=True)))

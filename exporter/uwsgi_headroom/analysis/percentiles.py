@@ -1,0 +1,117 @@
+"""Computes percentiles of response times, with an interval each, from the requests by bin.
+
+A percentile of the requests that were completed in the window, not of all that might have been: there is no doubt about
+a request whose response time is known exactly. The interval contains the true percentile of these requests in 19 of 20
+cases (`tests/response_times/test_accuracy.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import add, sub
+
+from uwsgi_headroom.response_times.bins import END
+from uwsgi_headroom.response_times.totals import ResponseTimeWindow
+
+SHARES = (0.5, 0.9, 0.95, 0.99)
+"""The percentiles, as shares of the requests that are not slower."""
+
+RESOLUTION = 0.8
+"""Samples determine no percentile below this part of the time between two of them."""
+
+_WEAK, _UNSURE = 1.5, 2.0
+"""In times between two samples: below the first, samples give no lower bound; below the second, the interval is wider
+on both sides by _WIDER."""
+
+_WIDER = 0.25
+"""In times between two samples."""
+
+_LEAST_SLOWER = 1.0
+"""Fewest requests above a percentile: the 99th needs a hundred requests."""
+
+_NEGLIGIBLE = 0.05
+"""The expected number of slower requests below which there is taken to be none: one case of twenty."""
+
+_SPREAD = 1.96 * math.sqrt(6.0)
+"""Standard deviations on each side of an interval for 19 of 20 cases. The variance of a division that takes the
+estimate as certain is too small by a factor of 2 to 6, by simulation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Percentile:
+    """A percentile of response times in seconds.
+
+    seconds: the estimate; None if it is too short for one, and is only known to be below `under`.
+    low, high: the interval around the estimate; low is 0 if it is below what samples show.
+    """
+
+    seconds: float | None
+    low: float
+    high: float
+    under: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseTimes:
+    """Percentiles of a window, by share; those for which there were too few requests are missing.
+
+    requests: completed, without static ones. interval: seconds between two samples.
+    """
+
+    requests: int
+    interval: float
+    percentiles: Mapping[float, Percentile]
+
+
+def compute_percentiles(window: ResponseTimeWindow | None) -> ResponseTimes | None:
+    """The percentiles of a window; None without completed requests."""
+    if window is None or not window.requests:
+        return None
+    distribution = _Distribution(window)
+    enough = [share for share in SHARES if window.requests * (1 - share) >= _LEAST_SLOWER - 1e-9]
+    return ResponseTimes(
+        requests=window.requests,
+        interval=window.interval,
+        percentiles={share: distribution.percentile(share, window.interval) for share in enough},
+    )
+
+
+class _Distribution:
+    """The numbers of requests up to each bin: as estimated, at most and at least."""
+
+    def __init__(self, window: ResponseTimeWindow) -> None:
+        self._bins = window.bins
+        self._estimated = list(accumulate(window.counts))
+        margins = [_SPREAD * math.sqrt(doubt) + 0.5 for doubt in window.doubt]
+        self._most = list(accumulate(map(add, self._estimated, margins), max))
+        self._least = list(accumulate(map(sub, self._estimated, margins), max))
+
+    def percentile(self, share: float, interval: float) -> Percentile:
+        """The percentile at a share of the requests. interval: seconds between two samples."""
+        estimated = self._estimated
+        wanted = share * estimated[-1]
+        place = bisect_left(estimated, wanted)
+        below = estimated[place - 1] if place else 0.0
+        start, end = self._edges_of(place)
+        seconds = start + (end - start) * (wanted - below) / (estimated[place] - below)
+        low, _ = self._edges_of(bisect_left(self._most, wanted))
+        highest = bisect_left(self._least, wanted)
+        if highest == len(estimated):
+            highest = bisect_left(estimated, estimated[-1] - _NEGLIGIBLE)
+        _, high = self._edges_of(highest)
+        if seconds < _UNSURE * interval:
+            low, high = low - _WIDER * interval, high + _WIDER * interval
+        finest = RESOLUTION * interval
+        if seconds < finest:
+            bound = max(finest, high)
+            return Percentile(None, 0.0, bound, bound)
+        is_bounded = seconds >= _WEAK * interval and low >= finest
+        return Percentile(seconds, low if is_bounded else 0.0, max(high, seconds))
+
+    def _edges_of(self, place: int) -> tuple[float, float]:
+        low, high = self._bins.edges_of(place)
+        return low, min(high, END)

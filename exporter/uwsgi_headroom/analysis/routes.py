@@ -1,0 +1,84 @@
+"""Computes which routes hold the busy threads, and puts that into a sentence.
+
+The share of the *requests* by route is unknown: a sample sees long requests more often than short ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from uwsgi_headroom.analysis.formatting import duration, percent
+from uwsgi_headroom.analysis.stuck import request_ages_by_thread
+from uwsgi_headroom.history.route_hour import RouteWindow
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.routes.book import OTHER_ROUTE
+from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.stats.server import Worker
+
+
+@dataclass(frozen=True, slots=True)
+class RouteFigures:
+    """Which routes hold the busy threads in a window. threads: mean busy threads of each route; total: of all."""
+
+    threads: Mapping[str, float]
+    total: float
+
+    def share(self, route: str) -> float:
+        """The share of a route in the busy threads, 0 to 1."""
+        return self.threads.get(route, 0.0) / self.total if self.total else 0.0
+
+
+def compute_routes(window: RouteWindow | None) -> RouteFigures | None:
+    """The figures of a window; None without routes."""
+    if window is None:
+        return None
+    threads = {route: seconds / window.observed_seconds for route, seconds in window.seconds.items()}
+    return RouteFigures(threads, sum(threads.values()))
+
+
+def find_ages(reading: Reading) -> dict[str, list[float | None]]:
+    """The ages in seconds of the requests in service now, by route; None for one that uWSGI does not report."""
+    ages: dict[str, list[float | None]] = {}
+    if isinstance(reading.snapshot, Snapshot):
+        for worker in reading.snapshot.workers:
+            for thread, route in routes_by_thread(reading, worker).items():
+                ages.setdefault(route, []).append(request_ages_by_thread(reading, worker).get(thread))
+    return ages
+
+
+def routes_by_thread(reading: Reading, worker: Worker) -> dict[int, str]:
+    """The route of the request in each busy thread of a worker, by thread number; empty while routes are off."""
+    if reading.routes is None or reading.process_is_missing(worker):
+        return {}
+    return reading.routes.of_worker(worker.worker_id)
+
+
+def oldest(ages: list[float | None]) -> float | None:
+    """The greatest known age; None if none is known."""
+    return max((age for age in ages if age is not None), default=None)
+
+
+def describe_route(routes: RouteFigures | None, reading: Reading, route: str | None = None) -> str:
+    """A sentence about a route, or about the one that holds most threads, with a space before it; empty if there is
+    none with a name. It is evidence of a finding."""
+    if routes is None:
+        return ""
+    named = [name for name in routes.threads if name != OTHER_ROUTE]
+    route = route or max(named, key=routes.share, default=OTHER_ROUTE)
+    if route == OTHER_ROUTE or not routes.share(route):
+        return ""
+    age = oldest(find_ages(reading).get(route, []))
+    old = "" if age is None else f"; its oldest request is {duration(age)} old"
+    return f" `{route}` holds {percent(routes.share(route))} of the busy threads{old}."
+
+
+def describe_stuck_route(routes: RouteFigures | None, reading: Reading, least_seconds: float) -> str:
+    """A sentence about the route with the most requests that are at least this old, as `describe_route` writes it."""
+    stuck = {
+        route: sum(age is not None and age >= least_seconds for age in ages)
+        for route, ages in find_ages(reading).items()
+        if route != OTHER_ROUTE
+    }
+    route = max(stuck, key=lambda name: stuck[name], default=None)
+    return describe_route(routes, reading, route) if route and stuck[route] else ""

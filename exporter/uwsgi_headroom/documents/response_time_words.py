@@ -1,0 +1,119 @@
+"""Writes percentiles of response times and the service level objective for people, from a server's document."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from uwsgi_headroom.analysis.formatting import duration, factor, fine_percent
+from uwsgi_headroom.analysis.percentiles import SHARES
+from uwsgi_headroom.documents.response_times import Burn, Objective, Percentile, ResponseTimes, find_percentile
+
+POINT_INTERVALS = 2.0
+"""Times between two samples from which on an estimate may be shown without its interval."""
+
+_HOUR = 3600.0
+_NO_BREAK = "\u00a0"  # for `terminal_text.wrap`, which turns it into a space
+
+
+def percentile_name(share: float) -> str:
+    """Return the name of a percentile: 0.95 is `p95`."""
+    return f"p{100 * share:g}"
+
+
+def describe_percentile(percentile: Percentile, *, interval: bool = True, to: str = " to ") -> str:
+    """Write a percentile: `480 ms (450 to 520)`, or `under 160 ms` if samples show no more. interval: with the range
+    that contains it in 19 of 20 cases; to: between the ends of that range."""
+    low, high = _rounded(percentile.low), _rounded(percentile.high)
+    if percentile.seconds is None:
+        bound = _rounded(percentile.under or percentile.high)
+        return f"under {bound}" + (f" (up to {high})" if interval and high != bound else "")
+    value = _rounded(percentile.seconds)
+    if not interval:
+        return value
+    if not percentile.low:
+        return f"{value} (up to {high})"
+    unit = f" {value.split()[-1]}"
+    if low.endswith(unit) and high.endswith(unit):
+        low, high = low.removesuffix(unit), high.removesuffix(unit)
+    return f"{value} ({low}{to}{high})"
+
+
+def list_percentiles(
+    section: ResponseTimes, shares: Collection[float] = SHARES, *, short: bool = False
+) -> Iterator[str]:
+    """Write these percentiles, such as `p95 480 ms (450 to 520)`. Neighbours with the same text are one. short: without
+    the interval of those that are long enough for a point estimate, and with the others as `300-360`."""
+    texts: list[tuple[str, list[str]]] = []
+    for share in sorted(shares):
+        percentile = find_percentile(section, share)
+        text = _describe_missing(section) if percentile is None else _describe(percentile, section, short)
+        if texts and texts[-1][0] == text:
+            texts[-1][1].append(percentile_name(share))
+        else:
+            texts.append((text, [percentile_name(share)]))
+    for text, names in texts:
+        yield f"{names[0] if len(names) == 1 else f'{names[0]} to {names[-1]}'} {text}"
+
+
+def describe_threshold(seconds: float) -> str:
+    """Write the threshold of an objective as it is configured: 1.0 is `1 s`."""
+    return f"{round(1000 * seconds, 3):g} ms" if seconds < 1 else f"{seconds:g} s"
+
+
+def describe_objective(objective: Objective) -> str:
+    """Write how the objective is kept, such as `99 % within 1 s: 1.8 % missed it in the last hour (burn rate 1.8),
+    queue wait 2.0 ms; p95 reaches 1 s at 1.6x today's load`, or why it is not judged."""
+    aim = f"{round(100 * objective.objective, 3):g} % within {describe_threshold(objective.threshold)}"
+    unjudged = objective.unjudged or _why_too_few(objective)
+    if unjudged:
+        return f"{aim}, {unjudged}"
+    wait = "" if objective.queue_wait is None else f", queue wait {duration(objective.queue_wait)}"
+    return f"{aim}: {_describe_burn(objective.windows)}{wait}{_describe_load(objective)}"
+
+
+def _describe(percentile: Percentile, section: ResponseTimes, short: bool) -> str:
+    is_point = percentile.seconds is None or percentile.seconds >= POINT_INTERVALS * section.interval
+    return describe_percentile(percentile, interval=not (short and is_point), to="-" if short else " to ")
+
+
+def _describe_missing(section: ResponseTimes) -> str:
+    return f"- (only {section.requests} request{'' if section.requests == 1 else 's'})"
+
+
+def _why_too_few(objective: Objective) -> str:
+    """Return why the burn rate is not known, as the end of a sentence; empty if it is known."""
+    if objective.windows and objective.windows[-1].rate is not None:
+        return ""
+    if not objective.windows:
+        return "not judged yet"
+    window = objective.windows[-1]
+    return f"not judged: only {window.requests} requests in the last {_span(window.seconds)}"
+
+
+def _describe_burn(windows: tuple[Burn, ...]) -> str:
+    """Write the burn over the long window, and the rate over the short one where it is another."""
+    short, long = windows[0], windows[-1]
+    missed = f"{fine_percent(long.share or 0.0)} missed it" if long.share else "none missed it"
+    lost = f", {long.lost} lost with their worker" if long.lost else ""
+    rate = f"burn rate {long.rate or 0.0:.1f}".replace(" ", _NO_BREAK)
+    if short.rate is not None and long.seconds > 1.2 * short.seconds:
+        rate += f", {short.rate:.1f} in the last {_span(short.seconds)}"
+    return f"{missed} in the last {_span(long.seconds)}{lost} ({rate})"
+
+
+def _describe_load(objective: Objective) -> str:
+    if objective.load_multiple is None:
+        return ""
+    threshold, load = describe_threshold(objective.threshold), f"{factor(objective.load_multiple)} today's load"
+    if objective.load_multiple_reached:
+        return f"; p95 reaches {threshold} at {load}"
+    return f"; p95 stays under {threshold} up to {load} (the most seen in the last hour)"
+
+
+def _span(seconds: float) -> str:
+    return "hour" if round(seconds, -2) == _HOUR else duration(seconds)
+
+
+def _rounded(seconds: float) -> str:
+    """Write seconds with two digits: estimates have no more."""
+    return duration(float(f"{seconds:.2g}"))

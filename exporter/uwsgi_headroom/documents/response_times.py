@@ -1,0 +1,132 @@
+"""Builds the sections about response times inside uWSGI, and about the service level objective."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+from uwsgi_headroom.analysis.objective import ObjectiveFigures
+from uwsgi_headroom.analysis.percentiles import RESOLUTION, SHARES, compute_percentiles
+from uwsgi_headroom.analysis.percentiles import ResponseTimes as Figures
+from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.response_times.totals import BatchHistory
+
+_LEAST_SECONDS = 30.0
+
+
+class Percentile(Struct, frozen=True, kw_only=True):
+    """A percentile of the response times in seconds. share: of the requests that are not slower, such as 0.95. seconds:
+    the estimate; null if samples show no more than that it is below `under`. low, high: in 19 of 20 cases,
+    the percentile is between them; low is 0 where samples do not show it."""
+
+    share: float
+    seconds: float | None
+    low: float
+    high: float
+    under: float | None = None
+
+
+class ResponseTimes(Struct, frozen=True, kw_only=True):
+    """Response times inside uWSGI over the window, without the wait in a listen queue and without static files.
+    requests: completed. interval: seconds between two samples, on which it depends what can be known. A percentile with
+    too few requests (the 99th needs 100) is missing."""
+
+    requests: int
+    interval: float
+    percentiles: tuple[Percentile, ...]
+
+
+class Burn(Struct, frozen=True, kw_only=True):
+    """The use of the error budget over the last `seconds`. slow (an expected number), lost: bad requests; share: of bad
+    requests; rate: how many times as fast as the objective permits. share and rate are null below 100 requests."""
+
+    seconds: float
+    requests: int
+    slow: float
+    lost: int
+    share: float | None
+    rate: float | None
+
+
+class Objective(Struct, frozen=True, kw_only=True):
+    """The service level objective of the server: a share `objective` of the requests should finish within `threshold`
+    seconds. windows: the short one (5 minutes) and the long one (1 hour). level: how fast the error budget burns in all
+    windows, fast (at least 14.4 times) or slow (at least 6 times), else null. unjudged: why it is not judged, as a
+    sentence, else null. queue_wait: the mean wait in the listen queue, which comes on top of response times.
+    load_multiple: at what multiple of the present load the 95th percentile crosses the threshold, or, if that was not
+    reached in the last hour, up to what multiple it did not; null if the load did not vary enough."""
+
+    threshold: float
+    objective: float
+    windows: tuple[Burn, ...]
+    level: Literal["fast", "slow"] | None
+    unjudged: str | None
+    queue_wait: float | None
+    load_multiple: float | None
+    load_multiple_reached: bool | None
+
+
+def find_percentile(section: ResponseTimes | None, share: float) -> Percentile | None:
+    """Find a percentile, such as 0.95; None if it is not known."""
+    percentiles = section.percentiles if section else ()
+    return next((each for each in percentiles if abs(each.share - share) < 1e-6), None)
+
+
+class ResponseTimeHistory(Struct, frozen=True, kw_only=True):
+    """The history of percentiles. seconds[i]: that of shares[i] over the slice, or over 30 s if the slice is shorter;
+    null below `finest`, the least that samples determine, and with too few requests. requests: completed over the same
+    time; a percentile needs 1 / (1 - share) of them."""
+
+    shares: tuple[float, ...] = SHARES
+    seconds: list[list[float | None]] = field(default_factory=lambda: [[] for _ in SHARES])
+    finest: list[float | None] = field(default_factory=list)
+    requests: list[int | None] = field(default_factory=list)
+
+
+def append_percentiles(to: ResponseTimeHistory, history: BatchHistory, window: Window, digits: int) -> None:
+    """Append one value to every column, for a slice of the history. digits: decimal places."""
+    seconds = max(window.seconds, _LEAST_SECONDS)
+    figures = compute_percentiles(history.window(window.until - seconds, window.until))
+    for share, column in zip(to.shares, to.seconds, strict=True):
+        percentile = figures.percentiles.get(share) if figures else None
+        column.append(round(percentile.seconds, digits) if percentile and percentile.seconds is not None else None)
+    to.finest.append(round(RESOLUTION * figures.interval, digits) if figures else None)
+    to.requests.append(figures.requests if figures else None)
+
+
+def build_response_times(figures: Figures) -> ResponseTimes:
+    """Build the section from the figures of a window."""
+    return ResponseTimes(
+        requests=figures.requests,
+        interval=figures.interval,
+        percentiles=tuple(
+            Percentile(share=share, seconds=each.seconds, low=each.low, high=each.high, under=each.under)
+            for share, each in figures.percentiles.items()
+        ),
+    )
+
+
+def build_objective(figures: ObjectiveFigures, queue_wait: float | None) -> Objective:
+    """Build the section from the judgement of an objective."""
+    limit = figures.load_limit
+    return Objective(
+        threshold=figures.slo.threshold,
+        objective=figures.slo.objective,
+        windows=tuple(
+            Burn(
+                seconds=burn.seconds,
+                requests=burn.requests,
+                slow=burn.slow,
+                lost=burn.lost,
+                share=burn.share,
+                rate=burn.rate,
+            )
+            for burn in figures.windows
+        ),
+        level=figures.level,
+        unjudged=figures.unjudged,
+        queue_wait=queue_wait,
+        load_multiple=limit.multiple if limit else None,
+        load_multiple_reached=limit.reached if limit else None,
+    )

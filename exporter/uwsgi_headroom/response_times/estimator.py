@@ -1,0 +1,248 @@
+"""Estimates the distribution of response times from what samples show of each request.
+
+The nonparametric maximum-likelihood estimate for interval-censored data (B. W. Turnbull, Journal of the Royal
+Statistical Society B 38 (3), 1976), by expectation and maximization: each request is divided among the bins in
+proportion to the present estimate times the likelihood of what samples saw of it; the sums are the next estimate.
+
+Within the shortest gap between two samples these likelihoods are linear in the response time: there the samples
+determine only the mean. Response times that are known exactly give the shape, and uWSGI's running time gives the mean:
+the estimate is tilted towards it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import mul
+
+from uwsgi_headroom.response_times.bins import Bins
+from uwsgi_headroom.response_times.groups import Group, make_group
+from uwsgi_headroom.response_times.sightings import UNSEEN, Kind, Sightings
+
+MEMORY_SECONDS = 120.0
+"""After this time, a request counts less in the estimate by a factor of e."""
+
+_RENEWED = 0.02
+"""The part of the estimate that each batch spreads anew, so that a response time that did not occur for a while can."""
+
+_SMOOTHED = 0.15
+"""The part of each bin that each batch moves to its neighbours. Maximum likelihood makes peaks of what is smooth
+(B. W. Silverman et al., Journal of the Royal Statistical Society B 52 (2), 1990)."""
+
+_MOST_VISITS = 4_000
+"""Bins of groups that the iterations of one batch visit, about: 3 ms."""
+
+_GROUP_VISITS = 8
+"""The cost of a group beside that of its bins, in visits."""
+
+_ITERATIONS = 2, 12
+"""The fewest and the most of a batch."""
+
+_MOST_GROUPS = 150
+_COARSEST = 4.0
+"""With more groups than that, lengths are rounded to twice as much, up to this factor."""
+
+_FORGOTTEN = 0.02
+"""A group of fewer requests is dropped."""
+
+_TOLERATED = 0.05
+"""How much the running time may differ from the time in service that samples saw, apart from chance. uWSGI counts a
+thread as in service while it writes the log, but not as running time; with a larger difference, samples count."""
+
+
+@dataclass(slots=True)
+class Division:
+    """The requests of a batch by bin. counts: expected numbers. doubt: the variance of the number of requests in the
+    bin and all below it, given the estimate."""
+
+    counts: Sequence[float]
+    doubt: Sequence[float]
+
+
+@dataclass(slots=True)
+class _Memory:
+    """Requests of the last minutes, the earlier ones with less weight. exact: by bin. seconds: the sum of the response
+    times; exact_seconds: of those that are known exactly."""
+
+    groups: dict[Kind, tuple[float, Group]]
+    exact: list[float]
+    exact_seconds: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def requests(self) -> float:
+        return sum(self.exact) + sum([weight for weight, _ in self.groups.values()])
+
+
+class Estimator:
+    """The estimate of one server's distribution. shares: the share of the requests in each bin; empty at first."""
+
+    def __init__(self, bins: Bins) -> None:
+        self.bins = bins
+        self.shares: list[float] = []
+        self._memory = _Memory({}, [0.0] * len(bins))
+        self._coarseness = 1.0
+
+    def add(
+        self, sightings: Sightings, requests: int, seconds: float | None, elapsed: float, interval: float
+    ) -> Division:
+        """Add a batch to the estimate, then divide its requests among the bins.
+
+        requests: how many were completed; those without a sighting, because of a gap, are divided like all others.
+        seconds: the sum of their response times, None if unknown. elapsed: since the last batch. interval: the mean
+        time between two samples.
+        """
+        kinds = self._round(sightings.kinds)
+        exact = [0.0] * len(self.bins)
+        for response_time in sightings.exact:
+            exact[self.bins.find(response_time)] += 1
+        exact_seconds = sum(sightings.exact)
+        sampled = exact_seconds + sum([kind.sampled_seconds * number for kind, number in kinds.items()])
+        if seconds is None or requests != len(sightings.exact) + sum(kinds.values()):
+            seconds = sampled
+        memory, kept = self._memory, math.exp(-elapsed / MEMORY_SECONDS)
+        self._remember(kinds, kept)
+        memory.exact = [old * kept + new for old, new in zip(memory.exact, exact, strict=True)]
+        memory.exact_seconds = memory.exact_seconds * kept + exact_seconds
+        memory.seconds = memory.seconds * kept + seconds
+        self._estimate(interval)
+        return self._divide(kinds, exact, requests)
+
+    def _round(self, kinds: Mapping[Kind, float]) -> dict[Kind, float]:
+        """Round new kinds as those in memory: as finely as possible with few, more coarsely with too many."""
+        weights = {kind: weight for kind, (weight, _) in self._memory.groups.items()}
+        if len(weights) < _MOST_GROUPS // 8:
+            self._coarseness = 1.0
+        rounded = _round_kinds(kinds, self._coarseness)
+        while len(weights.keys() | rounded.keys()) > _MOST_GROUPS and self._coarseness < _COARSEST:
+            self._coarseness *= 2
+            weights, rounded = _round_kinds(weights, self._coarseness), _round_kinds(rounded, self._coarseness)
+            groups = self._memory.groups
+            self._memory.groups = {
+                kind: (weight, groups[kind][1] if kind in groups else make_group(kind, self.bins))
+                for kind, weight in weights.items()
+            }
+        return rounded
+
+    def _remember(self, kinds: dict[Kind, float], kept: float) -> None:
+        groups = self._memory.groups
+        weights = {kind: weight * kept for kind, (weight, _) in groups.items() if weight > _FORGOTTEN}
+        for kind, number in kinds.items():
+            weights[kind] = weights.get(kind, 0.0) + number
+        self._memory.groups = {
+            kind: (weight, groups[kind][1] if kind in groups else make_group(kind, self.bins))
+            for kind, weight in weights.items()
+        }
+
+    def _estimate(self, interval: float) -> None:
+        """Improve the estimate by some iterations."""
+        memory = self._memory
+        requests, seconds = memory.requests, self._known_seconds(interval)
+        if not requests:
+            return
+        flat = _exponential(self.bins, max(self.bins.edges[0], seconds / requests))
+        before = _smooth(self.shares) if self.shares else flat
+        self.shares = [(1 - _RENEWED) * old + _RENEWED * new for old, new in zip(before, flat, strict=True)]
+        groups = list(memory.groups.values())
+        fewest, most = _ITERATIONS
+        visits = sum([_GROUP_VISITS + len(group.means) for _, group in groups])
+        for _ in range(max(fewest, min(most, _MOST_VISITS // (visits + 1)))):
+            counts, mean_seconds, variance = self._expect(groups, interval)
+            self.shares = [count / requests for count in counts]
+            if variance > 0:
+                self._tilt((seconds - memory.exact_seconds - mean_seconds) / variance, interval)
+
+    def _known_seconds(self, interval: float) -> float:
+        """The sum of the response times in memory: the running time, unless samples contradict it."""
+        memory = self._memory
+        sampled, seen = memory.exact_seconds, 0.0
+        for kind, (weight, _) in memory.groups.items():
+            sampled += weight * kind.sampled_seconds
+            seen += weight if kind.between != UNSEEN else 0.0
+        expected = (memory.seconds - memory.exact_seconds) / interval
+        chance = 3 * interval * math.sqrt(max(seen, expected))
+        return memory.seconds if abs(sampled - memory.seconds) <= _TOLERATED * sampled + chance else sampled
+
+    def _expect(self, groups: Sequence[tuple[float, Group]], interval: float) -> tuple[list[float], float, float]:
+        """The expected number of requests in each bin; and of those that are not exact, the expected sum of the
+        response times and its variance, to which long response times add little."""
+        counts, shares = list(self._memory.exact), self.shares
+        seconds = variance = 0.0
+        for weight, group in groups:
+            first, likelihoods, means = group
+            end = first + len(likelihoods)
+            parts = list(map(mul, likelihoods, shares[first:end]))
+            total = sum(parts)
+            if total <= 0:  # the estimate has none of its bins
+                parts, total = list(likelihoods), sum(likelihoods)
+            factor = weight / total
+            counts[first:end] = [count + factor * part for count, part in zip(counts[first:end], parts, strict=True)]
+            if means[0] > 2 * interval:
+                seconds += weight * means[len(means) // 2]
+                continue
+            moments = list(map(mul, parts, means))
+            mean = sum(moments) / total
+            seconds += weight * mean
+            variance += weight * (sum(map(mul, moments, means)) / total - mean * mean)
+        return counts, seconds, variance
+
+    def _split(self, group: Group) -> list[float]:
+        """The probability that a request of this group is in each of its bins."""
+        first, likelihoods, _ = group
+        parts = list(map(mul, likelihoods, self.shares[first : first + len(likelihoods)]))
+        total = sum(parts)
+        if total <= 0:  # the estimate has none of its bins
+            parts, total = list(likelihoods), sum(likelihoods)
+        return [part / total for part in parts]
+
+    def _tilt(self, slope: float, interval: float) -> None:
+        """Shift the estimate of short response times to longer ones, or to shorter ones if the slope is negative."""
+        slope = max(-1.0, min(1.0, slope * interval)) / interval
+        self.shares = [
+            share * math.exp(slope * min(middle, 2 * interval))
+            for share, middle in zip(self.shares, self.bins.middles, strict=True)
+        ]
+
+    def _divide(self, kinds: dict[Kind, float], exact: Sequence[float], requests: int) -> Division:
+        counts, doubt = list(exact), [0.0] * len(exact)
+        for kind, number in kinds.items():
+            _, group = self._memory.groups[kind]
+            _add(counts, doubt, group.first, self._split(group), number)
+        missing = requests - sum(counts)
+        if missing > 0.5:
+            shares = self.shares or _exponential(self.bins, 1.0)
+            whole = sum(shares)
+            _add(counts, doubt, 0, [share / whole for share in shares], missing)
+        elif missing < -0.5:
+            counts = [count * requests / (requests - missing) for count in counts]
+        return Division(counts, doubt)
+
+
+def _round_kinds(kinds: Mapping[Kind, float], coarseness: float) -> dict[Kind, float]:
+    rounded: dict[Kind, float] = {}
+    for kind, number in kinds.items():
+        coarse = kind.rounded(coarseness)
+        rounded[coarse] = rounded.get(coarse, 0.0) + number
+    return rounded
+
+
+def _add(counts: list[float], doubt: list[float], first: int, parts: Sequence[float], number: float) -> None:
+    """Divide a number of requests in these proportions, from a bin on."""
+    below = 0.0
+    for place, part in enumerate(parts, first):
+        below += part
+        counts[place] += number * part
+        doubt[place] += number * below * max(0.0, 1 - below)
+
+
+def _smooth(shares: Sequence[float]) -> list[float]:
+    neighbours = zip(shares, [shares[0], *shares[:-1]], [*shares[1:], shares[-1]], strict=True)
+    return [(1 - _SMOOTHED) * own + _SMOOTHED / 2 * (below + above) for own, below, above in neighbours]
+
+
+def _exponential(bins: Bins, mean: float) -> list[float]:
+    """An exponential distribution of this mean in seconds, and a little of everything else."""
+    below = [1 - math.exp(-edge / mean) for edge in bins.edges]
+    shares = [high - low for low, high in zip([0.0, *below], [*below, 1.0], strict=True)]
+    return [0.98 * share + 0.02 / len(shares) for share in shares]

@@ -1,0 +1,156 @@
+"""The completed requests of a server by response time: in total, and of each batch of the last hour."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from operator import add
+from typing import NamedTuple
+
+from uwsgi_headroom.config.defaults import HISTORY_SECONDS
+from uwsgi_headroom.response_times.bins import Bins
+from uwsgi_headroom.response_times.estimator import Division
+
+_LEAST = 1e-4
+"""The first and the last bins of a batch are not kept in the history if they have fewer requests."""
+
+_SPARE_SECONDS = 60.0
+"""Time after which old batches are deleted, together."""
+
+_ROUNDING = 1e-6
+"""Requests by which a sum of expected numbers may miss a whole number."""
+
+
+@dataclass(slots=True)
+class ResponseTimeTotals:
+    """Requests without static ones since the first sample, until the end of the last batch. seconds: the sum of their
+    response times; lost: requests in service that ended with their worker's process. expected: the expected number in
+    each bin and all below it; whole: the same as whole numbers, which never decrease."""
+
+    bins: Bins
+    expected: list[float]
+    whole: list[int]
+    requests: int = 0
+    seconds: float = 0.0
+    lost: int = 0
+
+    def add(self, requests: int, division: Division) -> None:
+        """Add the completed requests of a batch."""
+        self.requests += requests
+        self.expected = list(map(add, self.expected, accumulate(division.counts)))
+        # With very many requests, rounding errors exceed whole requests.
+        self.whole = [
+            max(before, min(before + requests, int(expected + _ROUNDING)))
+            for before, expected in zip(self.whole, self.expected, strict=True)
+        ]
+
+    def count_up_to(self, bound: float) -> int:
+        """The expected number of requests up to one of the bounds of the bins, as a whole number."""
+        return self.whole[self.bins.find(bound)]
+
+    def copy(self) -> ResponseTimeTotals:
+        """A copy that later batches do not change."""
+        return replace(self)
+
+
+class Batch(NamedTuple):
+    """The requests of a batch, which ended at the monotonic time `at`. interval: the mean time between two samples.
+    first: the first bin with requests; counts, doubt: from that bin to the last one with requests, the expected number,
+    and the variance of the number in that bin and all below it."""
+
+    at: float
+    seconds: float
+    interval: float
+    requests: int
+    lost: int
+    first: int
+    counts: array[float]
+    doubt: array[float]
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseTimeWindow:
+    """The requests of the batches that ended in some time.
+
+    interval: the mean time between two samples. counts: the expected number of requests in each bin; doubt: the
+    variance of the number of requests in that bin and all below it.
+    """
+
+    bins: Bins
+    interval: float
+    requests: int
+    counts: Sequence[float]
+    doubt: Sequence[float]
+
+
+class SlowRequests(NamedTuple):
+    """Requests of some time, `seconds` long: how many were completed, how many of these took longer than a bound (an
+    expected number), and how many were lost with their workers."""
+
+    seconds: float
+    requests: int
+    slower: float
+    lost: int
+
+
+class BatchHistory:
+    """The batches of the last hour."""
+
+    def __init__(self, bins: Bins) -> None:
+        self.bins = bins
+        self._batches: list[Batch] = []
+        self._ends: list[float] = []
+
+    def add(self, at: float, seconds: float, interval: float, requests: int, lost: int, division: Division) -> None:
+        """Add a batch, and forget those that are older than an hour. interval: the mean time between two samples."""
+        places = [place for place, count in enumerate(division.counts) if count >= _LEAST] or [0]
+        first, end = places[0], places[-1] + 1
+        counts, doubt = array("f", division.counts[first:end]), array("f", division.doubt[first:end])
+        self._batches.append(Batch(at, seconds, interval, requests, lost, first, counts, doubt))
+        self._ends.append(at)
+        if at - self._ends[0] > HISTORY_SECONDS + _SPARE_SECONDS:
+            old = bisect_left(self._ends, at - HISTORY_SECONDS)
+            del self._batches[:old], self._ends[:old]
+
+    @property
+    def ended(self) -> float:
+        """The monotonic time at which the last batch ended; -inf before."""
+        return self._ends[-1] if self._ends else float("-inf")
+
+    def window(self, start: float, until: float) -> ResponseTimeWindow | None:
+        """The batches that ended after `start`, until `until` (monotonic seconds); None if there are none."""
+        batches = self._between(start, until)
+        if not batches:
+            return None
+        counts, doubt = [0.0] * len(self.bins), [0.0] * len(self.bins)
+        for batch in batches:
+            first, end = batch.first, batch.first + len(batch.counts)
+            counts[first:end] = map(add, counts[first:end], batch.counts)
+            doubt[first:end] = map(add, doubt[first:end], batch.doubt)
+        return ResponseTimeWindow(
+            bins=self.bins,
+            interval=sum([batch.interval for batch in batches]) / len(batches),
+            requests=sum([batch.requests for batch in batches]),
+            counts=counts,
+            doubt=doubt,
+        )
+
+    def slow_requests(self, bound: float, start: float, until: float) -> SlowRequests | None:
+        """The requests of the same batches that took longer than one of the bounds of the bins; None if there are no
+        batches."""
+        batches = self._between(start, until)
+        if not batches:
+            return None
+        above = self.bins.find(bound) + 1
+        return SlowRequests(
+            seconds=sum([batch.seconds for batch in batches]),
+            requests=sum([batch.requests for batch in batches]),
+            slower=sum([sum(batch.counts[max(0, above - batch.first) :]) for batch in batches]),
+            lost=sum([batch.lost for batch in batches]),
+        )
+
+    def _between(self, start: float, until: float) -> list[Batch]:
+        return self._batches[bisect_right(self._ends, start) : bisect_right(self._ends, until)]

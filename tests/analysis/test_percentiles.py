@@ -1,0 +1,131 @@
+"""Percentiles of response times, their intervals, and when they are not shown."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from uwsgi_headroom.analysis.percentiles import SHARES, Percentile, compute_percentiles
+from uwsgi_headroom.response_times.bins import END, LONGEST, Bins
+from uwsgi_headroom.response_times.totals import ResponseTimeWindow
+
+BINS = Bins()
+
+
+def window(*groups: tuple[float, float], doubt: float = 0.0, interval: float = 0.2) -> ResponseTimeWindow:
+    """Requests: (response time, number) pairs. doubt: the variance at each bin but the last with requests."""
+    counts = [0.0] * len(BINS)
+    for seconds, number in groups:
+        counts[BINS.find(seconds)] += number
+    last = max((place for place, count in enumerate(counts) if count), default=0)
+    doubts = [doubt if place < last else 0.0 for place in range(len(BINS))]
+    return ResponseTimeWindow(BINS, interval, round(sum(counts)), counts, doubts)
+
+
+def percentiles(*groups: tuple[float, float], doubt: float = 0.0, interval: float = 0.2) -> dict[float, Percentile]:
+    figures = compute_percentiles(window(*groups, doubt=doubt, interval=interval))
+    assert figures
+    return dict(figures.percentiles)
+
+
+def test_without_requests_there_are_none() -> None:
+    """No window, or no requests in it."""
+    assert compute_percentiles(None) is None
+    assert compute_percentiles(window()) is None
+
+
+def test_a_percentile_is_in_its_bin() -> None:
+    """It is interpolated between the edges of its bin."""
+    found = percentiles((1.0, 900), (3.0, 100))
+    low, high = BINS.edges_of(BINS.find(1.0))
+    assert found[0.5].seconds == pytest.approx(low + (high - low) * 500 / 900)
+    assert found[0.9].seconds == pytest.approx(high)
+    low, high = BINS.edges_of(BINS.find(3.0))
+    assert found[0.99].seconds == pytest.approx(low + (high - low) * 0.9)
+
+
+@pytest.mark.parametrize(
+    ("requests", "shares"), [(1, ()), (2, (0.5,)), (19, (0.5, 0.9)), (20, SHARES[:3]), (100, SHARES)]
+)
+def test_a_percentile_needs_requests(requests: int, shares: tuple[float, ...]) -> None:
+    """At least one request is slower: the 95th needs 20 requests, the 99th a hundred."""
+    assert tuple(percentiles((1.0, requests))) == shares
+
+
+def test_what_is_certain_has_a_narrow_interval() -> None:
+    """Without doubt, the interval is the percentile's bin, or more where the next request is in another one."""
+    found = percentiles((1.0, 1000), (7.0, 1000))
+    assert (found[0.9].low, found[0.9].high) == BINS.edges_of(BINS.find(7.0))
+    low, high = BINS.edges_of(BINS.find(1.0))[0], BINS.edges_of(BINS.find(7.0))[1]
+    assert (found[0.5].low, found[0.5].high) == (low, high)
+
+
+def test_doubt_widens_the_interval() -> None:
+    """The more doubtful the numbers are, the wider it is; the percentile is in it."""
+    spread = [(edge, 10.0) for edge in BINS.edges[70:110]]
+    widths = []
+    for doubt in (0.0, 10.0, 40.0, 160.0):
+        median = percentiles(*spread, doubt=doubt)[0.5]
+        assert median.seconds is not None
+        assert median.low <= median.seconds <= median.high
+        widths.append(median.high - median.low)
+    assert widths == sorted(set(widths))
+
+
+def test_below_the_time_between_samples() -> None:
+    """Below 0.8 intervals, only the bound is said, which is no less than what may be."""
+    found = percentiles((0.03, 980), (0.3, 20), doubt=400.0)
+    assert found[0.5] == Percentile(None, 0.0, pytest.approx(0.16), pytest.approx(0.16))
+    assert found[0.95].seconds is None
+    assert found[0.95].high > 0.25
+    assert found[0.99].seconds == pytest.approx(0.3, rel=0.1)
+
+
+def test_an_interval_ends_where_samples_show_nothing() -> None:
+    """A lower end below 0.8 intervals is 0."""
+    found = percentiles((0.03, 100), (0.5, 100), doubt=2.0)
+    assert found[0.9].low > 0.4
+    assert percentiles((0.03, 90), (0.5, 100), doubt=400.0)[0.5].low == 0.0
+
+
+@pytest.mark.parametrize("thirds", [57, 171, 1710, 99_999])
+def test_no_percentile_is_lost_to_rounding(thirds: int) -> None:
+    """Parts of requests add up to almost a whole number: a percentile at the edge of two bins is found."""
+    counts = [0.0] * len(BINS)
+    place = BINS.find(1.0)
+    for _ in range(thirds):
+        counts[place] += 1 / 3
+        counts[place - 1] += 1 / 3
+        counts[place + 1] += 1 / 3
+    for extra in (0.0, sum(counts), sum(counts) / 9):
+        counts[place + 5] = extra
+        figures = compute_percentiles(ResponseTimeWindow(BINS, 0.2, 200, counts, [0.0] * len(BINS)))
+        assert figures
+        for percentile in figures.percentiles.values():
+            assert percentile.seconds is not None
+            assert 0.8 < percentile.seconds < 2.0
+
+
+def test_longer_than_all_bins() -> None:
+    """The last bin has no end; what stands for it is finite, as the API needs."""
+    found = percentiles((10_000.0, 100))
+    for percentile in found.values():
+        assert percentile.seconds is not None
+        assert LONGEST < percentile.seconds < END
+        assert (percentile.low, percentile.high) == (LONGEST, END)
+
+
+def test_a_trace_of_a_request_is_none() -> None:
+    """A thousandth of a request in a far bin does not widen the interval, as requests that nothing is known of do."""
+    found = percentiles((1.0, 500), (3000.0, 0.001))
+    assert found[0.99].high == BINS.edges_of(BINS.find(1.0))[1]
+
+
+def test_percentiles_ascend() -> None:
+    """A higher percentile is no shorter, and neither are the ends of its interval."""
+    found = list(percentiles(*[(edge, 3.0) for edge in BINS.edges[50:]], doubt=7.0).values())
+    for lower, higher in pairwise(found):
+        assert (lower.seconds or 0) <= (higher.seconds or 0)
+        assert lower.low <= higher.low
+        assert lower.high <= higher.high

@@ -1,0 +1,124 @@
+"""Settings of routes: the switch, the templates, and the override for addresses beyond loopback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.config.test_precedence import refusal, resolved
+from tests.support.exporter import exporter, run
+from tests.support.real_uwsgi import free_port, wait_until
+from uwsgi_headroom.config import yaml_file
+from uwsgi_headroom.config.model import SETTINGS
+from uwsgi_headroom.config.values import parse_templates
+from uwsgi_headroom.errors import ConfigError
+from uwsgi_headroom.routes.bounds import MOST_TEMPLATES
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/orders/{id}", "/orders/{id}"),
+        (" /orders/{order_id}/items/ ", "/orders/{order_id}/items"),
+        ("/v1/books:export", "/v1/books:export"),
+        ("/{tenant}/@{x", None),
+        ("orders/{id}", None),
+        ("", None),
+        ("/", None),
+        ("//x", None),
+        ("/a//b", None),
+        ("/a/{}", None),
+        ("/a/{1}", None),
+        ("/a/x{id}", None),
+        ("/a b", None),
+        ("/a?b", None),
+        ("/a/../b", None),
+        ('/"', None),
+        ("/café", None),
+        ("/" + "/".join("abcdefghi"), None),
+    ],
+)
+def test_a_template_is_a_path(text: str, expected: str | None) -> None:
+    """A segment is literal, or a name in braces; anything else is refused with its text."""
+    if expected is not None:
+        assert parse_templates([text], "--route-template") == (expected,)
+        return
+    with pytest.raises(ConfigError) as caught:
+        parse_templates([text], "--route-template")
+    assert str(caught.value).startswith(f"--route-template: {text!r}")
+
+
+def test_templates_are_few_and_different() -> None:
+    """Each may be a time series for each method."""
+    texts = [f"/t{number}" for number in range(MOST_TEMPLATES + 1)]
+    assert len(parse_templates(texts[:-1], "x")) == MOST_TEMPLATES
+    for wrong, words in ((texts, "51 templates are too many; 50"), (["/a/{b}", "/a/{b}/"], "'/a/{b}' is set twice")):
+        with pytest.raises(ConfigError, match=words):
+            parse_templates(wrong, "x")
+
+
+def test_off_unless_set() -> None:
+    """Nothing of a request is looked at by default."""
+    assert (SETTINGS.routes, resolved().settings.routes, resolved().routes_beyond_loopback) == (False, False, False)
+
+
+def test_flags_and_variables() -> None:
+    """The switch may have a value; templates are separated by spaces in the environment."""
+    assert resolved("--routes").settings.routes
+    assert not resolved("--routes", "false", ROUTES="true").settings.routes
+    assert resolved(ROUTE_TEMPLATE="/a/{b} /c").settings.route_templates == ("/a/{b}", "/c")
+    assert resolved("--routes-beyond-loopback").routes_beyond_loopback
+    assert "UWSGI_HEADROOM_ROUTES: 'on'" in refusal(ROUTES="on")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("routes: true", (True, (), False)),
+        ("routes: false", (False, (), False)),
+        ("routes:", (False, (), False)),
+        ("routes: {}", (False, (), False)),
+        ("routes:\n  templates:\n    - /orders/{id}\n    - /x", (True, ("/orders/{id}", "/x"), False)),
+        ("routes:\n  templates: /orders/{id}\n  beyond_loopback: true", (True, ("/orders/{id}",), True)),
+        ("routes: {enabled: false, beyond_loopback: true}", (False, (), True)),
+    ],
+)
+def test_the_file(tmp_path: Path, text: str, expected: tuple[bool, tuple[str, ...], bool]) -> None:
+    """`routes` is true, or has keys of its own."""
+    path = tmp_path / "config.yml"
+    path.write_text(text)
+    config = yaml_file.load_file(path)
+    assert (config.settings.routes, config.settings.route_templates, config.routes_beyond_loopback) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("routes: 7", ":1: '7' is neither true nor false"),
+        ("routes: [x]", ":1: expected keys and values: enabled, templates, beyond_loopback"),
+        ("routes:\n  template: /x", ":2: unknown key 'template'; did you mean 'templates'?"),
+        ("routes:\n  templates:\n    - /x\n    - y", ":4: 'y' is not the template of a route"),
+        ("routes:\n  templates: [/x, /x]", ":2: the template '/x' is set twice"),
+    ],
+)
+def test_mistakes_in_the_file_have_a_line(tmp_path: Path, text: str, words: str) -> None:
+    """A mistake is refused with its line and what is expected."""
+    path = tmp_path / "config.yml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        yaml_file.load_file(path)
+    assert words in str(caught.value)
+
+
+@pytest.mark.integration
+def test_beyond_loopback_only_with_the_override() -> None:
+    """Other machines could read the routes without a login, so the exporter does not start, and says what to do."""
+    address = f"0.0.0.0:{free_port()}"
+    arguments = ("--stats", "file:///nowhere", "--routes", "--web.listen-address", address)
+    refused = run(*arguments)
+    assert refused.returncode == 2
+    assert f"other machines can reach {address}" in refused.stderr
+    assert "--routes-beyond-loopback" in refused.stderr
+    with exporter(*arguments, "--routes-beyond-loopback") as running:
+        wait_until(lambda: running.lines("anyone who can reach this address"), what="the warning")

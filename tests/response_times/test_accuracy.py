@@ -1,0 +1,97 @@
+"""Percentiles and shares of slow requests, against the truth of simulated servers at five samples a second."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from tests.support.simulated_requests import Draw, Load, simulate
+from uwsgi_headroom.analysis.percentiles import compute_percentiles
+
+INTERVAL = 0.2
+SEEDS = range(5)
+
+
+def lognormal(mean: float, sigma: float) -> Draw:
+    return lambda chance: chance.lognormvariate(math.log(mean) - sigma * sigma / 2, sigma)
+
+
+def two_kinds(chance: random.Random) -> float:
+    return (0.05 if chance.random() < 0.92 else 1.5) * chance.uniform(0.8, 1.2)
+
+
+LOADS = {
+    "lognormal": Load(lognormal(0.146, 1.05)),
+    "two kinds, 92 to 8": Load(two_kinds),
+    "always 300 ms": Load(lambda _: 0.3),
+    "Pareto, 1.5": Load(lambda chance: min(60.0, 0.05 * chance.paretovariate(1.5))),
+    "exponential, below the interval": Load(lambda chance: chance.expovariate(1 / 0.031), idle=0.23),
+    "one thread each, nearly saturated": Load(lognormal(0.2, 0.8), idle=0.005, workers=8, threads=1),
+    "low load": Load(lognormal(0.3, 1.05), idle=8.0),
+}
+
+
+@pytest.mark.parametrize("name", LOADS)
+def test_estimates_are_true(name: str) -> None:
+    """On average over runs, a percentile of at least two sampling intervals is within 10 % of the truth, one of at
+    least one within 30 %, and a share slower than two intervals within 10 % or half a percentage point. 19 of 20
+    intervals of percentiles contain the truth."""
+    outcomes = [simulate(LOADS[name], seed) for seed in SEEDS]
+    contained = intervals = 0
+    for share in (0.5, 0.9, 0.95, 0.99):
+        errors, truths = [], []
+        for outcome in outcomes:
+            figures = compute_percentiles(outcome.window)
+            assert figures
+            truth, percentile = outcome.percentile(share), figures.percentiles[share]
+            intervals += 1
+            contained += percentile.low <= truth <= percentile.high
+            if percentile.seconds is None:
+                assert percentile.under is not None
+                assert 0.75 * INTERVAL < percentile.under == percentile.high
+                assert truth < INTERVAL
+            else:
+                errors.append(percentile.seconds / truth - 1)
+                truths.append(truth)
+        if errors and min(truths) >= INTERVAL:
+            assert abs(sum(errors) / len(errors)) < (0.1 if min(truths) >= 2 * INTERVAL else 0.3)
+    assert contained >= 0.95 * intervals
+    for bound in (0.5, 0.75, 1.0, 2.5):
+        pairs = [outcome.share_slower(bound) for outcome in outcomes]
+        truth, estimated = (sum(shares) / len(pairs) for shares in zip(*pairs, strict=True))
+        assert abs(estimated - truth) < max(0.1 * truth, 0.005)
+
+
+@pytest.mark.parametrize("name", LOADS)
+def test_count_and_sum_are_exact(name: str) -> None:
+    """The number of requests and the sum of their response times are true; the bins contain all requests."""
+    outcome = simulate(LOADS[name], 7, settle=1.0, seconds=12.0)
+    assert outcome.totals.requests == len(outcome.all_times)
+    assert outcome.totals.seconds == pytest.approx(sum(outcome.all_times))
+    assert outcome.totals.count_up_to(60.0) == outcome.totals.requests
+    assert outcome.window.requests == len(outcome.times)
+
+
+def test_most_are_exact_at_low_load() -> None:
+    """A request that its worker completed alone between two samples is known exactly: percentiles are within a bin of
+    the truth."""
+    outcome = simulate(Load(lognormal(0.1, 1.0), idle=30.0), 1, seconds=200.0)
+    figures = compute_percentiles(outcome.window)
+    assert figures
+    for share in (0.9, 0.95):
+        assert figures.percentiles[share].seconds == pytest.approx(outcome.percentile(share), rel=0.11)
+
+
+@pytest.mark.parametrize("rate", [0.25, 1.0, 20.0])
+def test_other_sampling_rates(rate: float) -> None:
+    """Long response times are found at any rate of samples, if they are beyond two intervals."""
+    outcome = simulate(
+        Load(lognormal(30.0, 0.5), idle=5.0), 3, settle=60.0, seconds=400.0 if rate < 1 else 150.0, rate=rate
+    )
+    figures = compute_percentiles(outcome.window)
+    assert figures
+    assert figures.interval == pytest.approx(1 / rate, rel=0.1)
+    for share in (0.5, 0.9):
+        assert figures.percentiles[share].seconds == pytest.approx(outcome.percentile(share), rel=0.1)

@@ -1,0 +1,54 @@
+"""Response times of a real uWSGI, against those that its application wrote down."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.support import timed_app
+from tests.support.exporter import exporter
+from tests.support.real_uwsgi import uwsgi, wait_until
+
+pytestmark = pytest.mark.integration
+
+REQUESTS = 160
+
+
+def test_percentiles_of_a_real_server() -> None:
+    """Nine of ten requests take some 40 ms, the others some 900 ms: all are counted, their sum is that of the
+    application, the slow ones are found, and the 95th percentile is true."""
+    chance = random.Random(1)
+    seconds = [(0.9 if place % 10 == 5 else 0.04) * chance.uniform(0.9, 1.1) for place in range(REQUESTS)]
+    with (
+        uwsgi("--processes", "2", "--threads", "8", app=Path(timed_app.__file__)) as server,
+        exporter("--stats", f"shop={server.stats}", "--samples-per-second", "10", "--slo", "500ms:95%") as running,
+    ):
+
+        def ask(each: float) -> int:
+            client = http.client.HTTPConnection("127.0.0.1", server.http, timeout=30)
+            client.request("GET", f"/{each:.3f}")
+            return client.getresponse().status
+
+        wait_until(lambda: "uwsgi_response_time_seconds_count" in running.metrics(), what="the first sample")
+        with ThreadPoolExecutor(8) as pool:
+            assert set(pool.map(ask, seconds)) == {200}
+        wait_until(lambda: running.value("uwsgi_response_time_seconds_count") == REQUESTS, what="all to be counted")
+        _, body = running.get("/api/v1/servers/shop")
+        values = running.scrape()
+        truth = sorted(
+            float(line) for file in server.directory.glob("times-*") for line in file.read_text().splitlines()
+        )
+    times, objective = json.loads(body)["response_times"], json.loads(body)["objective"]
+    assert len(truth) == times["requests"] == REQUESTS
+    assert values['uwsgi_response_time_seconds_sum{server="shop"}'] == pytest.approx(sum(truth), rel=0.1)
+    percentiles = {percentile["share"]: percentile for percentile in times["percentiles"]}
+    assert percentiles[0.95]["seconds"] == pytest.approx(truth[int(0.95 * REQUESTS)], rel=0.3)
+    assert percentiles[0.5]["low"] <= truth[REQUESTS // 2]
+    slow = sum(each > 0.5 for each in truth)
+    assert objective["windows"][0]["slow"] == pytest.approx(slow, abs=2)
+    assert values['uwsgi_slo_bad_requests_total{reason="slow",server="shop"}'] == pytest.approx(slow, abs=3)

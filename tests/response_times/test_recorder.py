@@ -1,0 +1,219 @@
+"""Response times from samples to totals: gaps, reloads, lost requests, and what never decreases."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.support.simulated_requests import worker
+from tests.support.simulated_server import Server, reading
+from uwsgi_headroom.history.integrals import Integrals
+from uwsgi_headroom.kernel.facts import HostFacts
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
+from uwsgi_headroom.response_times.totals import ResponseTimeTotals
+from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.stats.server import Worker
+
+STEP = 0.25
+
+
+class Recorded:
+    """A server that is sampled every quarter of a second."""
+
+    def __init__(self, server: Server | None = None) -> None:
+        self.server = server or Server(2, 4)
+        self.integrals = Integrals((0.8,))
+        self.at = 0.0
+        self.sample()
+
+    def sample(self, steps: int = 1, pause: float = STEP) -> Recorded:
+        for _ in range(steps):
+            self.at += pause
+            self.integrals.add(self.server.read(self.at), longest_step=1.0)
+        return self
+
+    def serve(self, requests: int, each: float = 0.1, worker_id: int = 1) -> Recorded:
+        self.server.serve(worker_id, requests, each)
+        return self
+
+    @property
+    def totals(self) -> ResponseTimeTotals:
+        assert self.integrals.totals.response_times
+        return self.integrals.totals.response_times
+
+
+def test_a_batch_ends_within_five_seconds() -> None:
+    """Totals change at the end of a batch, all together; they are 0 at first."""
+    recorded = Recorded().serve(10).sample(18)
+    assert (recorded.totals.requests, recorded.totals.seconds) == (0, 0.0)
+    recorded.sample(3)
+    assert recorded.totals.requests == 10
+    assert recorded.totals.seconds == pytest.approx(1.0)
+    assert recorded.totals.count_up_to(3600.0) == 10
+
+
+def test_slow_sampling() -> None:
+    """With four seconds between samples, a batch ends with each."""
+    recorded = Recorded()
+    recorded.integrals.add(recorded.server.read(4.0), longest_step=5.0)
+    recorded.serve(3)
+    recorded.integrals.add(recorded.server.read(8.0), longest_step=5.0)
+    assert recorded.totals.requests == 3
+    window = recorded.integrals.response_times.history.window(0.0, 8.0)
+    assert window
+    assert window.interval == pytest.approx(4.0, rel=0.1)
+
+
+def test_requests_of_a_gap_are_counted() -> None:
+    """They have no sightings, but a number and a sum; the gap is no interval between samples."""
+    recorded = Recorded().serve(8).sample(24).serve(5).sample(1, pause=60.0).sample(24)
+    assert recorded.totals.requests == 13
+    assert recorded.totals.seconds == pytest.approx(1.3)
+    window = recorded.integrals.response_times.history.window(0.0, recorded.at)
+    assert window
+    assert window.interval == pytest.approx(STEP)
+
+
+def test_counters_go_on_after_a_reload() -> None:
+    """A full reload resets uWSGI's counters, but not these; so does one to fewer workers, or to more."""
+    recorded = Recorded(Server(4, 4)).serve(7, worker_id=4).sample(24)
+    expected = 7
+    for processes in (4, 2, 3):
+        recorded.server.reload(recorded.at, processes)
+        recorded.sample(4).serve(6, worker_id=2).sample(24)
+        expected += 6
+        assert recorded.totals.requests == expected
+        assert recorded.totals.seconds == pytest.approx(0.1 * expected)
+        assert recorded.totals.lost == 0
+
+
+def test_lost_requests_are_counted_apart() -> None:
+    """A worker that is killed with two requests in service has lost them; a later reload to fewer workers takes none
+    back."""
+    recorded = Recorded()
+    recorded.server.busy(0, 2)
+    recorded.sample(4)
+    recorded.server.respawn(2, recorded.at)
+    recorded.sample(24)
+    assert (recorded.totals.requests, recorded.totals.lost) == (0, 2)
+    recorded.server.reload(recorded.at, 1)
+    recorded.sample(48)
+    assert recorded.totals.lost == 2
+
+
+def test_static_requests_are_left_out() -> None:
+    """uWSGI may count a request as static a moment before it counts the request: no other one is counted twice."""
+    recorded = Recorded().serve(4).sample(24)
+    slot = recorded.server[1]
+    slot.static_requests += 1
+    recorded.sample(24)
+    slot.requests += 1
+    recorded.sample(24)
+    assert recorded.totals.requests == 4
+    slot.requests, slot.static_requests = slot.requests + 50, slot.static_requests + 80
+    recorded.sample(24).serve(31).sample(24)
+    assert recorded.totals.requests == 5
+
+
+def test_without_cores_nothing_is_known() -> None:
+    """With stats-no-cores there are no totals."""
+    recorded = Recorded(Server(cores=False)).serve(9).sample(24)
+    assert recorded.integrals.totals.response_times is None
+
+
+def test_a_document_without_workers() -> None:
+    """While uWSGI starts, it lists none: totals stay."""
+    recorded = Recorded().serve(9).sample(24)
+    empty = recorded.server.read(recorded.at + 0.1)
+    assert isinstance(empty.snapshot, Snapshot)
+    recorded.server.slots, kept = [], recorded.server.slots
+    recorded.sample(4)
+    assert recorded.totals.requests == 9
+    recorded.server.slots = kept
+    recorded.sample(24).serve(3).sample(24)
+    assert recorded.totals.requests >= 12
+
+
+def hostile(seed: int) -> list[tuple[float, tuple[Worker, ...]]]:
+    """Samples of a server that writes whatever it likes: counts that jump and shrink, thread lists that
+    change their length, more static requests than requests, times that go backwards, other workers."""
+    chance = random.Random(seed)
+    samples, at = [], 100.0
+    numbers = (0, 1, 5, 1000, 2**31, 2**60)
+    for _ in range(60):
+        at += chance.choice((0.05, 0.2, 0.2, 4.0, 5.0, 30.0, -1.0))
+        workers = []
+        for number in range(chance.choice((2, 2, 2, 0, 3))):
+            threads = chance.choice((2, 2, 2, 1, 64))
+            counts = tuple(chance.choice(numbers) for _ in range(threads))
+            serving = {
+                thread: chance.choice((None, 0, 1, 1_700_000_090, 2**62))
+                for thread in range(chance.randint(0, threads))
+            }
+            workers.append(
+                worker(
+                    counts,
+                    serving,
+                    running_time=chance.choice((None, 0.0, 0.3, 1e3, 1e12)),
+                    static=chance.choice(numbers),
+                    pid=chance.choice((7, 7, 7, 8, None)),
+                    since_spawn=chance.choice(numbers),
+                    worker_id=number + 1,
+                )
+            )
+        samples.append((at, tuple(workers)))
+    return samples
+
+
+def samples_of(seed: int) -> list[Reading]:
+    server = Server()
+    snapshot = server.read(0.0).snapshot
+    assert isinstance(snapshot, Snapshot)
+    return [
+        reading(
+            at,
+            Snapshot(**{**{f: getattr(snapshot, f) for f in snapshot.__struct_fields__}, "workers": workers}),
+            HostFacts(off="test"),
+        )
+        for at, workers in hostile(seed)
+    ]
+
+
+@given(seed=st.integers(0, 2**32))
+@example(seed=116)
+@settings(max_examples=25, deadline=None, derandomize=True)
+def test_totals_never_decrease(seed: int) -> None:
+    """Whatever a server writes, each bound's number grows with time and with the bound, up to the number of all
+    requests; sum and lost requests grow as well; and all are finite."""
+    integrals = Integrals((0.8,))
+    bounds = sorted({*BUCKET_BOUNDS, 0.8})
+    before: tuple[float, ...] = ()
+    for sample in samples_of(seed):
+        integrals.add(sample, longest_step=5.0)
+        totals = integrals.totals.response_times
+        if totals is None:
+            before = ()
+            continue
+        buckets = [totals.count_up_to(bound) for bound in bounds]
+        assert all(isinstance(bucket, int) for bucket in buckets)
+        assert buckets == sorted(buckets)
+        assert buckets[-1] <= totals.requests
+        slow = totals.requests - totals.count_up_to(0.8)
+        now = (*buckets, slow, totals.requests, totals.seconds, totals.lost)
+        assert all(map(math.isfinite, now))
+        assert not before or all(later >= earlier for earlier, later in zip(before, now, strict=True))
+        before = now
+
+
+def test_a_copy_stays() -> None:
+    """An observation's totals do not change with later batches."""
+    recorded = Recorded().serve(10).sample(24)
+    copy = recorded.totals.copy()
+    recorded.serve(10).sample(24)
+    assert (copy.requests, recorded.totals.requests) == (10, 20)
+    assert (copy.count_up_to(3600.0), recorded.totals.count_up_to(3600.0)) == (10, 20)
