@@ -1,0 +1,1 @@
+"""The capacity review: one document from weeks of history. Needs the extra `report`."""

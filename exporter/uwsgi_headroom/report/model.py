@@ -1,0 +1,141 @@
+"""The data of a capacity review: for each server, columns with one value per quarter of an hour.
+
+A source (`sources`) fills them, from Prometheus or from a history file; `review` computes from them and knows no source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Column = NDArray[np.float64]
+
+STEP = 900.0
+"""Seconds between two values of a column."""
+
+PERCENTILES = (0.5, 0.9, 0.95, 0.99)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerColumns:
+    """One worker slot. requests: completed per second; busy: mean threads in service; running: seconds in service of
+    completed requests, per second; cpu: CPU seconds per second; accepting: share of the time; lock: mean threads that
+    wait for the interpreter lock."""
+
+    worker_id: int
+    requests: Column
+    busy: Column
+    running: Column
+    cpu: Column
+    accepting: Column
+    lock: Column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """A service level objective: the share `objective` of requests that finish within `threshold` seconds."""
+
+    threshold: float
+    objective: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventMark:
+    """Something that happened to a server, at `time` (epoch seconds). kind: as in the journal."""
+
+    time: float
+    kind: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerData:
+    """One uWSGI server. All columns are as long as `time`, which has the ends of consecutive quarters of an hour in
+    epoch seconds, multiples of STEP, without gaps. What is not known is nan, also all of a quarter of which less than
+    half was sampled (`covered` says how much).
+
+    server, service, host: names; those of a history file have the service and the host of its exporter, or "".
+    covered: share of the quarter that was sampled. requests, static, lost: per second. busy: mean threads in service
+    (concurrency); running: seconds in service of completed requests per second, concurrency by Little's law; response
+    time is running / (requests - static). full: share of the time with every available thread busy. occupancy[i]: share
+    of the samples up to OCCUPANCY_BOUNDS[i] (`history.totals`; not cumulative), and above the last bound.
+    configured, available, workers_accepting: threads, threads of workers that accept, workers that accept. queue: mean
+    connections waiting, over all measured sockets; queue_full: share of the time at the limit of any.
+    cpus: usable. cpu_own, cpu_idle, cpu_others: CPUs used by the server, unused, and used by others, among them.
+    memory_per_worker, memory_available: bytes.
+    bounds, by_time: by_time[i]: requests per second with response times up to bounds[i] and above bounds[i - 1]; the
+    last bound is inf. percentiles: of the quarter's response times, by PERCENTILES, in seconds.
+    slow: requests per second that missed the objective's threshold or were lost; judged: those that count for it.
+    reloads, respawns, harakiris, exceptions, overflows: numbers of events in the quarter.
+    waits: mean threads by state (`kernel.waits.states`); backends, routes: mean threads by name; empty where off.
+    """
+
+    server: str
+    service: str = ""
+    host: str = ""
+    time: Column
+    covered: Column
+    requests: Column
+    static: Column
+    lost: Column
+    busy: Column
+    running: Column
+    full: Column
+    occupancy: tuple[Column, ...]
+    configured: Column
+    available: Column
+    workers_accepting: Column
+    queue: Column
+    queue_full: Column
+    cpus: Column
+    cpu_own: Column
+    cpu_idle: Column
+    cpu_others: Column
+    memory_per_worker: Column
+    memory_available: Column
+    bounds: tuple[float, ...] = ()
+    by_time: tuple[Column, ...] = ()
+    percentiles: tuple[Column, ...] = ()
+    objective: Objective | None = None
+    slow: Column
+    judged: Column
+    reloads: Column
+    respawns: Column
+    harakiris: Column
+    exceptions: Column
+    overflows: Column
+    waits: Mapping[str, Column] = field(default_factory=dict)
+    backends: Mapping[str, Column] = field(default_factory=dict)
+    routes: Mapping[str, Column] = field(default_factory=dict)
+    by_worker: tuple[WorkerColumns, ...] = ()
+    events: tuple[EventMark, ...] = ()
+    thunder_lock: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A question to the source, for the appendix. seconds: how long its answers took together; answers: how many."""
+
+    text: str
+    answers: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewData:
+    """What a source has about a range. since, until: of the range that was asked for, in epoch seconds, multiples of
+    STEP. source: one line that says where the data is from. time_zone: an IANA name, in which days and hours are
+    counted. problems: sentences about what is missing or doubtful; with `partial`, the source failed halfway and the
+    rest is missing."""
+
+    servers: tuple[ServerData, ...]
+    since: float
+    until: float
+    source: str
+    time_zone: str = "UTC"
+    queries: tuple[Query, ...] = ()
+    problems: tuple[str, ...] = ()
+    partial: bool = False
