@@ -1,6 +1,6 @@
 """The data of a capacity review: for each server, columns with one value per quarter of an hour.
 
-A source (`sources`) fills them, from Prometheus or from a history file; `review` computes from them and knows no source.
+A source (`sources`) fills them, from Prometheus or a history file; `review` computes from them and knows no source.
 """
 
 from __future__ import annotations
