@@ -21,7 +21,7 @@ from uwsgi_headroom.routes.templates import Templates
 from uwsgi_headroom.source import Address, Unix
 from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.watch.loop_lag import LoopLag
-from uwsgi_headroom.watch.observation import ExporterHealth, Observation
+from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, Observation
 from uwsgi_headroom.watch.route_namer import RouteNamer
 from uwsgi_headroom.watch.supervise import supervise
 from uwsgi_headroom.watch.watch import Watch
@@ -137,7 +137,9 @@ class Fleet:
     @property
     def health(self) -> ExporterHealth:
         """The health of the exporter itself."""
-        return ExporterHealth(self.lag.largest, self.restarts)
+        writer = self.writer
+        history = HistoryHealth(not writer.problem, writer.size, writer.dropped) if writer else None
+        return ExporterHealth(self.lag.largest, self.restarts, history)
 
     def fail(self, name: str, error: Exception) -> Observation:
         """Turn a bug in this package into a failed observation of a server."""

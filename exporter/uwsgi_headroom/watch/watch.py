@@ -62,7 +62,8 @@ reason."""
 class Watch:
     """A server's reader, pace, totals, history and journal. Only `sample` reads, on its own timer.
 
-    `reading` is the last successful one, None before the first; `reader.outcome` is the result of the last attempt.
+    `reading` is the last successful one, None before the first; `reader.outcome` is the result of the last attempt;
+    `writer` writes the history that lasts, None without one.
     """
 
     def __init__(  # noqa: PLR0913 - each is a setting of its own, passed by keyword
@@ -101,6 +102,7 @@ class Watch:
         self.routes = RouteHour()
         self.neighbours = NeighbourSlices()
         self.recorder = Recorder()
+        self.writer = writer
         self._minutes = (
             MinuteCutter(name, writer, self.integrals, self.routes, self.recorder.journal) if writer else None
         )
