@@ -14,7 +14,7 @@ import math
 import statistics
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -89,7 +89,7 @@ def _measure_cut(processes: int, threads: int) -> float:
         cut(*arguments)  # type: ignore[arg-type]
         spent.append(time.thread_time() - began)
 
-    cutter._cut = timed  # type: ignore[method-assign]
+    cutter._cut = timed  # type: ignore[assignment, method-assign]
     watch.seconds(server, 600, lambda second: server.serve(1 + second % processes, 5))
     return statistics.median(spent)
 
@@ -99,23 +99,13 @@ def _measure_writer(servers: int) -> float:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "history"
         database = Database(open_to_write(path), path, 10**12)
-        now = 20_000 * DAY
-        began = time.thread_time()
+        now, spent = 20_000 * DAY, 0.0
         for number in range(1, 61):
             minutes = [_minute(now // 60 + number, 8, f"shop {server}") for server in range(servers)]
-            made = time.thread_time()
+            began = time.thread_time()
             database.write(minutes, now + 60 * number)
-            began += made - began if number == 1 else 0
-        spent = time.thread_time() - began
-        return (spent - _cost_of_making(servers)) / 60
-
-
-def _cost_of_making(servers: int) -> float:
-    began = time.thread_time()
-    for number in range(60):
-        for _ in range(servers):
-            _minute(number, 8)
-    return time.thread_time() - began
+            spent += time.thread_time() - began
+        return spent / 60
 
 
 async def _measure_reads() -> list[str]:
@@ -129,17 +119,18 @@ async def _measure_reads() -> list[str]:
             database.write([_minute(end - 59 + number, 8) for number in range(60)], now - (hour - 1) * 3600)
         for seconds, points in RANGES:
             step = math.ceil(seconds / points)
-            times, delays, without = [], [], []
+            times: list[float] = []
+            delays: list[float] = []
+            without: list[float] = []
             for _ in range(10):
                 began = time.monotonic()
-                task = asyncio.create_task(
-                    asyncio.to_thread(build_stored_history, path, "shop", step, now - seconds, now, now)
-                )
-                delays.append(await _longest_delay(lambda task=task: task.done()))  # type: ignore[misc]
+                arguments = (path, "shop", step, now - seconds, now, now)
+                task = asyncio.create_task(asyncio.to_thread(build_stored_history, *arguments))
+                delays.append(await _longest_delay(task.done))
                 times.append(time.monotonic() - began)
                 assert (await task).time
-                end = time.monotonic() + times[-1]
-                without.append(await _longest_delay(lambda end=end: time.monotonic() > end))  # type: ignore[misc]
+                paired = asyncio.create_task(asyncio.sleep(times[-1]))
+                without.append(await _longest_delay(paired.done))
             lines.append(
                 f"| {seconds / DAY:g} d | {points} | {1000 * statistics.median(times):.0f} ms "
                 f"| {1000 * max(delays):.1f} ms | {1000 * max(without):.1f} ms |"
@@ -147,9 +138,9 @@ async def _measure_reads() -> list[str]:
     return lines
 
 
-async def _longest_delay(is_over: object) -> float:
+async def _longest_delay(is_over: Callable[[], bool]) -> float:
     longest = 0.0
-    while not is_over():  # type: ignore[operator]
+    while not is_over():
         began = time.monotonic()
         await asyncio.sleep(0.005)
         longest = max(longest, time.monotonic() - began - 0.005)
