@@ -108,16 +108,7 @@ def exporter_program(stage: Stage, exporter: Path, port: int) -> Program:
     return Program(
         name="uwsgi-headroom",
         sentence="starting uwsgi-headroom",
-        command=[
-            exporter,
-            *stats,
-            "--web.listen-address",
-            address(port),
-            "--slo",
-            OBJECTIVE,
-            "--history",
-            stage.history,
-        ],
+        command=[exporter, *stats, "--web.listen-address", address(port), *settings],
         ready=lambda: get(port, "/-/ready") is not None,
     )
 
