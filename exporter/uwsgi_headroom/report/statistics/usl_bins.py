@@ -10,7 +10,7 @@ from scipy.optimize import nnls
 
 from uwsgi_headroom.report.statistics.local_time import Floats, Integers
 
-_BINS = 30
+_BINS = 60
 _LONGEST_BLOCK = 96
 """Quarters of an hour: a day."""
 
@@ -29,7 +29,7 @@ class ResponseTimeBins:
         length = max(min(_LONGEST_BLOCK, known // _LEAST_BLOCKS), 1)
         block = np.arange(known) // length
         self.blocks = int(block[-1]) + 1
-        edges = np.linspace(concurrency.min(), concurrency.max(), _BINS + 1)[1:-1]
+        edges = np.geomspace(concurrency.min(), concurrency.max(), _BINS + 1)[1:-1]
         cell = block * _BINS + np.searchsorted(edges, concurrency, side="right")
         self._weights = self._sums(cell, weights)
         self._concurrency = self._sums(cell, weights * concurrency)
