@@ -146,6 +146,14 @@ def test_degenerate_series(values: list[float]) -> None:
     assert (found.present is None) == (not values)
 
 
+def test_days_at_a_limit_are_no_regime() -> None:
+    """A series that is cut off at its limit on half of the days, or hardly varies at all, has one regime."""
+    for seed in SEEDS:
+        peaks = series(flat, 90, seed=seed, week=np.ones(7))
+        assert len(find_regimes(peaks_of(peaks.days, np.minimum(peaks.peaks, 100.0))).spans) == 1
+        assert len(find_regimes(peaks_of(peaks.days, 1 + 1e-6 * np.floor(peaks.peaks / 10))).spans) == 1
+
+
 def test_load_that_starts_from_nothing() -> None:
     """From 0 the step has no finite share."""
     spans = find_regimes(series(lambda day: np.where(day < 30, 0.0, 100.0), 60)).spans

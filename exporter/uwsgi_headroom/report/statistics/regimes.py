@@ -37,6 +37,9 @@ _REACH = 7
 _IDLE = 0.01
 """Share of the median level up to which a day is idle: it has no noise to learn from, and no logarithm."""
 
+_LEAST_NOISE = 0.01
+"""Share of the level. Changes that are small against it are of no interest, even where there is hardly any noise."""
+
 _LEAST_STEP = 0.05
 """A smaller jump between two lines is no step."""
 
@@ -121,7 +124,8 @@ def _search(days: Integers, levels: Floats, by_day: dict[int, EventMark], *, log
     idle = _IDLE * float(np.median(levels[levels > 0])) if np.any(levels > 0) else 0.0
     values = np.log(np.maximum(levels, idle)) if logarithmic else levels
     busy = levels > idle if idle else levels == 0
-    noise = estimate_noise(days[busy], values[busy])
+    least = _LEAST_NOISE * (1.0 if logarithmic else float(np.median(levels[busy])))
+    noise = estimate_noise(days[busy], values[busy], least or 1.0)
     distance = (values - median_around(days, values, _REACH)) / noise
     used = np.flatnonzero(~_short_outliers(distance))
     if len(used) < LEAST_LENGTH:
