@@ -109,7 +109,7 @@ def forecast_peaks(
         return _refuse(found, present, history)
     used = (peaks.days >= present.first) & ~np.isin(peaks.days, found.exceptions)
     days = peaks.days[used]
-    trends = fit_trends(days, peaks.peaks[used] / found.pattern.of(days))
+    trends = fit_trends(days, peaks.peaks[used] / found.pattern.of(days), found.pattern.parameters)
     trend = trends.better
     horizon = min(horizon_days, history)
     ahead = present.last + 1 + np.arange(horizon)

@@ -18,9 +18,10 @@ from uwsgi_headroom.report.statistics.weekly import WeeklyPattern, median_around
 LONGEST_EXCEPTION = 21
 """Days. A level that is back after fewer days was an exception."""
 
-PENALTY = 5.0
+PENALTY = 4.0
 """Of a change, times the logarithm of the number of days, in variances of the noise. Chosen by simulation: a step is
-found in about one of a hundred series without any."""
+found in fewer than 1 of 100 series without any, and in 2 of 100 where the noise of neighbouring days has a correlation
+of 0.4. A step of 15 % amid noise of 5 % is found in 9 of 10."""
 
 _WITH_EVENT = 0.5
 """Of the penalty, where an event explains the change."""
