@@ -3,6 +3,7 @@
 HeadroomError
 ├── ConfigError     a flag, an environment variable or the configuration file is wrong
 ├── AddressError    a stats address cannot be understood
+├── HistoryFileError  a history file cannot be read or written
 ├── SourceError     a stats address could not be read (its `reason` says how)
 └── StatsError      the bytes read are not a document that uWSGI writes (its `reason` says how)
 
@@ -48,6 +49,10 @@ class ConfigError(HeadroomError):
 
 class AddressError(HeadroomError):
     """A stats address cannot be understood."""
+
+
+class HistoryFileError(HeadroomError):
+    """A history file cannot be read or written."""
 
 
 class ReadError(HeadroomError):

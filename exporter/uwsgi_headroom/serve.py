@@ -19,6 +19,7 @@ import signal
 import socket
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ import uvicorn
 from uwsgi_headroom import __version__, logs
 from uwsgi_headroom.config import precedence, variables
 from uwsgi_headroom.errors import ConfigError
+from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.discover import discover_servers
 from uwsgi_headroom.watch.fleet import Fleet
@@ -73,7 +75,8 @@ def run(options: argparse.Namespace) -> None:
         _log.info("listening", extra={"fields": {"url": url, "version": __version__}})
         if is_exposed(host):
             _log.warning(_EXPOSED, extra={"fields": {"url": url}})
-    serve_until_signal(Fleet(settings.servers, settings.settings), sockets, settings.allowed_hosts)
+    writer = HistoryWriter(Path(settings.history).absolute(), settings.history_max_size) if settings.history else None
+    serve_until_signal(Fleet(settings.servers, settings.settings, writer=writer), sockets, settings.allowed_hosts)
 
 
 def _refuse_exposed_routes(sockets: Sequence[socket.socket]) -> None:

@@ -28,3 +28,9 @@ SIZE_CAP = 6 * 1024 * 1024
 """Largest document accepted, in bytes. 64 workers of 64 threads write 1 MB, 1,024 busy threads with 4 kB of request
 variables each (uWSGI's `buffer-size`) 5 MB, and 64 workers of 256 coroutines 6.3 MB. A hostile document of this size
 takes up to 70 ms to decode (docs/benchmarks.md); meanwhile nothing else in the exporter runs."""
+
+HISTORY_MAX_SIZE = 10**9
+"""Bytes of the history file: above, the oldest minutes are deleted first. A server of 8 workers needs some 15 MB in
+all, one of 64 workers 80 MB."""
+
+HISTORY_MAX_SIZE_RANGE = (10**6, 10**12)

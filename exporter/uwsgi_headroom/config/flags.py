@@ -111,6 +111,18 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         + _also("routes_beyond_loopback"),
     )
     parser.add_argument(
+        "--history",
+        metavar="FILE",
+        help="keep the history in this file (SQLite): minutes for 14 days, quarters of an hour for 90 days, hours for "
+        "2 years (default: the last hour, in memory)" + _also("history"),
+    )
+    parser.add_argument(
+        "--history-max-size",
+        metavar="SIZE",
+        help="the most that the history file may take, such as 500MB; the oldest minutes are deleted first (default "
+        "1GB)" + _also("history_max_size"),
+    )
+    parser.add_argument(
         "--log.level",
         dest="log_level",
         metavar="LEVEL",

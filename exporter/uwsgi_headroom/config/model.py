@@ -64,12 +64,15 @@ SETTINGS = Settings()
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """All settings of `serve`. routes_beyond_loopback: whether routes may be shown to other machines."""
+    """All settings of `serve`. routes_beyond_loopback: whether routes may be shown to other machines. history: the path
+    of the file with the history that lasts, "" for none; history_max_size: in bytes."""
 
     servers: tuple[ServerConfig, ...] = ()
     listen: tuple[tuple[str, int], ...] = ((defaults.LISTEN_HOST, defaults.LISTEN_PORT),)
     allowed_hosts: tuple[str, ...] = ()
     settings: Settings = SETTINGS
     routes_beyond_loopback: bool = False
+    history: str = ""
+    history_max_size: int = defaults.HISTORY_MAX_SIZE
     log_level: str = "info"
     log_format: Format = "logfmt"

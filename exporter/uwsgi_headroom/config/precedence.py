@@ -42,6 +42,12 @@ def resolve_config(flags: argparse.Namespace, environment: Mapping[str, str] = o
     beyond, where = _value(flags, environment, "routes_beyond_loopback")
     if beyond:
         settings = replace(settings, routes_beyond_loopback=values.parse_boolean(beyond, where))
+    history, _ = _value(flags, environment, "history")
+    if history:
+        settings = replace(settings, history=history)
+    size, where = _value(flags, environment, "history_max_size")
+    if size:
+        settings = replace(settings, history_max_size=values.parse_size(size, where))
     level, where = _value(flags, environment, "log_level")
     if level:
         settings = replace(settings, log_level=_choice(level, defaults.LOG_LEVELS, where))

@@ -11,7 +11,14 @@ import re
 import socket
 from collections.abc import Iterable
 
-from uwsgi_headroom.config.defaults import HISTORY_SECONDS, LISTEN_ADDRESS, MOST_BACKENDS, SIZE_CAP, TIMEOUT_SECONDS
+from uwsgi_headroom.config.defaults import (
+    HISTORY_MAX_SIZE_RANGE,
+    HISTORY_SECONDS,
+    LISTEN_ADDRESS,
+    MOST_BACKENDS,
+    SIZE_CAP,
+    TIMEOUT_SECONDS,
+)
 from uwsgi_headroom.config.model import ServerConfig
 from uwsgi_headroom.config.names import default_name
 from uwsgi_headroom.errors import AddressError, ConfigError
@@ -20,6 +27,7 @@ from uwsgi_headroom.source.address import parse_address
 
 _GLOB = re.compile(r"[*?[]")
 _HOST_NAME = re.compile(r"[\w-]+(\.[\w-]+)*\.?", re.ASCII)
+_SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([MGT])B", re.ASCII)
 _NAMED = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
 
 
@@ -139,6 +147,16 @@ def _kernels_name(host: str) -> str:
 def parse_templates(texts: Iterable[str], where: str) -> tuple[str, ...]:
     """Parse the templates of routes, such as `/orders/{id}`. Raises ConfigError."""
     return refuse_too_many([parse_template(text, where) for text in texts], where)
+
+
+def parse_size(text: str, where: str) -> int:
+    """Parse a size such as `500MB` or `1GB` to bytes, of which a megabyte has 10**6. Raises ConfigError."""
+    match = _SIZE.fullmatch(text.strip().upper())
+    size = round(float(match[1]) * 10 ** {"M": 6, "G": 9, "T": 12}[match[2]]) if match else 0
+    least, most = HISTORY_MAX_SIZE_RANGE
+    if not least <= size <= most:
+        raise ConfigError(f"{where}: {text!r} is not a size from 1MB to 1TB, such as 500MB")
+    return size
 
 
 def parse_boolean(text: str, where: str) -> bool:

@@ -31,6 +31,8 @@ SETTINGS = (
     "routes",
     "route_template",
     "routes_beyond_loopback",
+    "history",
+    "history_max_size",
     "log_level",
     "log_format",
 )

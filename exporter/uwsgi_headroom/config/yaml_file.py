@@ -19,6 +19,9 @@ routes:                   # which routes hold the busy threads; off without this
   templates:
     - /orders/{id}
   beyond_loopback: false  # serve routes on addresses that other machines can reach, without a login
+history:                  # a file with the history that lasts; also `history: FILE`
+  file: /var/lib/uwsgi-headroom/history.sqlite
+  max_size: 1GB           # above, the oldest minutes are deleted first
 web:
   listen_address: 127.0.0.1:9238
   allowed_hosts: [headroom.example.com]   # host names of the exporter behind a proxy
@@ -68,7 +71,7 @@ class _File:
         self._path = path
 
     def config(self, root: yaml.Node) -> Config:
-        top = self._mapping(root, ("servers", "sampling", "backends", "routes", "web", "log"))
+        top = self._mapping(root, ("servers", "sampling", "backends", "routes", "history", "web", "log"))
         routes = self._routes(top.get("routes"))
         sampling = replace(
             self._sampling(top.get("sampling")),
@@ -76,6 +79,7 @@ class _File:
             routes=bool(routes) and self._boolean(routes.get("enabled"), default=True),
             route_templates=self._templates(routes.get("templates")),
         )
+        history = self._history(top.get("history"))
         web = self._mapping(top.get("web"), ("listen_address", "allowed_hosts"))
         log = self._mapping(top.get("log"), ("level", "format"))
         defaults = Config()
@@ -93,6 +97,10 @@ class _File:
             allowed_hosts=tuple(hosts),
             settings=sampling,
             routes_beyond_loopback=self._boolean(routes.get("beyond_loopback"), default=False),
+            history=self._text(history["file"]) if "file" in history else "",
+            history_max_size=values.parse_size(self._text(history["max_size"]), self._where(history["max_size"]))
+            if "max_size" in history
+            else defaults.history_max_size,
             log_level=self._choice(log.get("level"), LOG_LEVELS, defaults.log_level),
             log_format=self._choice(log.get("format"), LOG_FORMATS, defaults.log_format),  # type: ignore[arg-type]
         )
@@ -128,6 +136,12 @@ class _File:
         if isinstance(node, yaml.ScalarNode) and not self._is_null(node):
             return {"enabled": node}
         return self._mapping(node, ("enabled", "templates", "beyond_loopback"))
+
+    def _history(self, node: yaml.Node | None) -> dict[str, yaml.Node]:
+        """The keys of `history`, which may also be the path of the file."""
+        if isinstance(node, yaml.ScalarNode) and not self._is_null(node):
+            return {"file": node}
+        return self._mapping(node, ("file", "max_size"))
 
     def _templates(self, node: yaml.Node | None) -> tuple[str, ...]:
         templates = [parse_template(self._text(each), self._where(each)) for each in self._one_or_more(node)]

@@ -22,6 +22,7 @@ from uwsgi_headroom.documents.routes import build_routes
 from uwsgi_headroom.documents.setup import build_setup
 from uwsgi_headroom.documents.waits import build_waits
 from uwsgi_headroom.documents.workers import build_workers
+from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.journal.verdicts import EVENTS_OF_FINDINGS
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot, Snapshot
@@ -105,6 +106,7 @@ def _build_server(
         objective=build_objective(figures.objective, figures.flow.queue_wait)
         if figures and figures.objective
         else None,
+        kept_history=sections.build_kept_history(watch),
     )
 
 
@@ -177,11 +179,18 @@ def runbook_path(code: str, server: str) -> str | None:
     return f"/runbooks/{name}?server={quote(server, safe='')}" if name else None
 
 
-def build_journal(watch: Watch, clock: Clock, seconds: float) -> schema.Journal:
-    """Build the document with the events of the last `seconds`."""
+def build_journal(watch: Watch, clock: Clock, seconds: float, earlier: Sequence[Event] = ()) -> schema.Journal:
+    """Build the document with the events of the last `seconds`. earlier: those of a history file, oldest first."""
     now = clock.epoch()
     since = now - seconds
-    return schema.Journal(name=watch.name, time=now, since=since, events=watch.recorder.journal.since(since))
+    events = watch.recorder.journal.since(since)
+    oldest = min([event.since for event in events], default=now)
+    return schema.Journal(
+        name=watch.name,
+        time=now,
+        since=since,
+        events=(*events, *(event for event in reversed(earlier) if event.time < oldest)),
+    )
 
 
 def _build_finding(finding: Finding, watch: Watch) -> schema.Finding:

@@ -14,9 +14,10 @@ from uwsgi_headroom.analysis.littles_law import compute_flow, ratio
 from uwsgi_headroom.analysis.neighbours import compute_shares
 from uwsgi_headroom.analysis.wait_states import compute_waits
 from uwsgi_headroom.clock import Clock
-from uwsgi_headroom.documents.response_times import ResponseTimeHistory, append_percentiles
+from uwsgi_headroom.documents.response_times import LEAST_SECONDS, ResponseTimeHistory, append_percentiles
 from uwsgi_headroom.documents.routes import RouteHistory, begin_history, list_threads
 from uwsgi_headroom.history.hour import ROW_SECONDS
+from uwsgi_headroom.history.route_hour import RouteWindow
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.waits.states import STATES
@@ -28,7 +29,7 @@ MOST_POINTS = 600
 Column = list[float | None]
 Count = list[int | None]
 
-_DIGITS = 5  # decimal places: ten microseconds, a thousandth of a per cent
+DIGITS = 5  # decimal places: ten microseconds, a thousandth of a per cent
 _LONGEST_TURN = 0.004  # seconds before other tasks may run: reads in flight have a deadline
 
 
@@ -163,33 +164,37 @@ async def build_history(watch: Watch, clock: Clock, seconds: float, points: int,
         workers=[WorkerHistory(worker_id=worker_id) for worker_id in range(1, len(watch.integrals.totals.workers) + 1)],
     )
     began = time.monotonic()
+    others_follow, requests = watch.neighbours.others_follow, watch.integrals.response_times.history
     for window in slices:
         columns.time.append(round(window.until + ahead, 3))
-        _append_slice(columns, window, cpus, watch.neighbours.others_follow)
-        append_percentiles(columns.response_times, watch.integrals.response_times.history, window, _DIGITS)
-        _append_routes(columns, window, watch)
+        append_slice(columns, window, cpus, others_follow)
+        seconds = max(window.seconds, LEAST_SECONDS)
+        append_percentiles(columns.response_times, requests.window(window.until - seconds, window.until), DIGITS)
+        append_routes(columns, window, watch.routes.of(window))
         if time.monotonic() - began > _LONGEST_TURN:
             await asyncio.sleep(0)
             began = time.monotonic()
     return columns
 
 
-def _append_routes(to: History, window: Window, watch: Watch) -> None:
+def append_routes(to: History, window: Window, routes: RouteWindow | None) -> None:
+    """Append one value to every column of the routes, if there are any."""
     if to.routes is None:
         return
     is_covered = window.observed_seconds >= window.seconds / 2
-    values = list_threads(to.routes, watch.routes.of(window) if is_covered else None)
+    values = list_threads(to.routes, routes if is_covered else None)
     for column, value in zip(to.routes.threads, values, strict=True):
-        column.append(None if value is None else round(value, _DIGITS))
+        column.append(None if value is None else round(value, DIGITS))
 
 
-def _append_slice(to: History, window: Window, cpus: float | None, others_follow: bool | None) -> None:
-    """Append one value to every column."""
+def append_slice(to: History, window: Window, cpus: float | None, others_follow: bool | None) -> None:
+    """Append one value to every column but those of percentiles and routes. cpus: usable by the server; others_follow:
+    whether the CPU use of other programs grows with its requests."""
     is_covered = window.observed_seconds >= window.seconds / 2
     rates, shares = compute_flow(window), compute_balance(window)
 
     def put(column: Column, value: float | None) -> None:
-        column.append(round(value, _DIGITS) if is_covered and value is not None else None)
+        column.append(round(value, DIGITS) if is_covered and value is not None else None)
 
     put(to.throughput, rates.throughput)
     put(to.response_time, rates.response_time)
@@ -222,10 +227,12 @@ def _append_slice(to: History, window: Window, cpus: float | None, others_follow
         area = window.queue_seconds.get(socket.name)
         put(socket.mean_queue, None if area is None else ratio(area, window.observed_seconds))
         put(socket.queue_wait, rates.queue_wait if area is not None and len(to.sockets) == 1 else None)
-    for worker, figures, times in zip(to.workers, shares.workers, window.workers, strict=True):
-        put(worker.share, figures.share)
-        put(worker.busy_threads, figures.concurrency)
-        put(worker.interpreter_load, figures.interpreter_load)
-        put(worker.response_time, figures.response_time)
-        put(worker.lock_waiters, figures.lock_waiters)
-        put(worker.accepting, ratio(times.up_seconds, window.observed_seconds))
+    known = {each.worker_id: (each, times) for each, times in zip(shares.workers, window.workers, strict=True)}
+    for worker in to.workers:
+        figures, times = known.get(worker.worker_id, (None, None))
+        put(worker.share, figures.share if figures else None)
+        put(worker.busy_threads, figures.concurrency if figures else None)
+        put(worker.interpreter_load, figures.interpreter_load if figures else None)
+        put(worker.response_time, figures.response_time if figures else None)
+        put(worker.lock_waiters, figures.lock_waiters if figures else None)
+        put(worker.accepting, ratio(times.up_seconds, window.observed_seconds) if times else None)

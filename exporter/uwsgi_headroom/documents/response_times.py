@@ -9,10 +9,10 @@ from msgspec import Struct, field
 from uwsgi_headroom.analysis.objective import ObjectiveFigures
 from uwsgi_headroom.analysis.percentiles import RESOLUTION, SHARES, compute_percentiles
 from uwsgi_headroom.analysis.percentiles import ResponseTimes as Figures
-from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.response_times.totals import BatchHistory
+from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 
-_LEAST_SECONDS = 30.0
+LEAST_SECONDS = 30.0
+"""The shortest time over which the history has percentiles: shorter slices have too few requests."""
 
 
 class Percentile(Struct, frozen=True, kw_only=True):
@@ -84,10 +84,9 @@ class ResponseTimeHistory(Struct, frozen=True, kw_only=True):
     requests: list[int | None] = field(default_factory=list)
 
 
-def append_percentiles(to: ResponseTimeHistory, history: BatchHistory, window: Window, digits: int) -> None:
-    """Append one value to every column, for a slice of the history. digits: decimal places."""
-    seconds = max(window.seconds, _LEAST_SECONDS)
-    figures = compute_percentiles(history.window(window.until - seconds, window.until))
+def append_percentiles(to: ResponseTimeHistory, requests: ResponseTimeWindow | None, digits: int) -> None:
+    """Append one value to every column, for the requests of a slice. digits: decimal places."""
+    figures = compute_percentiles(requests)
     for share, column in zip(to.shares, to.seconds, strict=True):
         percentile = figures.percentiles.get(share) if figures else None
         column.append(round(percentile.seconds, digits) if percentile and percentile.seconds is not None else None)

@@ -247,6 +247,14 @@ class Sampling(Struct, frozen=True, kw_only=True):
     document_bytes: int | None
 
 
+class KeptHistory(Struct, frozen=True, kw_only=True):
+    """The history that lasts, in a file. since: how far back it reaches, in epoch seconds; null if there is nothing
+    yet. problem: why nothing is written to it at the moment, as a sentence, else null."""
+
+    since: float | None
+    problem: str | None
+
+
 class Finding(Struct, frozen=True, kw_only=True):
     """A finding. code: a stable name; title: one sentence; evidence: its figures; meaning: why it matters; change: what
     to do, may be empty; runbook: its path, or null. since: epoch seconds from which on it has held, judged every few
@@ -272,7 +280,7 @@ class Server(Struct, frozen=True, kw_only=True):
     which have sections of their own. findings: worst first. thunder_lock: whether it is on. cpu, waits: null if the
     kernel does not report them; `unknown` says why. events: the latest, newest first; the journal has all.
     response_times: null without completed requests, or with stats-no-cores. objective: null if none is configured.
-    routes: most busy threads first; null while they are off.
+    routes: most busy threads first; null while they are off. kept_history: null without a history file.
     """
 
     name: str
@@ -311,6 +319,7 @@ class Server(Struct, frozen=True, kw_only=True):
     response_times: ResponseTimes | None = None
     objective: Objective | None = None
     routes: tuple[Route, ...] | None = None
+    kept_history: KeptHistory | None = None
 
 
 class Journal(Struct, frozen=True, kw_only=True):

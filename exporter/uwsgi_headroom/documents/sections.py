@@ -134,3 +134,10 @@ def build_sampling(watch: Watch) -> schema.Sampling:
         read_seconds=reading.read_seconds if reading else None,
         document_bytes=reading.document_bytes if reading else None,
     )
+
+
+def build_kept_history(watch: Watch) -> schema.KeptHistory | None:
+    """Build the section about the history file; None without one."""
+    if watch.writer is None:
+        return None
+    return schema.KeptHistory(since=watch.writer.since.get(watch.name), problem=watch.writer.problem or None)

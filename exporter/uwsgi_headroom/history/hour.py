@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
-from uwsgi_headroom.history.rows import Row, pack_row
+from uwsgi_headroom.history.rows import Row, pack_row, shape_of
 from uwsgi_headroom.history.totals import Totals, copy_totals
 from uwsgi_headroom.history.window import Window, window_between
 
@@ -35,8 +35,7 @@ class History:
         """Record the totals at the monotonic time `at`; they become a row unless the last row is younger than a
         second. The caller may keep updating `totals` if it calls `add` after each update."""
         self._latest_at, self._latest = at, totals
-        backends = totals.waits.backends if totals.waits else {}
-        shape = (len(totals.workers), *totals.queue_seconds, "backends", *backends)
+        shape = shape_of(totals)
         if shape != self._shape:
             self._times.clear()
             self._rows.clear()

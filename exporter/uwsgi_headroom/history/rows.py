@@ -65,6 +65,12 @@ class Growth(NamedTuple):
     workers: Iterator[WorkerGrowth]
 
 
+def shape_of(totals: Totals) -> tuple[object, ...]:
+    """What rows have in common that can be compared: the number of workers, their sockets and the backends."""
+    backends = totals.waits.backends if totals.waits else {}
+    return (len(totals.workers), *totals.queue_seconds, "backends", *backends)
+
+
 def pack_row(totals: Totals) -> Row:
     """The present totals as a row."""
     workers = totals.workers

@@ -55,4 +55,22 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "Restarts of the exporter's background tasks after an unexpected end, by task.",
         [(label_set(task=task), scrape.health.restarts.get(task, 0)) for task in TASKS],
     )
+    if history := scrape.health.history:
+        yield gauge(
+            "uwsgi_exporter_history_written",
+            "Whether the last attempt to write to the history file succeeded; the exporter's log and page say why not. "
+            "Absent without `--history`.",
+            [(label_set(), float(history.is_written))],
+        )
+        yield gauge(
+            "uwsgi_exporter_history_size_bytes",
+            "Bytes of the history file that are in use. Absent without `--history`.",
+            [(label_set(), float(history.size))],
+        )
+        yield counter(
+            "uwsgi_exporter_history_dropped_minutes_total",
+            "Minutes of servers that are missing in the history file, because it could not be written for too long. "
+            "Absent without `--history`.",
+            [(label_set(), float(history.dropped))],
+        )
     yield from _process.collect()

@@ -19,8 +19,9 @@ from uwsgi_headroom.kernel.machine_cpu import MachineCpu
 from uwsgi_headroom.kernel.waits.sampler import WaitSetting
 from uwsgi_headroom.routes.templates import Templates
 from uwsgi_headroom.source import Address, Unix
+from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.watch.loop_lag import LoopLag
-from uwsgi_headroom.watch.observation import ExporterHealth, Observation
+from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, Observation
 from uwsgi_headroom.watch.route_namer import RouteNamer
 from uwsgi_headroom.watch.supervise import supervise
 from uwsgi_headroom.watch.watch import Watch
@@ -30,6 +31,9 @@ GLOB_SECONDS = 5.0
 
 FIRST_SECONDS = 1.0
 """How long a response waits for servers that have not been read yet, in seconds."""
+
+CLOSE_SECONDS = 2.0
+"""How long the end of the exporter waits for the history to be written, in seconds."""
 
 FORGET_SECONDS = 600.0
 """How long a globbed server is reported as down after its socket is gone, in seconds: long enough for an alert."""
@@ -45,10 +49,15 @@ class Fleet:
     """Makes and keeps the watch of every server."""
 
     def __init__(
-        self, servers: Sequence[ServerConfig], settings: Settings = SETTINGS, clock: Clock | None = None
+        self,
+        servers: Sequence[ServerConfig],
+        settings: Settings = SETTINGS,
+        clock: Clock | None = None,
+        writer: HistoryWriter | None = None,
     ) -> None:
         self.clock = clock or Clock()
         self.settings = settings
+        self.writer = writer
         self.lag = LoopLag(self.clock.monotonic)
         self._machine_cpu = MachineCpu(self.clock.monotonic)
         self._wait_setting = WaitSetting(
@@ -80,9 +89,10 @@ class Fleet:
                     self._globbed[path].last_seen_at = now
                 elif _is_socket(path):
                     self._globbed[path] = _GlobbedServer(self._watch(self._names.name(path), Unix(path), entry), now)
-        self._globbed = {
-            path: server for path, server in self._globbed.items() if now - server.last_seen_at < FORGET_SECONDS
-        }
+        for path, server in list(self._globbed.items()):
+            if now - server.last_seen_at >= FORGET_SECONDS:
+                server.watch.finish_minute()
+                del self._globbed[path]
 
     async def wait_for_first(self, watches: Sequence[Watch], seconds: float = FIRST_SECONDS) -> None:
         """Wait until each of these servers has been read once or has failed, but at most `seconds`."""
@@ -127,7 +137,9 @@ class Fleet:
     @property
     def health(self) -> ExporterHealth:
         """The health of the exporter itself."""
-        return ExporterHealth(self.lag.largest, self.restarts)
+        writer = self.writer
+        history = HistoryHealth(not writer.problem, writer.size, writer.dropped) if writer else None
+        return ExporterHealth(self.lag.largest, self.restarts, history)
 
     def fail(self, name: str, error: Exception) -> Observation:
         """Turn a bug in this package into a failed observation of a server."""
@@ -135,8 +147,12 @@ class Fleet:
         return watch.failed_observation(watch.reader.fault(error))
 
     async def close(self) -> None:
-        """End reads in flight."""
+        """End reads in flight, and write the rest of the history."""
         await asyncio.gather(*(watch.reader.close() for watch in self.watches()))
+        if self.writer:
+            for watch in self.watches():
+                watch.finish_minute()
+            await asyncio.to_thread(self.writer.close, CLOSE_SECONDS)
 
     async def pause(self) -> None:
         """End reads in flight, and start none until `resume`."""
@@ -161,6 +177,7 @@ class Fleet:
             routes=RouteNamer(self._templates) if self._templates is not None else None,
             clock=self.clock,
             lag=self.lag,
+            writer=self.writer,
         )
 
 

@@ -15,12 +15,23 @@ from uwsgi_headroom.watch.pace import Pace
 
 
 @dataclass(frozen=True)
+class HistoryHealth:
+    """The health of the history file. is_written: whether the last attempt succeeded; size: bytes in use; dropped:
+    minutes of servers that could not be written."""
+
+    is_written: bool
+    size: int
+    dropped: int
+
+
+@dataclass(frozen=True)
 class ExporterHealth:
     """The health of the exporter itself. loop_lag: recent lag of its event loop, in seconds; restarts: number of
-    restarts of each background task."""
+    restarts of each background task; history: None without a history file."""
 
     loop_lag: float = 0.0
     restarts: Mapping[str, int] = field(default_factory=dict)
+    history: HistoryHealth | None = None
 
 
 WELL = ExporterHealth()

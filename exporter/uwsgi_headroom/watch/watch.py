@@ -27,7 +27,10 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.source import Address
 from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.store.record import Levels
+from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.watch.loop_lag import LoopLag
+from uwsgi_headroom.watch.minutes import MinuteCutter, find_levels
 from uwsgi_headroom.watch.neighbour_slices import NeighbourSlices
 from uwsgi_headroom.watch.objective_watch import ObjectiveWatch
 from uwsgi_headroom.watch.observation import Observation
@@ -59,7 +62,8 @@ reason."""
 class Watch:
     """A server's reader, pace, totals, history and journal. Only `sample` reads, on its own timer.
 
-    `reading` is the last successful one, None before the first; `reader.outcome` is the result of the last attempt.
+    `reading` is the last successful one, None before the first; `reader.outcome` is the result of the last attempt;
+    `writer` writes the history that lasts, None without one.
     """
 
     def __init__(  # noqa: PLR0913 - each is a setting of its own, passed by keyword
@@ -75,6 +79,7 @@ class Watch:
         routes: RouteNamer | None = None,
         clock: Clock | None = None,
         lag: LoopLag | None = None,
+        writer: HistoryWriter | None = None,
     ) -> None:
         self.name = name
         self.address = address
@@ -97,7 +102,11 @@ class Watch:
         self.routes = RouteHour()
         self.neighbours = NeighbourSlices()
         self.recorder = Recorder()
-        self._judge_at = float("-inf")
+        self.writer = writer
+        self._minutes = (
+            MinuteCutter(name, writer, self.integrals, self.routes, self.recorder.journal) if writer else None
+        )
+        self._judge_at = self._outcome_at = float("-inf")
         self.reading: Reading | None = None
         self._lag = lag or LoopLag(self._clock.monotonic)
 
@@ -186,6 +195,7 @@ class Watch:
         return self.integrals.response_times.history.window(window.until - window.seconds, window.until)
 
     def _record(self, at: float, outcome: Reading | ReadError) -> None:
+        self._outcome_at = at
         if isinstance(outcome, ReadError):
             self.integrals.miss(at)
         else:
@@ -197,8 +207,18 @@ class Watch:
                 self.neighbours.update(self.history)
         try:
             self._keep_journal(at, outcome)
+            if self._minutes:
+                self._minutes.note(at, self._clock.epoch(), self._levels)
         except Exception as error:  # noqa: BLE001 - an error in the journal must not lose a sample
             self.reader.fault(error)
+
+    def finish_minute(self) -> None:
+        """Pass what there is of the present minute to the history that lasts: this server is no longer watched."""
+        if self._minutes and self.reading:
+            self._minutes.finish(self._outcome_at, self._clock.epoch(), self._levels)
+
+    def _levels(self) -> Levels:
+        return find_levels(self.reading, self.neighbours.others_follow, self.slo)
 
     def _keep_journal(self, at: float, outcome: Reading | ReadError) -> None:
         self.recorder.begin(outcome.time if isinstance(outcome, Reading) else self._clock.epoch())

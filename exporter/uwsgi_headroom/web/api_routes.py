@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
@@ -12,6 +14,10 @@ from starlette.routing import Route
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.documents import build, openapi, schema
 from uwsgi_headroom.documents.history import MOST_POINTS
+from uwsgi_headroom.errors import HistoryFileError
+from uwsgi_headroom.journal.events import Event
+from uwsgi_headroom.store.reader import HistoryFile
+from uwsgi_headroom.store.tiers import LONGEST_SECONDS
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import query_parameters
@@ -98,7 +104,9 @@ async def _findings(fleet: Fleet, request: Request, watch: Watch) -> Response:
 
 
 async def _history(histories: HistoryCache, request: Request, watch: Watch) -> Response:
-    seconds = query_parameters.parse_number(request, "seconds", HISTORY_SECONDS, _LEAST_SECONDS, HISTORY_SECONDS)
+    seconds = query_parameters.parse_number(
+        request, "seconds", HISTORY_SECONDS, _LEAST_SECONDS, _longest_history(watch)
+    )
     points = query_parameters.parse_whole_number(request, "points", _POINTS, 1, MOST_POINTS)
     until = query_parameters.parse_number(request, "until", 0, 0, 1e12) if "until" in request.query_params else None
     body = await histories.get(watch, seconds, points, until)
@@ -106,8 +114,24 @@ async def _history(histories: HistoryCache, request: Request, watch: Watch) -> R
 
 
 async def _journal(fleet: Fleet, request: Request, watch: Watch) -> Response:
-    seconds = query_parameters.parse_number(request, "seconds", HISTORY_SECONDS, 0, HISTORY_SECONDS)
-    return _json(request, msgspec.json.encode(build.build_journal(watch, fleet.clock, seconds)))
+    seconds = query_parameters.parse_number(request, "seconds", HISTORY_SECONDS, 0, _longest_history(watch))
+    earlier = await asyncio.to_thread(_earlier_events, watch, fleet.clock.epoch() - seconds)
+    return _json(request, msgspec.json.encode(build.build_journal(watch, fleet.clock, seconds, earlier)))
+
+
+def _longest_history(watch: Watch) -> float:
+    return LONGEST_SECONDS if watch.writer else HISTORY_SECONDS
+
+
+def _earlier_events(watch: Watch, since: float) -> list[Event]:
+    """The events in the history file; none if it cannot be read, which `kept_history` explains."""
+    if not watch.writer or not watch.writer.since:
+        return []
+    try:
+        with HistoryFile(watch.writer.path) as file:
+            return file.events(watch.name, since, math.inf)
+    except HistoryFileError:
+        return []
 
 
 async def _events(fleet: Fleet, streams: EventStreams, request: Request, watch: Watch) -> Response:

@@ -8,11 +8,19 @@ from dataclasses import dataclass
 import msgspec
 
 from uwsgi_headroom.clock import Clock
-from uwsgi_headroom.documents.history import build_history, slice_seconds
+from uwsgi_headroom.config.defaults import HISTORY_SECONDS
+from uwsgi_headroom.documents.history import History, build_history, slice_seconds
+from uwsgi_headroom.documents.stored_history import build_stored_history
+from uwsgi_headroom.errors import HistoryFileError
+from uwsgi_headroom.store.tiers import MINUTES
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web.negotiation import compress
+from uwsgi_headroom.web.query_parameters import RefusedError
 
 _KEPT = 8
+
+_WRITTEN_SECONDS = 5.0
+"""How long after the end of a minute it is in the file, with most servers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +45,9 @@ class HistoryCache:
     async def get(self, watch: Watch, seconds: float, points: int, until: float | None) -> HistoryBody:
         """Return the history of a server. Arguments are those of `build_history`."""
         key = watch, seconds, points, until
-        newest = watch.history.newest_slice(slice_seconds(seconds, points))
+        newest: object = watch.history.newest_slice(slice_seconds(seconds, points))
+        if self._is_stored(watch, seconds, points, until):
+            newest = (self._clock.epoch() - _WRITTEN_SECONDS) // MINUTES.seconds
         made = self._cached.pop(key, None)
         if made is None or made[0] != newest:
             made = newest, asyncio.create_task(self._build(watch, seconds, points, until), name="history")
@@ -54,6 +64,31 @@ class HistoryCache:
 
     async def _build(self, watch: Watch, seconds: float, points: int, until: float | None) -> HistoryBody:
         async with self._build_lock:
-            document = await build_history(watch, self._clock, seconds, points, until)
+            document = await self._build_document(watch, seconds, points, until)
         plain = msgspec.json.encode(document)
         return HistoryBody(plain, await asyncio.to_thread(compress, plain))
+
+    async def _build_document(self, watch: Watch, seconds: float, points: int, until: float | None) -> History:
+        if watch.writer and self._is_stored(watch, seconds, points, until):
+            end = self._clock.epoch() if until is None else until
+            step = max(slice_seconds(seconds, points), float(MINUTES.seconds))
+            try:
+                return await asyncio.to_thread(
+                    build_stored_history, watch.writer.path, watch.name, step, end - seconds, end
+                )
+            except HistoryFileError as error:
+                if seconds > HISTORY_SECONDS:
+                    raise RefusedError(503, str(error)) from None
+        return await build_history(watch, self._clock, seconds, points, until)
+
+    def _is_stored(self, watch: Watch, seconds: float, points: int, until: float | None) -> bool:
+        """Whether a history is made from the file: if its slices are not shorter than the file's minutes, or if only
+        the file reaches back to its start."""
+        since = watch.writer.since.get(watch.name) if watch.writer else None
+        if since is None:
+            return seconds > HISTORY_SECONDS
+        if slice_seconds(seconds, points) >= MINUTES.seconds:
+            return True
+        start = (self._clock.epoch() if until is None else until) - seconds
+        in_memory_since = self._clock.epoch() - watch.history.seconds
+        return start < in_memory_since - MINUTES.seconds and since < in_memory_since - MINUTES.seconds

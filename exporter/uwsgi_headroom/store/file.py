@@ -1,0 +1,128 @@
+"""Opens history files: SQLite databases with records, events and texts. Raises HistoryFileError with a sentence.
+
+Only one process writes to a file: it holds a lock on another file beside it, because SQLite's own locks are held only
+during a transaction. Readers need no lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from uwsgi_headroom.errors import HistoryFileError
+
+APPLICATION_ID = 0x75774852  # "uwHR", in SQLite's header
+VERSION = 1
+"""The version of the tables. A program reads files of its own version and of earlier ones."""
+
+_MODE = 0o640  # routes come from the paths of users' requests
+
+_BUSY_SECONDS = 5.0
+
+_TABLES = """
+CREATE TABLE servers (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE texts (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE, used INTEGER NOT NULL);
+CREATE TABLE records (
+    server INTEGER NOT NULL, tier INTEGER NOT NULL, slot INTEGER NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (server, tier, slot)
+) WITHOUT ROWID;
+CREATE TABLE events (
+    server INTEGER NOT NULL, since REAL NOT NULL, what TEXT NOT NULL, time REAL NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (server, since, what)
+) WITHOUT ROWID;
+"""
+
+_HEADER = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
+
+
+def open_to_write(path: Path) -> sqlite3.Connection:
+    """Open a history file, and create it if there is none. The caller holds `hold_lock`."""
+    with _explained(path):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE))
+        database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            if not _version(path, database):
+                database.execute("PRAGMA auto_vacuum = INCREMENTAL")
+                database.executescript(f"BEGIN; {_TABLES} {_HEADER} COMMIT;")
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = NORMAL")
+            database.execute("PRAGMA journal_size_limit = 1000000")
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+
+def open_to_read(path: Path) -> sqlite3.Connection:
+    """Open a history file that another process may be writing to."""
+    with _explained(path):
+        path.stat()
+        address = path.resolve().as_uri()
+        # Beside a file that nobody writes to, a reader without the right to write there cannot make SQLite's own files.
+        idle = not Path(f"{path}-wal").exists() and not os.access(path.resolve().parent, os.W_OK)
+        query = "mode=ro&immutable=1" if idle else "mode=ro"
+        database = sqlite3.connect(f"{address}?{query}", uri=True, timeout=_BUSY_SECONDS, check_same_thread=False)
+        try:
+            if not _version(path, database):
+                raise HistoryFileError(f"{path} is empty: no exporter has written to it yet")
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+
+def hold_lock(path: Path) -> int:
+    """Lock the file for writing by this process; returns a descriptor, which holds the lock until it is closed."""
+    lock = Path(f"{path}-lock")
+    with _explained(path):
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise HistoryFileError(f"another exporter writes to {path}; give each exporter a file of its own") from None
+        return descriptor
+
+
+def _version(path: Path, database: sqlite3.Connection) -> int:
+    """The version of a file, 0 if it is empty."""
+    (application,) = database.execute("PRAGMA application_id").fetchone()
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if not tables and not application:
+        return 0
+    if application != APPLICATION_ID:
+        raise HistoryFileError(f"{path} is a database of another program; choose another file")
+    if version > VERSION:
+        raise HistoryFileError(
+            f"{path} was written by a newer version of uwsgi-headroom; use that version, or choose another file"
+        )
+    return int(version)
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise HistoryFileError(explain(path, error)) from None
+    except OSError as error:
+        raise HistoryFileError(f"{path}: {error.strerror or error}") from None
+
+
+def explain(path: Path, error: sqlite3.Error) -> str:
+    """An error of SQLite as a sentence with what to do."""
+    text = str(error)
+    if "not a database" in text:
+        return f"{path} is not a history file; choose another file, or move this one away"
+    if "malformed" in text:
+        return f"{path} is damaged ({text}); move it away, and the exporter begins a new one"
+    if "full" in text:
+        return f"{path}: no space is left on the disk"
+    if "readonly" in text:
+        return f"{path}: the file or its directory is read-only"
+    return f"{path}: {text}"

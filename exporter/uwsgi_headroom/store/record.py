@@ -1,0 +1,186 @@
+"""What is kept of a server for a minute, or for several minutes merged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import add
+from typing import TypeVar
+
+from uwsgi_headroom.config.model import Slo
+from uwsgi_headroom.history.route_hour import RouteWindow
+from uwsgi_headroom.history.window import CpuWindow, WaitWindow, Window, WorkerWindow
+from uwsgi_headroom.response_times.bins import Bins
+from uwsgi_headroom.response_times.totals import ResponseTimeWindow
+
+_Number = TypeVar("_Number", int, float)
+_Name = TypeVar("_Name", bound=str)
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """What held at the end of a record; None for unknown. cpus: usable by the server; memory_available,
+    memory_per_worker: bytes; others_follow: whether the CPU use of other programs grows with the server's requests;
+    thunder_lock: whether it is on; slo: the objective, without its origin."""
+
+    cpus: float | None = None
+    memory_available: int | None = None
+    memory_per_worker: int | None = None
+    others_follow: bool | None = None
+    thunder_lock: bool | None = None
+    slo: Slo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A server over `window.seconds` until `until` (epoch seconds, also `window.until`). response_times: of requests
+    completed in that time, None if there were none; routes: None while they are off."""
+
+    until: float
+    window: Window
+    response_times: ResponseTimeWindow | None = None
+    routes: RouteWindow | None = None
+    levels: Levels = Levels()
+
+
+def merge_records(records: Sequence[Record]) -> Record:
+    """One record of several, which must be in the order of time: sums, and the levels of the last one. A figure of a
+    worker or a socket is known only if it is in every record; what threads wait for and the use of CPUs are known for
+    the time that was measured. Raises ValueError without records."""
+    if not records:
+        raise ValueError("no records to merge")
+    if len(records) == 1:
+        return records[0]
+    last = records[-1]
+    windows = [record.window for record in records]
+    return Record(
+        until=last.until,
+        window=_merge_windows(windows),
+        response_times=_merge_response_times([each.response_times for each in records if each.response_times]),
+        routes=_merge_routes([record.routes for record in records if record.routes]),
+        levels=last.levels,
+    )
+
+
+def _merge_windows(windows: Sequence[Window]) -> Window:
+    last = windows[-1]
+    by_id: dict[int, list[WorkerWindow]] = {}
+    for window in windows:
+        for worker in window.workers:
+            by_id.setdefault(worker.worker_id, []).append(worker)
+    return Window(
+        asked=sum([window.asked for window in windows]),
+        seconds=sum([window.seconds for window in windows]),
+        until=last.until,
+        observed_seconds=sum([window.observed_seconds for window in windows]),
+        full_seconds=sum([window.full_seconds for window in windows]),
+        gap_seconds=sum([window.gap_seconds for window in windows]),
+        reloads=sum([window.reloads for window in windows]),
+        exceptions=sum([window.exceptions for window in windows]),
+        harakiris=sum([window.harakiris for window in windows]),
+        respawns=sum([window.respawns for window in windows]),
+        overflows=_sum([window.overflows for window in windows]),
+        workers=tuple(_merge_workers(by_id[worker_id]) for worker_id in sorted(by_id)),
+        queue_seconds=_sum_common([window.queue_seconds for window in windows]),
+        queue_full_seconds=_sum_common([window.queue_full_seconds for window in windows]),
+        occupancy=tuple(map(sum, zip(*[window.occupancy for window in windows], strict=True))),
+        configured=last.configured,
+        available=last.available,
+        cpu=_merge_cpu([window.cpu for window in windows if window.cpu]),
+        waits=_merge_waits([window.waits for window in windows if window.waits]),
+    )
+
+
+def _merge_workers(workers: Sequence[WorkerWindow]) -> WorkerWindow:
+    return WorkerWindow(
+        worker_id=workers[0].worker_id,
+        requests=sum([worker.requests for worker in workers]),
+        static_requests=sum([worker.static_requests for worker in workers]),
+        running_time=_sum([worker.running_time for worker in workers]),
+        busy_seconds=_sum([worker.busy_seconds for worker in workers]),
+        up_seconds=sum([worker.up_seconds for worker in workers]),
+        cpu_seconds=_sum([worker.cpu_seconds for worker in workers]),
+        respawns=sum([worker.respawns for worker in workers]),
+        lost=sum([worker.lost for worker in workers]),
+        resident_bytes=workers[-1].resident_bytes,
+        resident_growth=_sum([worker.resident_growth for worker in workers]),
+        interpreter_lock_seconds=_sum([worker.interpreter_lock_seconds for worker in workers]),
+    )
+
+
+def _sum(values: Sequence[_Number | None]) -> _Number | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _sum_common(areas: Sequence[dict[str, float]]) -> dict[str, float]:
+    names = [name for name in areas[-1] if all(name in area for area in areas)]
+    return {name: sum([area[name] for area in areas]) for name in names}
+
+
+def _merge_cpu(parts: Sequence[CpuWindow]) -> CpuWindow | None:
+    if not parts:
+        return None
+    return CpuWindow(
+        measured_seconds=sum([part.measured_seconds for part in parts]),
+        own_seconds=sum([part.own_seconds for part in parts]),
+        idle_seconds=sum([part.idle_seconds for part in parts]),
+        others_seconds=_sum([part.others_seconds for part in parts]),
+    )
+
+
+def _merge_waits(parts: Sequence[WaitWindow]) -> WaitWindow | None:
+    if not parts:
+        return None
+    return WaitWindow(
+        observed_seconds=sum([part.observed_seconds for part in parts]),
+        disagreement_seconds=sum([part.disagreement_seconds for part in parts]),
+        seconds=_add_up([part.seconds for part in parts]),
+        backends=_add_up([part.backends for part in parts]),
+    )
+
+
+def _merge_routes(parts: Sequence[RouteWindow]) -> RouteWindow | None:
+    if not parts:
+        return None
+    return RouteWindow(sum([part.observed_seconds for part in parts]), _add_up([part.seconds for part in parts]))
+
+
+def _add_up(parts: Sequence[Mapping[_Name, float]]) -> dict[_Name, float]:
+    together: dict[_Name, float] = {}
+    for part in parts:
+        for name, seconds in part.items():
+            together[name] = together.get(name, 0.0) + seconds
+    return together
+
+
+def _merge_response_times(parts: Sequence[ResponseTimeWindow]) -> ResponseTimeWindow | None:
+    if not parts:
+        return None
+    bins = parts[-1].bins
+    parts = [part if part.bins.edges == bins.edges else _rebin(part, bins) for part in parts]
+    requests = sum([part.requests for part in parts])
+    counts, doubt = [0.0] * len(bins), [0.0] * len(bins)
+    for part in parts:
+        counts = list(map(add, counts, part.counts))
+        doubt = list(map(add, doubt, part.doubt))
+    return ResponseTimeWindow(
+        bins=bins,
+        interval=sum([part.interval * part.requests for part in parts]) / requests
+        if requests
+        else sum([part.interval for part in parts]) / len(parts),
+        requests=requests,
+        counts=counts,
+        doubt=doubt,
+    )
+
+
+def _rebin(part: ResponseTimeWindow, bins: Bins) -> ResponseTimeWindow:
+    """The same requests in other bins, which differ where an objective's threshold is an edge: those of a bin belong to
+    the bin that contains its middle."""
+    counts, doubt = [0.0] * len(bins), [0.0] * len(bins)
+    for middle, count, variance in zip(part.bins.middles, part.counts, part.doubt, strict=True):
+        place = bins.find(middle)
+        counts[place] += count
+        doubt[place] = max(doubt[place], variance)
+    return replace(part, bins=bins, counts=counts, doubt=doubt)

@@ -1,0 +1,130 @@
+"""Writes records and events to a history file, from a thread of its own, so that sampling never waits for a disk.
+
+Whatever fails, the exporter goes on: `problem` says what is wrong, the thread tries again every minute, and meanwhile
+the latest records wait in memory.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import threading
+import time
+from pathlib import Path
+
+from uwsgi_headroom.errors import HistoryFileError
+from uwsgi_headroom.store.database import Database, Minute
+from uwsgi_headroom.store.file import explain, hold_lock, open_to_write
+
+RETRY_SECONDS = 60.0
+MOST_WAITING = 2000
+"""Records and events that wait in memory while the file cannot be written: an hour of 30 servers."""
+
+_TOGETHER_SECONDS = 1.0
+"""How long the thread waits for more records, to write them in one transaction."""
+
+_log = logging.getLogger(__name__)
+
+
+class HistoryWriter:
+    """Writes to one history file. Methods may be called from any thread, and return at once but for `close`.
+
+    problem: why nothing is written at the moment, as a sentence; "" while all is well, and before the first attempt.
+    written, dropped: numbers of minutes. size: bytes of the file that are in use. since: by server, how far back its
+    records reach, in epoch seconds.
+    """
+
+    def __init__(self, path: Path, max_size: int) -> None:
+        self.path = path
+        self.problem = ""
+        self.written = self.dropped = self.size = 0
+        self.since: dict[str, float] = {}
+        self._max_size = max_size
+        self._waiting: list[Minute] = []
+        self._changed = threading.Condition()
+        self._closing = False
+        self._lock: int | None = None
+        self._database: Database | None = None
+        self._thread = threading.Thread(target=self._run, name="history", daemon=True)
+        self._thread.start()
+
+    def put(self, minute: Minute) -> None:
+        """Write a minute soon. The oldest is dropped if too many wait."""
+        with self._changed:
+            self._waiting.append(minute)
+            self._drop_oldest()
+            self._changed.notify()
+
+    def close(self, seconds: float) -> None:
+        """Write what waits, and close the file; give up after these seconds."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        while True:
+            succeeded = self._attempt()
+            with self._changed:
+                if self._closing and not (succeeded and self._waiting):
+                    break
+                if not succeeded:
+                    self._changed.wait_for(lambda: self._closing, RETRY_SECONDS)
+                else:
+                    self._changed.wait_for(lambda: self._closing or bool(self._waiting))
+                    self._changed.wait_for(lambda: self._closing, _TOGETHER_SECONDS)
+        self._close_database()
+        if self._lock is not None:
+            os.close(self._lock)
+
+    def _attempt(self) -> bool:
+        """Open the file if it is not open, and write what waits; whether that succeeded."""
+        with self._changed:
+            minutes, self._waiting = self._waiting, []
+        try:
+            database = self._open()
+            self.dropped += database.write(minutes, time.time())
+            self.written += len(minutes)
+            self.size, self.since = database.size, database.since
+        except (HistoryFileError, sqlite3.Error, OSError) as error:
+            self._close_database()
+            self._report(explain(self.path, error) if isinstance(error, sqlite3.Error) else str(error))
+            with self._changed:
+                self._waiting[:0] = minutes
+                self._drop_oldest()
+            return False
+        except Exception:  # noqa: BLE001 - an error in one record must not end the history
+            self._close_database()
+            self._report("internal error")
+            _log.exception("the history failed")
+            self.dropped += len(minutes)
+            return False
+        self._report("")
+        return True
+
+    def _drop_oldest(self) -> None:
+        many = len(self._waiting) - MOST_WAITING
+        if many > 0:
+            del self._waiting[:many]
+            self.dropped += many
+
+    def _open(self) -> Database:
+        if self._database and not self._database.is_at(self.path):
+            self._close_database()  # the file was moved away or replaced
+        if self._lock is None:
+            self._lock = hold_lock(self.path)
+        if self._database is None:
+            self._database = Database(open_to_write(self.path), self.path, self._max_size)
+        return self._database
+
+    def _close_database(self) -> None:
+        if self._database:
+            self._database.close()
+            self._database = None
+
+    def _report(self, problem: str) -> None:
+        if problem != self.problem:
+            message = "the history is not written" if problem else "the history is written again"
+            _log.log(logging.WARNING if problem else logging.INFO, message, extra={"fields": {"reason": problem}})
+        self.problem = problem
