@@ -20,10 +20,11 @@ _SHORTEST, _LONGEST = 2 * QUARTER, 2 * 366 * 86400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRequest:
-    """The options of `report`. seconds: the length of the range; format: None to go by the ending of `out`."""
+    """The options of `report`. prometheus: a URL, or None for the history files; seconds: the length of the range;
+    format: None to go by the ending of `out`."""
 
     prometheus: str | None
-    history: str | None
+    history: tuple[str, ...] = ()
     servers: tuple[str, ...] = ()
     services: tuple[str, ...] = ()
     seconds: float = DEFAULT_RANGE

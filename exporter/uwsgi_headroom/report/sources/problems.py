@@ -19,6 +19,9 @@ _NOTABLE = 0.02
 
 _RENAMED_SECONDS = 86400.0
 
+_ENOUGH, _SAME = 8, 0.02
+"""Quarters of an hour, and the relative difference between two scrapes of one counter at different times."""
+
 
 def list_problems(servers: Sequence[ServerData], zone: str) -> list[str]:
     """Sentences about missing data, counted twice or renamed servers."""
@@ -63,15 +66,15 @@ def _renamed(servers: Sequence[ServerData], zone: str) -> Iterator[str]:
 
 
 def _twice(servers: Sequence[ServerData]) -> Iterator[str]:
-    """Servers with the same requests: one server, recorded twice."""
+    """Servers of one host with the same requests: one server, recorded twice."""
     for place, one in enumerate(servers):
         for other in servers[:place]:
             both = ~np.isnan(one.requests) & ~np.isnan(other.requests)
-            if both.sum() < 4 or one.service != other.service or not np.any(one.requests[both] > 0):
+            if not one.host or one.host != other.host or both.sum() < _ENOUGH or not np.any(one.requests[both] > 0):
                 continue
-            if np.allclose(one.requests[both], other.requests[both], rtol=1e-3, atol=1e-6):
+            if np.allclose(one.requests[both], other.requests[both], rtol=_SAME, atol=1e-6):
                 yield (
-                    f"{other.server} and {one.server} have the same requests: if that is one server, scraped twice, "
+                    f"{other.server} and {one.server} have the same requests: if that is one server, recorded twice, "
                     "choose one of the two with --server, or every figure of the service counts it twice."
                 )
 

@@ -15,6 +15,7 @@ from uwsgi_headroom.report.sources.explain import PrometheusError
 from uwsgi_headroom.report.sources.from_answers import make_server_data
 from uwsgi_headroom.report.sources.no_servers import explain_no_servers
 from uwsgi_headroom.report.sources.problems import describe_clock, list_problems
+from uwsgi_headroom.report.sources.progress import Progress
 from uwsgi_headroom.report.sources.prometheus_api import PrometheusApi
 from uwsgi_headroom.report.sources.questions import WINDOWS, choose_window, list_questions
 from uwsgi_headroom.report.sources.selection import select_servers
@@ -30,21 +31,20 @@ TOGETHER = 8
 MOST_SERVERS = 200
 """Beyond, the columns of a quarter of a year need too much memory."""
 
-Progress = Callable[[int, int, str], None]
-"""Is called with the number of steps done, the number of all steps, and what is done next."""
-
 
 def load_prometheus(
     api: PrometheusApi,
-    span: TimeRange,
+    find_range: Callable[[float], TimeRange],
     *,
     servers: Sequence[str] = (),
     services: Sequence[str] = (),
     progress: Progress = lambda _done, _of, _what: None,
 ) -> ReviewData:
     """The data of the servers and services of these names, or of all. If Prometheus fails after a part of the range,
-    the data is partial. Raises HeadroomError if there is nothing to review."""
+    the data is partial. find_range: makes the range of the present time by the clock of Prometheus (epoch seconds).
+    Raises HeadroomError if there is nothing to review."""
     progress(0, 1, "find the servers")
+    span = find_range(api.read_clock())
     found = find_servers(api, span.since, span.until)
     if not found:
         raise explain_no_servers(api, span)

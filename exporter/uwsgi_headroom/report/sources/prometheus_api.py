@@ -89,8 +89,14 @@ class PrometheusApi:
         return self._post.endpoint.url
 
     def now(self) -> float:
-        """The time by the clock of Prometheus, in epoch seconds."""
+        """The time by the clock of Prometheus, in epoch seconds, as far as it is known."""
         return time.time() + self.clock_ahead
+
+    def read_clock(self) -> float:
+        """Ask for the time by the clock of Prometheus (epoch seconds), which also shows whether it answers at all."""
+        now = time.time() // 60 * 60
+        self._ask("vector(1)", "vector(1)", now, 1, 60.0)
+        return self.now()
 
     def query_range(self, expression: str, shown: str, first: float, last: float, step: float) -> list[Series]:
         """The values of an expression at first, first + step, ... last (epoch seconds). shown: the query's name in the
