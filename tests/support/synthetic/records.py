@@ -48,20 +48,23 @@ def make_minutes(history: History, service: Service, place: int, name: str) -> I
     bins = Bins([service.threshold] if service.threshold else [])
     counts = _count_by_bin(columns, service, bins)
     whole = [_whole(MINUTE * worker.requests) for worker in columns.by_worker]
+    occupancy = [_whole(SAMPLES_PER_SECOND * MINUTE * share) for share in columns.occupancy]
     slo = Slo(service.threshold, service.objective) if service.threshold else None
     levels = Levels(service.cpus, int(6e9), int(service.memory), None, False, slo)
     marks = {int(event.time // MINUTE) + 1: event for event in columns.events}
     for row in np.flatnonzero(columns.covered > 0).tolist():
         until = float(columns.time[row]) + CUT_LATE
-        requests = sum(int(numbers[row]) for numbers in whole)
+        counted = [int(numbers[row]) for numbers in whole]
+        requests = sum(counted)
         minute, events = round(float(columns.time[row]) / MINUTE), []
         if mark := marks.get(minute):
             events = [Event(id=1, time=mark.time, since=mark.time, kind=mark.kind, title=mark.title)]  # type: ignore[arg-type]
-        times = ResponseTimeWindow(bins, 1 / SAMPLES_PER_SECOND, requests, counts[:, row].tolist(), [0.0] * len(bins))
+        of_minute = counts[:, row] * (requests / counts[:, row].sum())
+        times = ResponseTimeWindow(bins, 1 / SAMPLES_PER_SECOND, requests, of_minute.tolist(), [0.0] * len(bins))
         routes = {route: MINUTE * float(threads[row]) for route, threads in columns.routes.items()}
         record = Record(
             until=until,
-            window=_window(columns, row, until, [int(numbers[row]) for numbers in whole]),
+            window=_window(columns, row, until, counted, tuple(int(numbers[row]) for numbers in occupancy)),
             response_times=times if requests else None,
             routes=RouteWindow(MINUTE, routes) if routes else None,
             levels=levels,
@@ -84,11 +87,10 @@ def _count_by_bin(columns: ServerData, service: Service, bins: Bins) -> np.ndarr
     return counts
 
 
-def _window(columns: ServerData, row: int, until: float, requests: list[int]) -> Window:
+def _window(columns: ServerData, row: int, until: float, requests: list[int], occupancy: tuple[int, ...]) -> Window:
     def seconds(column: Column) -> float:
         return MINUTE * float(column[row])
 
-    samples = SAMPLES_PER_SECOND * MINUTE
     workers = tuple(
         WorkerWindow(
             worker_id=worker.worker_id,
@@ -121,7 +123,7 @@ def _window(columns: ServerData, row: int, until: float, requests: list[int]) ->
         workers=workers,
         queue_seconds={"/run/a.sock": seconds(columns.queue)},
         queue_full_seconds={"/run/a.sock": seconds(columns.queue_full)},
-        occupancy=tuple(round(samples * float(share[row])) for share in columns.occupancy),
+        occupancy=occupancy,
         configured=int(columns.configured[row]),
         available=int(columns.available[row]),
         cpu=CpuWindow(MINUTE, seconds(columns.cpu_own), seconds(columns.cpu_idle), seconds(columns.cpu_others)),

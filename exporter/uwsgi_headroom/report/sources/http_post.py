@@ -44,13 +44,10 @@ class HttpPost:
 
     def __init__(self, endpoint: Endpoint, seconds: float = QUERY_SECONDS + _SPARE_SECONDS) -> None:
         self.endpoint, self._seconds = endpoint, seconds
-        try:
-            context = ssl.create_default_context(cafile=None)
-            if endpoint.ca_file:
-                context.load_verify_locations(endpoint.ca_file)
-        except (OSError, ssl.SSLError):
-            raise ConfigError(f"--ca-file: {endpoint.ca_file} has no certificates in PEM format") from None
-        self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirect())
+        handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
+        if endpoint.url.startswith("https:"):
+            handlers.append(urllib.request.HTTPSHandler(context=_trust(endpoint.ca_file)))
+        self._opener = urllib.request.build_opener(*handlers)
 
     def send(self, path: str, fields: Sequence[tuple[str, str]]) -> Answer:
         """POST a form to a path below the endpoint's URL, and return the answer of any status. Raises
@@ -88,8 +85,21 @@ class HttpPost:
                     break
                 limit = f"{most // 1024 // 1024} MB"
                 raise PrometheusError("too_much", f"{self.endpoint.url}: an answer is larger than {limit}")
+        if status < http.HTTPStatus.BAD_REQUEST and response.length:
+            raise http.client.IncompleteRead(b"")  # `read1` does not
         headers = response.headers
         return Answer(status, b"".join(parts), headers.get("Content-Type") or "", headers.get("Date"))
+
+
+def _trust(ca_file: str | None) -> ssl.SSLContext:
+    """The certificates of the system, and those of a file. Raises ConfigError."""
+    context = ssl.create_default_context()
+    try:
+        if ca_file:
+            context.load_verify_locations(ca_file)
+    except OSError:  # SSLError is one
+        raise ConfigError(f"--ca-file: {ca_file} has no certificates in PEM format") from None
+    return context
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
