@@ -72,7 +72,8 @@ def stand_in(answer: Callable[[Request], Reply], certificate: Path | None = None
             running.requests.append(request)
             reply = answer(request)
             with contextlib.suppress(OSError):  # the client has gone
-                self.send_response(reply.status)
+                # `send_response` adds the present date.
+                (self.send_response_only if "Date" in reply.headers else self.send_response)(reply.status)
                 for name, value in reply.headers.items():
                     self.send_header(name, value)
                 self.send_header("Content-Length", str(len(reply.body) if reply.length is None else reply.length))

@@ -21,7 +21,7 @@ from uwsgi_headroom.report.sources.problems import describe_clock, list_problems
 from uwsgi_headroom.report.sources.progress import Progress
 from uwsgi_headroom.report.sources.selection import select_servers
 from uwsgi_headroom.report.sources.time_range import TimeRange
-from uwsgi_headroom.store.reader import HistoryFile
+from uwsgi_headroom.store.reader import HistoryFile, StoredServer
 from uwsgi_headroom.store.record import Record, merge_records
 
 MINUTE, QUARTER, HOUR = 60, round(STEP), 3600
@@ -53,8 +53,10 @@ def load_history_files(
     of one name in them are one service. find_range: makes the range of the time at which the records end (epoch
     seconds). Raises HistoryFileError, or HeadroomError if there is nothing to review."""
     with ExitStack() as stack:
-        once = {path.resolve(): path for path in reversed(paths)}  # a file that is given twice is one machine
-        files = {path: stack.enter_context(HistoryFile(path)) for path in reversed(once.values())}
+        once: dict[Path, Path] = {}  # a file that is given twice is one machine
+        for path in paths:
+            once.setdefault(path.resolve(), path)
+        files = {path: stack.enter_context(HistoryFile(path)) for path in once.values()}
         found = list(_list_servers(files))
         if not found:
             raise HeadroomError(f"{', '.join(map(str, paths))}: no server has been recorded yet")
@@ -92,11 +94,21 @@ def _list_servers(files: Mapping[Path, HistoryFile]) -> Iterator[_Source]:
     for path, file in files.items():
         host = path.stem if stems[path.stem] == 1 else str(path)
         for stored in file.servers():
+            last = _find_last(file, stored)
             if len(files) > 1:
                 name = f"{stored.name} {host}"
-                yield _Source(name, stored.name, host, file, path, stored.name, stored.first, stored.last)
+                yield _Source(name, stored.name, host, file, path, stored.name, stored.first, last)
             else:
-                yield _Source(stored.name, "", "", file, path, stored.name, stored.first, stored.last)
+                yield _Source(stored.name, "", "", file, path, stored.name, stored.first, last)
+
+
+def _find_last(file: HistoryFile, stored: StoredServer) -> float:
+    """The end of the last record in epoch seconds. stored.last may be the end of an hour that is still to come."""
+    for tier in (MINUTE, QUARTER):
+        found = [record.until for record in file.records(stored.name, stored.last - HOUR, stored.last, tier)]
+        if found:
+            return found[-1]
+    return stored.last
 
 
 def _load(source: _Source, span: TimeRange, problems: list[str]) -> tuple[ServerData, int]:
@@ -106,13 +118,13 @@ def _load(source: _Source, span: TimeRange, problems: list[str]) -> tuple[Server
     records, events = 0, []
     try:
         reach = source.file.reaches_back(source.stored)
-        hours_until = min(reach.get(QUARTER, span.until + STEP), reach.get(MINUTE, span.until + STEP)) - STEP
+        hours_until = min([span.until, *(reach[tier] - tier for tier in (MINUTE, QUARTER) if tier in reach)])
         for end, record in _place(source.file.records(source.stored, span.since, span.until, QUARTER), QUARTER):
             records += _fill(columns, span, end, 1, record)
         for first, last in _missing(columns):
             records += _fill_from_minutes(columns, source, span, first, last)
         if HOUR in reach and reach[HOUR] - HOUR < hours_until:
-            hours = source.file.records(source.stored, span.since, min(hours_until, span.until), HOUR)
+            hours = source.file.records(source.stored, span.since, hours_until, HOUR)
             for end, record in _place(hours, HOUR):
                 records += _fill(columns, span, end, HOUR // QUARTER, record)
         events = source.file.events(source.stored, span.since, span.until)

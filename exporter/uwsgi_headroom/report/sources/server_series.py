@@ -80,7 +80,10 @@ def _server(labels: Labels, counts: Column) -> ServerSeries:
 def _name(found: Sequence[ServerSeries], instance_labels: Sequence[str]) -> list[ServerSeries]:
     """The same servers with unique names, and services that differ if another label than the instance's does."""
     names = _tell_apart([server.name for server in found], [server.labels for server in found])
-    wider = [{key: text for key, text in server.labels.items() if key not in instance_labels} for server in found]
+    wider = [
+        {key: text for key, text in server.labels.items() if key not in (*instance_labels, "server")}
+        for server in found
+    ]
     services = _tell_apart([server.service for server in found], wider)
     named = [
         replace(server, name=name, service=service)
