@@ -5,14 +5,16 @@ from __future__ import annotations
 import shlex
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 from uwsgi_headroom import interrupts, logs
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.report.request import FORMATS, ReportRequest
 
-NEEDED = ("Jinja2>=3.1", "matplotlib>=3.8", "numpy>=1.26", "scipy>=1.11")
-"""The requirements of the extra `report` in setup.cfg. Not the extra's name, because no index has this package."""
+NEEDED = {"jinja2": "Jinja2>=3.1", "matplotlib": "matplotlib>=3.8", "numpy": "numpy>=1.26", "scipy": "scipy>=1.11"}
+"""The modules of the extra `report`, and its requirements in setup.cfg. Not the extra's name, because no index has this
+package."""
 
 
 def run(request: ReportRequest) -> int:
@@ -21,20 +23,22 @@ def run(request: ReportRequest) -> int:
     logs.configure("critical", "logfmt")  # messages report errors
     name = find_format(request)
     refuse_unwritable(Path(request.out))
-    try:
-        with interrupts.ending_the_process():
-            from uwsgi_headroom.report import write  # noqa: PLC0415 - needs the extra `report`
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing not in ("jinja2", "matplotlib", "numpy", "scipy"):
-            raise
-        # The running Python belongs to the right environment, whether pip, pipx or a person made it.
-        install = shlex.join([sys.executable, "-m", "pip", "install", *NEEDED])
-        raise HeadroomError(f"report needs {missing}: {install}") from None
+    refuse_without_extra()
+    with interrupts.ending_the_process():
+        from uwsgi_headroom.report import write  # noqa: PLC0415 - needs the extra, and takes a second
     try:
         return write.write_report(request, name)
     except KeyboardInterrupt:
         raise HeadroomError("interrupted: no report was written") from None
+
+
+def refuse_without_extra() -> None:
+    """Raise HeadroomError with what to install if a library of the extra is missing."""
+    missing = [module for module in NEEDED if find_spec(module) is None]
+    if missing:
+        # The running Python belongs to the right environment, whether pip, pipx or a person made it.
+        install = shlex.join([sys.executable, "-m", "pip", "install", *(NEEDED[module] for module in missing)])
+        raise HeadroomError(f"report needs {', '.join(missing)}: {install}")
 
 
 def find_format(request: ReportRequest) -> str:

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from uwsgi_headroom.analysis.formatting import byte_size
 from uwsgi_headroom.report.model import ReviewData
 from uwsgi_headroom.report.render import Format, write_review
 from uwsgi_headroom.report.request import ReportRequest
@@ -39,7 +38,7 @@ def write_report(request: ReportRequest, name: str) -> int:
     if more := len(data.problems) - len(problems):
         problems.append(f"{more} more are in the report.")
     print_lines((f"uwsgi-headroom: {problem}" for problem in problems), sys.stderr)
-    print_lines([f"{'partial report' if data.partial else 'report'} written: {out} ({byte_size(out.stat().st_size)})"])
+    print_lines([f"{'partial report' if data.partial else 'report'} written: {out}"])
     return PARTIAL if data.partial else WRITTEN
 
 

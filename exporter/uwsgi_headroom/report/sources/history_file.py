@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from uwsgi_headroom.analysis.formatting import duration
 from uwsgi_headroom.errors import HeadroomError, HistoryFileError
 from uwsgi_headroom.report.model import STEP, EventMark, Query, ReviewData, ServerData
 from uwsgi_headroom.report.sources.events import SHOWN_KINDS
@@ -62,19 +63,19 @@ def load_history_files(
             raise HeadroomError(f"{', '.join(map(str, paths))}: no server has been recorded yet")
         span = find_range(max(source.last for source in found))
         chosen = select_servers(found, servers, services)
-        problems: list[str] = []
+        damages: list[str] = []
+        notes: list[str] = []
         data, queries = [], []
         for done, source in enumerate(chosen):
             progress(done, len(chosen), source.name)
             began = time.monotonic()
-            server, number = _load(source, span, problems)
+            server, number = _load(source, span, damages, notes)
             data.append(server)
             text = f"records of {source.stored} in {source.path.name}"
             queries.append(Query(text=text, answers=number, seconds=time.monotonic() - began))
         progress(len(chosen), len(chosen), "done")
-        damaged = bool(problems)
         if not any(np.isfinite(server.requests).any() for server in data):
-            raise HeadroomError(*_explain_nothing(chosen, span, problems))
+            raise HeadroomError(*_explain_nothing(chosen, span, damages))
     ahead = max(source.last for source in chosen) - time.time()
     clock = describe_clock(max(0.0, ahead), "the history file's exporter")
     return ReviewData(
@@ -84,8 +85,8 @@ def load_history_files(
         source=f"history file {', '.join(str(path) for path in paths)}",
         time_zone=span.zone,
         queries=tuple(queries),
-        problems=(*problems, *([clock] if clock else []), *list_problems(data, span.zone)),
-        partial=damaged,
+        problems=(*damages, *notes, *([clock] if clock else []), *list_problems(data, span.zone)),
+        partial=bool(damages),
     )
 
 
@@ -111,8 +112,9 @@ def _find_last(file: HistoryFile, stored: StoredServer) -> float:
     return stored.last
 
 
-def _load(source: _Source, span: TimeRange, problems: list[str]) -> tuple[ServerData, int]:
-    """The columns of a server, and how many records they are made of."""
+def _load(source: _Source, span: TimeRange, damages: list[str], notes: list[str]) -> tuple[ServerData, int]:
+    """The columns of a server, and how many records they are made of. Adds sentences about what cannot be read, and
+    about what is known less exactly."""
     quarters = round((span.until - span.since) / STEP)
     columns = RecordColumns(np.asarray(span.since + STEP * np.arange(1, quarters + 1), dtype=np.float64))
     records, events = 0, []
@@ -125,11 +127,16 @@ def _load(source: _Source, span: TimeRange, problems: list[str]) -> tuple[Server
             records += _fill_from_minutes(columns, source, span, first, last)
         if HOUR in reach and reach[HOUR] - HOUR < hours_until:
             hours = source.file.records(source.stored, span.since, hours_until, HOUR)
-            for end, record in _place(hours, HOUR):
-                records += _fill(columns, span, end, HOUR // QUARTER, record)
+            filled = sum(_fill(columns, span, end, HOUR // QUARTER, record) for end, record in _place(hours, HOUR))
+            records += filled
+            if filled:
+                notes.append(
+                    f"{source.name}: of the first {duration(filled * HOUR)}, the file keeps hours only: a peak within "
+                    "an hour is higher than its mean, which is shown there."
+                )
         events = source.file.events(source.stored, span.since, span.until)
     except HistoryFileError as error:
-        problems.append(f"{source.name}: a part of the records cannot be read: {error}.")
+        damages.append(f"{source.name}: a part of the records cannot be read: {error}.")
     marks = [
         EventMark(time=event.time, kind=event.kind, title=event.title) for event in events if event.kind in SHOWN_KINDS
     ]
