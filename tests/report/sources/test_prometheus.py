@@ -138,6 +138,17 @@ def test_no_metrics_at_all() -> None:
         load(only_names())
 
 
+def test_minutes_are_too_short() -> None:
+    """A quarter of an hour must be sampled for half of it."""
+
+    def seconds(request: Request) -> Reply:
+        short = request.form["query"].startswith("increase(uwsgi_exporter_observed")
+        return answer(request) if not short else values((SHOP, [(SPAN.until, 400.0)]))
+
+    with pytest.raises(HeadroomError, match="no quarter of an hour was sampled for at least half of it"):
+        load(seconds)
+
+
 def found(*labels: Mapping[str, str], counts: Sequence[float] = (60.0,)) -> list[ServerSeries]:
     """The servers of series with these labels, and so many scrapes in each hour."""
 

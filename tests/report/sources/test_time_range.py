@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from datetime import datetime, timezone
+from pathlib import Path
 
 import pytest
 
@@ -58,6 +59,15 @@ def test_a_wrong_time_zone_is_an_error() -> None:
         with pytest.raises(ConfigError, match="Europe/Berlin"):
             find_zone(name)
     assert find_zone("Asia/Kathmandu") == "Asia/Kathmandu"
+
+
+def test_without_a_time_zone_that_of_the_machine_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or of the shell; what is no name counts as UTC."""
+    monkeypatch.setenv("TZ", "Asia/Kathmandu")
+    assert find_zone(None) == "Asia/Kathmandu"
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    monkeypatch.setattr("pathlib.Path.resolve", lambda _path: Path("/etc/localtime"))
+    assert find_zone(None) == "UTC"
 
 
 def test_lengths_of_ranges() -> None:

@@ -55,6 +55,11 @@ def load_prometheus(
     failure = _ask_all(api, chosen, span, answers, progress)
     time = np.asarray(span.since + STEP * np.arange(1, answers.quarters + 1), dtype=np.float64)
     data = [make_server_data(server, answers.of(server), time, STEP + ceil(server.interval)) for server in chosen]
+    if not any(np.isfinite(server.requests).any() for server in data):
+        raise HeadroomError(
+            f"{api.url}: no quarter of an hour was sampled for at least half of it from {span.show()}",
+            ["A review needs half an hour at least: try again later, or a longer --range."],
+        )
     problems = [failure, describe_clock(api.clock_ahead, "Prometheus"), *list_problems(data, span.zone)]
     problems += [f"Prometheus warned: {warning}" for warning in api.warnings]
     return ReviewData(

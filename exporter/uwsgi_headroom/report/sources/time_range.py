@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -41,27 +42,24 @@ def find_range(seconds: float, until: str | None, zone: str, now: float) -> Time
 def find_zone(name: str | None) -> str:
     """The time zone's IANA name: as given, or that of this machine, or UTC. Raises ConfigError."""
     if name is None:
-        return _local_zone()
-    try:
-        ZoneInfo(name)
-    except (ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
-        raise _unknown_zone(name) from None
-    except KeyError:
-        raise _unknown_zone(name) from None
+        return next((zone for zone in (os.environ.get("TZ", ""), _local_zone()) if _is_zone(zone)), "UTC")
+    if not _is_zone(name):
+        raise ConfigError(f"--time-zone: {name} is not known here; an example is Europe/Berlin")
     return name
 
 
-def _unknown_zone(name: str) -> ConfigError:
-    return ConfigError(f"--time-zone: {name} is not known here; an example is Europe/Berlin")
+def _is_zone(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
+        return False
+    return True
 
 
 def _local_zone() -> str:
-    """The name behind /etc/localtime, as systemd keeps it."""
+    """The name behind /etc/localtime."""
     name = str(Path("/etc/localtime").resolve()).rpartition("/zoneinfo/")[2]
-    try:
-        return ZoneInfo(name).key
-    except (ValueError, OSError, KeyError):
-        return "UTC"
+    return name.replace("Etc/UTC", "UTC")
 
 
 def _parse_time(text: str, zone: str) -> float:
