@@ -125,6 +125,7 @@ def _levels(minutes: ServerData) -> Iterator[tuple[str, dict[str, str], Column]]
         yield "uwsgi_slo_threshold_seconds", {}, np.full(len(minutes.time), minutes.objective.threshold)
         yield "uwsgi_slo_objective_ratio", {}, np.full(len(minutes.time), minutes.objective.objective)
     window = {"window": f"{WINDOW_MINUTES}m"}
+    yield "uwsgi_window_seconds", window, np.full(len(minutes.time), 60.0 * WINDOW_MINUTES)
     yield "uwsgi_throughput_requests_per_second", window, _mean_so_far(minutes.requests)
     for share, seconds in zip(PERCENTILES, minutes.percentiles, strict=True):
         labels = {**window, "percentile": f"{100 * share:g}"}

@@ -140,7 +140,10 @@ class _Maker:
         columns: dict[float, Column] = {}
         for text in self._answers.parts(query):
             with suppress(ValueError):
-                columns[float(text)] = self._rate_of(self._answers.part(query, text))
+                column, bound = self._rate_of(self._answers.part(query, text)), float(text)
+                # Prometheus 3 writes a bound as 1.0 where earlier versions keep the exporter's 1.
+                before = columns.get(bound, column)
+                columns[bound] = np.where(np.isnan(before), column, before)
         return split_cumulative(columns)
 
     def _occupancy(self) -> tuple[Column, ...]:
