@@ -53,12 +53,13 @@ def find_format(request: ReportRequest) -> str:
 
 
 def refuse_unwritable(out: Path) -> None:
-    """Raise HeadroomError if the file cannot be written, before anything is asked for."""
+    """Raise HeadroomError if the file cannot be written, before anything is asked for. What is no regular file, such as
+    /dev/stdout, is not tried."""
     if out.is_dir():
         raise HeadroomError(f"{out} is a directory: give a file to write")
+    if out.exists() and not out.is_file():
+        return
     try:
-        if out.exists() and not out.is_file():
-            raise HeadroomError(f"{out} is not a file: give a file to write")
         with tempfile.TemporaryFile(dir=out.parent):
             pass
     except OSError as error:

@@ -38,7 +38,8 @@ def write_report(request: ReportRequest, name: str) -> int:
     if more := len(data.problems) - len(problems):
         problems.append(f"{more} more are in the report.")
     print_lines((f"uwsgi-headroom: {problem}" for problem in problems), sys.stderr)
-    print_lines([f"{'partial report' if data.partial else 'report'} written: {out}"])
+    if out.is_file():  # not /dev/stdout
+        print_lines([f"{'partial report' if data.partial else 'report'} written: {out}"])
     return PARTIAL if data.partial else WRITTEN
 
 

@@ -26,7 +26,8 @@ PIECE = 7 * 86400.0
 """Seconds of a range that are asked for at once: 672 values of a series."""
 
 TOGETHER = 8
-"""The most servers that are asked for at once: 4 workers each are 32 series, or 100 by wait state."""
+"""The most servers that are asked for at once: 4 workers each are 32 series, or 100 by wait state. Scraped every 15 s,
+these have 4 million samples in a piece; Prometheus refuses queries of more than 50 million."""
 
 MOST_SERVERS = 200
 """Beyond, the columns of a quarter of a year need too much memory."""

@@ -95,7 +95,7 @@ class PrometheusApi:
     def read_clock(self) -> float:
         """Ask for the time by the clock of Prometheus (epoch seconds), which also shows whether it answers at all."""
         now = time.time() // 60 * 60
-        self._ask("vector(1)", "vector(1)", now, 1, 60.0)
+        self._ask("vector(1)", "", now, 1, 60.0)
         return self.now()
 
     def query_range(self, expression: str, shown: str, first: float, last: float, step: float) -> list[Series]:
@@ -123,7 +123,8 @@ class PrometheusApi:
         ]
         began = time.monotonic()
         document = self._send("/api/v1/query_range", fields)
-        self.log.add(shown, time.monotonic() - began)
+        if shown:
+            self.log.add(shown, time.monotonic() - began)
         self.warnings += [text[:_LONGEST_MESSAGE] for text in document.warnings if text not in self.warnings]
         return [_column(series, first, points, step) for series in document.data.result] if document.data else []
 
