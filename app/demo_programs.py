@@ -38,6 +38,11 @@ class Stage:
         served = self.directory / "stats"
         return {SERVER: served, "emperor": self.directory / "emperor-stats"} if self.scene.vassals else {SERVER: served}
 
+    @property
+    def history(self) -> Path:
+        """The exporter's history file."""
+        return self.directory / "history.sqlite"
+
     def filled(self, options: tuple[str, ...]) -> list[str]:
         """Returns uWSGI options with the placeholders in braces replaced."""
         values = {SECOND: address(self.second), DIRECTORY: str(self.directory), CONFIGURATION: str(INI)}
@@ -99,10 +104,11 @@ OBJECTIVE = "1s:99%"
 def exporter_program(stage: Stage, exporter: Path, port: int) -> Program:
     """uwsgi-headroom, which reads all servers of the stage."""
     stats = [word for name, path in stage.stats.items() for word in ("--stats", f"{name}=unix://{path}")]
+    settings = ["--slo", OBJECTIVE, "--history", stage.history]
     return Program(
         name="uwsgi-headroom",
         sentence="starting uwsgi-headroom",
-        command=[exporter, *stats, "--web.listen-address", address(port), "--slo", OBJECTIVE],
+        command=[exporter, *stats, "--web.listen-address", address(port), *settings],
         ready=lambda: get(port, "/-/ready") is not None,
     )
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.alerts.test_compat import rows
-from tools.metrics_table import everything
+from tools.metrics_table import HEALTH, everything
 from uwsgi_headroom.metrics import families
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -84,7 +84,7 @@ def _expressions(node: Any) -> Iterator[str]:
 
 def exported() -> set[str]:
     """Every series name of the exporter over all captured documents, and the names of histograms."""
-    metrics = list(families(everything()))
+    metrics = list(families(everything(), HEALTH))
     return {sample.name for metric in metrics for sample in metric.samples} | {
         metric.name for metric in metrics if metric.samples
     }

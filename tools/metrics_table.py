@@ -20,7 +20,7 @@ from uwsgi_headroom.metrics import MODULES
 from uwsgi_headroom.metrics.scrape import group_by_kind
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.watch.observation import Observation
+from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, Observation
 
 FILE = ROOT / "docs" / "metrics.md"
 
@@ -63,6 +63,10 @@ def watched(observation: Observation) -> Observation:
     )
 
 
+HEALTH = ExporterHealth(history=HistoryHealth(is_written=True, size=1_000_000, dropped=0))
+"""An exporter with a history file."""
+
+
 def everything() -> list[Observation]:
     """Returns servers of every captured document, one with kernel facts and windows, and one that is down."""
     observations = [up(name) for name in NAMES]
@@ -77,7 +81,7 @@ def labels(metric: Metric) -> str:
 
 def table() -> str:
     """Returns the table as Markdown, one section per module."""
-    scrape = group_by_kind(everything())
+    scrape = group_by_kind(everything(), HEALTH)
     lines: list[str] = []
     for families in MODULES:
         rows = [metric for metric in families(scrape) if metric.samples and not metric.name.startswith("process_")]

@@ -25,8 +25,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    stats, server, *_, listen, address, slo, _ = sys.argv[1:]
-    if (stats, server[:13], listen, slo) != ("--stats", "demo=unix:///", "--web.listen-address", "--slo"):
+    stats, server, *_, listen, address, slo, _, history, _ = sys.argv[1:]
+    flags = ("--stats", "demo=unix:///", "--web.listen-address", "--slo", "--history")
+    if (stats, server[:13], listen, slo, history) != flags:
         sys.exit(f"unexpected arguments: {sys.argv}")
     host, port = address.split(":")
     http.server.HTTPServer((host, int(port)), Handler).serve_forever()

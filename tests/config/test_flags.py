@@ -31,6 +31,8 @@ SAMPLES = {
     "routes": ("true", lambda result: result.settings.routes, True),
     "route_template": ("/orders/new", lambda result: result.settings.route_templates, ("/orders/new",)),
     "routes_beyond_loopback": ("true", lambda result: result.routes_beyond_loopback, True),
+    "history": ("/var/lib/h.sqlite", lambda result: result.history, "/var/lib/h.sqlite"),
+    "history_max_size": ("1.5GB", lambda result: result.history_max_size, 1_500_000_000),
     "log_level": ("warning", lambda result: result.log_level, "warning"),
     "log_format": ("json", lambda result: result.log_format, "json"),
 }

@@ -15,6 +15,7 @@ from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Address, Unix
 from uwsgi_headroom.source.address import File
+from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.watch.watch import Watch
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -23,10 +24,16 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 class ScriptedWatch:
     """A watch, and a clock that is set to its last outcome."""
 
-    def __init__(self, name: str = "shop", address: Address | None = None, slo: Slo | None = None) -> None:
+    def __init__(
+        self,
+        name: str = "shop",
+        address: Address | None = None,
+        slo: Slo | None = None,
+        writer: HistoryWriter | None = None,
+    ) -> None:
         self.now = 0.0
         self.clock = Clock(lambda: self.now, lambda: EPOCH + self.now)
-        self.watch = Watch(name, address or Unix("/run/shop.stats"), slo=slo, clock=self.clock)
+        self.watch = Watch(name, address or Unix("/run/shop.stats"), slo=slo, clock=self.clock, writer=writer)
 
     def read(self, outcome: Reading | ReadError, at: float | None = None) -> ScriptedWatch:
         """Adds the outcome of a read, at its own time or, for a failure, at `at`."""

@@ -30,7 +30,7 @@ variables each (uWSGI's `buffer-size`) 5 MB, and 64 workers of 256 coroutines 6.
 takes up to 70 ms to decode (docs/benchmarks.md); meanwhile nothing else in the exporter runs."""
 
 HISTORY_MAX_SIZE = 10**9
-"""Bytes of the history file: above, the oldest minutes are deleted first. A server of 8 workers needs some 15 MB in
-all, one of 64 workers 80 MB."""
+"""Bytes of the history file: above, the oldest minutes are deleted first. A server of 8 workers needs some 33 MB in
+all, one of 64 workers 115 MB."""
 
 HISTORY_MAX_SIZE_RANGE = (10**6, 10**12)

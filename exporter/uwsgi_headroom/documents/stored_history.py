@@ -32,11 +32,10 @@ _LATEST_SECONDS = 15.0
 """When the last record of a slice is in the file at the latest, in seconds after its end."""
 
 
-def build_stored_history(path: Path, name: str, step: float, since: float, until: float) -> History:
+def build_stored_history(path: Path, name: str, step: float, since: float, until: float, now: float) -> History:
     """Build the history of the server `name` between two times (epoch seconds) from a history file, in slices of about
-    `step` seconds or of the shortest records that are kept for that long. For a thread: pauses often. Raises
-    HistoryFileError."""
-    now = time.time()
+    `step` seconds or of the shortest records that are kept for that long. now: the present time. For a thread: pauses
+    often. Raises HistoryFileError."""
     tier = choose_tier(step, since, now)
     step = max(1, math.ceil(step / tier.seconds)) * float(tier.seconds)
     with HistoryFile(path) as file:

@@ -195,10 +195,10 @@ class _Unpacker:
         )
 
     def window(self, until: float) -> Window:
-        asked, seconds, observed, full, gap = (self.time() for _ in range(5))
-        reloads, exceptions, harakiris, respawns = (self.whole() for _ in range(4))
-        occupancy = tuple(self.whole() for _ in range(_LEVELS))
-        overflows, configured, available = (self.optional() for _ in range(3))
+        asked, seconds, observed, full, gap = [self.time() for _ in range(5)]
+        reloads, exceptions, harakiris, respawns = [self.whole() for _ in range(4)]
+        occupancy = tuple([self.whole() for _ in range(_LEVELS)])
+        overflows, configured, available = [self.optional() for _ in range(3)]
         return Window(
             asked=asked,
             seconds=seconds,
@@ -234,9 +234,9 @@ class _Unpacker:
         return WaitWindow(observed, disagreement, known, backends)
 
     def _worker(self) -> WorkerWindow:
-        worker_id, requests, static_requests, respawns, lost = (self.whole() for _ in range(5))
+        worker_id, requests, static_requests, respawns, lost = [self.whole() for _ in range(5)]
         up = self.time()
-        running, busy, cpu, lock = (self.optional_time() for _ in range(4))
+        running, busy, cpu, lock = [self.optional_time() for _ in range(4)]
         return WorkerWindow(
             worker_id=worker_id,
             requests=requests,
@@ -275,6 +275,8 @@ class _Unpacker:
 
 @lru_cache(maxsize=64)
 def _bins(threshold: float | None) -> Bins:
+    if threshold is not None and threshold <= 0:
+        raise ValueError("an impossible threshold")
     return Bins(() if threshold is None else (threshold,))
 
 

@@ -20,8 +20,12 @@ from uwsgi_headroom.store.tiers import DAY, HOURS, MINUTES, QUARTERS, TIERS, Tie
 _FORGET_SECONDS = 3600.0
 """Time between two deletions of what is too old, or too much."""
 
-_LEAST_SHARE = 20
-"""A history that is too large loses this part of the time that its largest tier covers, again until it fits."""
+_SHORTENED = ((MINUTES, DAY), (QUARTERS, 14 * DAY), (HOURS, 60 * DAY), (MINUTES, 0), (QUARTERS, 0), (HOURS, 0))
+"""In which order tiers become shorter where a history is too large, and how much of each is left before the next one
+does, in seconds."""
+
+_SHARE = 20
+"""A tier becomes shorter by this part of the time that it covers, again until the history fits."""
 
 _log = logging.getLogger(__name__)
 
@@ -149,21 +153,22 @@ class Database:
             oldest = int((now - tier.kept) // tier.seconds)
             self._execute("DELETE FROM records WHERE tier = ? AND slot < ?", tier.seconds, oldest)
         self._execute("DELETE FROM events WHERE time < ?", now - HOURS.kept)
-        while self._used_bytes() > self._max_size and self._shorten_largest():
+        while self._used_bytes() > self._max_size and self._shorten():
             pass
         self._execute("DELETE FROM texts WHERE used < ?", int((now - HOURS.kept) // DAY))
         self._texts = {text: (number, used) for number, text, used in self._execute("SELECT id, text, used FROM texts")}
 
-    def _shorten_largest(self) -> bool:
-        """Delete the oldest records of the tier that takes most space; whether there was anything to delete."""
-        sizes = "SELECT tier, min(slot), max(slot) FROM records GROUP BY tier ORDER BY sum(length(data)) DESC LIMIT 1"
-        rows = self._execute(sizes)
-        if not rows:
-            return False
-        tier, first, last = rows[0]
-        keep_from = first + max(1, (last - first) // _LEAST_SHARE)
-        self._execute("DELETE FROM records WHERE tier = ? AND slot < ?", tier, keep_from)
-        return True
+    def _shorten(self) -> bool:
+        """Delete the oldest records of the first tier that may become shorter; whether there was one."""
+        for tier, least in _SHORTENED:
+            query = "SELECT min(slot), max(slot) FROM records WHERE tier = ?"
+            ((first, last),) = self._execute(query, tier.seconds)
+            spare = 0 if first is None else last - first + 1 - least // tier.seconds
+            if spare > 0:
+                keep_from = first + min(spare, max(1, (last - first) // _SHARE))
+                self._execute("DELETE FROM records WHERE tier = ? AND slot < ?", tier.seconds, keep_from)
+                return True
+        return False
 
     def _used_bytes(self) -> int:
         (pages,), (free,), (size,) = (

@@ -11,6 +11,7 @@ import os
 import sqlite3
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from uwsgi_headroom.errors import HistoryFileError
@@ -35,12 +36,13 @@ class HistoryWriter:
     records reach, in epoch seconds.
     """
 
-    def __init__(self, path: Path, max_size: int) -> None:
+    def __init__(self, path: Path, max_size: int, epoch: Callable[[], float] = time.time) -> None:
         self.path = path
         self.problem = ""
         self.written = self.dropped = self.size = 0
         self.since: dict[str, float] = {}
         self._max_size = max_size
+        self._epoch = epoch
         self._waiting: list[Minute] = []
         self._changed = threading.Condition()
         self._closing = False
@@ -84,7 +86,7 @@ class HistoryWriter:
             minutes, self._waiting = self._waiting, []
         try:
             database = self._open()
-            self.dropped += database.write(minutes, time.time())
+            self.dropped += database.write(minutes, self._epoch())
             self.written += len(minutes)
             self.size, self.since = database.size, database.since
         except (HistoryFileError, sqlite3.Error, OSError) as error:

@@ -70,11 +70,12 @@ class HistoryCache:
 
     async def _build_document(self, watch: Watch, seconds: float, points: int, until: float | None) -> History:
         if watch.writer and self._is_stored(watch, seconds, points, until):
-            end = self._clock.epoch() if until is None else until
+            now = self._clock.epoch()
+            end = now if until is None else until
             step = max(slice_seconds(seconds, points), float(MINUTES.seconds))
             try:
                 return await asyncio.to_thread(
-                    build_stored_history, watch.writer.path, watch.name, step, end - seconds, end
+                    build_stored_history, watch.writer.path, watch.name, step, end - seconds, end, now
                 )
             except HistoryFileError as error:
                 if seconds > HISTORY_SECONDS:

@@ -1,0 +1,132 @@
+"""A record survives its bytes, and bytes that are not a record are refused."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support import windows
+from uwsgi_headroom.config.model import Slo
+from uwsgi_headroom.errors import HistoryFileError
+from uwsgi_headroom.history.route_hour import RouteWindow
+from uwsgi_headroom.history.window import WorkerWindow
+from uwsgi_headroom.response_times.bins import Bins
+from uwsgi_headroom.response_times.totals import ResponseTimeWindow
+from uwsgi_headroom.store.codec import decode_record, encode_record
+from uwsgi_headroom.store.record import Levels, Record
+from uwsgi_headroom.store.varint import decode_numbers, encode_numbers
+
+
+class Texts:
+    """Numbers texts, as the table of the file does."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def number(self, text: str) -> int:
+        if text not in self.texts:
+            self.texts.append(text)
+        return self.texts.index(text)
+
+    def by_number(self) -> dict[int, str]:
+        return dict(enumerate(self.texts))
+
+
+SLO = Slo(1.0, 0.99)
+
+
+def full_record(slo: Slo | None = SLO) -> Record:
+    """A record in which everything is known."""
+    workers = [
+        WorkerWindow(
+            worker_id=number,
+            requests=number * 1000,
+            static_requests=3,
+            running_time=12.3456,
+            busy_seconds=12.5,
+            up_seconds=60.0,
+            cpu_seconds=None if number == 2 else 3.25,
+            respawns=1,
+            lost=0,
+            resident_bytes=123_456_789,
+            resident_growth=-4096,
+            interpreter_lock_seconds=0.0,
+        )
+        for number in (1, 2)
+    ]
+    window = windows.window(
+        60.0, *workers, cpu=(1.5, 0.25, None), waits={"cpu": 0.5, "sleep": 3.0}, backends={"db": 1.0}, socket=2.5
+    )
+    bins = Bins((slo.threshold,) if slo else ())
+    counts = [0.0] * len(bins)
+    counts[20:23] = [10.25, 100.5, 3.0]
+    return Record(
+        until=60.0,
+        window=window,
+        response_times=ResponseTimeWindow(bins, 0.2, 114, counts, [each / 10 for each in counts]),
+        routes=RouteWindow(60.0, {"GET /": 12.0, "other": 1.5}),
+        levels=Levels(2.0, 10**10, 5 * 10**7, True, False, slo),
+    )
+
+
+@given(st.lists(st.integers(-(2**70), 2**70)))
+def test_numbers(numbers: list[int]) -> None:
+    """Any whole numbers survive."""
+    assert decode_numbers(encode_numbers(numbers)) == numbers
+
+
+@pytest.mark.parametrize("slo", [None, Slo(1.0, 0.99), Slo(0.037, 0.95)])
+def test_a_record_survives(slo: Slo | None) -> None:
+    """Everything is as before, to a tenth of a millisecond and a hundredth of a request."""
+    record, texts = full_record(slo), Texts()
+    again = decode_record(encode_record(record, texts.number), texts.by_number())
+    assert again.window == record.window
+    assert again.levels == record.levels
+    assert again.routes == record.routes
+    assert record.response_times
+    assert again.response_times
+    assert again.response_times.requests == 114
+    assert again.response_times.counts == pytest.approx(record.response_times.counts, abs=0.006)
+    assert again.response_times.doubt == pytest.approx(record.response_times.doubt, abs=0.006)
+    assert again.response_times.bins.edges == record.response_times.bins.edges
+
+
+def test_unknown_is_not_zero() -> None:
+    """What is unknown is None again."""
+    record = Record(60.0, windows.window(60.0, windows.worker(1, 5, each=None, up=60.0)))
+    again = decode_record(encode_record(record, Texts().number), {})
+    assert again == record
+    assert again.window.overflows is None
+    assert again.window.workers[0].running_time is None
+
+
+def test_a_minute_of_eight_workers_is_small() -> None:
+    """The size that the documentation names."""
+    record = full_record()
+    (one, _) = record.window.workers
+    data = encode_numbers(())  # an empty list has no bytes
+    assert data == b""
+    more = Record(60.0, windows.window(60.0, *[one] * 8, socket=1.0), record.response_times, None, record.levels)
+    assert len(encode_record(more, Texts().number)) < 500
+
+
+def test_damaged_bytes_are_refused() -> None:
+    """Any truncation and a thousand random changes are a record or a HistoryFileError, and nothing else."""
+    texts = Texts()
+    data = encode_record(full_record(), texts.number)
+    for end in range(len(data)):
+        with pytest.raises(HistoryFileError):
+            decode_record(data[:end], texts.by_number())
+    chance, refused = random.Random(1), 0
+    for _ in range(1000):
+        damaged = bytearray(data)
+        for _ in range(chance.randint(1, 5)):
+            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        try:
+            decode_record(bytes(damaged), texts.by_number())
+        except HistoryFileError:
+            refused += 1
+    assert 100 < refused < 1000

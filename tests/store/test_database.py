@@ -1,0 +1,168 @@
+"""What a history file contains after writes: tiers, what is forgotten, and what a reader sees."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support import windows
+from uwsgi_headroom.history.route_hour import RouteWindow
+from uwsgi_headroom.journal.events import Event
+from uwsgi_headroom.store.database import Database, Minute
+from uwsgi_headroom.store.file import open_to_write
+from uwsgi_headroom.store.reader import HistoryFile
+from uwsgi_headroom.store.record import Record
+from uwsgi_headroom.store.tiers import DAY, HOURS, LONGEST_SECONDS, MINUTES, QUARTERS, slot_at
+
+NOON = 1_800_000_000 // 3600 * 3600
+
+
+def minute(number: int, requests: int = 10, server: str = "shop", route: str = "") -> Minute:
+    """The minute that ends `number` minutes after NOON."""
+    end = NOON // 60 + number
+    window = replace(windows.window(60.0, windows.worker(1, requests, up=60.0)), until=end * 60.0)
+    routes = RouteWindow(60.0, {route: 30.0}) if route else None
+    return Minute(server, end, Record(end * 60.0, window, routes=routes))
+
+
+def opened(path: Path, max_size: int = 10**9) -> Database:
+    return Database(open_to_write(path), path, max_size)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "history.sqlite"
+
+
+def requests(path: Path, tier: int, server: str = "shop") -> list[tuple[float, int]]:
+    """The ends of the records in minutes after NOON, and their requests."""
+    with HistoryFile(path) as file:
+        records = list(file.records(server, 0, NOON + LONGEST_SECONDS, tier))
+    return [((record.until - NOON) / 60, sum(each.requests for each in record.window.workers)) for record in records]
+
+
+def test_slots() -> None:
+    """A minute belongs to the slot in which it ends."""
+    assert [slot_at(QUARTERS, minute) for minute in (1, 15, 16)] == [1, 1, 2]
+    assert [slot_at(HOURS, minute) for minute in (60, 61)] == [1, 2]
+
+
+def test_quarters_and_hours_are_merged_when_they_end(path: Path) -> None:
+    """A quarter is there with its last minute, an hour with its last quarter."""
+    database = opened(path)
+    for number in range(1, 61):
+        database.write([minute(number, requests=number)], NOON + number * 60)
+        if number == 14:
+            assert requests(path, 900) == []
+        if number == 15:
+            assert requests(path, 900) == [(15, sum(range(1, 16)))]
+    assert requests(path, 60) == [(number, number) for number in range(1, 61)]
+    assert [end for end, _ in requests(path, 900)] == [15, 30, 45, 60]
+    assert requests(path, 3600) == [(60, sum(range(1, 61)))]
+
+
+def test_a_restart_within_a_quarter(path: Path) -> None:
+    """The next writer merges minutes of the last one, also if it comes long after, and a minute in two parts is one."""
+    first = opened(path)
+    first.write([minute(number) for number in (1, 2, 3)], NOON + 180)
+    first.close()
+    second = opened(path)
+    assert second.since == {"shop": NOON + 60}
+    second.write([minute(3, 5), minute(4)], NOON + 240)
+    second.close()
+    opened(path).write([minute(120)], NOON + 120 * 60)
+    assert requests(path, 60)[:4] == [(1, 10), (2, 10), (3, 15), (4, 10)]
+    assert requests(path, 900) == [(4, 45), (120, 10)]
+    assert requests(path, 3600) == [(4, 45), (120, 10)]
+
+
+def test_each_tier_is_forgotten_in_its_time(path: Path) -> None:
+    """Minutes after 14 days, quarters after 90, hours after two years, texts after their last use."""
+    database = opened(path)
+    database.write([minute(number, route="GET /") for number in range(1, 61)], NOON + 3600)
+    with HistoryFile(path) as file:
+        assert set(file.reaches_back("shop")) == {60, 900, 3600}
+    for after, kept in ((14, {900, 3600}), (90, {3600}), (731, set())):
+        database.write([], NOON + 3600 + after * DAY + 7200)
+        with HistoryFile(path) as file:
+            assert set(file.reaches_back("shop")) == kept
+    assert database.since == {}
+    connection = open_to_write(path)
+    assert connection.execute("SELECT count(*) FROM texts").fetchone() == (1,)
+    database.write([], NOON + 3600 + 733 * DAY)
+    assert connection.execute("SELECT count(*) FROM texts").fetchone() == (0,)
+    connection.close()
+
+
+def test_a_size_limit_forgets_the_oldest_minutes(path: Path) -> None:
+    """The file stays below its limit, which is checked once an hour, and keeps the latest minutes and all hours."""
+    database = opened(path, max_size=500_000)
+    for hour in range(100):
+        minutes = [minute(hour * 60 + number) for number in range(1, 61)]
+        database.write(minutes, NOON + (hour + 1) * 3600.0)
+        assert database.size <= 530_000
+    kept = requests(path, 60)
+    assert 1440 <= len(kept) < 4000
+    assert kept[-1][0] == 6000
+    assert len(requests(path, 3600)) == 100
+    assert path.stat().st_size < 900_000
+
+
+def test_the_smallest_limit(path: Path) -> None:
+    """A limit that leaves no room for anything is kept all the same."""
+    database = opened(path, max_size=50_000)
+    for hour in range(20):
+        database.write(
+            [minute(hour * 60 + number, server=f"shop {hour % 3}") for number in range(1, 61)],
+            NOON + (hour + 1) * 3600.0,
+        )
+    assert database.size <= 150_000  # nine pages, which are all but empty
+
+
+def test_a_damaged_record_stops_nothing(path: Path) -> None:
+    """A quarter with a damaged minute has the others; the reader says that the record is damaged."""
+    database = opened(path)
+    database.write([minute(number) for number in range(1, 15)], NOON + 14 * 60)
+    database._connection.execute("UPDATE records SET data = x'ff' WHERE slot = ?", (NOON // 60 + 7,))
+    database.write([minute(15)], NOON + 15 * 60)
+    assert requests(path, 900) == [(15, 140)]
+    with pytest.raises(Exception, match="damaged"):
+        requests(path, 60)
+
+
+def test_events_replace_what_they_were_joined_with(path: Path) -> None:
+    """An event that happens again within seconds is one event, with its latest count."""
+    first = Event(id=1, time=NOON + 1, since=NOON + 1, kind="worker_ended", title="Worker 1 ended.", workers=(1,))
+    again = Event(
+        id=2, time=NOON + 5, since=NOON + 1, kind="worker_ended", title="Worker 1 ended twice.", workers=(1,), count=2
+    )
+    other = Event(id=3, time=NOON + 9, since=NOON + 9, kind="reload", title="uWSGI was reloaded.")
+    database = opened(path)
+    database.write([Minute("shop", NOON // 60, None, [first])], NOON)
+    database.write([Minute("shop", NOON // 60, None, [again, other])], NOON)
+    with HistoryFile(path) as file:
+        assert file.events("shop", NOON, NOON + 60) == [again, other]
+        assert file.events("shop", NOON + 6, NOON + 60) == [other]
+        assert file.events("another", NOON, NOON + 60) == []
+
+
+def test_a_clock_that_is_set_back(path: Path) -> None:
+    """Minutes that come twice add up, and nothing is lost."""
+    database = opened(path)
+    database.write([minute(number) for number in range(1, 20)], NOON + 19 * 60)
+    database.write([minute(number, 1) for number in range(10, 20)], NOON + 19 * 60)
+    assert sum(count for _, count in requests(path, 60)) == 200
+    assert requests(path, 900) == [(15, 156)]
+
+
+def test_slots_of_a_range(path: Path) -> None:
+    """A reader gets what ends after the start and by the end."""
+    database = opened(path)
+    database.write([minute(number) for number in range(1, 500)], NOON + 500 * 60)
+    with HistoryFile(path) as file:
+        ends = [record.until for record in file.records("shop", NOON + 60, NOON + 18_000, MINUTES.seconds)]
+        assert ends == [NOON + 60 * number for number in range(2, 301)]
+        (server,) = file.servers()
+    assert (server.name, server.first) == ("shop", NOON + 60)

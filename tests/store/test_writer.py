@@ -1,0 +1,216 @@
+"""The writer goes on whatever happens to its file, and says what is wrong."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.store.test_database import NOON, minute, requests
+from tests.support.real_uwsgi import wait_until
+from uwsgi_headroom.errors import HistoryFileError
+from uwsgi_headroom.store import writer as writer_module
+from uwsgi_headroom.store.database import Database
+from uwsgi_headroom.store.file import VERSION, open_to_write
+from uwsgi_headroom.store.reader import HistoryFile
+from uwsgi_headroom.store.writer import HistoryWriter
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "history.sqlite"
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attempts follow each other at once."""
+    monkeypatch.setattr(writer_module, "RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(writer_module, "_TOGETHER_SECONDS", 0.0)
+
+
+@pytest.fixture
+def begin() -> Iterator[object]:
+    """Begins writers, and closes them at the end."""
+    writers: list[HistoryWriter] = []
+
+    def start(path: Path) -> HistoryWriter:
+        writers.append(HistoryWriter(path, 10**9))
+        return writers[-1]
+
+    yield start
+    for writer in writers:
+        writer.close(10)
+        assert not writer._thread.is_alive()
+
+
+def test_everything_that_was_put_is_written_at_the_end(path: Path, begin) -> None:
+    """`close` waits for what is still in memory."""
+    writer = begin(path)
+    for number in range(1, 31):
+        writer.put(minute(number))
+    writer.close(10)
+    assert len(requests(path, 60)) == 30
+    assert (writer.problem, writer.dropped, writer.written) == ("", 0, 30)
+    assert writer.since == {"shop": NOON + 60}
+    assert writer.size > 0
+
+
+def test_two_exporters_on_one_file(path: Path, begin) -> None:
+    """The second says so and writes nothing; when the first has ended, it writes what it has kept."""
+    first = begin(path)
+    first.put(minute(1))
+    wait_until(lambda: first.written == 1, what="the first minute")
+    second = begin(path)
+    second.put(minute(2))
+    wait_until(lambda: "another exporter writes" in second.problem, what="a problem")
+    assert [end for end, _ in requests(path, 60)] == [1]
+    first.close(10)
+    wait_until(lambda: second.written == 1, what="the second minute")
+    assert second.problem == ""
+    assert [end for end, _ in requests(path, 60)] == [1, 2]
+
+
+def write_garbage(path: Path) -> None:
+    path.write_bytes(b"a text, and no database\n" * 200)
+
+
+def write_foreign(path: Path) -> None:
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE other (id INTEGER)")
+
+
+def write_newer(path: Path) -> None:
+    open_to_write(path).execute(f"PRAGMA user_version = {VERSION + 1}")
+
+
+def write_damaged(path: Path) -> None:
+    database = Database(open_to_write(path), path, 10**9)
+    database.write([minute(number) for number in range(1, 500)], NOON + 500 * 60)
+    database.close()
+    with path.open("r+b") as file:
+        for page in range(1, os.path.getsize(path) // 4096):
+            file.seek(page * 4096)
+            file.write(b"\xff" * 2048)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "says"),
+    [
+        (write_garbage, "is not a history file"),
+        (write_foreign, "is a database of another program"),
+        (write_newer, "was written by a newer version"),
+        (write_damaged, "is damaged"),
+        (lambda path: path.mkdir(), "Is a directory"),
+    ],
+)
+def test_a_file_that_cannot_be_used(path: Path, begin, prepare, says: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It stays as it is, the log says why once, and once it is moved away, writing begins."""
+    prepare(path)
+    before = path.read_bytes() if path.is_file() else b""
+    with caplog.at_level(logging.INFO):
+        writer = begin(path)
+        writer.put(minute(1))
+        wait_until(lambda: says in writer.problem, what=f"{says!r}, not {writer.problem!r}")
+        threading.Event().wait(0.1)  # several attempts
+        with pytest.raises(HistoryFileError):
+            requests(path, 60)
+        assert (path.read_bytes() if path.is_file() else b"") == before
+        path.rename(path.with_name("old"))
+        wait_until(lambda: writer.written == 1, what="a new file")
+    assert requests(path, 60) == [(1, 10)]
+    assert [record.message for record in caplog.records] == [
+        "the history is not written",
+        "the history is written again",
+    ]
+
+
+def test_a_missing_directory(path: Path, begin) -> None:
+    """It is not created, because a mount may be missing; when it is there, writing begins."""
+    writer = begin(path.parent / "missing" / "history")
+    writer.put(minute(1))
+    wait_until(lambda: "No such file or directory" in writer.problem, what="a problem")
+    (path.parent / "missing").mkdir()
+    wait_until(lambda: writer.written == 1, what="a file")
+
+
+def test_a_full_disk(path: Path, begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Minutes wait in memory until there is room, the latest ones if they are too many."""
+
+    def open_full(path: Path) -> sqlite3.Connection:
+        connection = open_to_write(path)
+        connection.execute("PRAGMA max_page_count = 8")
+        return connection
+
+    monkeypatch.setattr(writer_module, "open_to_write", open_full)
+    writer = begin(path)
+    for number in range(1, 2001):
+        writer.put(minute(number))
+    wait_until(lambda: "no space is left" in writer.problem, what="a full disk")
+    for number in range(2001, 3000):
+        writer.put(minute(number))
+    monkeypatch.setattr(writer_module, "open_to_write", open_to_write)
+    wait_until(lambda: not writer.problem, what="room")
+    writer.close(10)
+    ends = [end for end, _ in requests(path, 60)]
+    assert ends[-1] == 2999
+    assert writer.written == len(ends)
+    assert writer.dropped == 2999 - len(ends) > 0
+
+
+def test_a_file_that_is_moved_away(path: Path, begin) -> None:
+    """Writing goes on in a new file."""
+    writer = begin(path)
+    writer.put(minute(1))
+    wait_until(lambda: writer.written == 1, what="a minute")
+    path.rename(path.with_name("old"))
+    writer.put(minute(2))
+    wait_until(lambda: writer.written == 2, what="another minute")
+    writer.close(10)
+    assert requests(path, 60) == [(2, 10)]
+    assert writer.since == {"shop": NOON + 120}
+
+
+def test_a_record_that_cannot_be_stored(path: Path, begin) -> None:
+    """It is dropped and counted, and others are written."""
+    bad = minute(1)
+    assert bad.record is not None
+    object.__setattr__(bad.record.window, "seconds", float("nan"))
+    writer = begin(path)
+    writer.put(bad)
+    writer.put(minute(2))
+    writer.close(10)
+    assert [end for end, _ in requests(path, 60)] == [2]
+    assert writer.dropped == 1
+
+
+def test_a_reader_beside_a_writer(path: Path, begin) -> None:
+    """A reader sees what was written before it began to read, and holds up no write."""
+    writer = begin(path)
+    for number in range(1, 301):
+        writer.put(minute(number))
+    wait_until(lambda: writer.written == 300, what="300 minutes")
+    with HistoryFile(path) as file:
+        records = file.records("shop", 0, NOON * 2, 60)
+        next(records)
+        for number in range(301, 311):
+            writer.put(minute(number, route=f"GET /{number}"))
+        wait_until(lambda: writer.written == 310, what="more minutes")
+        assert len(list(records)) == 309
+
+
+def test_the_lock_ends_with_the_process(path: Path, begin) -> None:
+    """A lock file that a killed exporter has left locks nothing."""
+    lock = Path(f"{path}-lock")
+    lock.touch()
+    with lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+    writer = begin(path)
+    writer.put(minute(1))
+    wait_until(lambda: writer.written == 1, what="a minute")
+    assert path.stat().st_mode & 0o777 == 0o640

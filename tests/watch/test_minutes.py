@@ -1,0 +1,150 @@
+"""The minutes of a server: where they end, that they add up to the totals, and what they say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.support.scripted_watch import ScriptedWatch
+from tests.support.simulated_server import EPOCH, Server
+from uwsgi_headroom.config.model import Slo
+from uwsgi_headroom.errors import ReadError
+from uwsgi_headroom.store.database import Minute
+from uwsgi_headroom.store.record import merge_records
+
+FIRST = EPOCH // 60  # EPOCH is 20 s after the end of this minute
+
+
+@dataclass
+class Written:
+    """Takes the place of a writer, and keeps what it gets."""
+
+    minutes: list[Minute] = field(default_factory=list)
+
+    def put(self, minute: Minute) -> None:
+        self.minutes.append(minute)
+
+    @property
+    def records(self) -> list[tuple[int, Any]]:
+        return [(minute.minute - FIRST, minute.record) for minute in self.minutes if minute.record]
+
+
+def busy(server: Server) -> None:
+    server.serve(1, 3, each=0.5, cpu=0.01)
+    server.serve(2, 1, each=0.5, cpu=0.01)
+    server.busy(2, 1)
+
+
+def watched(writer: Written, slo: Slo | None = None) -> tuple[ScriptedWatch, Server]:
+    return ScriptedWatch(writer=writer, slo=slo), Server(2, 4)  # type: ignore[arg-type]
+
+
+def test_minutes_end_with_the_clock() -> None:
+    """A record ends with the first sample of the next minute; the first one is shorter."""
+    writer = Written()
+    watch, server = watched(writer)
+    watch.seconds(server, 170, lambda _: busy(server))
+    assert [minute for minute, _ in writer.records] == [1, 2, 3]
+    assert [record.window.seconds for _, record in writer.records] == [40.0, 60.0, 60.0]
+    assert [record.until - EPOCH for _, record in writer.records] == [40.0, 100.0, 160.0]
+    _, record = writer.records[1]
+    assert [worker.requests for worker in record.window.workers] == [180, 60]
+    assert [worker.busy_seconds for worker in record.window.workers] == [120.0, 60.0]
+    assert record.levels.cpus == 4
+
+
+def test_the_last_minute_of_a_watch() -> None:
+    """The rest is written once when the exporter ends, and belongs to the minute that has not ended."""
+    writer = Written()
+    watch, server = watched(writer)
+    watch.seconds(server, 50, lambda _: busy(server))
+    watch.watch.finish_minute()
+    watch.watch.finish_minute()
+    assert [(minute, record.window.seconds) for minute, record in writer.records] == [(1, 40.0), (2, 10.0)]
+
+
+def test_all_minutes_together_are_the_totals() -> None:
+    """Over reloads, outages and restarts of workers, nothing is missing and nothing counts twice."""
+    writer = Written()
+    watch, server = watched(writer, Slo(0.25, 0.9))
+    watch.seconds(server, 100, lambda _: busy(server))
+    watch.read(ReadError("refused", "nothing listens"), at=watch.now + 1)
+    watch.read(ReadError("refused", "nothing listens"), at=watch.now + 150)
+    server.serve(1, 50, each=0.5)
+    watch.seconds(server, 75, lambda _: busy(server))
+    watch.watch.finish_minute()
+    totals = watch.watch.integrals.totals
+    merged = merge_records([record for _, record in writer.records])
+    assert [worker.requests for worker in merged.window.workers] == [worker.requests for worker in totals.workers]
+    assert merged.window.observed_seconds == pytest.approx(totals.observed_seconds)
+    assert merged.window.gap_seconds == pytest.approx(totals.gap_seconds)
+    assert totals.gap_seconds > 150
+    assert merged.window.workers[0].busy_seconds == pytest.approx(totals.workers[0].busy_seconds)
+    assert merged.levels.slo == Slo(0.25, 0.9)
+
+
+def test_a_minute_in_which_the_server_goes_down() -> None:
+    """What was seen before an outage belongs to its own minute."""
+    writer = Written()
+    watch, server = watched(writer)
+    watch.seconds(server, 50, lambda _: busy(server))
+    for second in range(1, 200):
+        watch.read(ReadError("refused", "nothing listens"), at=50.0 + second)
+    records = writer.records
+    assert [minute for minute, _ in records] == [1, 2, 3, 4]
+    assert [record.window.observed_seconds for _, record in records] == pytest.approx([40.0, 10.0, 0.0, 0.0], abs=0.6)
+
+
+def test_another_number_of_workers() -> None:
+    """After a reload to fewer workers, records begin anew: rows of other workers cannot be compared."""
+    writer = Written()
+    watch, server = watched(writer)
+    watch.seconds(server, 70, lambda _: busy(server))
+    smaller = Server(1, 4)
+    watch.seconds(smaller, 90, lambda _: smaller.serve(1, 1, each=0.1))
+    sizes = [len(record.window.workers) for _, record in writer.records]
+    assert sizes == [2, 1, 1]
+    assert writer.records[-1][1].window.workers[0].requests <= 90
+
+
+def test_a_clock_that_is_set_back() -> None:
+    """A minute never ends before it began, and no time is lost."""
+    writer = Written()
+    watch, server = watched(writer)
+    watch.seconds(server, 110, lambda _: busy(server))
+    ahead = {"seconds": 0}
+    object.__setattr__(watch.clock, "epoch", lambda: EPOCH + watch.now - ahead["seconds"])
+    ahead["seconds"] = 3600
+    watch.seconds(server, 120, lambda _: busy(server))
+    watch.watch.finish_minute()
+    assert sum(record.window.seconds for _, record in writer.records) == pytest.approx(230.0)
+    assert all(record.window.seconds > 0 for _, record in writer.records)
+    assert min(minute for minute, _ in writer.records) < -50
+
+
+def test_events_go_with_the_next_minute() -> None:
+    """Each event is written once, with its server."""
+    writer = Written()
+    watch, server = watched(writer)
+    watch.seconds(server, 50, lambda _: busy(server))
+    server.reload(at=50.5)
+    watch.seconds(server, 130, lambda _: busy(server))
+    assert "reload" in {event.kind for minute in writer.minutes for event in minute.events}
+    events = [event for minute in writer.minutes for event in minute.events]
+    assert events[0].kind == "exporter_started"
+    assert len({event.id for event in events}) == len(events) >= 2
+    assert {minute.server for minute in writer.minutes} == {"shop"}
+
+
+def test_a_failing_writer_loses_no_sample() -> None:
+    """An error while a minute is cut is logged, and sampling goes on."""
+
+    class Failing(Written):
+        def put(self, minute: Minute) -> None:
+            raise RuntimeError("a bug")
+
+    watch, server = watched(Failing())
+    watch.seconds(server, 170, lambda _: busy(server))
+    assert watch.watch.integrals.totals.samples == 341
