@@ -78,7 +78,7 @@ def test_no_answer_in_time() -> None:
     """A Prometheus that hangs is asked twice, each time for no longer than the limit."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         error = ask(f"http://127.0.0.1:{silent.getsockname()[1]}", seconds=0.05)
-    assert error.trouble == "timeout"
+    assert (error.trouble, str(error).partition(": ")[2]) == ("unreachable", "no answer within 0 s")
 
 
 def test_what_listens_does_not_speak_http() -> None:
@@ -202,6 +202,16 @@ def test_the_login_is_sent_and_never_shown() -> None:
         assert "s3cret" not in text
         assert "t0psecret" not in text
         assert "ann" not in text
+
+
+def test_a_proxy_of_the_environment_is_for_other_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Prometheus on loopback is asked directly."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free.getsockname()[1]}")
+    with stand_in(lambda _request: values()) as server:
+        assert api(server.url).query_range("up", "up", 0.0, 900.0, 900.0) == []
+    assert len(server.requests) == 1
 
 
 def test_a_redirect_does_not_get_the_login() -> None:

@@ -12,7 +12,7 @@ from tests.support.synthetic.review_data import make_review_data
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.report.model import ServerData
 from uwsgi_headroom.report.sources.problems import describe_clock, list_problems
-from uwsgi_headroom.report.sources.selection import select_servers
+from uwsgi_headroom.report.sources.selection import refuse_too_many, select_servers
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,29 @@ def test_a_renamed_server() -> None:
     assert any(text.startswith("shop-1 ends and shop-2 begins around 2026-09-26 02:00") for text in problems)
 
 
+def test_pods_are_not_listed_one_by_one() -> None:
+    """A rolling deployment replaces all of them at once."""
+    one, _two = servers()
+    old = [only(replace(one, server=f"old-{place}"), 0, 200) for place in range(4)]
+    new = [only(replace(one, server=f"new-{place}"), 201, 384) for place in range(4)]
+    problems = [text for text in list_problems([*old, *new], "UTC") if "begin" in text]
+    assert len(problems) == 4
+    assert problems[-1] == "13 more pairs of servers end and begin like that, as pods do."
+
+
+def test_too_many_servers_are_refused() -> None:
+    """Before memory runs out."""
+    refuse_too_many(FOUND * 30, 90 * 96)
+    with pytest.raises(HeadroomError, match="120 servers over 90 days are too much at once: choose up to 115"):
+        refuse_too_many(FOUND * 40, 90 * 96)
+
+
 def test_a_server_that_is_recorded_twice() -> None:
     """Its load would count twice."""
     one, two = servers()
-    problems = list_problems([one, replace(two, host=one.host, requests=1.001 * one.requests)], "UTC")
+    other = replace(two, host=one.host, requests=1.001 * one.requests)
+    problems = list_problems([one, other], "UTC")
+    assert list_problems([one, replace(other, busy=2 * one.busy)], "UTC") == []
     assert len(problems) == 1
     assert "choose one of the two with --server" in problems[0]
 

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from uwsgi_headroom.errors import HeadroomError
 
 Trouble = Literal["unreachable", "timeout", "certificate", "login", "not_prometheus", "too_much", "refused", "busy"]
-"""Why a request failed. too_much: a shorter range may work. refused: the request is wrong. busy: a later attempt may
-work."""
+"""Why a request failed. unreachable: no answer, or a part of it. timeout, too_much: a shorter range may work. refused:
+the request is wrong. busy: a later attempt may work."""
 
 _LOGINS = "give --prometheus-user and --prometheus-password-file, or --prometheus-token-file"
 
@@ -38,7 +38,7 @@ def explain_failure(url: str, error: Exception, seconds: float) -> PrometheusErr
         case ssl.SSLError():
             trouble, what = "certificate", "no TLS connection: does it speak https?"
         case TimeoutError():
-            trouble, what = "timeout", f"no answer within {seconds:.0f} s"
+            what = f"no answer within {seconds:.0f} s"
         case socket.gaierror():
             what = "the host's name is not known"
         case ConnectionRefusedError():

@@ -20,7 +20,7 @@ from uwsgi_headroom.report.sources.events import SHOWN_KINDS
 from uwsgi_headroom.report.sources.from_records import RecordColumns, make_server_data
 from uwsgi_headroom.report.sources.problems import describe_clock, list_problems
 from uwsgi_headroom.report.sources.progress import Progress
-from uwsgi_headroom.report.sources.selection import select_servers
+from uwsgi_headroom.report.sources.selection import refuse_too_many, select_servers
 from uwsgi_headroom.report.sources.time_range import TimeRange
 from uwsgi_headroom.store.reader import HistoryFile, StoredServer
 from uwsgi_headroom.store.record import Record, merge_records
@@ -63,6 +63,7 @@ def load_history_files(
             raise HeadroomError(f"{', '.join(map(str, paths))}: no server has been recorded yet")
         span = find_range(max(source.last for source in found))
         chosen = select_servers(found, servers, services)
+        refuse_too_many(chosen, round((span.until - span.since) / STEP))
         damages: list[str] = []
         notes: list[str] = []
         data, queries = [], []

@@ -15,7 +15,7 @@ from typing import Any
 from uwsgi_headroom import __version__
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.report.sources.explain import PrometheusError, explain_failure
-from uwsgi_headroom.report.sources.login import Endpoint
+from uwsgi_headroom.report.sources.login import Endpoint, is_loopback
 
 QUERY_SECONDS = 60.0
 """The time that Prometheus has for a query."""
@@ -45,6 +45,8 @@ class HttpPost:
     def __init__(self, endpoint: Endpoint, seconds: float = QUERY_SECONDS + _SPARE_SECONDS) -> None:
         self.endpoint, self._seconds = endpoint, seconds
         handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
+        if is_loopback(endpoint.host):
+            handlers.append(urllib.request.ProxyHandler({}))  # a proxy of the environment is for other hosts
         if endpoint.url.startswith("https:"):
             handlers.append(urllib.request.HTTPSHandler(context=_trust(endpoint.ca_file)))
         self._opener = urllib.request.build_opener(*handlers)

@@ -30,8 +30,8 @@ class Endpoint:
 
     @property
     def host(self) -> str:
-        """The host and port, to be shown."""
-        return urlsplit(self.url).netloc
+        """The host's name or address."""
+        return urlsplit(self.url).hostname or ""
 
 
 def make_endpoint(
@@ -78,6 +78,14 @@ def _split_url(url: str) -> tuple[str, str | None]:
 def _is_ipv6(host: str) -> bool:
     try:
         return ipaddress.ip_address(host.partition("%")[0]).version == 6
+    except ValueError:
+        return False
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine itself."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 

@@ -19,6 +19,8 @@ _NOTABLE = 0.02
 
 _RENAMED_SECONDS = 86400.0
 
+_MOST_PAIRS = 3
+
 _ENOUGH, _SAME = 8, 0.02
 """Quarters of an hour, and the relative difference between two scrapes of one counter at different times."""
 
@@ -55,26 +57,39 @@ def _renamed(servers: Sequence[ServerData], zone: str) -> Iterator[str]:
     """Servers of one service or host of which one begins where another ends."""
     spans = [(server, np.flatnonzero(~np.isnan(server.requests))) for server in servers]
     known = [(server, places[0], places[-1]) for server, places in spans if len(places)]
-    for old, _, end in known:
-        for new, begin, _ in known:
-            related = (old.service == new.service != "") or (old.host == new.host != "")
-            if related and old is not new and 0 < (begin - end) * STEP <= _RENAMED_SECONDS:
-                yield (
-                    f"{old.server} ends and {new.server} begins around {_show(old.time[end], zone)}: if that is one "
-                    "server under another name, its trend is cut in two there."
-                )
+    pairs = [
+        (old, new, end)
+        for old, _, end in known
+        for new, begin, _ in known
+        if old is not new and 0 < (begin - end) * STEP <= _RENAMED_SECONDS and _related(old, new)
+    ]
+    for old, new, end in pairs[:_MOST_PAIRS]:
+        yield (
+            f"{old.server} ends and {new.server} begins around {_show(old.time[end], zone)}: if that is one server "
+            "under another name, its trend is cut in two there."
+        )
+    if len(pairs) > _MOST_PAIRS:
+        yield f"{len(pairs) - _MOST_PAIRS} more pairs of servers end and begin like that, as pods do."
+
+
+def _related(one: ServerData, other: ServerData) -> bool:
+    return (one.service == other.service != "") or (one.host == other.host != "")
 
 
 def _twice(servers: Sequence[ServerData]) -> Iterator[str]:
-    """Servers of one host with the same requests: one server, recorded twice."""
+    """Servers of one host with the same load: one server, recorded twice."""
     for place, one in enumerate(servers):
         for other in servers[:place]:
             both = ~np.isnan(one.requests) & ~np.isnan(other.requests)
             if not one.host or one.host != other.host or both.sum() < _ENOUGH or not np.any(one.requests[both] > 0):
                 continue
-            if np.allclose(one.requests[both], other.requests[both], rtol=_SAME, atol=1e-6):
+            # Servers that only answer health checks have the same requests, but not the same threads in service.
+            if all(
+                np.allclose(mine[both], others[both], rtol=_SAME, atol=1e-6)
+                for mine, others in ((one.requests, other.requests), (one.busy, other.busy))
+            ):
                 yield (
-                    f"{other.server} and {one.server} have the same requests: if that is one server, recorded twice, "
+                    f"{other.server} and {one.server} have the same load: if that is one server, recorded twice, "
                     "choose one of the two with --server, or every figure of the service counts it twice."
                 )
 

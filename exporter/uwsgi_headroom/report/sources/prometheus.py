@@ -18,7 +18,7 @@ from uwsgi_headroom.report.sources.problems import describe_clock, list_problems
 from uwsgi_headroom.report.sources.progress import Progress
 from uwsgi_headroom.report.sources.prometheus_api import PrometheusApi
 from uwsgi_headroom.report.sources.questions import WINDOWS, choose_window, list_questions
-from uwsgi_headroom.report.sources.selection import select_servers
+from uwsgi_headroom.report.sources.selection import refuse_too_many, select_servers
 from uwsgi_headroom.report.sources.server_series import ServerSeries, find_servers, select_by_any
 from uwsgi_headroom.report.sources.time_range import TimeRange
 
@@ -28,9 +28,6 @@ PIECE = 7 * 86400.0
 TOGETHER = 8
 """The most servers that are asked for at once: 4 workers each are 32 series, or 100 by wait state. Scraped every 15 s,
 these have 4 million samples in a piece; Prometheus refuses queries of more than 50 million."""
-
-MOST_SERVERS = 200
-"""Beyond, the columns of a quarter of a year need too much memory."""
 
 
 def load_prometheus(
@@ -50,9 +47,8 @@ def load_prometheus(
     if not found:
         raise explain_no_servers(api, span)
     chosen = select_servers(found, servers, services)
-    if len(chosen) > MOST_SERVERS:
-        raise HeadroomError(f"{len(chosen)} servers at once are too many: choose up to {MOST_SERVERS} with --service")
     answers = Answers(round((span.until - span.since) / STEP))
+    refuse_too_many(chosen, answers.quarters)
     failure = _ask_all(api, chosen, span, answers, progress)
     time = np.asarray(span.since + STEP * np.arange(1, answers.quarters + 1), dtype=np.float64)
     data = [make_server_data(server, answers.of(server), time, STEP + ceil(server.interval)) for server in chosen]

@@ -25,7 +25,7 @@ SMALLEST_PIECE = 6 * 3600.0
 _PAUSE = 2.0
 """Seconds before a request is repeated."""
 
-_REPEATED: frozenset[Trouble] = frozenset(("unreachable", "timeout", "busy"))
+_REPEATED: frozenset[Trouble] = frozenset(("unreachable", "busy"))
 _HALVED: frozenset[Trouble] = frozenset(("timeout", "too_much"))
 _LONGEST_MESSAGE = 300
 
