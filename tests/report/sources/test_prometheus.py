@@ -38,7 +38,7 @@ def answer(request: Request) -> Reply:
     query, step = request.form["query"], float(request.form["step"])
     times = np.arange(float(request.form["start"]), float(request.form["end"]) + 1, step)
     if query.startswith("count_over_time"):
-        return values((SHOP, [(at, 60.0) for at in times]))
+        return values((SHOP, [(at, 15.0) for at in times]))
     for name, growth in GROWTH.items():
         if query.startswith(f"increase({name}{{"):
             part = {"worker_id": "1"} if "worker" in name else {}
@@ -149,15 +149,15 @@ def test_minutes_are_too_short() -> None:
         load(seconds)
 
 
-def found(*labels: Mapping[str, str], counts: Sequence[float] = (60.0,)) -> list[ServerSeries]:
-    """The servers of series with these labels, and so many scrapes in each hour."""
+def found(*labels: Mapping[str, str], counts: Sequence[float] = (15.0,)) -> list[ServerSeries]:
+    """The servers of series with these labels, and so many scrapes in each quarter of an hour."""
 
     def reply(request: Request) -> Reply:
-        times = float(request.form["start"]) + 3600.0 * np.arange(len(counts))
+        times = float(request.form["start"]) + 900.0 * np.arange(len(counts))
         return values(*[(each, list(zip(times, counts, strict=True))) for each in labels])
 
     with stand_in(reply) as server:
-        return find_servers(PrometheusApi(HttpPost(make_endpoint(server.url))), 0.0, 3600.0 * len(counts))
+        return find_servers(PrometheusApi(HttpPost(make_endpoint(server.url))), 0.0, 900.0 * len(counts))
 
 
 def test_one_server_is_known_by_its_name() -> None:
@@ -187,9 +187,12 @@ def test_a_label_service_names_the_service() -> None:
     assert [(server.name, server.service) for server in servers] == [("api", "web"), ("shop", "web")]
 
 
-def test_the_interval_between_scrapes_is_found() -> None:
-    """From complete hours: the first and the last may have few scrapes."""
-    (server,) = found(SHOP, counts=[17.0, 240.0, 240.0, 240.0, 3.0])
+@pytest.mark.parametrize(
+    "counts", [(60.0,), (27.0, 60.0), (17.0, 60.0, 60.0, 60.0, 3.0), (60.0, 61.0, 60.0, 60.0, 60.0)]
+)
+def test_the_interval_between_scrapes_is_found(counts: Sequence[float]) -> None:
+    """From complete quarters of an hour: the first and the last may have few scrapes."""
+    (server,) = found(SHOP, counts=counts)
     assert server.interval == 15.0
 
 

@@ -100,7 +100,7 @@ def _window(columns: ServerData, row: int, until: float, requests: list[int], oc
             busy_seconds=seconds(worker.busy),
             up_seconds=MINUTE,
             cpu_seconds=seconds(worker.cpu),
-            respawns=int(columns.respawns[row]) // len(columns.by_worker),
+            respawns=int(columns.reloads[row]),
             lost=0,
             resident_bytes=int(columns.memory_per_worker[row]),
             resident_growth=0,
@@ -118,7 +118,7 @@ def _window(columns: ServerData, row: int, until: float, requests: list[int], oc
         reloads=int(columns.reloads[row]),
         exceptions=0,
         harakiris=0,
-        respawns=int(columns.respawns[row]),
+        respawns=int(columns.reloads[row]) * len(columns.by_worker),  # uWSGI counts the first spawn, too
         overflows=0,
         workers=workers,
         queue_seconds={"/run/a.sock": seconds(columns.queue)},

@@ -123,7 +123,7 @@ def make_server(history: History, service: Service, place: int, step: float) -> 
         slow=slow,
         judged=requests if service.threshold else level(np.nan),
         reloads=_count(history, service.reloads, time, step, known),
-        respawns=service.workers * _count(history, service.reloads, time, step, known),
+        respawns=level(0.0),
         harakiris=level(0.0),
         exceptions=level(0.0),
         overflows=level(0.0),

@@ -51,7 +51,8 @@ class RecordColumns:
         # Events of a longer record are spread, so that their sum is right.
         for kind, number in (
             ("reloads", window.reloads),
-            ("respawns", window.respawns),
+            # A reload spawns every worker anew. uWSGI's counter begins again then, so Prometheus does not see it either.
+            ("respawns", max(0, window.respawns - window.reloads * len(window.workers))),
             ("harakiris", window.harakiris),
             ("exceptions", window.exceptions),
             ("overflows", window.overflows),

@@ -1,4 +1,4 @@
-"""Finds the uWSGI servers that a Prometheus knows: their labels, when they were scraped, and how often."""
+"""Finds the uWSGI servers that a Prometheus knows: their labels, and how often they were scraped."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from uwsgi_headroom.report.model import Column
+from uwsgi_headroom.report.model import STEP, Column
 from uwsgi_headroom.report.sources.prometheus_api import Labels, PrometheusApi, Series
 
 OBSERVED = "uwsgi_exporter_observed_seconds_total"
 """Exported for each server, whatever is known of it; no other exporter has it."""
 
 HOUR = 3600.0
-_PIECE = 15 * 86400.0
+_PIECE = 7 * 86400.0
+_MANY = 0.75
 _LONGEST_INTERVAL = 300.0
 _SHORTEST_INTERVAL = 5.0
 
@@ -26,14 +27,13 @@ INSTANCE_LABELS = ("instance", "pod", "node")
 @dataclass(frozen=True, slots=True)
 class ServerSeries:
     """A server as Prometheus knows it. labels: all that its series have in common; name: unique; interval: seconds
-    between two scrapes; hours: the ends of the hours (epoch seconds) in which it was scraped."""
+    between two scrapes."""
 
     name: str
     service: str
     host: str
     labels: Labels
     interval: float
-    hours: Column
 
 
 def find_servers(
@@ -42,38 +42,32 @@ def find_servers(
     """The servers with scrapes in a range, by name. Servers of one name are one service if all their labels but
     instance_labels are equal. Raises PrometheusError."""
     pieces: list[Series] = []
-    first = since + HOUR
-    end = since + -(-(until - since) // HOUR) * HOUR  # the last hour may be longer than the range
-    while first <= end:
-        last = min(end, first + _PIECE - HOUR)
-        expression = f"count_over_time({OBSERVED}[1h])"
-        for series in api.query_range(expression, expression, first, last, HOUR):
-            times = first + HOUR * np.arange(len(series.values))
-            pieces.append(Series(series.labels, np.stack([times, series.values])))
-        first = last + HOUR
+    first = since + STEP
+    while first <= until:
+        last = min(until, first + _PIECE - STEP)
+        expression = f"count_over_time({OBSERVED}[{STEP:.0f}s])"
+        pieces += api.query_range(expression, expression, first, last, STEP)
+        first = last + STEP
     by_labels: dict[frozenset[tuple[str, str]], list[Series]] = {}
     for piece in pieces:
         by_labels.setdefault(frozenset(piece.labels.items()), []).append(piece)
     found = [
-        _server(group[0].labels, np.concatenate([piece.values for piece in group], axis=1))
-        for group in by_labels.values()
+        _server(group[0].labels, np.concatenate([piece.values for piece in group])) for group in by_labels.values()
     ]
     return _name(found, instance_labels)
 
 
 def _server(labels: Labels, counts: Column) -> ServerSeries:
-    times, numbers = counts
-    scraped = numbers > 0
-    # Hours at the start and the end of a series are incomplete; the median is not.
-    interval = HOUR / float(np.median(numbers[scraped])) if scraped.any() else _LONGEST_INTERVAL
+    scraped = counts[counts > 0]
+    # In a quarter of an hour in which scrapes began or were missing, there are fewer.
+    often = float(np.quantile(scraped, _MANY, method="higher")) if len(scraped) else 1.0
     own = {name: value for name, value in labels.items() if name != "__name__"}
     return ServerSeries(
         name=own.get("server", ""),
         service=own.get("service") or own.get("server", ""),
         host=own.get("instance", ""),
         labels=own,
-        interval=min(_LONGEST_INTERVAL, max(_SHORTEST_INTERVAL, interval)),
-        hours=times[scraped],
+        interval=min(_LONGEST_INTERVAL, max(_SHORTEST_INTERVAL, STEP / often)),
     )
 
 
