@@ -110,8 +110,8 @@ def test_names(both: Both) -> None:
 
 
 def test_no_event_is_lost_or_counted_twice(both: Both) -> None:
-    """Although a reload resets uWSGI's counters, and a restart those of the exporter. A reload spawns every worker anew,
-    which is no event of its own."""
+    """Although a reload resets uWSGI's counters, and a restart those of the exporter. That a reload spawns every worker
+    anew is no event of its own."""
     for data in (both.from_prometheus, both.from_files):
         for server in data.servers:
             assert np.nansum(server.reloads) == 1

@@ -51,7 +51,7 @@ class RecordColumns:
         # Events of a longer record are spread, so that their sum is right.
         for kind, number in (
             ("reloads", window.reloads),
-            # A reload spawns every worker anew. uWSGI's counter begins again then, so Prometheus does not see it either.
+            # A reload spawns every worker anew; uWSGI's counter begins again then, so Prometheus does not show that.
             ("respawns", max(0, window.respawns - window.reloads * len(window.workers))),
             ("harakiris", window.harakiris),
             ("exceptions", window.exceptions),
