@@ -32,7 +32,8 @@ class HistoryBody:
 
 
 class HistoryCache:
-    """Makes one history at a time, and makes each only once until it has a new slice, for any number of requests.
+    """Makes one history at a time, and makes each only once until it has a new slice, for any number of requests. After
+    one from the file, it rests for as long as that took, so that no requests keep a CPU from the sampling.
 
     Cancelling a request does not affect others. A failure is not cached: the next request tries again.
     """
@@ -40,6 +41,7 @@ class HistoryCache:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._build_lock = asyncio.Lock()
+        self._rest_until = 0.0  # monotonic
         self._cached: dict[object, tuple[object, asyncio.Task[HistoryBody]]] = {}
 
     async def get(self, watch: Watch, seconds: float, points: int, until: float | None) -> HistoryBody:
@@ -73,6 +75,8 @@ class HistoryCache:
             now = self._clock.epoch()
             end = now if until is None else until
             step = max(slice_seconds(seconds, points), float(MINUTES.seconds))
+            await asyncio.sleep(max(0.0, self._rest_until - self._clock.monotonic()))
+            began = self._clock.monotonic()
             try:
                 return await asyncio.to_thread(
                     build_stored_history, watch.writer.path, watch.name, step, end - seconds, end, now
@@ -80,6 +84,8 @@ class HistoryCache:
             except HistoryFileError as error:
                 if seconds > HISTORY_SECONDS:
                     raise RefusedError(503, str(error)) from None
+            finally:
+                self._rest_until = 2 * self._clock.monotonic() - began
         return await build_history(watch, self._clock, seconds, points, until)
 
     def _is_stored(self, watch: Watch, seconds: float, points: int, until: float | None) -> bool:
