@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from pathlib import Path
 
@@ -68,13 +69,12 @@ def load_history_files(
         notes: list[str] = []
         data, queries = [], []
         for done, source in enumerate(chosen):
-            progress(done, len(chosen), source.name)
             began = time.monotonic()
-            server, number = _load(source, span, damages, notes)
+            server, number = _load(source, span, damages, notes, partial(_show_part, progress, done, chosen))
             data.append(server)
             text = f"records of {source.stored} in {source.path.name}"
             queries.append(Query(text=text, answers=number, seconds=time.monotonic() - began))
-        progress(len(chosen), len(chosen), "done")
+        progress(1, 1, "done")
         if not any(np.isfinite(server.requests).any() for server in data):
             raise HeadroomError(*_explain_nothing(chosen, span, damages))
     ahead = max(source.last for source in chosen) - time.time()
@@ -113,9 +113,16 @@ def _find_last(file: HistoryFile, stored: StoredServer) -> float:
     return stored.last
 
 
-def _load(source: _Source, span: TimeRange, damages: list[str], notes: list[str]) -> tuple[ServerData, int]:
+def _show_part(progress: Progress, done: int, chosen: Sequence[_Source], part: float) -> None:
+    """Show that a part of a server is read, after `done` others."""
+    progress(round(100 * (done + part)), 100 * len(chosen), chosen[done].name)
+
+
+def _load(
+    source: _Source, span: TimeRange, damages: list[str], notes: list[str], show_part: Callable[[float], None]
+) -> tuple[ServerData, int]:
     """The columns of a server, and how many records they are made of. Adds sentences about what cannot be read, and
-    about what is known less exactly."""
+    about what is known less exactly. show_part: is called with the part that is read."""
     quarters = round((span.until - span.since) / STEP)
     columns = RecordColumns(np.asarray(span.since + STEP * np.arange(1, quarters + 1), dtype=np.float64))
     records, events = 0, []
@@ -124,6 +131,7 @@ def _load(source: _Source, span: TimeRange, damages: list[str], notes: list[str]
         hours_until = min([span.until, *(reach[tier] - tier for tier in (MINUTE, QUARTER) if tier in reach)])
         for end, record in _place(source.file.records(source.stored, span.since, span.until, QUARTER), QUARTER):
             records += _fill(columns, span, end, 1, record)
+            show_part((end - span.since) / (span.until - span.since))
         for first, last in _missing(columns):
             records += _fill_from_minutes(columns, source, span, first, last)
         if HOUR in reach and reach[HOUR] - HOUR < hours_until:
