@@ -154,6 +154,14 @@ def test_a_damaged_record_leaves_the_rest(path: Path) -> None:
     assert np.isfinite(data.servers[0].requests).sum() == 9
 
 
+def test_a_damaged_minute_does_not_hide_the_quarters(path: Path) -> None:
+    """The last minute says where the records end."""
+    slot = "(SELECT max(slot) FROM records WHERE tier = 60)"
+    execute(path, f"UPDATE records SET data = x'ff' WHERE tier = 60 AND slot = {slot}")
+    data = load_history_files([path], lambda end: find_range(3600, None, "UTC", end))
+    assert (data.until, data.partial) == (HISTORY.until, False)
+
+
 def test_a_range_without_records(path: Path) -> None:
     """The message says which there are."""
     early = TimeRange(HISTORY.since - 7200, HISTORY.since - 3600, "UTC")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
@@ -106,10 +106,11 @@ def _list_servers(files: Mapping[Path, HistoryFile]) -> Iterator[_Source]:
 
 def _find_last(file: HistoryFile, stored: StoredServer) -> float:
     """The end of the last record in epoch seconds. stored.last may be the end of an hour that is still to come."""
-    for tier in (MINUTE, QUARTER):
-        found = [record.until for record in file.records(stored.name, stored.last - HOUR, stored.last, tier)]
-        if found:
-            return found[-1]
+    with suppress(HistoryFileError):  # a damaged record is reported when it is needed
+        for tier in (MINUTE, QUARTER):
+            found = [record.until for record in file.records(stored.name, stored.last - HOUR, stored.last, tier)]
+            if found:
+                return found[-1]
     return stored.last
 
 
