@@ -162,6 +162,7 @@ def _of_response_times(record: Record, lost: int) -> Iterable[tuple[tuple[str, s
             yield from (((kind, ""), lost / window.seconds) for kind in ("slow", "judged") if slo)
         return
     below = np.cumsum(times.counts)
+    below *= times.requests / max(float(below[-1]), 1e-9)  # expected numbers lose a little by rounding
     for bound in {*BUCKET_BOUNDS, *([slo.threshold] if slo else [])}:
         place = times.bins.find(bound)
         if place < len(times.bins.edges) and times.bins.edges[place] == bound:
