@@ -33,6 +33,15 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("http://web1:9238/ http://web2:9238/", "Watch the servers of two exporters."),
         ("--once --json /run/uwsgi/shop.stats", "Print the JSON document of a server and exit."),
     ),
+    "report": (
+        ("--prometheus http://127.0.0.1:9090 --range 12w", "Review the last twelve weeks of every server."),
+        ("--history /var/lib/uwsgi-headroom/history.sqlite --out review.pdf", "Review a machine without Prometheus."),
+        (
+            "--prometheus https://mimir.example/prometheus --prometheus-token-file token "
+            "--prometheus-header 'X-Scope-OrgID: web' --service shop",
+            "Review one service of a tenant.",
+        ),
+    ),
     "discover": (("", "List the uWSGI servers of this machine."),),
     "completion": (
         ("bash > ~/.local/share/bash-completion/completions/uwsgi-headroom", "Enable completion in new bash shells."),
@@ -49,6 +58,12 @@ _EXIT_STATUSES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("3", "Not judged: no server could be read, an argument is wrong, or check was interrupted or failed."),
     ),
     "top": (("0", "You quit, or the snapshot shows every server."), ("3", "A server could not be read.")),
+    "report": (
+        ("0", "The report is written."),
+        ("1", "Nothing is written: the source has no data or cannot be read, or report was interrupted."),
+        ("2", "An argument is wrong."),
+        ("3", "A partial report is written, because the source failed halfway."),
+    ),
     "discover": (("0", "A stats server was found."), ("1", "No stats server was found.")),
 }
 

@@ -19,6 +19,7 @@ from uwsgi_headroom.check.exit_status import UNKNOWN
 from uwsgi_headroom.check.request import Request
 from uwsgi_headroom.check.thresholds import Thresholds
 from uwsgi_headroom.errors import ConfigError, HeadroomError
+from uwsgi_headroom.report.request import ReportRequest
 from uwsgi_headroom.terminal_text import print_lines
 
 
@@ -111,6 +112,31 @@ def _top(_line: CommandLine, options: argparse.Namespace) -> int:
     return start.run(options.addresses, options.interval, options.seconds, once=options.once, as_json=options.json)
 
 
+def _report(line: CommandLine, options: argparse.Namespace) -> int:
+    if (options.prometheus is None) == (not options.history):
+        line.commands["report"].error("give --prometheus URL or --history FILE")
+    from uwsgi_headroom.report import command
+
+    return command.run(
+        ReportRequest(
+            prometheus=options.prometheus,
+            history=tuple(options.history),
+            servers=tuple(options.server),
+            services=tuple(options.service),
+            seconds=options.range,
+            until=options.until,
+            time_zone=options.time_zone,
+            out=options.out,
+            format=options.format,
+            user=options.prometheus_user,
+            password_file=options.prometheus_password_file,
+            token_file=options.prometheus_token_file,
+            headers=tuple(options.prometheus_header),
+            ca_file=options.ca_file,
+        )
+    )
+
+
 def _discover(_line: CommandLine, _options: argparse.Namespace) -> int:
     with interrupts.ending_the_process():
         from uwsgi_headroom.watch import discover_command
@@ -127,6 +153,7 @@ _COMMANDS: dict[str, Callable[[CommandLine, argparse.Namespace], int]] = {
     "serve": _serve,
     "check": _check,
     "top": _top,
+    "report": _report,
     "discover": _discover,
     "completion": _completion,
 }

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from uwsgi_headroom import __version__
 from uwsgi_headroom.arguments.numbers import seconds_between
 from uwsgi_headroom.arguments.parser import Parser, UsageError, suggest
+from uwsgi_headroom.arguments.report_flags import DESCRIPTION, add_report_flags
 from uwsgi_headroom.check.request import FORMATS, WATCH_SECONDS
 from uwsgi_headroom.check.thresholds import UNSET, parse_maximum, parse_minimum
 from uwsgi_headroom.completion.shells import SHELLS
@@ -66,6 +67,7 @@ def make_command_line() -> CommandLine:
         "serve": _add_serve(commands),
         "check": _add_check(commands),
         "top": _add_top(commands),
+        "report": _add_report(commands),
         "discover": _add_discover(commands),
         "completion": _add_completion(commands),
     }
@@ -193,6 +195,12 @@ def _add_top(commands: argparse._SubParsersAction[Parser]) -> Parser:
         default=3.0,
         help="how long to watch before a snapshot if top reads the server itself (default 3)",
     )
+    return parser
+
+
+def _add_report(commands: argparse._SubParsersAction[Parser]) -> Parser:
+    parser = _add_command(commands, "report", summary="write a capacity review", description=DESCRIPTION)
+    add_report_flags(parser)
     return parser
 
 

@@ -1,0 +1,153 @@
+"""The same days from a real Prometheus and from history files agree, and are what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from tests.support.monitoring import prometheus
+from tests.support.synthetic import stories
+from tests.support.synthetic.compare import Difference, compare
+from tests.support.synthetic.openmetrics import write_blocks
+from tests.support.synthetic.plan import History, Step
+from tests.support.synthetic.records import write_history_file
+from tests.support.synthetic.review_data import make_review_data
+from uwsgi_headroom.errors import HeadroomError
+from uwsgi_headroom.report.model import ReviewData
+from uwsgi_headroom.report.sources.history_file import load_history_files
+from uwsgi_headroom.report.sources.http_post import HttpPost
+from uwsgi_headroom.report.sources.login import make_endpoint
+from uwsgi_headroom.report.sources.prometheus import load_prometheus
+from uwsgi_headroom.report.sources.prometheus_api import PrometheusApi
+from uwsgi_headroom.report.sources.time_range import TimeRange
+
+pytestmark = pytest.mark.integration
+
+HISTORY = History(
+    services=(
+        replace(
+            stories.STORY,
+            servers=2,
+            peak=83 / 3,
+            steps=(Step(day=34 / 96, factor=1.2, title="More traffic."),),
+            reloads=(0.2,),
+            restarts=(0.5,),
+            missing=((58 / 96, 64 / 96),),
+        ),
+    ),
+    days=0.75,
+)
+SPAN = TimeRange(HISTORY.since, HISTORY.until, "UTC")
+
+RARE = ("full", "queue", "occupancy", "by_time")
+"""Columns of the ends of distributions: where a value is below RARELY, it is a count of a few samples or requests, and
+changes several times as much as the load from one quarter of an hour to the next, of which the last scrape sees a part.
+"""
+
+RARELY = 0.1
+
+SUM, MAXIMUM = 0.01, 0.05
+
+
+@dataclass(frozen=True)
+class Both:
+    """The same history by each source. api: of the Prometheus, while it runs."""
+
+    api: PrometheusApi
+    from_prometheus: ReviewData
+    from_files: ReviewData
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    """The history in a Prometheus that scraped once a minute, and in one history file for each of the machines."""
+    paths = [tmp_path_factory.mktemp("history") / f"web{machine + 1}.db" for machine in range(2)]
+    for machine, path in enumerate(paths):
+        write_history_file(HISTORY, path, machine)
+    with prometheus([], history=write_blocks(HISTORY)) as running:
+        api = PrometheusApi(HttpPost(make_endpoint(f"http://127.0.0.1:{running.port}")))
+        asked = load_prometheus(api, lambda _now: SPAN)
+        yield Both(api, asked, load_history_files(paths, lambda _end: SPAN))
+
+
+def assert_close(differences: list[Difference]) -> None:
+    """Sums within 1 % and largest quarters within 5 %, but for rare events."""
+    for found in differences:
+        if found.column.startswith(RARE) and not found.largest > RARELY:
+            continue
+        # A restart, a gap and the start of the history each end within a quarter, of which scrapes see a part.
+        assert found.missing <= 2, found
+        assert found.sum < SUM, found
+        assert found.maximum < MAXIMUM, found
+
+
+def test_both_sources_agree(both: Both) -> None:
+    """In every column of every server."""
+    servers = zip(both.from_prometheus.servers, both.from_files.servers, strict=True)
+    for one, other in servers:
+        assert (one.service, one.bounds, one.objective) == (other.service, other.bounds, other.objective)
+        assert_close(compare(one, other))
+
+
+def test_both_are_what_happened(both: Both) -> None:
+    """In every column of every server."""
+    truth = make_review_data(HISTORY).servers
+    for data in (both.from_prometheus, both.from_files):
+        for one, other in zip(data.servers, truth, strict=True):
+            assert_close(compare(one, other))
+
+
+def test_names(both: Both) -> None:
+    """A server's name is unique, and those of one service have its name."""
+    assert [server.server for server in both.from_prometheus.servers] == ["shop web1:9238", "shop web2:9238"]
+    assert [server.server for server in both.from_files.servers] == ["shop web1", "shop web2"]
+    for data in (both.from_prometheus, both.from_files):
+        assert {server.service for server in data.servers} == {"shop"}
+        assert not data.partial
+
+
+def test_no_event_is_lost_or_counted_twice(both: Both) -> None:
+    """Although a reload resets uWSGI's counters, and a restart those of the exporter. That a reload spawns every worker
+    anew is no event of its own."""
+    for data in (both.from_prometheus, both.from_files):
+        for server in data.servers:
+            assert np.nansum(server.reloads) == 1
+            assert np.nansum(server.respawns) == 0
+            (mark,) = [event for event in server.events if event.kind == "reload"]
+            assert abs(mark.time - (HISTORY.since + 0.2 * 86400)) <= 900
+
+
+def test_what_was_not_sampled_is_unknown(both: Both) -> None:
+    """And a sentence says so."""
+    for data in (both.from_prometheus, both.from_files):
+        for server in data.servers:
+            assert np.isnan(server.requests).sum() == 6
+            assert not server.covered[np.isnan(server.requests)].any()
+        assert all("no data for 90 min of 18 h" in problem for problem in data.problems)
+        assert len(data.problems) == 2
+
+
+def test_a_part_of_the_range_in_days_of_a_time_zone(both: Both) -> None:
+    """A shorter range has the same values."""
+    part = load_prometheus(both.api, lambda _now: TimeRange(SPAN.since + 900, SPAN.since + 9000, "Asia/Kathmandu"))
+    assert part.time_zone == "Asia/Kathmandu"
+    whole = both.from_prometheus.servers[0]
+    np.testing.assert_allclose(part.servers[0].requests, whole.requests[1:10], rtol=1e-9)
+
+
+def test_a_service_and_a_server_can_be_chosen(both: Both) -> None:
+    """An unknown one is an error."""
+    chosen = load_prometheus(both.api, lambda _now: SPAN, servers=["shop web2:9238"])
+    assert [server.server for server in chosen.servers] == ["shop web2:9238"]
+    with pytest.raises(HeadroomError, match="no server shop web3"):
+        load_prometheus(both.api, lambda _now: SPAN, servers=["shop web3"])
+
+
+def test_a_range_without_data(both: Both) -> None:
+    """Before the first scrape, there is nothing to review."""
+    early = TimeRange(SPAN.since - 86400, SPAN.since - 43200, "UTC")
+    with pytest.raises(HeadroomError, match="has no metrics of uwsgi-headroom from 2026-09-26 06:00"):
+        load_prometheus(both.api, lambda _now: early)

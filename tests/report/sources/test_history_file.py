@@ -1,0 +1,208 @@
+"""Loading from history files: what is in them, and what may be wrong with them."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support.synthetic import stories
+from tests.support.synthetic.plan import History
+from tests.support.synthetic.records import make_minutes, write_history_file
+from tests.support.synthetic.review_data import make_review_data
+from uwsgi_headroom.errors import HeadroomError, HistoryFileError
+from uwsgi_headroom.report.model import ReviewData
+from uwsgi_headroom.report.sources.history_file import load_history_files
+from uwsgi_headroom.report.sources.time_range import TimeRange, find_range
+from uwsgi_headroom.store.database import Database, Minute
+from uwsgi_headroom.store.file import open_to_write
+
+HISTORY = History(services=(replace(stories.STORY, servers=1, peak=83 / 6),), days=3 / 24)
+SPAN = TimeRange(HISTORY.since, HISTORY.until, "UTC")
+NAME = "shop-1"
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with three hours of a server."""
+    path = tmp_path_factory.mktemp("history") / "history.db"
+    write_history_file(HISTORY, path)
+    return path
+
+
+@pytest.fixture
+def path(written: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    copy = tmp_path / "history.db"
+    shutil.copy(written, copy)
+    return copy
+
+
+def load(*paths: Path, span: TimeRange = SPAN, servers: Sequence[str] = ()) -> ReviewData:
+    """The data of files."""
+    return load_history_files(paths, lambda _end: span, servers=servers)
+
+
+def execute(path: Path, *statements: str) -> None:
+    """Change a file."""
+    with sqlite3.connect(path) as database:
+        for statement in statements:
+            database.execute(statement)
+    database.close()
+
+
+def test_quarters_are_what_happened(path: Path) -> None:
+    """And the server of a single file is a service of its own."""
+    (server,) = load(path).servers
+    (truth,) = make_review_data(HISTORY).servers
+    np.testing.assert_allclose(server.busy, truth.busy, rtol=0.01)
+    assert (server.server, server.service, server.host) == (NAME, "", "")
+
+
+def test_minutes_fill_the_quarters_that_are_not_merged_yet(path: Path) -> None:
+    """The exporter merges a quarter of an hour when the next one begins."""
+    (whole,) = load(path).servers
+    execute(
+        path, "DELETE FROM records WHERE tier = 900 AND slot > (SELECT max(slot) - 4 FROM records WHERE tier = 900)"
+    )
+    (server,) = load(path).servers
+    np.testing.assert_allclose(server.requests, whole.requests)
+    np.testing.assert_allclose(server.percentiles, whole.percentiles)
+
+
+def test_hours_fill_what_is_kept_no_finer(path: Path) -> None:
+    """Their sums are right; the peaks within an hour are not known any more."""
+    (whole,) = load(path).servers
+    execute(path, f"DELETE FROM records WHERE tier < 3600 AND slot * tier <= {HISTORY.since + 3600}")
+    data = load(path)
+    (server,) = data.servers
+    assert not data.partial
+    assert data.problems[0].startswith("shop-1: of the first 60 min, the file keeps hours only")
+    assert len(set(server.requests[:4])) == 1
+    np.testing.assert_allclose(server.requests[:4].sum(), whole.requests[:4].sum(), rtol=1e-6)
+    np.testing.assert_allclose(server.requests[4:], whole.requests[4:])
+
+
+def test_several_files_are_machines_of_one_service(path: Path, tmp_path: Path) -> None:
+    """The same file twice is one machine."""
+    other = tmp_path / "web2.db"
+    shutil.copy(path, other)
+    data = load(path, other, path)
+    assert [(each.server, each.service, each.host) for each in data.servers] == [
+        ("shop-1 history", NAME, "history"),
+        ("shop-1 web2", NAME, "web2"),
+    ]
+
+
+def test_the_range_ends_with_the_records(path: Path) -> None:
+    """A file that was copied from another machine has no present."""
+    data = load_history_files([path], lambda end: find_range(3600, None, "UTC", end))
+    assert data.until == HISTORY.until
+
+
+def corrupt(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:4096] + b"\0" * 20_000)
+
+
+def foreign(path: Path) -> None:
+    path.unlink()
+    execute(path, "CREATE TABLE a (b)")
+
+
+WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
+    "missing": (Path.unlink, "No such file"),
+    "a directory": (lambda path: (path.unlink(), path.mkdir()), "history.db"),
+    "empty": (lambda path: path.write_bytes(b""), "is empty"),
+    "a text": (lambda path: path.write_text("no database at all\n" * 99), "is not a history file"),
+    "of another program": (foreign, "is a database of another program"),
+    "newer": (lambda path: execute(path, "PRAGMA user_version = 99"), "written by a newer version"),
+    "corrupt": (corrupt, "damaged"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_wrong_file_is_an_error(path: Path, kind: str) -> None:
+    """That names the file and what is wrong with it."""
+    spoil, reason = WRONG[kind]
+    spoil(path)
+    with pytest.raises(HistoryFileError, match=reason) as caught:
+        load(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_file_without_servers(tmp_path: Path) -> None:
+    """An exporter has just made it."""
+    path = tmp_path / "history.db"
+    Database(open_to_write(path), path, 10**9).close()
+    with pytest.raises(HeadroomError, match="no server has been recorded yet"):
+        load(path)
+
+
+def test_a_damaged_record_leaves_the_rest(path: Path) -> None:
+    """The data is partial and says so."""
+    slot = "(SELECT max(slot) - 2 FROM records WHERE tier = 900)"
+    execute(path, f"UPDATE records SET data = x'ff' WHERE tier = 900 AND slot = {slot}")
+    data = load(path)
+    assert data.partial
+    assert data.problems[0].startswith(f"{NAME}: a part of the records cannot be read")
+    assert np.isfinite(data.servers[0].requests).sum() == 9
+
+
+def test_a_damaged_minute_does_not_hide_the_quarters(path: Path) -> None:
+    """The last minute says where the records end."""
+    slot = "(SELECT max(slot) FROM records WHERE tier = 60)"
+    execute(path, f"UPDATE records SET data = x'ff' WHERE tier = 60 AND slot = {slot}")
+    data = load_history_files([path], lambda end: find_range(3600, None, "UTC", end))
+    assert (data.until, data.partial) == (HISTORY.until, False)
+
+
+def test_a_range_without_records(path: Path) -> None:
+    """The message says which there are."""
+    early = TimeRange(HISTORY.since - 7200, HISTORY.since - 3600, "UTC")
+    with pytest.raises(HeadroomError, match="no quarter of an hour was sampled") as caught:
+        load(path, span=early)
+    assert caught.value.details[0].startswith("The records of these servers are from 2026-09-27 21:")
+
+
+def test_an_unknown_server(path: Path) -> None:
+    """An error that lists the known ones."""
+    with pytest.raises(HeadroomError, match="no server shop in this range; did you mean shop-1"):
+        load(path, servers=["shop"])
+
+
+def in_future(minutes: Iterator[Minute], shift: int) -> Iterator[Minute]:
+    """The same minutes, so many minutes later."""
+    for each in minutes:
+        record = each.record and replace(each.record, until=each.record.until + 60 * shift)
+        yield each._replace(minute=each.minute + shift, record=record)
+
+
+def test_an_exporter_with_a_clock_ahead(tmp_path: Path) -> None:
+    """Its records are of a time that is still to come here; the data says so."""
+    path, shift = tmp_path / "history.db", int((time.time() - HISTORY.until) // 900 * 15) + 60
+    database = Database(open_to_write(path), path, 10**9)
+    database.write(list(in_future(make_minutes(HISTORY, HISTORY.services[0], 0, NAME), shift)), time.time() + 7200)
+    database.close()
+    data = load_history_files([path], lambda end: find_range(7200, None, "UTC", end))
+    assert any("ahead of this machine's" in problem for problem in data.problems)
+    assert np.isfinite(data.servers[0].requests).all()
+
+
+def test_a_quarter_that_was_sampled_for_less_than_half_is_unknown(path: Path) -> None:
+    """Its figures would be those of a few minutes."""
+    slot = "(SELECT max(slot) FROM records WHERE tier = 900)"
+    execute(
+        path,
+        f"DELETE FROM records WHERE tier = 60 AND slot > {slot} * 15 - 8",
+        f"DELETE FROM records WHERE tier = 900 AND slot = {slot}",
+    )
+    (server,) = load(path).servers
+    assert server.covered[-1] == pytest.approx(7 / 15)
+    assert np.isnan(server.requests[-1])
+    assert np.isfinite(server.requests[:-1]).all()
