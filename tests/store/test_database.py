@@ -165,4 +165,4 @@ def test_slots_of_a_range(path: Path) -> None:
         ends = [record.until for record in file.records("shop", NOON + 60, NOON + 18_000, MINUTES.seconds)]
         assert ends == [NOON + 60 * number for number in range(2, 301)]
         (server,) = file.servers()
-    assert (server.name, server.first) == ("shop", NOON + 60)
+    assert (server.name, server.first, server.last) == ("shop", NOON + 60, NOON + 499 * 60)

@@ -47,6 +47,16 @@ def test_what_is_known_of_a_part() -> None:
     assert merged.window.workers[0].requests == 20
 
 
+def test_a_minute_without_the_use_by_others() -> None:
+    """A quarter of an hour has the use of CPUs in the minutes in which all of it was known."""
+    known = Record(60.0, windows.window(60.0, cpu=(1.0, 2.0, 0.5)))
+    unknown = Record(120.0, windows.window(60.0, cpu=(1.5, 2.5, None)))
+    assert merge_records([known, unknown]).window.cpu == known.window.cpu
+    both = merge_records([unknown, unknown]).window.cpu
+    assert both is not None
+    assert (both.measured_seconds, both.own_seconds, both.others_seconds) == (120.0, 180.0, None)
+
+
 def test_workers_and_sockets_that_come_and_go() -> None:
     """A worker of one part has its own work; a socket of one part is not known for the whole time."""
     merged = merge_records(

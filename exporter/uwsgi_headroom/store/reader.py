@@ -50,11 +50,13 @@ class HistoryFile:
 
     def servers(self) -> list[StoredServer]:
         """Every server with records, by name."""
-        query = (
-            "SELECT name, min(slot * tier), max(slot * tier) FROM servers JOIN records ON server = id "
-            "GROUP BY name ORDER BY name"
-        )
-        return [StoredServer(str(name), float(first), float(last)) for name, first, last in self._rows(query)]
+        # The last hour may not have ended, so the end of a shorter record counts where there is one.
+        ends = ", ".join(f"max(CASE tier WHEN {tier.seconds} THEN slot * tier END)" for tier in TIERS)
+        query = f"SELECT name, min(slot * tier), {ends} FROM servers JOIN records ON server = id GROUP BY name ORDER BY name"
+        return [
+            StoredServer(str(name), float(first), float(next(end for end in ends if end is not None)))
+            for name, first, *ends in self._rows(query)
+        ]
 
     def records(self, server: str, since: float, until: float, tier: int) -> Iterator[Record]:
         """The records of a server that end after `since` and by `until` (epoch seconds), in the order of time. tier:

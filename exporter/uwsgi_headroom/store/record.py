@@ -119,6 +119,8 @@ def _sum_common(areas: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 def _merge_cpu(parts: Sequence[CpuWindow]) -> CpuWindow | None:
+    # A reload makes the use by others unknown for a minute, which must not make it unknown for the whole hour.
+    parts = [part for part in parts if part.others_seconds is not None] or parts
     if not parts:
         return None
     return CpuWindow(
