@@ -50,12 +50,15 @@ class HistoryFile:
 
     def servers(self) -> list[StoredServer]:
         """Every server with records, by name."""
-        # The last hour may not have ended, so the end of a shorter record counts where there is one.
-        ends = ", ".join(f"max(CASE tier WHEN {tier.seconds} THEN slot * tier END)" for tier in TIERS)
-        query = f"SELECT name, min(slot * tier), {ends} FROM servers JOIN records ON server = id GROUP BY name ORDER BY name"
+        # The last hour may not have ended, so the end of the shortest records counts.
+        query = (
+            "SELECT name, min(slot * tier), max(CASE tier WHEN ? THEN slot * tier END), "
+            "max(CASE tier WHEN ? THEN slot * tier END), max(CASE tier WHEN ? THEN slot * tier END) "
+            "FROM servers JOIN records ON server = id GROUP BY name ORDER BY name"
+        )
         return [
             StoredServer(str(name), float(first), float(next(end for end in ends if end is not None)))
-            for name, first, *ends in self._rows(query)
+            for name, first, *ends in self._rows(query, *(tier.seconds for tier in TIERS))
         ]
 
     def records(self, server: str, since: float, until: float, tier: int) -> Iterator[Record]:
