@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import fsum
+from math import fsum, isfinite
 
 from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured
 from uwsgi_headroom.analysis.what_if.runs import Server, mean, percentile, run_load
@@ -28,6 +28,7 @@ LESS_LOCK_WAIT = 0.6
 MOST_LOCK_LOAD = 0.98
 """The most of a second that an interpreter lock can be held, on average."""
 
+_LEAST_DEMAND = 0.01
 _ROUNDS = 4
 _CLOSE = 0.01
 _MOST_SCALE = 3.0
@@ -53,15 +54,18 @@ def calibrate(measured: Measured, look: Callable[[], None]) -> Calibrated:
     waits = measured.waits
     from_waits = waits is not None and fsum(waits.values()) > 0
     waiting = _waiting(waits, response_time) if waits and from_waits else max(0.0, response_time - cpu)
+    if cpu + waiting < _LEAST_DEMAND * response_time:
+        waiting = response_time
     # More of the CPU time cannot be under the locks than they can be held.
     locked = min(cpu, MOST_LOCK_LOAD * measured.running.processes / window.throughput)
     factors = observed_factors(window)
-    others = 0.0 if measured.others_follow else measured.others
+    neighbours = measured.others if isfinite(measured.others) else 0.0
+    others = 0.0 if measured.others_follow else neighbours
     server = Server(
         work=Work(locked=locked, unlocked=cpu - locked, waiting=waiting, factors=factors),
         cpus=measured.cpus,
         others=others,
-        others_per_request=(measured.others - others) / window.throughput,
+        others_per_request=(neighbours - others) / window.throughput,
         look=look,
     )
     if waits and from_waits:
@@ -80,12 +84,12 @@ def _known(measured: Measured) -> tuple[float, float]:
         raise CannotPredictError("No request was completed, so there is nothing to predict from.")
     if measured.window.response_time is None or not measured.window.response_time > 0:
         raise CannotPredictError("The response time is not known, so it is not known what a request needs.")
-    if measured.cpu_per_request is None or not measured.cpus > 0:
+    if measured.cpu_per_request is None or not measured.cpu_per_request >= 0 or not measured.cpus > 0:
         raise CannotPredictError(
             "The CPU time of the workers is not known, so it is not known what a request needs. Run the exporter on "
             "uWSGI's host, in the same PID namespace."
         )
-    return measured.window.response_time, max(0.0, measured.cpu_per_request)
+    return measured.window.response_time, measured.cpu_per_request
 
 
 def _waiting(waits: Mapping[State, float], response_time: float) -> float:

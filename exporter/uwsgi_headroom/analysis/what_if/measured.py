@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 
 from uwsgi_headroom.analysis.what_if.setting import Setting
 from uwsgi_headroom.errors import HeadroomError
@@ -67,5 +68,6 @@ class Measured:
     @property
     def running(self) -> Setting:
         """The setting with the mean number of processes that were up."""
-        processes = self.setting.processes if self.workers_up is None else max(1, round(self.workers_up))
-        return Setting(min(processes, self.setting.processes), self.setting.threads)
+        if self.workers_up is None or not isfinite(self.workers_up):
+            return self.setting
+        return Setting(min(max(1, round(self.workers_up)), self.setting.processes), self.setting.threads)

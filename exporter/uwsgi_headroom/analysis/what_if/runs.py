@@ -25,6 +25,8 @@ _REQUESTS = 2400
 _PER_THREAD = 3
 _MOST_REQUESTS = 8000
 _ROUNDS = 3
+_ENOUGH = 1.5
+"""Arrivals above this multiple of what the setting can serve only lengthen the queue, and the simulation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +78,8 @@ def run_load(server: Server, setting: Setting, rate: float) -> tuple[Outcome, Ut
     whose queue never runs empty, and the total times mean nothing."""
     requests = _count(setting)
     system = server.system(setting, rate)
-    outcome = Simulation(system, server.work, SEED, server.look).run(requests, rate, warm_up=requests // 3)
+    arrivals = min(rate, _ENOUGH * server.work.bound_throughput(system))
+    outcome = Simulation(system, server.work, SEED, server.look).run(requests, arrivals, warm_up=requests // 3)
     return outcome, _utilization(system, setting, outcome)
 
 

@@ -40,6 +40,13 @@ class Work:
     pauses: int = 1
     factors: tuple[float, ...] = (1.0,)
 
+    def bound_throughput(self, system: System) -> float:
+        """Requests per second that no server exceeds: the threads or the CPUs are then always in use (P. J. Denning, J.
+        P. Buzen, Computing Surveys 10 (3), 1978)."""
+        computing = self.locked + self.unlocked
+        by_threads = system.processes * system.threads / (computing + self.waiting)
+        return min(by_threads, system.cpus / computing) if computing else by_threads
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
