@@ -14,7 +14,8 @@ from uwsgi_headroom.documents.what_if import WhatIf
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import what_if_cache
-from uwsgi_headroom.web.what_if_cache import MOST_WAITING, TooManyError, WhatIfCache
+from uwsgi_headroom.web.bounds import MOST_PREDICTIONS
+from uwsgi_headroom.web.what_if_cache import TooManyError, WhatIfCache
 
 
 class Maker:
@@ -70,13 +71,15 @@ def test_one_at_a_time_and_few_waiting(maker: Maker) -> None:
 
     async def run() -> None:
         cache, watch, maker.held = WhatIfCache(Clock()), _watch(), asyncio.Event()
-        tasks = [asyncio.create_task(cache.get(watch, 60, [Setting(8, number + 1)])) for number in range(MOST_WAITING)]
+        tasks = [
+            asyncio.create_task(cache.get(watch, 60, [Setting(8, number + 1)])) for number in range(MOST_PREDICTIONS)
+        ]
         await asyncio.sleep(0)
         with pytest.raises(TooManyError):
             await cache.get(watch, 60, [Setting(1, 1)])
         maker.held.set()
         await asyncio.gather(*tasks)
-        assert (maker.calls, maker.most) == (MOST_WAITING, 1)
+        assert (maker.calls, maker.most) == (MOST_PREDICTIONS, 1)
         await cache.get(watch, 60, [Setting(1, 1)])
 
     asyncio.run(run())

@@ -11,9 +11,7 @@ from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents.predict import PEAK_SECONDS, predict_what_if
 from uwsgi_headroom.watch.watch import Watch
-
-MOST_WAITING = 4
-"""The most documents that are made or wait for it. Each takes a second, or some with very large settings."""
+from uwsgi_headroom.web import bounds
 
 _KEPT = 32
 _YOUNG_SECONDS = 10.0
@@ -42,7 +40,7 @@ class WhatIfCache:
         step = PEAK_SECONDS if watch.history.seconds >= seconds else _YOUNG_SECONDS
         newest = watch.history.newest_slice(step), watch.state
         if made is None or made[0] != newest:
-            if sum(not task.done() for _, task in self._cached.values()) >= MOST_WAITING:
+            if sum(not task.done() for _, task in self._cached.values()) >= bounds.MOST_PREDICTIONS:
                 raise TooManyError
             made = newest, asyncio.create_task(self._make(watch, seconds, settings), name="what-if")
             made[1].add_done_callback(lambda task: self._forget_failed(key, task))

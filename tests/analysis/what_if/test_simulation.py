@@ -37,18 +37,16 @@ def test_waiting_takes_no_cpu() -> None:
     assert set(map(round, (1e6 * seconds for seconds in outcome.service))) == {100_000}
 
 
-def test_neighbours_keep_what_they_use_up_to_a_fair_share() -> None:
-    """Neighbours that use half a CPU leave the rest; those that would use all share it evenly with one thread."""
-    work = Work(locked=0.1, unlocked=0, waiting=0)
-    assert Simulation(System(processes=1, threads=1, cpus=1, others=0.4), work, 1).run(50).computing == pytest.approx(
-        0.6
-    )
-    assert Simulation(System(processes=1, threads=1, cpus=1, others=1.0), work, 1).run(50).computing == pytest.approx(
-        0.5
-    )
-    assert Simulation(System(processes=3, threads=1, cpus=1, others=1.0), work, 1).run(50).computing == pytest.approx(
-        0.75
-    )
+@pytest.mark.parametrize(
+    ("others", "processes", "computing"),
+    [(0.0, 1, 1.0), (0.4, 1, 0.6), (1.0, 1, 1 / 5), (1.0, 3, 3 / 7), (9.0, 1, 1 / 37)],
+)
+def test_neighbours_keep_what_they_use(others: float, processes: int, computing: float) -> None:
+    """Neighbours leave the rest of a CPU; if there is none, each thread has an equal share beside four of theirs for
+    each CPU that they use."""
+    system = System(processes=processes, threads=1, cpus=1, others=others)
+    outcome = Simulation(system, Work(locked=0.1, unlocked=0, waiting=0), 1).run(50)
+    assert outcome.computing == pytest.approx(computing)
 
 
 def test_the_same_seed_gives_the_same_outcome() -> None:

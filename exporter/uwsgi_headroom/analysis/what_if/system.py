@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+NEIGHBOUR_THREADS = 4
+"""Threads of other programs that compete for each CPU that these use. With so many, they keep what they use until the
+CPUs are nearly full, as the headroom of CPUs assumes too; with one they would soon give way."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
-    """The resources. others: CPUs that other programs use while the server is idle; they give up as much as an equal
-    share takes from them."""
+    """The resources. others: CPUs that other programs use; they keep them, except for the equal share of this server's
+    threads."""
 
     processes: int
     threads: int
@@ -16,9 +20,8 @@ class System:
     others: float = 0.0
 
     def list_speeds(self) -> list[float]:
-        """The CPUs that one thread gets, by the number of threads that compute. Neighbours count as one thread for each
-        CPU that they use, and as one at least."""
-        neighbours = max(1.0, self.others)
+        """The CPUs that one thread gets, by the number of threads that compute."""
+        neighbours = NEIGHBOUR_THREADS * self.others
         speeds = [1.0]
         for running in range(1, self.processes * self.threads + 1):
             fair = self.cpus * neighbours / (running + neighbours)
