@@ -126,3 +126,33 @@ def test_few_documents_are_kept(maker: Maker) -> None:
         assert maker.calls == 99
 
     asyncio.run(run())
+
+
+def test_a_pause_after_each(maker: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prediction that took a second is followed by two seconds without one."""
+    now, slept = 100.0, list[float]()
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        slept.append(seconds)
+        now += seconds
+
+    async def make(watch: Watch, *_others: object) -> WhatIf:
+        nonlocal now
+        now += 1.0
+        return WhatIf(name=watch.name, time=now)
+
+    monkeypatch.setattr(what_if_cache, "predict_what_if", make)
+    monkeypatch.setattr(what_if_cache.asyncio, "sleep", sleep)
+
+    async def run() -> None:
+        nonlocal now
+        cache, watch = WhatIfCache(Clock(lambda: now)), _watch()
+        await cache.get(watch, 60, [Setting(1, 1)])
+        now += 0.5
+        await cache.get(watch, 60, [Setting(2, 1)])
+        now += 2.0
+        await cache.get(watch, 60, [Setting(3, 1)])
+
+    asyncio.run(run())
+    assert slept == [1.5]

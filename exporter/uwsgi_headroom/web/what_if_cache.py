@@ -13,6 +13,10 @@ from uwsgi_headroom.documents.predict import PEAK_SECONDS, predict_what_if
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import bounds
 
+PAUSE = 2.0
+"""After a prediction, the next one begins after this multiple of the time that it took, so that requests for ever other
+settings take a third of a CPU at most."""
+
 _KEPT = 32
 _YOUNG_SECONDS = 10.0
 
@@ -30,6 +34,7 @@ class WhatIfCache:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = asyncio.Lock()
+        self._rested_at = clock.monotonic()
         self._cached: dict[object, tuple[object, asyncio.Task[bytes]]] = {}
 
     async def get(self, watch: Watch, seconds: float, settings: Sequence[Setting]) -> bytes:
@@ -61,4 +66,11 @@ class WhatIfCache:
 
     async def _make(self, watch: Watch, seconds: float, settings: Sequence[Setting]) -> bytes:
         async with self._lock:
-            return msgspec.json.encode(await predict_what_if(watch, self._clock, seconds, settings))
+            began = self._clock.monotonic()
+            if began < self._rested_at:
+                await asyncio.sleep(self._rested_at - began)
+                began = self._clock.monotonic()
+            document = await predict_what_if(watch, self._clock, seconds, settings)
+            took = self._clock.monotonic() - began
+            self._rested_at = began + took + PAUSE * took
+        return msgspec.json.encode(document)

@@ -34,11 +34,13 @@ def predict_settings(
     calibrated = calibrate(measured, look)
     peak = measured.peak or measured.window
     rates = [load * peak.throughput for load in loads]
+    wanted = dict.fromkeys((measured.setting, *settings))
+    predicted = {setting: _predict(measured, calibrated, setting, loads, rates) for setting in wanted}
     return WhatIf(
         measured=measured,
-        today=_predict(measured, calibrated, measured.setting, loads, rates),
+        today=predicted[measured.setting],
         check=_check(measured, calibrated),
-        predictions=tuple(_predict(measured, calibrated, setting, loads, rates) for setting in settings),
+        predictions=tuple(predicted[setting] for setting in settings),
         demands_measured=calibrated.from_waits,
         cautions=list_cautions(measured, calibrated, settings, rates),
     )
