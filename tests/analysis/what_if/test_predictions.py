@@ -239,6 +239,7 @@ def test_refused(change: dict[str, object], why: str) -> None:
         {"cpu_per_request": 0.0, "others": 8.0},
         {"others": inf, "others_follow": True},
         {"window": Observed(throughput=1e6, response_time=100.0, p50=1e-9, p95=1e6, p99=1e-9)},
+        {"window": Observed(throughput=5.0, response_time=0.1, p50=nan, p90=inf, p95=nan, p99=0.0)},
         {"window": Observed(throughput=1e-9, response_time=1e-9, p50=0.0, p95=0.0)},
         {"setting": Setting(1, 1)},
     ],

@@ -12,7 +12,7 @@ from math import fsum, isfinite
 from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured
 from uwsgi_headroom.analysis.what_if.runs import Server, mean, percentile, run_load
 from uwsgi_headroom.analysis.what_if.system import Outcome, Work
-from uwsgi_headroom.analysis.what_if.variability import observed_factors, scale_factors
+from uwsgi_headroom.analysis.what_if.variability import is_positive, observed_factors, scale_factors
 from uwsgi_headroom.kernel.waits.states import State
 
 QUEUEING: tuple[State, ...] = ("cpu_wait", "interpreter_lock")
@@ -72,10 +72,11 @@ def calibrate(measured: Measured, look: Callable[[], None]) -> Calibrated:
         server = _fit_lock(server, measured, cpu, response_time, waits.get("interpreter_lock", 0.0))
     else:
         server = _fit_waiting(server, measured, response_time)
-    if window.p95 is not None:
-        server = _fit_spread(server, measured, factors, window.p95)
+    p95 = window.p95 if is_positive(window.p95) else None
+    if p95 is not None:
+        server = _fit_spread(server, measured, factors, p95)
     found = _simulate(server, measured)
-    return Calibrated(server, from_waits, window.p95 is not None, found.lock_waiters / found.throughput)
+    return Calibrated(server, from_waits, p95 is not None, found.lock_waiters / found.throughput)
 
 
 def _known(measured: Measured) -> tuple[float, float]:
