@@ -11,6 +11,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
+
 from tools.bench import table
 from tools.bench.model import judge
 from tools.bench.model.cases import LOADS, OBSERVED, WORKLOADS, Workload
@@ -24,7 +26,10 @@ OBSERVE_SECONDS = 30.0
 QUIET = 0.2
 """CPUs that programs other than the clients may use; a run beside more is repeated once."""
 
-RETRY_MINUTES = 10.0
+WAIT_SECONDS, BUSY_PERCENT = 10.0, 15.0
+"""How long to wait for the machine before a run, and until it is less busy than this."""
+
+RETRY_MINUTES = 9.0
 """Afterwards nothing is repeated."""
 
 
@@ -70,12 +75,14 @@ class _Bench:
 
     def _measure(self, setting: Setting, plan: Plan, seconds: float) -> tuple[Truth, Measured]:
         """Measure; once more if other programs disturbed that, and return the quieter of the two."""
+        _wait_until_quiet()
         first = measure(setting, plan, seconds)
         self._clients = max(self._clients, first[0].clients)
         is_late = time.monotonic() - self._began > 60 * RETRY_MINUTES
         if first[0].neighbours - first[0].clients <= QUIET or is_late:
             return first
         self._repeated += 1
+        _wait_until_quiet()
         return min(first, measure(setting, plan, seconds), key=lambda result: result[0].neighbours)
 
     def report(self) -> str:
@@ -92,6 +99,13 @@ class _Bench:
                 f"end {load}. {table.machine()}",
             ]
         )
+
+
+def _wait_until_quiet() -> None:
+    """Wait until other programs use little of the CPUs, for a while at most."""
+    end = time.monotonic() + WAIT_SECONDS
+    while time.monotonic() < end and psutil.cpu_percent(interval=1.0) > BUSY_PERCENT:
+        pass
 
 
 def _predict(measured: Measured, setting: Setting, truth: Truth) -> Prediction:
