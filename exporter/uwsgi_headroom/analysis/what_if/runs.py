@@ -22,8 +22,8 @@ USED_UP = {"cpu": 0.95, "interpreters": 0.9}
 """Utilization at the most throughput from which on a resource is what limits it; else it is the threads."""
 
 _REQUESTS = 2400
-_PER_THREAD = 3
-_MOST_REQUESTS = 8000
+_PER_THREAD = 1
+_MOST_REQUESTS = 5000
 _ROUNDS = 3
 _ENOUGH = 1.5
 """Arrivals above this multiple of what the setting can serve only lengthen the queue, and the simulation."""
