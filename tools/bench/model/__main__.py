@@ -18,7 +18,9 @@ from tools.bench.model import judge
 from tools.bench.model.cases import LOADS, OBSERVED, WORKLOADS, Workload
 from tools.bench.model.clients import Plan
 from tools.bench.model.run import CPUS, Truth, measure
-from uwsgi_headroom.analysis.what_if import Measured, Prediction, Setting, predict_settings
+from uwsgi_headroom.analysis.what_if import Measured, Prediction, Setting
+from uwsgi_headroom.analysis.what_if.demands import calibrate
+from uwsgi_headroom.analysis.what_if.predict import predict_setting
 
 BEGIN, END = "<!-- bench:model -->", "<!-- /bench:model -->"
 
@@ -110,8 +112,10 @@ def _wait_until_quiet() -> None:
 
 def _predict(measured: Measured, setting: Setting, truth: Truth) -> Prediction:
     """The prediction from the observed setting, beside the neighbours of the run that it is compared with."""
-    beside = replace(measured, others=truth.neighbours)
-    return predict_settings(beside, [setting], loads=(truth.throughput / measured.window.throughput,)).predictions[0]
+    calibrated = calibrate(measured, lambda: None)
+    server = replace(calibrated.server, others=truth.neighbours, others_per_request=0.0)
+    load = truth.throughput / measured.window.throughput
+    return predict_setting(measured, replace(calibrated, server=server), setting, (load,), (truth.throughput,))
 
 
 def _describe(workload: Workload, truth: Truth, measured: Measured) -> str:

@@ -35,7 +35,7 @@ def predict_settings(
     peak = measured.peak or measured.window
     rates = [load * peak.throughput for load in loads]
     wanted = dict.fromkeys((measured.setting, *settings))
-    predicted = {setting: _predict(measured, calibrated, setting, loads, rates) for setting in wanted}
+    predicted = {setting: predict_setting(measured, calibrated, setting, loads, rates) for setting in wanted}
     return WhatIf(
         measured=measured,
         today=predicted[measured.setting],
@@ -46,9 +46,10 @@ def predict_settings(
     )
 
 
-def _predict(
+def predict_setting(
     measured: Measured, calibrated: Calibrated, setting: Setting, loads: Sequence[float], rates: Sequence[float]
 ) -> Prediction:
+    """Predict one setting at these loads, which are `rates` requests per second."""
     most, use = find_most(calibrated.server, setting)
     memory, fits = _memory(measured, setting)
     return Prediction(

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-NEIGHBOUR_THREADS = 4
-"""Threads of other programs that compete for each CPU that these use. With so many, they keep what they use until the
-CPUs are nearly full, as the headroom of CPUs assumes too; with one they would soon give way."""
+LEAST_SHARE = 0.05
+"""The part of the CPUs that is left to the server however much other programs use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
-    """The resources. others: CPUs that other programs use; they keep them, except for the equal share of this server's
-    threads."""
+    """The resources. others: CPUs that other programs use, and keep: the server's threads do not take them, as the
+    headroom of CPUs assumes too."""
 
     processes: int
     threads: int
@@ -21,12 +20,9 @@ class System:
 
     def list_speeds(self) -> list[float]:
         """The CPUs that one thread gets, by the number of threads that compute."""
-        neighbours = NEIGHBOUR_THREADS * self.others
-        speeds = [1.0]
-        for running in range(1, self.processes * self.threads + 1):
-            fair = self.cpus * neighbours / (running + neighbours)
-            speeds.append(min(1.0, (self.cpus - min(self.others, fair)) / running))
-        return speeds
+        left = max(self.cpus - self.others, LEAST_SHARE * self.cpus)
+        running = range(1, self.processes * self.threads + 1)
+        return [1.0, *(min(1.0, left / number) for number in running)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
