@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from math import fsum, isfinite
 
 from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured
-from uwsgi_headroom.analysis.what_if.runs import Server, mean, percentile, run_load
+from uwsgi_headroom.analysis.what_if.runs import Server, mean, percentile, run_observed
 from uwsgi_headroom.analysis.what_if.system import Outcome, Work
 from uwsgi_headroom.analysis.what_if.variability import is_positive, observed_factors, scale_factors
 from uwsgi_headroom.kernel.waits.states import State
@@ -141,4 +141,4 @@ def _fit_spread(server: Server, measured: Measured, factors: tuple[float, ...], 
 
 def _simulate(server: Server, measured: Measured) -> Outcome:
     """The observed setting under the observed load."""
-    return run_load(server, measured.running, measured.window.throughput)[0]
+    return run_observed(server, measured.running, measured.window)

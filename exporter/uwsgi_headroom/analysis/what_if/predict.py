@@ -8,11 +8,16 @@ from uwsgi_headroom.analysis.what_if.cautions import list_cautions
 from uwsgi_headroom.analysis.what_if.demands import Calibrated, calibrate
 from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured
 from uwsgi_headroom.analysis.what_if.prediction import Check, Prediction, WhatIf
-from uwsgi_headroom.analysis.what_if.runs import describe_load, find_most, mean, name_limit, percentile, run_load
+from uwsgi_headroom.analysis.what_if.runs import (
+    describe_load,
+    find_most,
+    mean,
+    name_limit,
+    percentile,
+    run_observed,
+    was_full,
+)
 from uwsgi_headroom.analysis.what_if.setting import Setting
-
-SATURATED = 0.97
-"""The part of the threads in service from which on the observed throughput was the most that the setting serves."""
 
 
 def predict_settings(
@@ -90,17 +95,17 @@ def _check(measured: Measured, calibrated: Calibrated) -> Check:
     is_peak = peak is not None and peak.response_time is not None
     observed = peak if peak is not None and is_peak else measured.window
     server, setting = calibrated.server, measured.running
-    outcome, _ = run_load(server, setting, observed.throughput)
+    outcome = run_observed(server, setting, observed)
     most, _ = find_most(server, setting)
     times = mean(outcome.service)
     p95 = percentile(outcome.service, 0.95) if calibrated.from_percentiles else None
-    was_full = (observed.concurrency or 0.0) >= SATURATED * setting.in_all
+    full = was_full(setting, observed)
     return Check(
         observed=observed,
-        throughput=min(most, observed.throughput) if not was_full else most,
+        throughput=most if full else min(most, observed.throughput),
         response_time=times,
         p95=p95,
-        throughput_error=_error(most, observed.throughput) if was_full or most < observed.throughput else None,
+        throughput_error=_error(most, observed.throughput) if full or most < observed.throughput else None,
         response_time_error=_error(times, observed.response_time) if is_peak or calibrated.from_waits else None,
         p95_error=_error(p95, observed.p95) if is_peak else None,
     )
