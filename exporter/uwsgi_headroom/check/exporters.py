@@ -5,16 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import msgspec
+
+from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.check.judge import describe_unread
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.schema import Covered, Server, Servers
+from uwsgi_headroom.documents.what_if import WhatIf
 from uwsgi_headroom.exporter_client import ApiError, ExporterPage, get_document
 from uwsgi_headroom.source import Http
 
+PREDICTION_SECONDS = 60.0
+"""Timeout of a prediction: a busy exporter makes one at a time."""
 
-async def read_page(page: ExporterPage, seconds: float | None) -> list[Server]:
+
+async def read_page(page: ExporterPage, seconds: float | None, settings: Sequence[Setting] = ()) -> list[Server]:
     """Fetch the document of the server that a page shows, or the documents of all servers. seconds: use the exporter's
-    shortest window of at least this length, or else its longest; None: use the window that its page shows.
+    shortest window of at least this length, or else its longest; None: use the window that its page shows. settings:
+    settings to predict.
 
     If an exporter does not answer, or one of its servers is gone, the document says why.
     """
@@ -24,7 +32,10 @@ async def read_page(page: ExporterPage, seconds: float | None) -> list[Server]:
         return [_describe_failure(page.base, page.base.netloc, error)]
     if not names:
         return [describe_unread(page.base.netloc, page.base, "not_found", f"{page.base}: it watches no server.")]
-    return list(await asyncio.gather(*(_read_server(page.base, name, seconds) for name in names)))
+    documents = await asyncio.gather(*(_read_server(page.base, name, seconds) for name in names))
+    if not settings:
+        return list(documents)
+    return [await _add_prediction(page.base, document, settings) for document in documents]
 
 
 async def _list_names(base: Http) -> list[str]:
@@ -44,6 +55,19 @@ async def _read_server(base: Http, name: str, seconds: float | None) -> Server:
             return describe_unread(name, base, "not_found", f"The exporter at {base} has no server {name}.")
         return _describe_failure(base, name, error)
     return document
+
+
+async def _add_prediction(base: Http, document: Server, settings: Sequence[Setting]) -> Server:
+    """Add the exporter's predictions to a document; one server at a time, since an exporter makes few at once."""
+    if document.state != "up":
+        return document
+    path = f"{build.server_path(document.name)}/what-if?settings={','.join(map(str, settings))}"
+    try:
+        predicted = await get_document(base, path, WhatIf, PREDICTION_SECONDS)
+    except ApiError as error:
+        sentence = f"The exporter made no prediction ({error}): it may be busy, or of an earlier version."
+        predicted = WhatIf(name=document.name, time=document.time, refusal=sentence)
+    return msgspec.structs.replace(document, what_if=predicted)
 
 
 def _choose_window(windows: Sequence[Covered], seconds: float | None) -> float | None:

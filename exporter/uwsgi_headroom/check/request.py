@@ -20,10 +20,12 @@ class Request:
 
     addresses: stats servers, globs and URLs of exporters, as the user wrote them; empty: every server on this machine.
     seconds: how long to watch, or the length of an exporter's window; None: WATCH_SECONDS, or the window that the
-    exporter's page shows.
+    exporter's page shows. what_if: settings to predict,
+    such as `8x4`.
     """
 
     addresses: tuple[str, ...] = ()
     seconds: float | None = None
     format: Format = "text"
     thresholds: Thresholds = NO_THRESHOLDS
+    what_if: tuple[str, ...] = ()

@@ -1,0 +1,64 @@
+"""A server as a queueing system: its resources, the work of its requests, and what a simulation of it gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LEAST_SHARE = 0.05
+"""The part of the CPUs that is left to the server however much other programs use."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    """The resources. others: CPUs that other programs use, and keep: the server's threads do not take them, as the
+    headroom of CPUs assumes too."""
+
+    processes: int
+    threads: int
+    cpus: float
+    others: float = 0.0
+
+    def list_speeds(self) -> list[float]:
+        """The CPUs that one thread gets, by the number of threads that compute."""
+        left = max(self.cpus - self.others, LEAST_SHARE * self.cpus)
+        running = range(1, self.processes * self.threads + 1)
+        return [1.0, *(min(1.0, left / number) for number in running)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """A mean request: seconds of CPU under the interpreter lock and outside of it, and of waiting.
+
+    pauses: how many times it waits, at least 1; it computes before and after each. factors: a request takes the mean
+    times one of these, equally likely; their mean is 1.
+    """
+
+    locked: float
+    unlocked: float
+    waiting: float
+    pauses: int = 1
+    factors: tuple[float, ...] = (1.0,)
+
+    def bound_throughput(self, system: System) -> float:
+        """Requests per second that no server exceeds: the threads or the CPUs are then always in use (P. J. Denning, J.
+        P. Buzen, Computing Surveys 10 (3), 1978)."""
+        computing = self.locked + self.unlocked
+        by_threads = system.processes * system.threads / (computing + self.waiting)
+        return min(by_threads, system.cpus / computing) if computing else by_threads
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Rates per second and times in seconds, after a warm-up.
+
+    service: each completed request's seconds with its thread; total: the same with the listen queue. busy: mean threads
+    in service; locks: mean locks held; lock_waiters: mean threads that wait for one; computing: mean CPUs used.
+    """
+
+    throughput: float
+    service: tuple[float, ...]
+    total: tuple[float, ...]
+    busy: float
+    locks: float
+    lock_waiters: float
+    computing: float
