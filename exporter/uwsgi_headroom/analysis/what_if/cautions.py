@@ -85,6 +85,11 @@ def _about_lock(measured: Measured, calibrated: Calibrated) -> list[str]:
 
 def _about_server(measured: Measured, settings: Sequence[Setting]) -> list[str]:
     found = []
+    if measured.shares:
+        found.append(
+            f"One worker takes {percent(max(measured.shares))} of the requests. The present setting is predicted with "
+            "these shares, and every other one with workers that share evenly."
+        )
     if measured.cheaper:
         found.append("Cheaper mode starts and stops workers. Each prediction is for all processes of the setting.")
     if measured.setting.threads == 1 and any(setting.threads > 1 for setting in settings):

@@ -49,6 +49,7 @@ class Measured:
     others: CPUs used by other programs. others_follow: whether their use grows with the requests.
     memory_per_worker, memory_available: bytes; None if unknown. memory_is_exact: False if a worker may take less.
     cheaper: whether cheaper mode starts and stops workers.
+    shares: the parts of the requests that the workers take, if these differ by more than chance; empty: even.
     """
 
     setting: Setting
@@ -64,6 +65,7 @@ class Measured:
     memory_available: float | None = None
     memory_is_exact: bool = True
     cheaper: bool = False
+    shares: tuple[float, ...] = ()
 
     @property
     def running(self) -> Setting:

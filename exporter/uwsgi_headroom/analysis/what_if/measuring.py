@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from uwsgi_headroom.analysis.balance import Balance
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import Flow
 from uwsgi_headroom.analysis.memory_headroom import compute_memory_headroom
@@ -14,6 +15,10 @@ from uwsgi_headroom.reading import Reading
 
 CHEAPER = 0.98
 """With workers up for less than this part of the window, their mean number counts, not the ceiling."""
+
+
+UNEVEN = 1.1
+"""The least hot ratio from which on the prediction of the present setting has the observed shares."""
 
 
 def measure_server(
@@ -56,7 +61,16 @@ def measure_server(
         memory_available=memory.available if memory else None,
         memory_is_exact=memory.is_exact if memory else True,
         cheaper=bool(options and options.cheaper),
+        shares=find_uneven_shares(figures.balance),
     )
+
+
+def find_uneven_shares(balance: Balance) -> tuple[float, ...]:
+    """The share of each worker, if all were active and the largest is more than chance explains; else none."""
+    shares = [worker.share or 0.0 for worker in balance.workers]
+    hot, floor = balance.hot_ratio, balance.noise_floor
+    is_uneven = hot is not None and floor is not None and hot > max(floor, UNEVEN)
+    return tuple(shares) if is_uneven and all(worker.active for worker in balance.workers) else ()
 
 
 def describe_flow(flow: Flow, response_times: ResponseTimes | None) -> Observed:
