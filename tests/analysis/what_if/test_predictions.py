@@ -295,11 +295,11 @@ def test_what_the_model_cannot_know(waits: dict[str, float] | None, sentence: st
         cpu_per_request=0.01,
         waits=waits,  # type: ignore[arg-type]
     )
-    measured = replace(measured, mapped=True, uneven_cost=0.4)
+    measured = replace(measured, mapped=True, shares=(0.7, 0.3))
     cautions = predict_settings(measured, [Setting(2, 4)], loads=(1.0, 5.0)).cautions
     assert any(sentence in caution for caution in cautions)
     assert any("safe to run in several threads" in caution for caution in cautions)
     assert any("`map-socket`" in caution for caution in cautions)
-    assert any("costs 40 % of the response time" in caution for caution in cautions)
+    assert any("One worker takes 70 % of the requests." in caution for caution in cautions)
     assert any("Only 60 requests" in caution for caution in cautions)
     assert any("up to 10 requests/s" in caution for caution in cautions)

@@ -67,6 +67,8 @@ def calibrate(measured: Measured, look: Callable[[], None]) -> Calibrated:
         others=others,
         others_per_request=(neighbours - others) / window.throughput,
         look=look,
+        observed=measured.running,
+        shares=measured.shares if len(measured.shares) == measured.running.processes else (),
     )
     if waits and from_waits:
         server = _fit_lock(server, measured, cpu, response_time, waits.get("interpreter_lock", 0.0))

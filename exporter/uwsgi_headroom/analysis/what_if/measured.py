@@ -48,8 +48,8 @@ class Measured:
     workers_up: mean number of workers that accepted requests; None: all. Less than `setting.processes` with cheaper.
     others: CPUs used by other programs. others_follow: whether their use grows with the requests.
     memory_per_worker, memory_available: bytes; None if unknown. memory_is_exact: False if a worker may take less.
-    cheaper: whether cheaper mode starts and stops workers. uneven_cost: the part of the response time that an even
-    spread over the workers would save, 0 to 1; None if unknown. mapped: whether workers have sockets of their own.
+    cheaper: whether cheaper mode starts and stops workers. mapped: whether workers have sockets of their own.
+    shares: the parts of the requests that the workers take, if these differ by more than chance; empty: even.
     """
 
     setting: Setting
@@ -65,8 +65,8 @@ class Measured:
     memory_available: float | None = None
     memory_is_exact: bool = True
     cheaper: bool = False
-    uneven_cost: float | None = None
     mapped: bool = False
+    shares: tuple[float, ...] = ()
 
     @property
     def running(self) -> Setting:

@@ -17,6 +17,10 @@ CHEAPER = 0.98
 """With workers up for less than this part of the window, their mean number counts, not the ceiling."""
 
 
+UNEVEN = 1.1
+"""The least hot ratio from which on the prediction of the present setting has the observed shares."""
+
+
 def measure_server(
     figures: Figures, reading: Reading, *, others_follow: bool | None = None, peak: Observed | None = None
 ) -> Measured:
@@ -57,14 +61,17 @@ def measure_server(
         memory_available=memory.available if memory else None,
         memory_is_exact=memory.is_exact if memory else True,
         cheaper=bool(setup and setup.options.cheaper),
-        uneven_cost=figures.balance.cost if _is_uneven(figures.balance) else None,
         mapped=bool(setup and setup.mapped),
+        shares=find_uneven_shares(figures.balance),
     )
 
 
-def _is_uneven(balance: Balance) -> bool:
-    """Whether the spread over the workers is more uneven than chance explains."""
-    return balance.hot_ratio is not None and balance.noise_floor is not None and balance.hot_ratio > balance.noise_floor
+def find_uneven_shares(balance: Balance) -> tuple[float, ...]:
+    """The share of each worker, if all were active and the largest is more than chance explains; else none."""
+    shares = [worker.share or 0.0 for worker in balance.workers]
+    hot, floor = balance.hot_ratio, balance.noise_floor
+    is_uneven = hot is not None and floor is not None and hot > max(floor, UNEVEN)
+    return tuple(shares) if is_uneven and all(worker.active for worker in balance.workers) else ()
 
 
 def describe_flow(flow: Flow, response_times: ResponseTimes | None) -> Observed:

@@ -36,13 +36,16 @@ _ENOUGH = 1.5
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
     """The part of a server that no setting changes. others: CPUs that other programs use, and others_per_request: CPU
-    seconds that they use for each request besides."""
+    seconds that they use for each request besides. shares: of the workers in the setting `observed`; in any other one,
+    workers share evenly."""
 
     work: Work
     cpus: float
     others: float
     others_per_request: float
     look: Callable[[], None]
+    observed: Setting | None = None
+    shares: tuple[float, ...] = ()
 
     def system(self, setting: Setting, rate: float) -> System:
         """The server in a setting, at `rate` requests per second."""
@@ -51,6 +54,7 @@ class Server:
             threads=setting.threads,
             cpus=self.cpus,
             others=self.others + rate * self.others_per_request,
+            shares=self.shares if setting == self.observed else (),
         )
 
     def with_work(self, work: Work) -> Server:

@@ -4,7 +4,7 @@ The rules are those of uWSGI with CPython:
 
 * A request holds one thread from its start to its end. With no thread free, it waits in one listen queue for all
   workers, first come, first served. One idle thread of each worker waits for the next request, so each worker with an
-  idle thread is equally likely to get it, however many idle threads it has.
+  idle thread is equally likely to get it, however many idle threads it has; or as likely as it was observed to be.
 * A request alternates between computing and waiting. Computing takes a CPU and, for its part under the lock, also the
   interpreter lock of the worker; both are held together. Waiting takes only the thread.
 * The lock goes to the thread that waited longest. A thread that computes gives it up SWITCH_SECONDS after another began
@@ -158,7 +158,7 @@ class Simulation:
     def _begin(self, request: _Request) -> None:
         """A request gets a thread."""
         workers = self._workers_with_idle
-        place = int(self._chance.random() * len(workers))
+        place = self._system.choose_place(workers, self._chance.random())
         worker = workers[place]
         self._idle[worker] -= 1
         if not self._idle[worker]:

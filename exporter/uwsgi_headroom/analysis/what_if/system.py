@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 LEAST_SHARE = 0.05
@@ -11,18 +12,32 @@ LEAST_SHARE = 0.05
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
     """The resources. others: CPUs that other programs use, and keep: the server's threads do not take them, as the
-    headroom of CPUs assumes too."""
+    headroom of CPUs assumes too. shares: how likely each worker is to get the next request, relative to others with an
+    idle thread; empty: all are equally likely."""
 
     processes: int
     threads: int
     cpus: float
     others: float = 0.0
+    shares: tuple[float, ...] = ()
 
     def list_speeds(self) -> list[float]:
         """The CPUs that one thread gets, by the number of threads that compute."""
         left = max(self.cpus - self.others, LEAST_SHARE * self.cpus)
         running = range(1, self.processes * self.threads + 1)
         return [1.0, *(min(1.0, left / number) for number in running)]
+
+    def choose_place(self, workers: Sequence[int], chance: float) -> int:
+        """The place in `workers`, which have an idle thread, of the one that gets the next request. chance: a random
+        number from 0 to 1."""
+        if not self.shares:
+            return int(chance * len(workers))
+        left = chance * sum([self.shares[worker] for worker in workers])
+        for place, worker in enumerate(workers):
+            left -= self.shares[worker]
+            if left < 0:
+                return place
+        return len(workers) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
