@@ -1,0 +1,5 @@
+"""The statistics of a capacity review: pure functions of numpy arrays, which know no source and no document.
+
+nan is "not known" and is allowed in every array of values. Results are frozen. A function that would have to guess
+returns a `Refusal` with the reason as a sentence.
+"""
