@@ -8,11 +8,10 @@ names are stable (docs/report.md).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from uwsgi_headroom.analysis.capacity import Limit
-from uwsgi_headroom.report.model import ReviewData
 
 Judgement = Literal["act", "plan", "ok", "unknown"]
 """act: a limit is reached or users are harmed at peak. plan: not yet, but soon, or if a server is lost. unknown: too
@@ -95,17 +94,20 @@ class ServerPeak:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Utilization:
-    """Use at peak. until: end of the quarter hour that counts, the one whose day is at the 95th percentile of the
-    days. days: how many days have a busiest quarter hour. concurrency: of the service over the days; moments: of the
-    samples within these quarter hours. full: share of their time with every thread of a server busy. headroom: the
-    smallest of all servers, with `first` and `server`; one_lost: the same after the loss of the worst server, which
-    `lost_server` names."""
+    """Use at peak. until: end of the quarter hour that counts (see `peaks`). days: how many days have a busiest quarter
+    hour; 0: none is complete, so it is that of the range. exception: end and concurrency of a quarter hour that stands
+    out and does not count. concurrency: of the service over the days; moments: busy over available threads, of the
+    samples within these quarter hours. full: the largest share of their time in which a server had every thread busy.
+    in_service, available, configured: threads of all servers in the quarter hour that counts. headroom: the smallest of
+    all servers, with `first` and `server`; one_lost: the same after the loss of the worst server, `lost_server`."""
 
     until: float
     days: int
+    exception: tuple[float, float] | None
     concurrency: Spread
     moments: Spread | None
     full: float | None
+    in_service: float | None
     available: float | None
     configured: float | None
     limits: tuple[LimitUse, ...]
@@ -143,15 +145,15 @@ class HeatMap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Users:
-    """What users felt. percentiles: response times in seconds by share, over the range and at peak. mean: response
+    """What users felt. percentiles: response times in seconds by name (`p95`), over the range and at peak. mean: response
     time; queue_wait: mean seconds in the listen queue. requests, lost: numbers over the range; overflows: dropped TCP
-    connections of the hosts; queue_full: share of the time with a full queue; hours_full: the same in hours."""
+    connections of the hosts; queue_full: share of the time with a full queue, of the server with most."""
 
     requests: float
     mean: float | None
     mean_at_peak: float | None
-    percentiles: Mapping[float, float]
-    percentiles_at_peak: Mapping[float, float]
+    percentiles: Mapping[str, float]
+    percentiles_at_peak: Mapping[str, float]
     queue_wait: float | None
     queue_wait_at_peak: float | None
     queue_full: float | None
