@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
-from uwsgi_headroom.report.statistics.local_time import Floats, Integers
+import numpy as np
+
+from uwsgi_headroom.report.statistics.local_time import Floats, Integers, require_same_length, to_local_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,4 +25,13 @@ def by_weekday_and_hour(time: Floats, values: Floats, zone: ZoneInfo, weights: F
 
     Raises ValueError if lengths differ or `time` does not increase.
     """
-    raise NotImplementedError
+    weights = np.ones(len(values)) if weights is None else weights
+    require_same_length(time, values, weights)
+    local = to_local_time(time, zone)
+    used = np.isfinite(values) & np.isfinite(weights) & (weights > 0)
+    cell = (local.weekdays * 24 + local.hours)[used]
+    counts = np.bincount(cell, minlength=168)
+    total = np.bincount(cell, weights=weights[used], minlength=168)
+    weighted = np.bincount(cell, weights=(weights * values)[used], minlength=168)
+    means = np.divide(weighted, total, out=np.full(168, np.nan), where=counts > 0)
+    return HeatMap(means.reshape(7, 24), counts.reshape(7, 24))

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date, datetime
 from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
 
+from uwsgi_headroom.report.model import STEP
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+_EPOCH = date(1970, 1, 1).toordinal()
+_DAY = 86400.0
+_GRAIN = 1800.0
+"""Seconds. Zones change their offset at whole half hours of UTC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +31,12 @@ class LocalTime:
     @property
     def weekdays(self) -> Integers:
         """0 is Monday."""
-        raise NotImplementedError
+        return weekday_of(self.days)
+
+
+def weekday_of(days: Integers) -> Integers:
+    """The day of the week of each ordinal; 0 is Monday."""
+    return np.asarray((days - 1) % 7, dtype=np.int64)
 
 
 def to_local_time(time: Floats, zone: ZoneInfo) -> LocalTime:
@@ -31,9 +44,37 @@ def to_local_time(time: Floats, zone: ZoneInfo) -> LocalTime:
 
     Raises ValueError if `time` is not finite and strictly increasing.
     """
-    raise NotImplementedError
+    require_increasing(time)
+    starts = np.asarray(time, dtype=np.float64) - STEP
+    grains, place = np.unique(np.floor(starts / _GRAIN), return_inverse=True)
+    offsets = np.array([_offset(grain * _GRAIN, zone) for grain in grains], dtype=np.float64)
+    local = starts + (offsets[place] if len(offsets) else 0.0)
+    days = np.floor(local / _DAY)
+    hours = np.floor((local - days * _DAY) / 3600.0)
+    return LocalTime(days.astype(np.int64) + _EPOCH, hours.astype(np.int64))
 
 
-def quarters_of_days(days: Integers, zone: ZoneInfo) -> Integers:
-    """The number of quarters of an hour in each local day: 96, and 92 or 100 where daylight saving changes."""
-    raise NotImplementedError
+def require_increasing(time: Floats) -> None:
+    """Raises ValueError if `time` is not finite and strictly increasing."""
+    if not np.all(np.isfinite(time)):
+        raise ValueError("time has values that are not finite")
+    if np.any(np.diff(time) <= 0):
+        raise ValueError("time does not increase strictly")
+
+
+def require_same_length(*columns: Floats) -> None:
+    """Raises ValueError if the columns differ in length."""
+    lengths = [len(column) for column in columns]
+    if len(set(lengths)) > 1:
+        raise ValueError(f"columns of different lengths: {', '.join(map(str, lengths))}")
+
+
+def quarters_between(first: int, last: int, zone: ZoneInfo) -> Floats:
+    """The ends of all quarters of the local days first..last, in epoch seconds."""
+    start, end = (datetime.fromordinal(day).replace(tzinfo=zone).timestamp() for day in (first, last + 1))
+    return np.arange(start + STEP, end + STEP / 2, STEP)
+
+
+def _offset(time: float, zone: ZoneInfo) -> float:
+    offset = datetime.fromtimestamp(time, zone).utcoffset()
+    return offset.total_seconds() if offset else 0.0

@@ -5,10 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
-from uwsgi_headroom.report.statistics.local_time import Floats, Integers
+import numpy as np
+
+from uwsgi_headroom.report.statistics.local_time import (
+    Floats,
+    Integers,
+    quarters_between,
+    require_increasing,
+    require_same_length,
+    to_local_time,
+)
 
 LEAST_COVERAGE = 0.9
 """Share of the quarters in the peak hours that must be known, or the day is left out."""
+
+_PEAKS_IN_PEAK_HOURS = 0.9
+"""Share of the days whose peak falls in the peak hours."""
+
+_LEAST_DAYS = 7
+"""Fewest days from which the peak hours can be known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,8 +33,8 @@ class DailyPeaks:
     days: ordinals of local days (`datetime.date.fromordinal`), increasing. peaks: in the unit of the values.
     times: end of the quarter with the peak, epoch seconds. All three have one value per day.
     left_out: days with some data, but too little to know the peak. missing: days without any data, between the first
-    day and the last day with some. peak_hours: the hours of the local clock in which peaks usually fall; all 24 if there
-    are too few days to know.
+    day and the last day with some. peak_hours: the hours of the local clock in which peaks usually fall; all 24 if
+    there are too few days to know.
     """
 
     days: Integers
@@ -38,4 +53,59 @@ def daily_peaks(time: Floats, values: Floats, zone: ZoneInfo) -> DailyPeaks:
     (a counter that went back) are not known. Days with less than LEAST_COVERAGE of their peak hours are left out. No
     days at all is a result with empty arrays. Raises ValueError if the lengths differ or `time` does not increase.
     """
-    raise NotImplementedError
+    time, values = np.asarray(time, dtype=np.float64), np.asarray(values, dtype=np.float64)
+    require_same_length(time, values)
+    require_increasing(time)
+    known = np.isfinite(values) & (values >= 0)
+    time, values = time[known], values[known]
+    local = to_local_time(time, zone)
+    place = _place_of_peaks(local.days, values)
+    days = local.days[place]
+    if not len(days):
+        return DailyPeaks(
+            days=days, peaks=values, times=time, left_out=0, missing=0, peak_hours=tuple(range(24)), zone=zone
+        )
+    first, span = int(days[0]), int(days[-1] - days[0]) + 1
+    present = _quarters(local.days - first, local.hours, span)
+    whole = to_local_time(quarters_between(first, int(days[-1]), zone), zone)
+    possible = _quarters(whole.days - first, whole.hours, span)
+    hours = _peak_hours(present, possible, days - first, local.hours[place])
+    covered = present[:, hours].sum(axis=1) >= LEAST_COVERAGE * possible[:, hours].sum(axis=1)
+    kept = covered[days - first]
+    return DailyPeaks(
+        days=days[kept],
+        peaks=values[place][kept],
+        times=time[place][kept],
+        left_out=int(np.count_nonzero(~kept)),
+        missing=span - len(days),
+        peak_hours=tuple(int(hour) for hour in hours),
+        zone=zone,
+    )
+
+
+def _place_of_peaks(days: Integers, values: Floats) -> Integers:
+    """The index of the largest value of each day; of equal ones the first."""
+    order = np.lexsort((-values, days))
+    _, starts = np.unique(days[order], return_index=True)
+    return np.asarray(order[starts], dtype=np.int64)
+
+
+def _quarters(days: Integers, hours: Integers, span: int) -> Integers:
+    """The number of quarters by day and hour; shape (span, 24)."""
+    return np.bincount(days * 24 + hours, minlength=span * 24).reshape(span, 24)
+
+
+def _peak_hours(present: Integers, possible: Integers, days: Integers, hours_of_peaks: Integers) -> Integers:
+    """The fewest hours that have most of the peaks of complete days; all, if too few days are complete.
+
+    A server that is switched off at night has no complete days, so complete means: of the hours usually known.
+    """
+    usual = np.median(present[days] / np.maximum(possible[days], 1), axis=0) >= 0.5
+    complete = present[:, usual].sum(axis=1) >= LEAST_COVERAGE * possible[:, usual].sum(axis=1)
+    peaks = hours_of_peaks[complete[days]]
+    if len(peaks) < _LEAST_DAYS or not usual.any():
+        return np.arange(24)
+    counts = np.bincount(peaks, minlength=24)
+    order = np.argsort(-counts, kind="stable")
+    needed = int(np.searchsorted(np.cumsum(counts[order]), _PEAKS_IN_PEAK_HOURS * len(peaks))) + 1
+    return np.sort(order[:needed])

@@ -2,12 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from uwsgi_headroom.report.model import EventMark
+import numpy as np
+from numpy.typing import NDArray
+
+from uwsgi_headroom.report.model import STEP, EventMark
+from uwsgi_headroom.report.statistics.change_points import LEAST_LENGTH, Partition, Segment, estimate_noise
+from uwsgi_headroom.report.statistics.local_time import Floats, Integers, to_local_time
 from uwsgi_headroom.report.statistics.peaks import DailyPeaks
-from uwsgi_headroom.report.statistics.weekly import WeeklyPattern
+from uwsgi_headroom.report.statistics.weekly import WeeklyPattern, median_around, weekly_pattern
+
+LONGEST_EXCEPTION = 21
+"""Days. A level that is back after fewer days was an exception."""
+
+PENALTY = 5.0
+"""Of a change, times the logarithm of the number of days, in variances of the noise. Chosen by simulation: a step is
+found in about one of a hundred series without any."""
+
+_WITH_EVENT = 0.5
+"""Of the penalty, where an event explains the change."""
+
+_MOST_EVENT_DAYS = 0.1
+"""Share of the days with events above which events explain nothing."""
+
+_OUTLIER = 5.0
+"""In standard deviations of the noise, from the running median."""
+
+_REACH = 7
+"""Days on each side of that running median."""
+
+_LEAST_STEP = 0.05
+"""A smaller jump between two lines is no step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,8 +45,8 @@ class Regime:
     first, last: ordinals of local days, both included. known: days with a peak. level: the median peak in the unit of
     the values, without the weekly pattern. change: the step at the regime's first day, as a share of the level just
     before (0.5: half as much again); nan for the first regime. bend: there is no step; the growth changed.
-    event: the event that is taken for the cause, as its first day is the day of the change or the day before; None
-    if there is none.
+    event: the event that explains the change: the last one on the regime's first day or the day before; None if there
+    is none, or if there are so many events that they explain nothing.
     """
 
     first: int
@@ -48,7 +76,114 @@ class Regimes:
 def find_regimes(peaks: DailyPeaks, events: Sequence[EventMark] = ()) -> Regimes:
     """Find the steps in daily peaks.
 
-    An event makes a step on its day or the day after more likely, unless there are so many events that they say
-    nothing. Levels that come back within three weeks are exceptions, not regimes.
+    Growth is no step: each segment has its own slope. Where all peaks are above 0, the search is also made on their
+    logarithms, in which exponential growth is a line; fewer regimes are the better explanation. An event makes a step
+    on its day or the day after more likely. Levels that come back within LONGEST_EXCEPTION days are exceptions, not
+    regimes.
     """
-    raise NotImplementedError
+    pattern = weekly_pattern(peaks.days, peaks.peaks)
+    if not len(peaks.days):
+        return Regimes(spans=(), exceptions=(), pattern=pattern)
+    levels = peaks.peaks / pattern.of(peaks.days)
+    by_day = _events_by_day(peaks, events)
+    found = _search(peaks.days, levels, by_day)
+    if len(found.segments) > 1 and levels.min() > 0:
+        found = min(found, _search(peaks.days, levels, by_day, logarithmic=True), key=lambda each: len(each.segments))
+    return _describe(peaks.days, levels, pattern, found, by_day)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """used: indices of the days that are no exceptions; the segments are of these. logarithmic: of logarithms."""
+
+    used: Integers
+    segments: list[Segment]
+    logarithmic: bool
+
+    def change(self, place: int, day: int) -> float:
+        """The step from the segment before to that at `place`, as a share of the level before."""
+        before, after = self.segments[place - 1].at(day), self.segments[place].at(day)
+        if self.logarithmic:
+            return math.expm1(after - before)
+        return (after - before) / before if before > 0 else math.inf
+
+
+def _search(days: Integers, levels: Floats, by_day: dict[int, EventMark], *, logarithmic: bool = False) -> _Found:
+    values = np.log(levels) if logarithmic else levels
+    noise = estimate_noise(days, values)
+    used = np.flatnonzero(~_single_outliers(np.abs(values - median_around(days, values, _REACH)) > _OUTLIER * noise))
+    while True:
+        partition = Partition(days[used], values[used], noise)
+        penalties = _penalties(days[used], by_day)
+        segments = partition.best(penalties)
+        exception = _first_exception(days[used], partition, segments, penalties)
+        if exception is None:
+            return _Found(used, segments, logarithmic)
+        used = np.delete(used, exception)
+
+
+def _single_outliers(outlier: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Outliers without those that follow one another: these may be a level of their own, and are searched."""
+    edges = np.flatnonzero(np.diff(outlier)) + 1
+    runs = np.split(outlier, edges)
+    return np.concatenate([run if len(run) < LEAST_LENGTH else np.zeros_like(run) for run in runs])
+
+
+def _first_exception(days: Integers, partition: Partition, segments: list[Segment], penalties: Floats) -> slice | None:
+    """Short segments between two that are one line."""
+    for place, before in enumerate(segments):
+        for after in segments[place + 2 :]:
+            if days[after.start] - days[before.end] >= LONGEST_EXCEPTION:
+                break
+            left, right = (before.start, before.end), (after.start, after.end)
+            apart = partition.cost(left) + partition.cost(right) + float(penalties[after.start])
+            if partition.cost(left, right) <= apart:
+                return slice(before.end, after.start)
+    return None
+
+
+def _penalties(days: Integers, by_day: dict[int, EventMark]) -> Floats:
+    explained = np.array([_explanation(int(day), by_day) is not None for day in days])
+    return np.where(explained, _WITH_EVENT, 1.0) * PENALTY * math.log(len(days) + 1)
+
+
+def _explanation(day: int, by_day: dict[int, EventMark]) -> EventMark | None:
+    return by_day.get(day) or by_day.get(day - 1)
+
+
+def _events_by_day(peaks: DailyPeaks, events: Sequence[EventMark]) -> dict[int, EventMark]:
+    """The last event of each day; empty, if so many days have events that they explain nothing."""
+    ordered = sorted(events, key=lambda event: event.time)
+    times = sorted({event.time for event in ordered})
+    if not times:
+        return {}
+    days = dict(zip(times, to_local_time(np.array(times) + STEP, peaks.zone).days, strict=True))
+    by_day = {int(days[event.time]): event for event in ordered}
+    span = int(peaks.days[-1] - peaks.days[0]) + 1
+    within = sum(int(peaks.days[0]) <= day <= int(peaks.days[-1]) for day in by_day)
+    return by_day if within <= max(_MOST_EVENT_DAYS * span, 1) else {}
+
+
+def _describe(
+    days: Integers, levels: Floats, pattern: WeeklyPattern, found: _Found, by_day: dict[int, EventMark]
+) -> Regimes:
+    used_days = days[found.used]
+    firsts = [int(days[0])] + [int(used_days[segment.start]) for segment in found.segments[1:]]
+    lasts = [first - 1 for first in firsts[1:]] + [int(days[-1])]
+    spans = []
+    for place, (segment, first, last) in enumerate(zip(found.segments, firsts, lasts, strict=True)):
+        used = found.used[segment.start : segment.end]
+        change = found.change(place, first) if place else math.nan
+        spans.append(
+            Regime(
+                first=first,
+                last=last,
+                known=len(used),
+                level=float(np.median(levels[used])),
+                change=change,
+                bend=abs(change) < _LEAST_STEP,
+                event=_explanation(first, by_day) if place else None,
+            )
+        )
+    exceptions = np.setdiff1d(days, used_days)
+    return Regimes(spans=tuple(spans), exceptions=tuple(int(day) for day in exceptions), pattern=pattern)

@@ -5,9 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from uwsgi_headroom.report.statistics.local_time import Floats, Integers
+import numpy as np
+
+from uwsgi_headroom.report.statistics.local_time import Floats, Integers, weekday_of
 
 Detail = Literal["none", "weekend", "weekday"]
+
+_LEAST_WEEKS_BY_WEEKDAY = 4
+_LEAST_WEEKS_BY_WEEKEND = 2
+_LEAST_DAYS_AROUND = 5
+"""Of the seven days around a day."""
+
+_LEAST_FACTOR = 0.01
+"""A day of the week without load has no less, so that a level can be computed from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +31,7 @@ class WeeklyPattern:
 
     def of(self, days: Integers) -> Floats:
         """The factor of each day (ordinals)."""
-        raise NotImplementedError
+        return np.asarray(self.factors[weekday_of(days)])
 
 
 def weekly_pattern(days: Integers, peaks: Floats) -> WeeklyPattern:
@@ -30,4 +40,39 @@ def weekly_pattern(days: Integers, peaks: Floats) -> WeeklyPattern:
     The running median follows steps and growth, and the median over weeks is not moved by single days, so the pattern
     can be estimated before regimes are known. days: ordinals, increasing.
     """
-    raise NotImplementedError
+    around = median_around(days, peaks, 3, _LEAST_DAYS_AROUND)
+    usable = around > 0
+    ratios = peaks[usable] / around[usable]
+    weekdays = weekday_of(days[usable])
+    counts = np.bincount(weekdays, minlength=7)
+    if counts.min() >= _LEAST_WEEKS_BY_WEEKDAY:
+        return _scaled([float(np.median(ratios[weekdays == weekday])) for weekday in range(7)], "weekday")
+    is_weekend = weekdays >= 5
+    if counts[:5].sum() >= 5 * _LEAST_WEEKS_BY_WEEKEND and counts[5:].sum() >= 2 * _LEAST_WEEKS_BY_WEEKEND:
+        week, weekend = float(np.median(ratios[~is_weekend])), float(np.median(ratios[is_weekend]))
+        return _scaled([week] * 5 + [weekend] * 2, "weekend")
+    return WeeklyPattern(np.ones(7), "none")
+
+
+def median_around(days: Integers, values: Floats, reach: int, least: int = 1) -> Floats:
+    """The median of the values within `reach` days of each day; nan where fewer than `least` are known.
+
+    At both ends the window is moved inwards, so that it always spans 2 reach + 1 days.
+    """
+    if not len(days):
+        return np.empty(0)
+    span = int(days[-1] - days[0]) + 1
+    grid = np.full(max(span, 2 * reach + 1), np.nan)
+    grid[days - days[0]] = values
+    windows = np.lib.stride_tricks.sliding_window_view(grid, 2 * reach + 1)
+    place = np.clip(days - days[0] - reach, 0, len(windows) - 1)
+    counts = np.count_nonzero(~np.isnan(windows), axis=1)
+    medians = np.full(len(windows), np.nan)
+    enough = counts >= least
+    medians[enough] = np.nanmedian(windows[enough], axis=1)
+    return np.asarray(medians[place])
+
+
+def _scaled(factors: list[float], detail: Detail) -> WeeklyPattern:
+    raised = np.maximum(factors, _LEAST_FACTOR)
+    return WeeklyPattern(raised / raised.mean(), detail)
