@@ -15,22 +15,15 @@ WORTH_MENTION = 0.1
 
 
 def review_balance(peaks: Peaks) -> BalanceReview:
-    """The section of a service. Workers are those of the quarter hour that counts; the cost in time is the mean over
-    the busiest quarter hours of all days, weighted by requests."""
+    """The section of a service, in the quarter hour that counts."""
     present = peaks.present
     throughput = sum(figures.flow.throughput or 0.0 for _, (figures, _) in present)
-    servers = tuple(
-        _server(server, figures, throughput, _cost_seconds(peaks, server)) for server, (figures, _) in present
-    )
-    costs = [
-        (server.cost_seconds, server.share or 0.0) for server in servers if server.cost_seconds is not None
-    ]
+    servers = tuple(_server(server, figures, throughput) for server, (figures, _) in present)
+    costs = [(server.cost_seconds, server.share or 0.0) for server in servers if server.cost_seconds is not None]
     in_servers = [server.cost_servers for server in servers if server.cost_servers is not None]
     cost = ratio(sum(seconds * share for seconds, share in costs), sum(share for _, share in costs))
     whole = sum(in_servers) if in_servers else None
-    return BalanceReview(
-        servers=servers, cost_seconds=cost, cost_servers=whole, summary=_summary(servers, cost, whole)
-    )
+    return BalanceReview(servers=servers, cost_seconds=cost, cost_servers=whole, summary=_summary(servers, cost, whole))
 
 
 def cost_in_servers(room: Headroom) -> float | None:
@@ -48,20 +41,7 @@ def cost_in_servers(room: Headroom) -> float | None:
     return max(0.0, 1 - hot / lowest)
 
 
-def _cost_seconds(peaks: Peaks, server: ServerData) -> float | None:
-    """Mean seconds per request that balancing would save."""
-    saved = requests = 0.0
-    row = peaks.service.servers.index(server)
-    for judged in peaks.judged:
-        each = judged[row]
-        if each is None or each[0].balance.cost is None or each[0].flow.response_time is None:
-            continue
-        saved += each[0].balance.cost * each[0].flow.response_time * each[0].flow.requests
-        requests += each[0].flow.requests
-    return ratio(saved, requests)
-
-
-def _server(server: ServerData, figures: Figures, throughput: float, cost_seconds: float | None) -> ServerBalance:
+def _server(server: ServerData, figures: Figures, throughput: float) -> ServerBalance:
     balance = figures.balance
     workers = tuple(
         WorkerShare(
@@ -83,9 +63,15 @@ def _server(server: ServerData, figures: Figures, throughput: float, cost_second
         hot_ratio=balance.hot_ratio,
         noise_floor=balance.noise_floor,
         cost=balance.cost,
-        cost_seconds=cost_seconds,
+        cost_seconds=_saved(figures),
         cost_servers=0.0 if is_chance else cost_in_servers(figures.headroom),
     )
+
+
+def _saved(figures: Figures) -> float | None:
+    """Mean seconds per request that balancing would save."""
+    cost, mean = figures.balance.cost, figures.flow.response_time
+    return None if cost is None or mean is None else cost * mean
 
 
 def _summary(servers: tuple[ServerBalance, ...], cost: float | None, in_servers: float | None) -> str:

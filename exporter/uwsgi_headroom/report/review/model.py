@@ -145,8 +145,8 @@ class HeatMap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Users:
-    """What users felt. percentiles: response times in seconds by name (`p95`), over the range and at peak. mean: response
-    time; queue_wait: mean seconds in the listen queue. requests, lost: numbers over the range; overflows: dropped TCP
+    """What users felt. percentiles: response times in seconds by name (`p95`), over the range and at peak. mean: of
+    response times; queue_wait: mean seconds in the listen queue. requests, lost: numbers over the range; overflows: dropped TCP
     connections of the hosts; queue_full: share of the time with a full queue, of the server with most."""
 
     requests: float
@@ -179,7 +179,7 @@ class WorkerShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerBalance:
-    """Balance of a server's workers over the busiest quarter hours. share: the server's share of the service's
+    """Balance of a server's workers in the quarter hour that counts. share: the server's share of the service's
     requests. hot_ratio, noise_floor, cost: as in `analysis.balance`; cost_seconds: the response time that balancing
     would save. cost_servers: the part of this server that unevenness wastes, 0 to 1."""
 

@@ -19,77 +19,124 @@ from uwsgi_headroom.report.review.model import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePoint:
-    """A bin of quarter hours with about this concurrency: throughput in requests per second, response time in
-    seconds, quarters: their number."""
+    """A bin of quarter hours with about this concurrency. throughput: requests per second, with the 10th and the 90th
+    percentile of the quarter hours; response_time: seconds; quarters: their number; the bounds: asymptotic ones at this
+    concurrency; fitted: throughput by the Universal Scalability Law."""
 
     concurrency: float
     throughput: float
+    throughput_low: float
+    throughput_high: float
     response_time: float | None
     quarters: int
+    throughput_bound: float | None
+    response_time_bound: float | None
+    fitted: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Law:
-    """A fit of the Universal Scalability Law to one server. Each parameter with its interval of 95 %. residual: root
-    mean square, relative to the throughput. peak: concurrency and throughput at the law's maximum, where it has one;
-    beyond_data: whether that is beyond what was seen."""
+    """The fit of the Universal Scalability Law. Each parameter: value, low and high. error: root mean square of the
+    residuals over the mean throughput. peak: the concurrency of the most throughput, with its interval; None: the law
+    has none. beyond_data: it is beyond what was observed, so an extrapolation."""
 
     rate: tuple[float, float, float]
     contention: tuple[float, float, float]
     coherency: tuple[float, float, float]
-    residual: float
-    peak: tuple[float, float] | None
+    error: float
+    explained: float
+    peak: tuple[float, float, float] | None
+    most_throughput: tuple[float, float, float] | None
     beyond_data: bool
-    line: tuple[tuple[float, float], ...]
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """Throughput and response time of one server against concurrency. bounds: points of the asymptotic bounds."""
+    """Throughput and response time of one server, the one that reaches a limit first, against concurrency.
+    base_response_time: at little load; largest_demand: seconds of a request at its bottleneck, `bottleneck`; knee: the
+    concurrency from which requests must wait. cautions: what a reader should know."""
 
     server: str
     points: tuple[CurvePoint, ...]
-    light: tuple[tuple[float, float], ...]
-    heavy: tuple[tuple[float, float], ...]
+    base_response_time: float | None
+    bottleneck: str | None
+    largest_demand: float | None
+    knee: float | None
     law: Law | Absent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LimitForecast:
-    """The forecast for one limit of a service. utilization: daily peaks by the time of the peak. line: time, expected,
-    low and high. growth: in utilization per 30 days. crossing: when `REACHED` is expected, with the earliest and the
-    latest; None: not within the horizon. error: of the back-test, mean absolute, in utilization."""
+class Step:
+    """A change of level that is not growth. change: as a share of the level before; bend: the growth changed instead.
+    event: the title of the event taken for the cause."""
 
-    limit: Limit
-    growth: float
-    growth_low: float
-    growth_high: float
-    since: float
-    line: tuple[tuple[float, float, float, float], ...]
+    time: float
+    change: float | None
+    bend: bool
+    event: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackTestError:
+    """The forecast of the last quarter of the range from the first three quarters, against what happened. error,
+    naive_error: mean of |forecast - actual| / actual, of this forecast and of `the same day of last week`. bias: the
+    mean with its sign. inside: share of the days within the interval. changed: the level changed in between."""
+
+    days: int
+    fitted_days: int
+    error: float
+    naive_error: float
+    bias: float
+    inside: float
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitForecast:
+    """The forecast of the daily peaks of a limit's utilization.
+
+    per_month: growth in 30 days as a share of the present level, with the ends of its interval; direction: none if the
+    interval contains 0. level: expected now on the busiest day of a week. since: start of the present regime.
+    fitted: time and trend; ahead: time, expected, low and high. steps: before the present regime.
+    reached: the limit (`analysis.capacity.REACHED`) was reached in the last week. crossing: when it is expected to be,
+    with the earliest and the latest day; None: not within the horizon.
+    """
+
+    direction: str
+    per_month: float
+    per_month_low: float
+    per_month_high: float
+    level: float
+    since: float | None
+    horizon_days: int
+    fitted: tuple[tuple[float, ...], ...]
+    ahead: tuple[tuple[float, ...], ...]
+    steps: tuple[Step, ...]
+    reached: bool
     crossing: float | None
     earliest: float | None
     latest: float | None
-    error: float | None
-    error_note: str
+    back_test: BackTestError | Absent
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitTrend:
-    """The daily peaks of a limit's utilization, and the forecast, or why there is none."""
+    """The daily peaks (time, utilization) of a limit, and the forecast, or why there is none."""
 
     limit: Limit
     peaks: tuple[tuple[float, float], ...]
-    steps: tuple[tuple[float, float], ...]
     forecast: LimitForecast | Absent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """Trend and forecast of a service. until: how far it looks. first: the limit that is reached first."""
+    """Trend and forecast of a service. first: the limit that is reached first, None if none is within the horizon.
+    events: those that may have changed the level."""
 
     limits: tuple[LimitTrend, ...]
     first: Limit | None
-    horizon_days: float
     days: int
     days_left_out: int
     events: tuple[EventMark, ...]

@@ -78,9 +78,7 @@ def _cpu_per_request(chosen: list[tuple[ServerData, Places]]) -> float | None:
     return ratio(used, requests) if used else None
 
 
-def _or_absent(
-    threads: dict[str, float], throughput: float, whole: float, reason: str
-) -> tuple[Part, ...] | Absent:
+def _or_absent(threads: dict[str, float], throughput: float, whole: float, reason: str) -> tuple[Part, ...] | Absent:
     return _parts(threads, throughput, whole) if threads else Absent(reason=reason)
 
 

@@ -1,4 +1,4 @@
-"""Section 3: what users felt: response times, the wait in the listen queue, refused and lost requests, the objective."""
+"""Section 3: what users felt: response times, waiting in the listen queue, lost requests, the objective."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _events(chosen: Chosen, number: Callable[[ServerData], Column]) -> float | N
 def _per_time(chosen: Chosen, share: Callable[[ServerData], Column]) -> float | None:
     """The largest mean of a server."""
     parts = [(total(share(server)[places]), np.isfinite(share(server)[places]).sum()) for server, places in chosen]
-    return max((summed / count for summed, count in parts if summed is not None and count), default=None)
+    return max((summed / int(count) for summed, count in parts if summed is not None and count), default=None)
 
 
 def _ratio_where_known(
@@ -114,9 +114,7 @@ def _percentiles(chosen: Chosen) -> Mapping[str, float]:
         for row in range(len(PERCENTILES) if have else 0)
     ]
     pooled = pool_percentiles(bounds, by_time, percentiles, PERCENTILES[: len(percentiles)], PERCENTILES)
-    return {
-        f"p{100 * share:g}": value for share, value in zip(PERCENTILES, pooled, strict=True) if isfinite(value)
-    }
+    return {f"p{100 * share:g}": value for share, value in zip(PERCENTILES, pooled, strict=True) if isfinite(value)}
 
 
 def _objective(everything: Chosen, at_peak: Chosen) -> ObjectiveUse | Absent:

@@ -182,9 +182,7 @@ def _moments(peaks: Peaks) -> Spread | None:
 
 def _full(peaks: Peaks) -> float | None:
     """The largest share of the busiest quarter hours in which a server had every thread busy."""
-    shares = [
-        mean(server.full[places_of(server.time, list(peaks.daily.times))]) for server in peaks.service.servers
-    ]
+    shares = [mean(server.full[places_of(server.time, list(peaks.daily.times))]) for server in peaks.service.servers]
     return max((share for share in shares if share is not None), default=None)
 
 

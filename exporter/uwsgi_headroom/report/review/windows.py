@@ -179,9 +179,6 @@ def _worker(worker: WorkerColumns, threads: int | None, places: Places) -> Worke
 
 
 def _named(worker_id: int, threads: int | None, *, reserve: bool = False) -> Worker:
-    unknown: dict[str, None] = dict.fromkeys(
-        ("requests", "requests_since_spawn", "static_requests", "running_time", "exceptions", "harakiris", "respawns")
-    )
     return Worker(
         worker_id=worker_id,
         pid=None,
@@ -189,6 +186,13 @@ def _named(worker_id: int, threads: int | None, *, reserve: bool = False) -> Wor
         accepting=not reserve,
         threads=threads,
         busy_threads=0,
+        requests=None,
+        requests_since_spawn=None,
+        static_requests=None,
+        running_time=None,
+        exceptions=None,
+        harakiris=None,
+        respawns=None,
         signals=None,
         transmitted_bytes=None,
         resident_bytes=None,
@@ -196,7 +200,6 @@ def _named(worker_id: int, threads: int | None, *, reserve: bool = False) -> Wor
         serving={},
         thread_requests=(),
         apps=(),
-        **unknown,
     )
 
 
@@ -208,14 +211,15 @@ def _cpu(server: ServerData, places: Places, seconds: float) -> CpuWindow | None
 
 
 def _waits(server: ServerData, places: Places, covered: Column, observed: float) -> WaitWindow | None:
-    known = {state: _known(float((server.waits[state][places] * covered * STEP).sum())) for state in STATES
-             if state in server.waits}
+    known = {
+        state: _known(float((server.waits[state][places] * covered * STEP).sum()))
+        for state in STATES
+        if state in server.waits
+    }
     seconds = {state: area for state, area in known.items() if area}
     if not seconds or not observed:
         return None
-    backends = {
-        name: float(np.nansum(column[places] * covered * STEP)) for name, column in server.backends.items()
-    }
+    backends = {name: float(np.nansum(column[places] * covered * STEP)) for name, column in server.backends.items()}
     return WaitWindow(observed, 0.0, seconds, backends)
 
 
@@ -238,5 +242,7 @@ def _whole(value: float | None) -> int | None:
 def places_of(time: Column, ends: Sequence[float]) -> Places:
     """The places of these ends of quarter hours in a column of times; those that are not there are left out."""
     found = np.searchsorted(time, ends)
-    return np.array([place for place, end in zip(found, ends, strict=True) if place < len(time) and time[place] == end],
-                    dtype=np.int64)
+    return np.array(
+        [place for place, end in zip(found, ends, strict=True) if place < len(time) and time[place] == end],
+        dtype=np.int64,
+    )
