@@ -2,13 +2,124 @@
 
 from __future__ import annotations
 
-from uwsgi_headroom.report.model import ReviewData
-from uwsgi_headroom.report.review.outlook_model import Review
+from collections.abc import Sequence
+from zoneinfo import ZoneInfo
+
+from uwsgi_headroom.report.model import ReviewData, ServerData
+from uwsgi_headroom.report.review.balance import review_balance
+from uwsgi_headroom.report.review.curve import review_curve
+from uwsgi_headroom.report.review.model import Absent, Judgement, Utilization
+from uwsgi_headroom.report.review.outlook_model import Review, ServerQuality, ServiceReview, Trend
+from uwsgi_headroom.report.review.peaks import Judged, Peaks, Service, find_peaks, group_services
+from uwsgi_headroom.report.review.quality import assess
+from uwsgi_headroom.report.review.recommendations import recommend
+from uwsgi_headroom.report.review.time_use import review_time
+from uwsgi_headroom.report.review.trend import review_trend
+from uwsgi_headroom.report.review.users import review_users
+from uwsgi_headroom.report.review.utilization import review_utilization
+from uwsgi_headroom.report.review.verdict import Facts, judge, unknown_verdict
+from uwsgi_headroom.report.review.what_if import review_what_if
+
+_ORDER: tuple[Judgement, ...] = ("act", "plan", "unknown", "ok")
 
 
 def build_review(data: ReviewData) -> Review:
     """The review of a range. Raises nothing for missing data: a section without it says why."""
-    raise NotImplementedError
+    zone = ZoneInfo(data.time_zone)
+    quality = assess(data)
+    services = tuple(
+        _review(service, data, [each for each in quality if each.server in _names(service)], zone)
+        for service in group_services(data)
+    )
+    ordered = tuple(sorted(services, key=lambda service: _ORDER.index(service.verdict.judgement)))
+    judgement: Judgement = ordered[0].verdict.judgement if ordered else "unknown"
+    return Review(
+        since=data.since,
+        until=data.until,
+        time_zone=data.time_zone,
+        source=data.source,
+        partial=data.partial,
+        judgement=judgement,
+        answer=_answer(ordered),
+        services=ordered,
+        quality=quality,
+        problems=data.problems,
+        data=data,
+    )
+
+
+def _names(service: Service) -> set[str]:
+    return {server.server for server in service.servers}
+
+
+def _answer(services: Sequence[ServiceReview]) -> str:
+    """The answer for all services together, in a sentence."""
+    if not services:
+        return "No verdict: the source has no server in this range."
+    names = {
+        judgement: [each.service for each in services if each.verdict.judgement == judgement] for judgement in _ORDER
+    }
+    parts = (
+        ("act", "needs action now", "need action now"),
+        ("plan", "needs a plan", "need a plan"),
+        ("unknown", "cannot be judged", "cannot be judged"),
+        ("ok", "has enough capacity", "have enough capacity"),
+    )
+    return " ".join(
+        f"{_list(found)} {one if len(found) == 1 else many}."
+        for judgement, one, many in parts
+        if (found := names[judgement])  # type: ignore[index]
+    )
+
+
+def _list(names: Sequence[str]) -> str:
+    shown = [*names[:3], f"{len(names) - 3} more"] if len(names) > 4 else list(names)
+    return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else shown[0]
+
+
+def _review(service: Service, data: ReviewData, quality: Sequence[ServerQuality], zone: ZoneInfo) -> ServiceReview:
+    peaks = find_peaks(service, zone)
+    names = tuple(server.server for server in service.servers)
+    if peaks is None:
+        reason = "The range has no quarter hour in which its threads in service are known."
+        absent = Absent(reason=reason)
+        return ServiceReview(
+            service=service.name,
+            servers=names,
+            verdict=unknown_verdict(service.name, reason),
+            utilization=absent,
+            users=absent,
+            balance=absent,
+            time=absent,
+            curve=absent,
+            trend=absent,
+            what_if=absent,
+            recommendations=(),
+        )
+    utilization, users, balance = review_utilization(peaks), review_users(service, peaks, zone), review_balance(peaks)
+    trend = review_trend(peaks)
+    advice = recommend(peaks, utilization, users, balance, trend if isinstance(trend, Trend) else None)
+    server, judged = _tightest(peaks, utilization)
+    return ServiceReview(
+        service=service.name,
+        servers=names,
+        verdict=judge(Facts(service.name, utilization, trend, advice, quality, data.partial, zone)),
+        utilization=utilization,
+        users=users,
+        balance=balance,
+        time=review_time(peaks),
+        curve=review_curve(server, judged),
+        trend=trend,
+        what_if=review_what_if(server, judged),
+        recommendations=advice,
+    )
+
+
+def _tightest(peaks: Peaks, utilization: Utilization) -> tuple[ServerData, Judged]:
+    """The server that reaches a limit first; else the first one that is known."""
+    return next(
+        ((server, judged) for server, judged in peaks.present if server.server == utilization.server), peaks.present[0]
+    )
 
 
 __all__ = ["Review", "build_review"]

@@ -146,8 +146,9 @@ class HeatMap:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Users:
     """What users felt. percentiles: response times in seconds by name (`p95`), over the range and at peak. mean: of
-    response times; queue_wait: mean seconds in the listen queue. requests, lost: numbers over the range; overflows: dropped TCP
-    connections of the hosts; queue_full: share of the time with a full queue, of the server with most."""
+    response times; queue_wait: mean seconds in the listen queue. requests, lost: numbers over the range;
+    overflows: dropped TCP connections of the hosts; queue_full: share of the time with a full queue, of the server
+    with most."""
 
     requests: float
     mean: float | None

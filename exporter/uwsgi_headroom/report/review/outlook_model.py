@@ -161,7 +161,8 @@ class SettingRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfReview:
     """Predictions for one server, the one that reaches a limit first. loads: multiples of the peak load of `peak`
-    requests per second. errors: of the model against what was observed, relative."""
+    requests per second. errors: of the model against what was observed, relative. demands_measured: whether the demands
+    of a request come from wait states."""
 
     server: str
     peak: float
@@ -169,6 +170,7 @@ class WhatIfReview:
     rows: tuple[SettingRow, ...]
     response_time_error: float | None
     p95_error: float | None
+    demands_measured: bool
     cautions: tuple[str, ...]
 
 
@@ -223,7 +225,6 @@ class ServerQuality:
 class Review:
     """A capacity review. judgement, answer: of all services together. problems: about the data, as sentences."""
 
-    title: str
     since: float
     until: float
     time_zone: str

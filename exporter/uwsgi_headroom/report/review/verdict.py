@@ -1,0 +1,242 @@
+"""Section 1: the verdict on a service: whether there is a problem, when, what to do, and how sure that is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+from uwsgi_headroom.analysis.capacity import REACHED, Limit
+from uwsgi_headroom.analysis.formatting import counted, duration, factor, percent
+from uwsgi_headroom.analysis.verdict import gives_out
+from uwsgi_headroom.report.model import STEP
+from uwsgi_headroom.report.review.dates import day_words, quarter_words
+from uwsgi_headroom.report.review.model import Absent, Confidence, Judgement, Utilization, Verdict
+from uwsgi_headroom.report.review.outlook_model import (
+    BackTestError,
+    LimitForecast,
+    Recommendation,
+    ServerQuality,
+    Trend,
+)
+from uwsgi_headroom.report.review.recommendations import LOW
+
+REACHED_FACTOR = 1 / REACHED
+"""Headroom from which on a limit counts as reached, as in `analysis.capacity`."""
+
+FEW_DAYS, MANY_DAYS = 7, 28
+"""Days with a known peak: below the first, confidence is low; from the second on, it may be high."""
+
+WELL_COVERED, HALF_COVERED = 0.9, 0.5
+"""Share of the range with data: from the first on, confidence may be high; below the second, it is low."""
+
+SMALL_ERROR = 0.1
+"""Error of the back-test up to which confidence may be high."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a verdict is drawn from. quality: of the service's servers."""
+
+    service: str
+    utilization: Utilization
+    trend: Trend | Absent
+    recommendations: Sequence[Recommendation]
+    quality: Sequence[ServerQuality]
+    partial: bool
+    zone: ZoneInfo
+
+
+def judge(facts: Facts) -> Verdict:
+    """The verdict on a service with a known peak."""
+    judgement = _judgement(facts)
+    confidence, reasons = _confidence(facts)
+    return Verdict(
+        judgement=judgement,
+        sentence=_sentence(facts, judgement),
+        problem=_problem(facts, judgement),
+        when=_when(facts),
+        action=_action(facts),
+        certainty=f"{confidence.capitalize()}: {'; '.join(reasons)}.",
+        confidence=confidence,
+    )
+
+
+def unknown_verdict(service: str, reason: str) -> Verdict:
+    """The verdict on a service without any data."""
+    return Verdict(
+        judgement="unknown",
+        sentence=f"{service}: no verdict. {reason}",
+        problem=f"Unknown. {reason}",
+        when="Unknown.",
+        action="Check that the exporter watches this service, and that its figures are kept.",
+        certainty="Low: there is no data to judge.",
+        confidence="low",
+    )
+
+
+def is_reached(headroom: float | None) -> bool:
+    """Whether a limit counts as reached."""
+    return headroom is not None and headroom <= REACHED_FACTOR
+
+
+def _judgement(facts: Facts) -> Judgement:
+    used, trend = facts.utilization, facts.trend
+    urgencies = {each.judgement for each in facts.recommendations}
+    if is_reached(used.headroom) or "act" in urgencies:
+        return "act"
+    dated = isinstance(trend, Trend) and trend.first is not None
+    low = used.headroom is not None and used.headroom < LOW
+    if dated or low or is_reached(used.one_lost) or "plan" in urgencies:
+        return "plan"
+    return "ok" if used.headroom is not None or used.limits else "unknown"
+
+
+def _headroom(used: Utilization) -> str:
+    """The headroom at peak and its first limit, as the start of a sentence, as `check` words it."""
+    if used.headroom is None or used.first is None:
+        return "Nearly idle at peak: headroom over 100x" if used.limits else "Headroom at peak is not known"
+    most = "at most " if used.upper_bound else ""
+    return f"Headroom {most}{factor(used.headroom)} at peak: {gives_out(used.first)} first"
+
+
+def _sentence(facts: Facts, judgement: Judgement) -> str:
+    used = facts.utilization
+    threads = ""
+    if used.in_service is not None and used.available:
+        threads = f", with {used.in_service:.0f} of {used.available:.0f} threads in service"
+    do = short_action(facts.recommendations[0].action) if facts.recommendations else ""
+    todo = f"; {do}" if judgement in ("act", "plan") and do else "; nothing to do" if judgement == "ok" else ""
+    return f"{_headroom(used)}{threads}; {_crossing_clause(facts)}{todo}."
+
+
+def short_action(action: str) -> str:
+    """The first sentence of an advice, without what is in parentheses, to follow a semicolon."""
+    first = re.split(r"\.(?:\s|$)", re.sub(r"\s*\([^()]*\)", "", action), maxsplit=1)[0]
+    return first[:1].lower() + first[1:]
+
+
+def _crossing_clause(facts: Facts) -> str:
+    if is_reached(facts.utilization.headroom):
+        return "that limit is reached already"
+    forecast = _first_forecast(facts.trend)
+    if forecast is not None and forecast.reached:
+        return "the trend has reached that limit"
+    if forecast is not None and forecast.crossing is not None:
+        return f"that limit is reached around {day_words(forecast.crossing, facts.zone)}"
+    if isinstance(facts.trend, Trend) and (days := _horizon(facts.trend)):
+        return f"no limit is reached within {days} days"
+    return "no date can be given yet"
+
+
+def _problem(facts: Facts, judgement: Judgement) -> str:
+    used = facts.utilization
+    start = {"act": "Yes", "plan": "Not yet", "ok": "No", "unknown": "Unknown"}[judgement]
+    busiest = f"{_headroom(used)}{_threads(used)}."
+    harm = [each.title for each in facts.recommendations if each.judgement == "act"][:1]
+    lost = ""
+    if used.lone_server:
+        lost = " It has one server: if that is lost, the service is down."
+    elif is_reached(used.one_lost) and used.one_lost is not None:
+        lost = f" If one of its {len(used.servers)} servers is lost at peak, the others cannot carry its load" + (
+            "." if used.one_lost < 1 else f" with room to spare (headroom {factor(used.one_lost)})."
+        )
+    return f"{start}. {' '.join([*harm, busiest])}{lost}"
+
+
+def _threads(used: Utilization) -> str:
+    if used.in_service is None or not used.available:
+        return ""
+    return f"; {used.in_service:.0f} of {used.available:.0f} threads are in service"
+
+
+def _when(facts: Facts) -> str:
+    used, trend, zone = facts.utilization, facts.trend, facts.zone
+    peak = f"The busiest quarter hour that counts was {quarter_words(used.until, zone)}."
+    if is_reached(used.headroom):
+        return f"Now, at each peak. {peak}"
+    forecast = _first_forecast(trend)
+    if isinstance(trend, Absent):
+        return f"{peak} No date: {trend.reason}"
+    if forecast is not None and forecast.reached:
+        return f"Now: the busiest days of the last week reached it. {peak}"
+    if forecast is not None and forecast.crossing is not None and trend.first is not None:
+        return f"{_limit_is(trend.first)} around {day_words(forecast.crossing, zone)}{_between(forecast, zone)}. {peak}"
+    if days := _horizon(trend):
+        return f"No limit is reached within the {days} days that the forecast can look ahead. {peak}"
+    refused = next(each.forecast for each in trend.limits if isinstance(each.forecast, Absent))
+    return f"No date: {refused.reason} {peak}"
+
+
+def _limit_is(limit: Limit) -> str:
+    words = gives_out(limit)
+    return words[0].upper() + words[1:]
+
+
+def _between(forecast: LimitForecast, zone: ZoneInfo) -> str:
+    earliest = "" if forecast.earliest is None else f"not before {day_words(forecast.earliest, zone)}"
+    latest = "perhaps not at all" if forecast.latest is None else f"by {day_words(forecast.latest, zone)} at the latest"
+    return f" ({', '.join(part for part in (earliest, latest) if part)})"
+
+
+def _action(facts: Facts) -> str:
+    wanted = [each for each in facts.recommendations if each.judgement in ("act", "plan")]
+    if not wanted:
+        return "Nothing now. Run this report again in a quarter of a year, or after a large change."
+    more = f" Then see section 9: {counted(len(wanted) - 1, 'more recommendation')}." if len(wanted) > 1 else ""
+    return f"{wanted[0].action}{more}"
+
+
+def _first_forecast(trend: Trend | Absent) -> LimitForecast | None:
+    if isinstance(trend, Absent) or trend.first is None:
+        return None
+    found = next(each.forecast for each in trend.limits if each.limit == trend.first)
+    return found if isinstance(found, LimitForecast) else None
+
+
+def _horizon(trend: Trend) -> int | None:
+    """The days that every limit's forecast looks ahead; None if any is refused."""
+    forecasts = [each.forecast for each in trend.limits]
+    known = [forecast.horizon_days for forecast in forecasts if isinstance(forecast, LimitForecast)]
+    return min(known) if known and len(known) == len(forecasts) else None
+
+
+def _confidence(facts: Facts) -> tuple[Confidence, list[str]]:
+    used, trend = facts.utilization, facts.trend
+    covered = min((each.covered for each in facts.quality), default=0.0)
+    first = min((each.first for each in facts.quality if each.first is not None), default=None)
+    last = max((each.last for each in facts.quality if each.last is not None), default=None)
+    length = duration(max(STEP, (last or 0.0) - (first or 0.0))) if first is not None else "no data"
+    days = f"{used.days} days with a known peak" if used.days else f"{length} of data, no complete day"
+    reasons = [days, f"{percent(covered)} of the range measured"]
+    error = _error(trend)
+    if error is not None:
+        reasons.append(f"a forecast made earlier would have been wrong by {percent(error)}")
+    elif isinstance(trend, Trend) and _horizon(trend) is not None:
+        reasons.append("the forecast could not be tested on the past")
+    else:
+        reasons.append("no forecast")
+    if used.upper_bound:
+        reasons.append("CPU use is not known on every server, so headroom may be less")
+    if facts.partial:
+        reasons.append("the source failed halfway")
+    weak = used.days < FEW_DAYS or covered < HALF_COVERED or facts.partial
+    strong = used.days >= MANY_DAYS and covered >= WELL_COVERED and not used.upper_bound
+    if weak:
+        return "low", reasons
+    return ("high" if strong and error is not None and error <= SMALL_ERROR else "medium"), reasons
+
+
+def _error(trend: Trend | Absent) -> float | None:
+    """The error of the back-test: of the limit that comes first, else the largest."""
+    if isinstance(trend, Absent):
+        return None
+    errors = {
+        each.limit: each.forecast.back_test.error
+        for each in trend.limits
+        if isinstance(each.forecast, LimitForecast) and isinstance(each.forecast.back_test, BackTestError)
+    }
+    if trend.first is not None and trend.first in errors:
+        return errors[trend.first]
+    return max(errors.values(), default=None)
