@@ -5,9 +5,8 @@ Pure Python: no I/O, no clock. `predict_settings` takes about a second for twelv
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured, Observed
+from uwsgi_headroom.analysis.what_if.predict import predict_settings
 from uwsgi_headroom.analysis.what_if.prediction import AtLoad, Check, Prediction, Resource, Utilization, WhatIf
 from uwsgi_headroom.analysis.what_if.setting import Setting, SettingError, parse_setting
 
@@ -26,17 +25,3 @@ __all__ = [
     "parse_setting",
     "predict_settings",
 ]
-
-
-def predict_settings(
-    measured: Measured,
-    settings: Sequence[Setting],
-    loads: Sequence[float] = (1.0, 1.5),
-    cancelled: Callable[[], bool] = lambda: False,
-) -> WhatIf:
-    """Predict these settings at these multiples of the peak load. The same input gives the same output.
-
-    cancelled: asked now and then; once it is true, CannotPredictError ends the work. Raises CannotPredictError also if
-    the measurements do not support a prediction.
-    """
-    raise NotImplementedError

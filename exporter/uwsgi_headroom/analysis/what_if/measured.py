@@ -18,16 +18,20 @@ class CannotPredictError(HeadroomError):
 class Observed:
     """What was observed in some period. None: unknown.
 
-    throughput: requests per second. response_time, p50, p95: seconds in service, without the listen queue, as uWSGI
-    measures them. queue_wait: mean seconds in the listen queue. concurrency: mean requests in service.
+    throughput: requests per second. response_time: mean seconds in service, without the listen queue, as uWSGI measures
+    them; p50, p90, p95, p99: its percentiles. queue_wait: mean seconds in the listen queue. concurrency: mean requests
+    in service. requests: how many were completed.
     """
 
     throughput: float
     response_time: float | None
     p50: float | None = None
+    p90: float | None = None
     p95: float | None = None
+    p99: float | None = None
     queue_wait: float | None = None
     concurrency: float | None = None
+    requests: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,3 +63,9 @@ class Measured:
     memory_available: float | None = None
     memory_is_exact: bool = True
     cheaper: bool = False
+
+    @property
+    def running(self) -> Setting:
+        """The setting with the mean number of processes that were up."""
+        processes = self.setting.processes if self.workers_up is None else max(1, round(self.workers_up))
+        return Setting(min(processes, self.setting.processes), self.setting.threads)

@@ -13,8 +13,8 @@ Resource = Literal["threads", "interpreters", "cpu"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Utilization:
-    """The fraction of each resource in use, 0 to 1: threads in service; the hottest kept interpreter lock's mean over
-    all workers; CPUs, with those that other programs use."""
+    """The fraction of each resource in use, 0 to 1: threads in service; interpreter locks held, on average over the
+    workers; CPUs, with those that other programs use."""
 
     threads: float
     interpreters: float
@@ -68,14 +68,18 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """The model against what was observed: the observed setting at an observed load.
+    """The model against what was observed: the observed setting at an observed load, in `observed`.
 
-    Errors are relative: 0.1 means that the prediction is 10 % above what was observed. None: not observed, or used to
-    calibrate the model, so that agreement would prove nothing.
+    throughput, response_time, p95: as the model has them, in requests per second and seconds. Errors are relative: 0.1
+    means that the model is 10 % above what was observed. They are None if that was not observed, or if the model was
+    fitted to it, so that agreement would prove nothing; that of the throughput also if all that arrived was served.
     """
 
     observed: Observed
-    predicted: AtLoad
+    throughput: float
+    response_time: float
+    p95: float | None
+    throughput_error: float | None
     response_time_error: float | None
     p95_error: float | None
 

@@ -1,7 +1,8 @@
 """Finds the changes in a series by optimal partitioning: each segment has a line of its own.
 
-B. Jackson et al., "An Algorithm for Optimal Partitioning of Data on an Interval", IEEE Signal Processing Letters 12 (2),
-2005. The partition with the least sum of squared residuals, in units of the noise's variance, plus a penalty per change.
+B. Jackson et al., "An Algorithm for Optimal Partitioning of Data on an Interval", IEEE Signal Processing Letters 12
+(2), 2005. The partition with the least sum of squared residuals, in units of the noise's variance, plus a penalty per
+change.
 """
 
 from __future__ import annotations

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+
+import numpy as np
 
 from uwsgi_headroom.report.model import EventMark
 from uwsgi_headroom.report.statistics.local_time import Floats, Integers
 from uwsgi_headroom.report.statistics.peaks import DailyPeaks
+from uwsgi_headroom.report.statistics.projection import project
 from uwsgi_headroom.report.statistics.refusal import Refusal
-from uwsgi_headroom.report.statistics.regimes import Regimes
+from uwsgi_headroom.report.statistics.regimes import Regime, Regimes, find_regimes
+from uwsgi_headroom.report.statistics.trend import SLOPE_CONFIDENCE as SLOPE_CONFIDENCE
+from uwsgi_headroom.report.statistics.trend import Direction as Direction
+from uwsgi_headroom.report.statistics.trend import Shape as Shape
+from uwsgi_headroom.report.statistics.trend import Trend, fit_trend
 
 COVERAGE = 0.9
 """Share of days whose peak the prediction interval should contain."""
 
-SLOPE_CONFIDENCE = 0.95
-"""Of the interval around the slope: growth is reported only if this interval does not contain 0."""
-
 LEAST_DAYS = 21
 """Shortest present regime, in days, from which a forecast is made."""
 
-Direction = Literal["growth", "decline", "none"]
-Shape = Literal["linear", "exponential"]
+LEAST_PEAKS = 14
+"""Fewest days with a known peak within them."""
+
+_RECENT_DAYS = 7
+_MONTH = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +55,9 @@ class Forecast:
     """Expected daily peaks after the last day of the data.
 
     days: ordinals of the days ahead. expected, lower, upper: the peak of each of these days with its prediction
-    interval (COVERAGE), weekly pattern included. direction: "none" if the interval of the slope contains 0; `expected`
-    then has no slope, but the interval keeps the doubt about it. shape: of the growth; an exponential one has a constant
-    ratio per day. fitted_days, fitted: the trend within the present regime, weekly pattern included, for a chart.
+    interval (COVERAGE), weekly pattern included; how it is made is said at `projection.project`. direction: "none" if
+    the interval of the slope contains 0; `expected` then has no slope, but the interval keeps the doubt about it.
+    shape: of the growth; an exponential one has a constant ratio per day. fitted_days, fitted: the trend within the present regime, weekly pattern included, for a chart.
     per_month: growth in 30 days as a share of the present level, with its interval (SLOPE_CONFIDENCE) low and high.
     level: the present level, at the last day, without weekly pattern. level_at_busiest: times the largest factor of the
     week.
@@ -88,12 +95,107 @@ def forecast_peaks(
 ) -> Forecast | Refusal:
     """Forecast daily peaks.
 
-    limit: in the unit of the peaks; more limits can be tried on the result with `crossing_of`. regimes: if already
-    known. The refusal says how many days of history are needed.
+    limit: in the unit of the peaks; more limits can be tried on the result with `crossing_of`. horizon_days: at most,
+    and never further ahead than the present regime is long. regimes: if already known. The refusal says how many days
+    of history are needed. Raises ValueError if the horizon is not positive.
     """
-    raise NotImplementedError
+    if horizon_days < 1:
+        raise ValueError(f"a horizon of {horizon_days} days")
+    found = regimes or find_regimes(peaks, events)
+    present = found.present
+    if present is None:
+        return Refusal(f"No day has a known peak; a forecast needs {LEAST_DAYS} days.", LEAST_DAYS, 0)
+    history = present.last - present.first + 1
+    if history < LEAST_DAYS or present.known < LEAST_PEAKS:
+        return _refuse(found, present, history)
+    used = (peaks.days >= present.first) & ~np.isin(peaks.days, found.exceptions)
+    days = peaks.days[used]
+    trend = fit_trend(days, peaks.peaks[used] / found.pattern.of(days))
+    horizon = min(horizon_days, history)
+    ahead = present.last + 1 + np.arange(horizon)
+    projection = project(trend, ahead, found.pattern.of(ahead), COVERAGE)
+    forecast = Forecast(
+        days=ahead,
+        expected=projection.expected,
+        lower=projection.lower,
+        upper=projection.upper,
+        direction=trend.direction,
+        shape=trend.shape,
+        fitted_days=days,
+        fitted=_expected_slope(trend, days) * found.pattern.of(days),
+        per_month=trend.growth(trend.slope, present.last, _MONTH),
+        per_month_low=trend.growth(trend.slope_low, present.last, _MONTH),
+        per_month_high=trend.growth(trend.slope_high, present.last, _MONTH),
+        level=float(_expected_slope(trend, present.last)),
+        level_at_busiest=float(_expected_slope(trend, present.last) * found.pattern.factors.max()),
+        history_days=history,
+        horizon_days=horizon,
+        regimes=found,
+        notes=tuple(_notes(found, present, horizon, horizon_days)),
+    )
+    return forecast if limit is None else replace(forecast, crossing=crossing_of(forecast, limit, peaks))
 
 
 def crossing_of(forecast: Forecast, limit: float, recent_peaks: DailyPeaks) -> Crossing:
-    """When the forecast reaches a limit. recent_peaks: those that the forecast was made from."""
-    raise NotImplementedError
+    """When the forecast reaches a limit. recent_peaks: those that the forecast was made from.
+
+    Raises ValueError if the limit is not a positive number.
+    """
+    if not limit > 0:
+        raise ValueError(f"a limit of {limit}")
+    recent = recent_peaks.peaks[recent_peaks.days > recent_peaks.days[-1] - _RECENT_DAYS]
+    reached = bool(np.any(recent >= limit))
+
+    def first(peaks: Floats) -> int | None:
+        place = np.flatnonzero(peaks >= limit)
+        return int(forecast.days[place[0]]) if len(place) and not reached else None
+
+    return Crossing(
+        limit=limit,
+        reached=reached,
+        expected=first(forecast.expected),
+        earliest=first(forecast.upper),
+        latest=first(forecast.lower),
+        horizon_days=forecast.horizon_days,
+    )
+
+
+def _expected_slope(trend: Trend, days: Integers | int) -> Floats:
+    return trend.at(days, slope=0.0 if trend.direction == "none" else None)
+
+
+def _refuse(regimes: Regimes, present: Regime, history: int) -> Refusal:
+    if history < LEAST_DAYS:
+        have, needed = history, LEAST_DAYS
+        missing = f"a forecast needs {needed} days of daily peaks without a step, and there {_are(have)}."
+    else:
+        have, needed = present.known, LEAST_PEAKS
+        missing = f"a forecast needs {needed} days with a known and usual peak, and {history} days have {have}."
+    if len(regimes.spans) > 1:
+        return Refusal(f"{describe_change(present)}; since then {missing}", needed, have)
+    return Refusal(missing[0].upper() + missing[1:], needed, have)
+
+
+def _are(days: int) -> str:
+    return "is 1" if days == 1 else f"are {days}"
+
+
+def describe_change(regime: Regime) -> str:
+    """The change at a regime's start, as the start of a sentence."""
+    day = date.fromordinal(regime.first).isoformat()
+    cause = f" ({regime.event.title})" if regime.event else ""
+    if regime.bend:
+        return f"The growth of daily peaks changed about {day}{cause}"
+    return f"Daily peaks changed by {regime.change:+.0%} in a step on {day}{cause}"
+
+
+def _notes(regimes: Regimes, present: Regime, horizon: int, asked: int) -> Iterator[str]:
+    if len(regimes.spans) > 1:
+        yield f"{describe_change(present)}; the forecast uses only the days since then."
+    if horizon < asked:
+        yield f"The forecast ends after {horizon} days, as it reaches no further ahead than its history is long."
+    last = {day for day in regimes.exceptions if day > present.last - _RECENT_DAYS}
+    if present.last in last:
+        yield "The last day is far from what is usual; if that is a new level, the forecast does not know it."
+    if regimes.pattern.detail == "none":
+        yield "There is too little history for a weekly pattern."

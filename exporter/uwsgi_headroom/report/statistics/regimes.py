@@ -111,7 +111,8 @@ class _Found:
 def _search(days: Integers, levels: Floats, by_day: dict[int, EventMark], *, logarithmic: bool = False) -> _Found:
     values = np.log(levels) if logarithmic else levels
     noise = estimate_noise(days, values)
-    used = np.flatnonzero(~_single_outliers(np.abs(values - median_around(days, values, _REACH)) > _OUTLIER * noise))
+    distance = (values - median_around(days, values, _REACH)) / noise
+    used = np.flatnonzero(~_short_outliers(distance))
     while True:
         partition = Partition(days[used], values[used], noise)
         penalties = _penalties(days[used], by_day)
@@ -122,11 +123,15 @@ def _search(days: Integers, levels: Floats, by_day: dict[int, EventMark], *, log
         used = np.delete(used, exception)
 
 
-def _single_outliers(outlier: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Outliers without those that follow one another: these may be a level of their own, and are searched."""
-    edges = np.flatnonzero(np.diff(outlier)) + 1
-    runs = np.split(outlier, edges)
-    return np.concatenate([run if len(run) < LEAST_LENGTH else np.zeros_like(run) for run in runs])
+def _short_outliers(distance: Floats) -> NDArray[np.bool_]:
+    """Outliers that do not last. Days on the same side that follow one another may be a level, and are searched.
+
+    distance: from what is usual, in standard deviations. A day half as far out continues a run of outliers.
+    """
+    side = np.sign(distance) * (np.abs(distance) > _OUTLIER / 2)
+    runs = np.split(np.abs(distance), np.flatnonzero(np.diff(side)) + 1)
+    is_short = [len(run) < LEAST_LENGTH and run.max() > _OUTLIER for run in runs]
+    return np.repeat(is_short, [len(run) for run in runs])
 
 
 def _first_exception(days: Integers, partition: Partition, segments: list[Segment], penalties: Floats) -> slice | None:

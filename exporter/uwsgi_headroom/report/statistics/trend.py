@@ -1,0 +1,121 @@
+"""The trend of daily peaks within one regime: Theil-Sen line, of the levels or of their logarithms.
+
+P. K. Sen, "Estimates of the Regression Coefficient Based on Kendall's Tau", Journal of the American Statistical
+Association 63, 1968. The slope is the median of the slopes between all pairs of days; its interval is that of Kendall's
+rank correlation, widened for the correlation of neighbouring days.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.stats import norm, theilslopes
+
+from uwsgi_headroom.report.statistics.change_points import inflation
+from uwsgi_headroom.report.statistics.local_time import Floats, Integers
+
+Direction = Literal["growth", "decline", "none"]
+Shape = Literal["linear", "exponential"]
+
+SLOPE_CONFIDENCE = 0.95
+"""Of the interval around the slope: growth is reported only if this interval does not contain 0."""
+
+_LEAST_LEVEL = 0.01
+"""Share of the median level below which a line that declines is not followed."""
+
+_CLEARLY_BETTER = 2.0
+"""Standard errors by which the residuals of the exponential must be smaller."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trend:
+    """level + slope * (day - middle), of levels (linear) or of their logarithms (exponential).
+
+    slope_low, slope_high: the interval (SLOPE_CONFIDENCE). slope_error, level_error: standard errors. ratios: observed
+    level over the trend's, of each day. least: the trend is not followed below this level.
+    """
+
+    shape: Shape
+    middle: float
+    level: float
+    level_error: float
+    slope: float
+    slope_low: float
+    slope_high: float
+    slope_error: float
+    ratios: Floats
+    least: float
+
+    @property
+    def direction(self) -> Direction:
+        """What the interval of the slope says."""
+        if self.slope_low > 0:
+            return "growth"
+        return "decline" if self.slope_high < 0 else "none"
+
+    def at(
+        self, days: Integers | float, level: Floats | float | None = None, slope: Floats | float | None = None
+    ) -> Floats:
+        """The level at each day; with another level or slope, as if the trend had those."""
+        level, slope = self.level if level is None else level, self.slope if slope is None else slope
+        values = np.asarray(level + slope * (np.asarray(days) - self.middle), dtype=np.float64)
+        if self.shape == "linear":
+            return np.maximum(values, self.least)
+        return np.exp(np.minimum(values, self.level + _LARGEST_LOGARITHM))
+
+    def growth(self, slope: float, day: int, ahead: int) -> float:
+        """Growth from `day` in so many days, at another slope, as a share of the level at `day`."""
+        if self.shape == "exponential":
+            return math.expm1(slope * ahead)
+        level = float(self.at(day))
+        return slope * ahead / level if level > 0 else 0.0
+
+
+_LARGEST_LOGARITHM = 20.0
+
+
+def fit_trend(days: Integers, levels: Floats) -> Trend:
+    """The trend of levels without weekly pattern; exponential only if that explains them clearly better.
+
+    At least two different days.
+    """
+    line = _fit(days, levels, "linear")
+    if line.direction == "none" or levels.min() <= 0:
+        return line
+    curve = _fit(days, levels, "exponential")
+    return curve if _is_clearly_better(days, levels, curve, line) else line
+
+
+def _fit(days: Integers, levels: Floats, shape: Shape) -> Trend:
+    values = levels if shape == "linear" else np.log(levels)
+    found = theilslopes(values, days, alpha=SLOPE_CONFIDENCE)
+    middle = float(np.median(days))
+    level = float(np.median(values - found.slope * (days - middle)))
+    residuals = values - level - found.slope * (days - middle)
+    widening = math.sqrt(inflation(days, residuals))
+    low, high = (found.slope + widening * (end - found.slope) for end in (found.low_slope, found.high_slope))
+    least = _LEAST_LEVEL * float(np.median(levels))
+    expected = np.maximum(values - residuals, least) if shape == "linear" else np.exp(values - residuals)
+    return Trend(
+        shape=shape,
+        middle=middle,
+        level=level,
+        # The standard error of a median is sqrt(pi / 2) times that of a mean.
+        level_error=math.sqrt(math.pi / 2 / len(days)) * float(np.std(residuals)) * widening,
+        slope=float(found.slope),
+        slope_low=float(low),
+        slope_high=float(high),
+        slope_error=float(high - low) / (2 * float(norm.ppf((1 + SLOPE_CONFIDENCE) / 2))),
+        ratios=np.divide(levels, expected, out=np.ones(len(levels)), where=expected > 0),
+        least=least,
+    )
+
+
+def _is_clearly_better(days: Integers, levels: Floats, curve: Trend, line: Trend) -> bool:
+    """Whether the curve's residuals are smaller in a test of their paired differences."""
+    gains = np.abs(levels - line.at(days)) - np.abs(levels - curve.at(days))
+    error = float(np.std(gains)) * math.sqrt(inflation(days, gains - gains.mean()) / len(gains))
+    return float(gains.mean()) > _CLEARLY_BETTER * error
