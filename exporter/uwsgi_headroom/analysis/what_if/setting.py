@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from uwsgi_headroom.errors import HeadroomError
 
 MOST_PROCESSES = 1024
 MOST_THREADS = 1024
-MOST_IN_ALL = 8192
-"""The largest setting that can be asked for: beyond it, a prediction would take long and mean nothing."""
+MOST_IN_ALL = 4096
+"""The largest setting that can be asked for: 64x64. Beyond it, a prediction would take long and mean nothing."""
+
+MOST_SETTINGS = 12
+"""The most settings in one prediction: it takes about a second."""
 
 _PATTERN = re.compile(r"(\d{1,9})[xX](\d{1,9})")
 
@@ -48,3 +52,11 @@ def parse_setting(text: str) -> Setting:
     if setting.in_all > MOST_IN_ALL:
         raise SettingError(f"{setting} has {setting.in_all:,} threads; a prediction is for at most {MOST_IN_ALL:,}")
     return setting
+
+
+def parse_settings(texts: Iterable[str]) -> tuple[Setting, ...]:
+    """Parse several, in their order and each once. Raises SettingError, also for more than MOST_SETTINGS."""
+    settings = tuple(dict.fromkeys(map(parse_setting, texts)))
+    if len(settings) > MOST_SETTINGS:
+        raise SettingError(f"{len(settings)} settings are too many; at most {MOST_SETTINGS} are predicted at a time")
+    return settings

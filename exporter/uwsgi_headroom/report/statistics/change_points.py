@@ -7,6 +7,7 @@ change.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,9 @@ _REACH = 7
 """Days on each side of the running median from which the noise is estimated."""
 
 _MOST_CORRELATION = 0.8
+
+_FITTED = 9
+"""Values by which a weekly pattern and a running median make residuals smaller than the noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +106,12 @@ def estimate_noise(days: Integers, values: Floats) -> float:
     thousandth of the level, so that a constant has noise, too.
     """
     residuals = values - median_around(days, values, _REACH)
-    size = 1.4826 * float(np.median(np.abs(residuals)))
+    size = 1.4826 * float(np.median(np.abs(residuals))) * math.sqrt(len(days) / max(len(days) - _FITTED, 1))
     floor = 1e-3 * float(np.median(np.abs(values))) or 1e-9
     if size <= floor:
         return floor
     clipped = np.clip(residuals, -3 * size, 3 * size)
-    return size * float(np.sqrt(inflation(days, clipped)))
+    return size * math.sqrt(inflation(days, clipped))
 
 
 def inflation(days: Integers, residuals: Floats) -> float:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from uwsgi_headroom.report.statistics.local_time import Floats, Integers
+import numpy as np
+from numpy.typing import NDArray
+
+from uwsgi_headroom.report.statistics.local_time import Floats, Integers, require_same_length
+
+_ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,4 +45,51 @@ def throughput_curve(
     instance the covered share. bins: at most so many, of equal width with round edges. Quarters without concurrency or
     throughput are left out. Raises ValueError if lengths differ.
     """
-    raise NotImplementedError
+    weights = np.ones(len(concurrency)) if weights is None else weights
+    require_same_length(concurrency, throughput, response_time, weights)
+    used = is_positive(concurrency) & is_positive(throughput) & is_positive(weights)
+    concurrency, throughput, response_time, weights = (
+        np.asarray(column, dtype=np.float64)[used] for column in (concurrency, throughput, response_time, weights)
+    )
+    width = round_width(float(concurrency.max()), bins) if len(concurrency) else 1.0
+    places = np.floor(concurrency / width).astype(np.int64)
+    filled, counts = np.unique(places, return_counts=True)
+    rows = [_row(concurrency, throughput, response_time, weights, places == place) for place in filled]
+    columns = np.array(rows, dtype=np.float64).reshape(-1, 5).T
+    return Curve(
+        low=np.asarray(filled * width),
+        high=np.asarray((filled + 1) * width),
+        counts=counts,
+        concurrency=columns[0],
+        throughput=columns[1],
+        throughput_low=columns[2],
+        throughput_high=columns[3],
+        response_time=columns[4],
+    )
+
+
+def is_positive(column: Floats) -> NDArray[np.bool_]:
+    """Where the column is known and above 0."""
+    return np.asarray(np.isfinite(column) & (column > 0))
+
+
+def round_width(greatest: float, bins: int) -> float:
+    """The least round width with which so many bins reach above `greatest`."""
+    needed = greatest / bins
+    unit = 10.0 ** math.floor(math.log10(needed))
+    return next(unit * factor for factor in _ROUND if unit * factor > needed)
+
+
+def _row(
+    concurrency: Floats, throughput: Floats, response_time: Floats, weights: Floats, inside: NDArray[np.bool_]
+) -> tuple[float, ...]:
+    rate, weight, seconds = throughput[inside], weights[inside], response_time[inside]
+    timed = is_positive(seconds)
+    low, high = np.quantile(rate, (0.1, 0.9))
+    return (
+        float(np.average(concurrency[inside], weights=weight)),
+        float(np.average(rate, weights=weight)),
+        float(low),
+        float(high),
+        float(np.average(seconds[timed], weights=(weight * rate)[timed])) if timed.any() else math.nan,
+    )

@@ -14,10 +14,7 @@ from uwsgi_headroom.report.statistics.peaks import DailyPeaks
 from uwsgi_headroom.report.statistics.projection import project
 from uwsgi_headroom.report.statistics.refusal import Refusal
 from uwsgi_headroom.report.statistics.regimes import Regime, Regimes, find_regimes
-from uwsgi_headroom.report.statistics.trend import SLOPE_CONFIDENCE as SLOPE_CONFIDENCE
-from uwsgi_headroom.report.statistics.trend import Direction as Direction
-from uwsgi_headroom.report.statistics.trend import Shape as Shape
-from uwsgi_headroom.report.statistics.trend import Trend, fit_trend
+from uwsgi_headroom.report.statistics.trend import Direction, Shape, fit_trends
 
 COVERAGE = 0.9
 """Share of days whose peak the prediction interval should contain."""
@@ -57,10 +54,11 @@ class Forecast:
     days: ordinals of the days ahead. expected, lower, upper: the peak of each of these days with its prediction
     interval (COVERAGE), weekly pattern included; how it is made is said at `projection.project`. direction: "none" if
     the interval of the slope contains 0; `expected` then has no slope, but the interval keeps the doubt about it.
-    shape: of the growth; an exponential one has a constant ratio per day. fitted_days, fitted: the trend within the present regime, weekly pattern included, for a chart.
-    per_month: growth in 30 days as a share of the present level, with its interval (SLOPE_CONFIDENCE) low and high.
-    level: the present level, at the last day, without weekly pattern. level_at_busiest: times the largest factor of the
-    week.
+    shape: of the growth; an exponential one has a constant ratio per day.
+    fitted_days, fitted: the trend within the present regime, weekly pattern included, for a chart.
+    per_month: growth in 30 days as a share of the present level; per_month_low, per_month_high: its interval
+    (`trend.SLOPE_CONFIDENCE`). level: the trend's on the last day of the data, without weekly pattern.
+    level_at_busiest: times the largest factor of the week.
     history_days: length of the present regime. horizon_days: number of days ahead, never more than history_days.
     regimes: from `find_regimes`. notes: sentences for the reader: what shortens the horizon, which step was found.
     crossing: of the limit that was asked for; None without one.
@@ -110,10 +108,11 @@ def forecast_peaks(
         return _refuse(found, present, history)
     used = (peaks.days >= present.first) & ~np.isin(peaks.days, found.exceptions)
     days = peaks.days[used]
-    trend = fit_trend(days, peaks.peaks[used] / found.pattern.of(days))
+    trends = fit_trends(days, peaks.peaks[used] / found.pattern.of(days))
+    trend = trends.better
     horizon = min(horizon_days, history)
     ahead = present.last + 1 + np.arange(horizon)
-    projection = project(trend, ahead, found.pattern.of(ahead), COVERAGE)
+    projection = project(trends, ahead, found.pattern, COVERAGE)
     forecast = Forecast(
         days=ahead,
         expected=projection.expected,
@@ -122,12 +121,12 @@ def forecast_peaks(
         direction=trend.direction,
         shape=trend.shape,
         fitted_days=days,
-        fitted=_expected_slope(trend, days) * found.pattern.of(days),
+        fitted=trend.expected(days) * found.pattern.of(days),
         per_month=trend.growth(trend.slope, present.last, _MONTH),
         per_month_low=trend.growth(trend.slope_low, present.last, _MONTH),
         per_month_high=trend.growth(trend.slope_high, present.last, _MONTH),
-        level=float(_expected_slope(trend, present.last)),
-        level_at_busiest=float(_expected_slope(trend, present.last) * found.pattern.factors.max()),
+        level=float(trend.expected(present.last)),
+        level_at_busiest=float(trend.expected(present.last) * found.pattern.factors.max()),
         history_days=history,
         horizon_days=horizon,
         regimes=found,
@@ -158,10 +157,6 @@ def crossing_of(forecast: Forecast, limit: float, recent_peaks: DailyPeaks) -> C
         latest=first(forecast.lower),
         horizon_days=forecast.horizon_days,
     )
-
-
-def _expected_slope(trend: Trend, days: Integers | int) -> Floats:
-    return trend.at(days, slope=0.0 if trend.direction == "none" else None)
 
 
 def _refuse(regimes: Regimes, present: Regime, history: int) -> Refusal:

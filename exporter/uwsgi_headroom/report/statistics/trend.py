@@ -26,8 +26,11 @@ SLOPE_CONFIDENCE = 0.95
 _LEAST_LEVEL = 0.01
 """Share of the median level below which a line that declines is not followed."""
 
-_CLEARLY_BETTER = 2.0
-"""Standard errors by which the residuals of the exponential must be smaller."""
+CLEARLY_EXPONENTIAL = 0.95
+"""Weight from which growth is said to be exponential."""
+
+_LARGEST_LOGARITHM = 20.0
+"""Above the level; keeps a simulated exponential finite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +69,10 @@ class Trend:
             return np.maximum(values, self.least)
         return np.exp(np.minimum(values, self.level + _LARGEST_LOGARITHM))
 
+    def expected(self, days: Integers | float) -> Floats:
+        """The level at each day, without a slope if that does not differ from 0."""
+        return self.at(days, slope=0.0 if self.direction == "none" else None)
+
     def growth(self, slope: float, day: int, ahead: int) -> float:
         """Growth from `day` in so many days, at another slope, as a share of the level at `day`."""
         if self.shape == "exponential":
@@ -74,19 +81,28 @@ class Trend:
         return slope * ahead / level if level > 0 else 0.0
 
 
-_LARGEST_LOGARITHM = 20.0
+@dataclass(frozen=True, slots=True)
+class Trends:
+    """line, curve: linear and exponential. curve: None without a slope, or with a level of 0. weight: of the curve, the
+    probability that it is the better description."""
+
+    line: Trend
+    curve: Trend | None
+    weight: float
+
+    @property
+    def better(self) -> Trend:
+        """The line, unless the curve is clearly better."""
+        return self.curve if self.curve and self.weight >= CLEARLY_EXPONENTIAL else self.line
 
 
-def fit_trend(days: Integers, levels: Floats) -> Trend:
-    """The trend of levels without weekly pattern; exponential only if that explains them clearly better.
-
-    At least two different days.
-    """
+def fit_trends(days: Integers, levels: Floats) -> Trends:
+    """The trends of levels without weekly pattern. At least two different days."""
     line = _fit(days, levels, "linear")
     if line.direction == "none" or levels.min() <= 0:
-        return line
+        return Trends(line, None, 0.0)
     curve = _fit(days, levels, "exponential")
-    return curve if _is_clearly_better(days, levels, curve, line) else line
+    return Trends(line, curve, _weight(days, curve, line))
 
 
 def _fit(days: Integers, levels: Floats, shape: Shape) -> Trend:
@@ -114,8 +130,14 @@ def _fit(days: Integers, levels: Floats, shape: Shape) -> Trend:
     )
 
 
-def _is_clearly_better(days: Integers, levels: Floats, curve: Trend, line: Trend) -> bool:
-    """Whether the curve's residuals are smaller in a test of their paired differences."""
-    gains = np.abs(levels - line.at(days)) - np.abs(levels - curve.at(days))
-    error = float(np.std(gains)) * math.sqrt(inflation(days, gains - gains.mean()) / len(gains))
-    return float(gains.mean()) > _CLEARLY_BETTER * error
+def _weight(days: Integers, curve: Trend, line: Trend) -> float:
+    """The curve's likelihood over that of both, if residuals have Laplace's distribution, as for a median.
+
+    Counts as many days as would be as informative if neighbours were not correlated.
+    """
+    curve_residuals, line_residuals = np.log(curve.ratios), np.log(line.ratios)
+    misses, line_misses = float(np.mean(np.abs(curve_residuals))), float(np.mean(np.abs(line_residuals)))
+    if misses <= 0 or line_misses <= 0:
+        return float(misses < line_misses)
+    evidence = len(days) / inflation(days, line_residuals) * math.log(misses / line_misses)
+    return 1 / (1 + math.exp(min(evidence, 700.0)))

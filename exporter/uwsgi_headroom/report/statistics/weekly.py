@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,10 +25,16 @@ _LEAST_FACTOR = 0.01
 class WeeklyPattern:
     """factors: seven, Monday first, with mean 1; a day's peak is its level times its factor. detail: "weekday" with a
     factor for each day of the week, "weekend" with one for Monday to Friday and one for Saturday and Sunday, "none" if
-    the history is too short for either (all factors are 1)."""
+    the history is too short for either (all factors are 1). support: the fewest days that a factor is a median of."""
 
     factors: Floats
     detail: Detail
+    support: int = 0
+
+    @property
+    def parameters(self) -> int:
+        """The number of factors that were estimated and are free, as their mean is 1."""
+        return {"none": 0, "weekend": 1, "weekday": 6}[self.detail]
 
     def of(self, days: Integers) -> Floats:
         """The factor of each day (ordinals)."""
@@ -46,11 +53,13 @@ def weekly_pattern(days: Integers, peaks: Floats) -> WeeklyPattern:
     weekdays = weekday_of(days[usable])
     counts = np.bincount(weekdays, minlength=7)
     if counts.min() >= _LEAST_WEEKS_BY_WEEKDAY:
-        return _scaled([float(np.median(ratios[weekdays == weekday])) for weekday in range(7)], "weekday")
+        return _scaled(
+            [float(np.median(ratios[weekdays == weekday])) for weekday in range(7)], "weekday", counts.tolist()
+        )
     is_weekend = weekdays >= 5
     if counts[:5].sum() >= 5 * _LEAST_WEEKS_BY_WEEKEND and counts[5:].sum() >= 2 * _LEAST_WEEKS_BY_WEEKEND:
         week, weekend = float(np.median(ratios[~is_weekend])), float(np.median(ratios[is_weekend]))
-        return _scaled([week] * 5 + [weekend] * 2, "weekend")
+        return _scaled([week] * 5 + [weekend] * 2, "weekend", [counts[:5].sum(), counts[5:].sum()])
     return WeeklyPattern(np.ones(7), "none")
 
 
@@ -73,6 +82,6 @@ def median_around(days: Integers, values: Floats, reach: int, least: int = 1) ->
     return np.asarray(medians[place])
 
 
-def _scaled(factors: list[float], detail: Detail) -> WeeklyPattern:
+def _scaled(factors: list[float], detail: Detail, counts: Sequence[int]) -> WeeklyPattern:
     raised = np.maximum(factors, _LEAST_FACTOR)
-    return WeeklyPattern(raised / raised.mean(), detail)
+    return WeeklyPattern(raised / raised.mean(), detail, int(min(counts)))
