@@ -50,7 +50,9 @@ def share(value: float | None) -> str:
 
 def fine_share(value: float | None) -> str:
     """A fraction as a percentage with two digits."""
-    return UNKNOWN if value is None else formatting.fine_percent(value)
+    if value is None:
+        return UNKNOWN
+    return "under 0.01 %" if 0 < value < 0.0001 else formatting.fine_percent(value)
 
 
 def seconds(value: float | None) -> str:

@@ -7,6 +7,8 @@ import math
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import numpy as np
+
 from uwsgi_headroom.report.review import Review
 
 FORMAT = 1
@@ -21,6 +23,8 @@ def render_json(review: Review) -> str:
 
 def _plain(value: Any) -> Any:
     """The value in JSON's types."""
+    if isinstance(value, np.generic):
+        value = value.item()
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: _plain(getattr(value, each.name)) for each in fields(value) if each.name != "data"}
     if isinstance(value, dict):
@@ -28,5 +32,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(each) for each in value]
     if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
+        return value if math.isfinite(value) else None
     return value

@@ -9,10 +9,10 @@ from uwsgi_headroom.report.model import ReviewData, ServerData
 from uwsgi_headroom.report.review.balance import review_balance
 from uwsgi_headroom.report.review.curve import review_curve
 from uwsgi_headroom.report.review.model import Absent, Judgement, Utilization
-from uwsgi_headroom.report.review.outlook_model import Review, ServerQuality, ServiceReview, Trend
+from uwsgi_headroom.report.review.outlook_model import Review, ServerQuality, ServiceReview, Trend, WhatIfReview
 from uwsgi_headroom.report.review.peaks import Judged, Peaks, Service, find_peaks, group_services
 from uwsgi_headroom.report.review.quality import assess
-from uwsgi_headroom.report.review.recommendations import recommend
+from uwsgi_headroom.report.review.recommendations import Evidence, recommend
 from uwsgi_headroom.report.review.time_use import review_time
 from uwsgi_headroom.report.review.trend import review_trend
 from uwsgi_headroom.report.review.users import review_users
@@ -98,19 +98,29 @@ def _review(service: Service, data: ReviewData, quality: Sequence[ServerQuality]
         )
     utilization, users, balance = review_utilization(peaks), review_users(service, peaks, zone), review_balance(peaks)
     trend = review_trend(peaks)
-    advice = recommend(peaks, utilization, users, balance, trend if isinstance(trend, Trend) else None)
     server, judged = _tightest(peaks, utilization)
+    predicted = review_what_if(server, judged)
+    advice = recommend(
+        Evidence(
+            peaks=peaks,
+            utilization=utilization,
+            users=users,
+            balance=balance,
+            trend=trend if isinstance(trend, Trend) else None,
+            what_if=predicted if isinstance(predicted, WhatIfReview) else None,
+        )
+    )
     return ServiceReview(
         service=service.name,
         servers=names,
-        verdict=judge(Facts(service.name, utilization, trend, advice, quality, data.partial, zone)),
+        verdict=judge(Facts(service.name, utilization, balance, trend, advice, quality, data.partial, zone)),
         utilization=utilization,
         users=users,
         balance=balance,
         time=review_time(peaks),
         curve=review_curve(server, judged),
         trend=trend,
-        what_if=review_what_if(server, judged),
+        what_if=predicted,
         recommendations=advice,
     )
 

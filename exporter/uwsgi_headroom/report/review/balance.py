@@ -54,7 +54,6 @@ def _server(server: ServerData, figures: Figures, throughput: float) -> ServerBa
         for worker in balance.workers
         if server.by_worker
     )
-    is_chance = (balance.hot_ratio or 1.0) <= (balance.noise_floor or 1.0)
     return ServerBalance(
         server=server.server,
         share=ratio(figures.flow.throughput or 0.0, throughput),
@@ -64,8 +63,17 @@ def _server(server: ServerData, figures: Figures, throughput: float) -> ServerBa
         noise_floor=balance.noise_floor,
         cost=balance.cost,
         cost_seconds=_saved(figures),
-        cost_servers=0.0 if is_chance else cost_in_servers(figures.headroom),
+        cost_servers=0.0 if _is_chance(balance.hot_ratio, balance.noise_floor) else cost_in_servers(figures.headroom),
     )
+
+
+def _is_chance(hot_ratio: float | None, noise_floor: float | None) -> bool:
+    return (hot_ratio or 1.0) <= (noise_floor or 1.0)
+
+
+def is_chance(server: ServerBalance) -> bool:
+    """Whether chance explains the shares of a server's workers."""
+    return _is_chance(server.hot_ratio, server.noise_floor)
 
 
 def _saved(figures: Figures) -> float | None:
@@ -84,6 +92,8 @@ def _summary(servers: tuple[ServerBalance, ...], cost: float | None, in_servers:
         return "No requests at peak, so there is nothing to share."
     even = percent(1 / len(worst.workers))
     load = "" if hot.interpreter is None else f", with its interpreter at {hot.interpreter:.2f} of a CPU"
+    if is_chance(worst):
+        return "The workers share the requests evenly, but for chance."
     first = (
         f"On {worst.server}, worker {hot.worker} takes {percent(hot.share)} of the requests (even would be {even})"
         f"{load}."

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from uwsgi_headroom.report.review.model import Judgement
+from uwsgi_headroom.report.review.outlook_model import Recommendation
+
+URGENCY: dict[str, Judgement] = {"critical": "act", "warning": "plan", "info": "ok"}
+"""How urgent a finding is, by its severity."""
+
 _SETTINGS_BACK = "Set `processes` and `threads` back and reload uWSGI. No data is changed."
 _CONFIGURATION_BACK = "Set the option back and reload uWSGI. No data is changed."
 _MACHINE_BACK = "Give the CPUs, the memory or the machine back; the configuration of uWSGI stays as it was."
@@ -123,3 +129,27 @@ DEFAULT = Remedy("The finding goes away.", f"{_AT_PEAK}: the finding is gone.", 
 def remedy_of(code: str) -> Remedy:
     """The remedy of a finding's code."""
     return REMEDIES.get(code, DEFAULT)
+
+
+def recommendation(
+    code: str,
+    judgement: Judgement,
+    title: str,
+    action: str,
+    servers: tuple[str, ...],
+    evidence: str,
+    effect: str = "",
+) -> Recommendation:
+    """A recommendation with the remedy of its code. effect: what to expect, if it is known in numbers."""
+    remedy = remedy_of(code)
+    return Recommendation(
+        code=code,
+        judgement=judgement,
+        title=title,
+        action=action,
+        servers=servers,
+        evidence=evidence,
+        effect=effect or remedy.effect,
+        verify=remedy.verify,
+        roll_back=remedy.roll_back,
+    )

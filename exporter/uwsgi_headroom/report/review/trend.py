@@ -104,8 +104,8 @@ def _steps(regimes: Regimes, zone: ZoneInfo) -> tuple[Step, ...]:
     return tuple(
         Step(
             time=noon(span.first, zone),
-            change=span.change if isfinite(span.change) else None,
-            bend=span.bend,
+            change=float(span.change) if isfinite(span.change) else None,
+            bend=bool(span.bend),
             event=span.event.title if span.event else None,
         )
         for span in regimes.spans[1:]

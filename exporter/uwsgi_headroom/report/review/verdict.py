@@ -10,11 +10,11 @@ from zoneinfo import ZoneInfo
 from uwsgi_headroom.analysis.capacity import REACHED, Limit
 from uwsgi_headroom.analysis.formatting import counted, duration, factor, percent
 from uwsgi_headroom.analysis.verdict import gives_out
-from uwsgi_headroom.report.model import STEP
+from uwsgi_headroom.report.review.balance import WORTH_MENTION
+from uwsgi_headroom.report.review.confidence import find_confidence, horizon_of
 from uwsgi_headroom.report.review.dates import day_words, quarter_words
-from uwsgi_headroom.report.review.model import Absent, Confidence, Judgement, Utilization, Verdict
+from uwsgi_headroom.report.review.model import Absent, BalanceReview, Judgement, Utilization, Verdict
 from uwsgi_headroom.report.review.outlook_model import (
-    BackTestError,
     LimitForecast,
     Recommendation,
     ServerQuality,
@@ -25,14 +25,8 @@ from uwsgi_headroom.report.review.recommendations import LOW
 REACHED_FACTOR = 1 / REACHED
 """Headroom from which on a limit counts as reached, as in `analysis.capacity`."""
 
-FEW_DAYS, MANY_DAYS = 7, 28
-"""Days with a known peak: below the first, confidence is low; from the second on, it may be high."""
-
-WELL_COVERED, HALF_COVERED = 0.9, 0.5
-"""Share of the range with data: from the first on, confidence may be high; below the second, it is low."""
-
-SMALL_ERROR = 0.1
-"""Error of the back-test up to which confidence may be high."""
+_HARM = ("clients_refused", "requests_lost", "harakiri", "objective_missed", "queue_wait")
+"""Findings that say what users feel; others say why, which the verdict words for itself."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +35,7 @@ class Facts:
 
     service: str
     utilization: Utilization
+    balance: BalanceReview
     trend: Trend | Absent
     recommendations: Sequence[Recommendation]
     quality: Sequence[ServerQuality]
@@ -51,7 +46,7 @@ class Facts:
 def judge(facts: Facts) -> Verdict:
     """The verdict on a service with a known peak."""
     judgement = _judgement(facts)
-    confidence, reasons = _confidence(facts)
+    confidence, reasons = find_confidence(facts.utilization, facts.trend, facts.quality, partial=facts.partial)
     return Verdict(
         judgement=judgement,
         sentence=_sentence(facts, judgement),
@@ -103,17 +98,14 @@ def _headroom(used: Utilization) -> str:
 
 def _sentence(facts: Facts, judgement: Judgement) -> str:
     used = facts.utilization
-    threads = ""
-    if used.in_service is not None and used.available:
-        threads = f", with {used.in_service:.0f} of {used.available:.0f} threads in service"
     do = short_action(facts.recommendations[0].action) if facts.recommendations else ""
     todo = f"; {do}" if judgement in ("act", "plan") and do else "; nothing to do" if judgement == "ok" else ""
-    return f"{_headroom(used)}{threads}; {_crossing_clause(facts)}{todo}."
+    return f"{_headroom(used)}{_threads(used)}; {_crossing_clause(facts)}{todo}."
 
 
 def short_action(action: str) -> str:
     """The first sentence of an advice, without what is in parentheses, to follow a semicolon."""
-    first = re.split(r"\.(?:\s|$)", re.sub(r"\s*\([^()]*\)", "", action), maxsplit=1)[0]
+    first = re.split(r"(?:\.(?=\s|$))|;", re.sub(r"\s*\([^()]*\)", "", action), maxsplit=1)[0]
     return first[:1].lower() + first[1:]
 
 
@@ -125,7 +117,7 @@ def _crossing_clause(facts: Facts) -> str:
         return "the trend has reached that limit"
     if forecast is not None and forecast.crossing is not None:
         return f"that limit is reached around {day_words(forecast.crossing, facts.zone)}"
-    if isinstance(facts.trend, Trend) and (days := _horizon(facts.trend)):
+    if isinstance(facts.trend, Trend) and (days := horizon_of(facts.trend)):
         return f"no limit is reached within {days} days"
     return "no date can be given yet"
 
@@ -133,8 +125,7 @@ def _crossing_clause(facts: Facts) -> str:
 def _problem(facts: Facts, judgement: Judgement) -> str:
     used = facts.utilization
     start = {"act": "Yes", "plan": "Not yet", "ok": "No", "unknown": "Unknown"}[judgement]
-    busiest = f"{_headroom(used)}{_threads(used)}."
-    harm = [each.title for each in facts.recommendations if each.judgement == "act"][:1]
+    harm = [each.title for each in facts.recommendations if each.judgement == "act" and each.code in _HARM][:1]
     lost = ""
     if used.lone_server:
         lost = " It has one server: if that is lost, the service is down."
@@ -142,13 +133,43 @@ def _problem(facts: Facts, judgement: Judgement) -> str:
         lost = f" If one of its {len(used.servers)} servers is lost at peak, the others cannot carry its load" + (
             "." if used.one_lost < 1 else f" with room to spare (headroom {factor(used.one_lost)})."
         )
-    return f"{start}. {' '.join([*harm, busiest])}{lost}"
+    return f"{start}. {' '.join([*harm, _use(used)])}{_cost(facts.balance)}{lost}"
+
+
+def _use(used: Utilization) -> str:
+    """How full the first limit is at peak, in words for readers who do not know uWSGI."""
+    use = next((each for each in used.limits if each.limit == used.first), None)
+    if use is None or not use.factor:
+        return f"{_headroom(used)}."
+    full, threads = percent(1 / use.factor), _threads(used)
+    match use.limit:
+        case "hottest_interpreter":
+            return f"At peak the busiest worker process uses {full} of the one CPU that its Python can use{threads}."
+        case "interpreters":
+            return f"At peak the worker processes use {full} of the CPU that their Python can use{threads}."
+        case "cpu":
+            return f"At peak {full} of the CPU that the servers can get is in use{threads}."
+    return f"At peak {full} of the threads of the fullest server are in use{threads}."
 
 
 def _threads(used: Utilization) -> str:
     if used.in_service is None or not used.available:
         return ""
-    return f"; {used.in_service:.0f} of {used.available:.0f} threads are in service"
+    return f", with {_number(used.in_service)} of {used.available:.0f} threads in service"
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value >= 9.5 else f"{value:.1f}"
+
+
+def _cost(balance: BalanceReview) -> str:
+    """What uneven workers cost, where it is worth a word."""
+    if balance.cost_servers is None or balance.cost_servers < WORTH_MENTION or not balance.cost_seconds:
+        return ""
+    return (
+        f" Uneven workers cost {duration(balance.cost_seconds)} of each response and the capacity of "
+        f"{balance.cost_servers:.1f} of {len(balance.servers)} servers."
+    )
 
 
 def _when(facts: Facts) -> str:
@@ -163,7 +184,7 @@ def _when(facts: Facts) -> str:
         return f"Now: the busiest days of the last week reached it. {peak}"
     if forecast is not None and forecast.crossing is not None and trend.first is not None:
         return f"{_limit_is(trend.first)} around {day_words(forecast.crossing, zone)}{_between(forecast, zone)}. {peak}"
-    if days := _horizon(trend):
+    if days := horizon_of(trend):
         return f"No limit is reached within the {days} days that the forecast can look ahead. {peak}"
     refused = next(each.forecast for each in trend.limits if isinstance(each.forecast, Absent))
     return f"No date: {refused.reason} {peak}"
@@ -193,50 +214,3 @@ def _first_forecast(trend: Trend | Absent) -> LimitForecast | None:
         return None
     found = next(each.forecast for each in trend.limits if each.limit == trend.first)
     return found if isinstance(found, LimitForecast) else None
-
-
-def _horizon(trend: Trend) -> int | None:
-    """The days that every limit's forecast looks ahead; None if any is refused."""
-    forecasts = [each.forecast for each in trend.limits]
-    known = [forecast.horizon_days for forecast in forecasts if isinstance(forecast, LimitForecast)]
-    return min(known) if known and len(known) == len(forecasts) else None
-
-
-def _confidence(facts: Facts) -> tuple[Confidence, list[str]]:
-    used, trend = facts.utilization, facts.trend
-    covered = min((each.covered for each in facts.quality), default=0.0)
-    first = min((each.first for each in facts.quality if each.first is not None), default=None)
-    last = max((each.last for each in facts.quality if each.last is not None), default=None)
-    length = duration(max(STEP, (last or 0.0) - (first or 0.0))) if first is not None else "no data"
-    days = f"{used.days} days with a known peak" if used.days else f"{length} of data, no complete day"
-    reasons = [days, f"{percent(covered)} of the range measured"]
-    error = _error(trend)
-    if error is not None:
-        reasons.append(f"a forecast made earlier would have been wrong by {percent(error)}")
-    elif isinstance(trend, Trend) and _horizon(trend) is not None:
-        reasons.append("the forecast could not be tested on the past")
-    else:
-        reasons.append("no forecast")
-    if used.upper_bound:
-        reasons.append("CPU use is not known on every server, so headroom may be less")
-    if facts.partial:
-        reasons.append("the source failed halfway")
-    weak = used.days < FEW_DAYS or covered < HALF_COVERED or facts.partial
-    strong = used.days >= MANY_DAYS and covered >= WELL_COVERED and not used.upper_bound
-    if weak:
-        return "low", reasons
-    return ("high" if strong and error is not None and error <= SMALL_ERROR else "medium"), reasons
-
-
-def _error(trend: Trend | Absent) -> float | None:
-    """The error of the back-test: of the limit that comes first, else the largest."""
-    if isinstance(trend, Absent):
-        return None
-    errors = {
-        each.limit: each.forecast.back_test.error
-        for each in trend.limits
-        if isinstance(each.forecast, LimitForecast) and isinstance(each.forecast.back_test, BackTestError)
-    }
-    if trend.first is not None and trend.first in errors:
-        return errors[trend.first]
-    return max(errors.values(), default=None)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from zoneinfo import ZoneInfo
 
-from uwsgi_headroom.analysis.formatting import percent
+from uwsgi_headroom.analysis.formatting import counted, percent
 from uwsgi_headroom.report.render.charts.trend import draw_trend
 from uwsgi_headroom.report.render.document import Block, Chart, Items, Table, Text, absent
 from uwsgi_headroom.report.render.figures import UNKNOWN, limit_name, share, signed
@@ -36,7 +36,7 @@ def write(service: ServiceReview, zone: ZoneInfo) -> Iterator[Block]:
     yield _table(trend, zone)
     notes = list(shown.forecast.notes) if isinstance(shown.forecast, LimitForecast) else []
     if trend.days_left_out:
-        notes.append(f"{trend.days_left_out} days are left out: too little of them is known to know the peak.")
+        notes.append(f"{counted(trend.days_left_out, 'day')} left out: too little is known to know the peak.")
     if notes:
         yield Items(notes)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.formatting import duration, factor, fine_percent
+from uwsgi_headroom.analysis.formatting import duration
 from uwsgi_headroom.report.render.charts.heat_map import draw_heat_map
 from uwsgi_headroom.report.render.document import Block, Chart, Grid, Table, Text, absent
 from uwsgi_headroom.report.render.figures import UNKNOWN, fine_share, seconds, whole
@@ -79,11 +79,15 @@ def _failures(users: Users) -> Table:
 
 def _objective(objective: ObjectiveUse) -> str:
     kept = "kept" if objective.budget <= 1 else "missed"
-    peak = "" if objective.at_peak is None else f" In the busiest quarter hours it burns at {objective.at_peak:.1f}."
+    peak = (
+        ""
+        if objective.at_peak is None
+        else f" In the busiest quarter hours, {fine_share(objective.at_peak)} of what they permit."
+    )
     return (
         f"Objective: {round(100 * objective.objective, 3):g} % of the requests within {duration(objective.threshold)}. "
-        f"{fine_percent(objective.bad)} were slower or lost, so it was {kept}: {fine_percent(objective.budget)} of the "
-        f"error budget is used ({factor(objective.budget)}; 1x is all of it).{peak}"
+        f"{fine_share(objective.bad)} were slower or lost, so it was {kept}: {fine_share(objective.budget)} of the "
+        f"error budget of the range is used.{peak}"
     )
 
 

@@ -107,9 +107,15 @@ def _objective(users: Users | Absent) -> Iterator[tuple[str, ...]]:
             share(objective.at_peak),
             "100 %",
             *[UNKNOWN] * 4,
-            times(1 / objective.at_peak) if objective.at_peak else UNKNOWN,
+            _budget_headroom(objective),
             UNKNOWN,
         )
+
+
+def _budget_headroom(objective: ObjectiveUse) -> str:
+    if objective.at_peak is None:
+        return UNKNOWN
+    return "over 100x" if objective.at_peak < 0.01 else times(1 / objective.at_peak)
 
 
 def _moments(used: Utilization) -> str:
@@ -121,7 +127,8 @@ def _moments(used: Utilization) -> str:
         f"{percent(used.moments.p95)}, and 99 % of the time at most {percent(used.moments.p99)}."
     )
     if used.full is not None:
-        text += f" Every thread of a server was busy for {'none' if used.full < 0.0005 else share(used.full)} of it."
+        never = " No server ever had every thread busy."
+        text += never if used.full < 0.0005 else f" Every thread of a server was busy for {share(used.full)} of it."
     return text
 
 

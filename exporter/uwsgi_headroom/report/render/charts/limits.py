@@ -18,7 +18,7 @@ def draw_limits(used: Utilization) -> str:
     return draw_bars([(limit_name(use.limit), use) for use in used.limits])
 
 
-def draw_bars(rows: Sequence[tuple[str, LimitUse]]) -> str:
+def draw_bars(rows: Sequence[tuple[str, LimitUse]], title: str = "") -> str:
     """The same for limits of any services, with the names of the rows."""
 
     def paint(figure: Figure) -> None:
@@ -63,5 +63,6 @@ def draw_bars(rows: Sequence[tuple[str, LimitUse]]) -> str:
         axes.set_ylim(-0.7, len(rows) - 0.4)
         axes.spines["left"].set_visible(False)
         axes.tick_params(length=0)
+        axes.set_title(title, color=DIM)
 
-    return draw(0.55 + 0.42 * len(rows), paint)
+    return draw((0.75 if title else 0.55) + 0.42 * len(rows), paint)

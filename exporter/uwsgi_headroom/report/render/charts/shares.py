@@ -10,6 +10,9 @@ from uwsgi_headroom.report.review.model import BalanceReview
 
 MOST_SERVERS = 16
 
+_LIFT = 0.5
+"""Height over which the dots of a row are spread, so that equal ones do not hide each other."""
+
 
 def draw_shares(balance: BalanceReview) -> str:
     """A row for each server, a dot for each worker: at its interpreter load, as large as its share of the requests."""
@@ -19,16 +22,17 @@ def draw_shares(balance: BalanceReview) -> str:
         axes = figure.subplots()
         for place, server in enumerate(reversed(servers)):
             known = [worker for worker in server.workers if worker.interpreter is not None]
-            for worker in known:
+            for row, worker in enumerate(known):
                 hot = worker.worker == server.hottest and (worker.interpreter or 0) >= 0.5
                 colour = VERMILLION if hot else BLUE
                 load = worker.interpreter or 0.0
                 area = 20 + 500 * (worker.share or 0.0)
-                axes.scatter(load, place, s=area, color=colour, alpha=0.6, linewidth=0)
+                height = place + _LIFT * (row / max(1, len(known) - 1) - 0.5)
+                axes.scatter(load, height, s=area, color=colour, alpha=0.6, linewidth=0)
                 if hot:
                     text = f"worker {worker.worker}: {100 * (worker.share or 0):.0f} % of requests"
                     axes.annotate(
-                        text, (load, place), xytext=(-13, 0), textcoords="offset points", va="center", ha="right"
+                        text, (load, height), xytext=(-13, 0), textcoords="offset points", va="center", ha="right"
                     )
         axes.axvspan(REACHED, 1.0, color=BAND, zorder=0, linewidth=0)
         axes.axvline(1.0, color=INK, linewidth=1)

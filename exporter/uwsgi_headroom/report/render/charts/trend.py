@@ -35,11 +35,11 @@ def draw_trend(trend: LimitTrend, events: Sequence[EventMark], zone: ZoneInfo) -
         axes.axhline(100 * REACHED, color=VERMILLION, linewidth=1.2, linestyle="--")
         axes.annotate(
             "85 %: reached",
-            (1, 100 * REACHED),
+            (0, 100 * REACHED),
             xycoords=("axes fraction", "data"),
-            xytext=(0, 3),
+            xytext=(3, 3),
             textcoords="offset points",
-            ha="right",
+            ha="left",
             color=VERMILLION,
             fontsize=8,
         )
@@ -89,7 +89,7 @@ def _forecast(axes: Axes, forecast: LimitForecast, zone: ZoneInfo) -> float:
             (when(forecast.crossing), 100 * REACHED),
             xytext=(-4, 6),
             textcoords="offset points",
-            ha="right",
+            ha="left",
             color=VERMILLION,
             fontweight="bold",
             fontsize=8,

@@ -30,4 +30,5 @@ def bars_of(services: Sequence[ServiceReview]) -> list[tuple[str, LimitUse]]:
 def draw_verdict(services: Sequence[ServiceReview]) -> str:
     """The chart; empty without any bar."""
     rows = bars_of(services)
-    return draw_bars(rows) if rows else ""
+    title = "Use of each limit at peak" if len(services) == 1 else "Use at peak of the limit that comes first"
+    return draw_bars(rows, title) if rows else ""
