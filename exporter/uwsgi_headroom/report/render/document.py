@@ -43,11 +43,12 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture. words: what it shows, for readers without it. draw: makes the SVG element; in_tables: a table with the
-    same figures follows, so that a form without pictures needs no words."""
+    """A picture; a table with the same figures follows, for forms without pictures. words: what it shows, for readers
+    without it. draw: makes the SVG element. caption: how to read it."""
 
     words: str
     draw: Callable[[], str]
+    caption: str = ""
 
 
 @dataclass(frozen=True, slots=True)

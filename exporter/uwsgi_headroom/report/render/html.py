@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from uwsgi_headroom.report.render.charts.limits import CAPTION
 from uwsgi_headroom.report.render.charts.verdict import bars_of, draw_verdict
 from uwsgi_headroom.report.render.report import chapters_of
 from uwsgi_headroom.report.render.verdict_page import WORDS, answers_of, subtitle_of, title_of
@@ -31,6 +32,7 @@ def render_html(review: Review) -> str:
         answers=answers_of(review),
         chart=Markup(draw_verdict(review.services)),  # noqa: S704 matplotlib escapes text
         chart_words="; ".join(f"{name} {100 / use.factor:.0f} %" for name, use in bars if use.factor),
+        chart_caption=CAPTION,
         problems=review.problems,
         words=WORDS,
         chapters=chapters_of(review),

@@ -159,7 +159,7 @@ def _threads(used: Utilization) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:.0f}" if value >= 9.5 else f"{value:.1f}"
+    return f"{value:.0f}" if value >= 9.5 else f"{value:.1f}".removesuffix(".0")
 
 
 def _cost(balance: BalanceReview) -> str:

@@ -29,7 +29,7 @@ def write(service: ServiceReview) -> Iterator[Block]:
     if isinstance(law, Absent):
         yield absent(f"Universal Scalability Law: no fit. {law.reason}")
     else:
-        yield Items(list(_law(law)))
+        yield Items([*_law(law), *_above_bound(curve, law)])
 
 
 def _bounds(curve: Curve) -> str:
@@ -88,6 +88,14 @@ def _law(law: Law) -> Iterator[str]:
         where = " This is beyond what was observed, so it is an extrapolation." if law.beyond_data else ""
         yield f"Throughput approaches {amount(law.most_throughput[0])} requests a second.{where}"
     yield from law.notes
+
+
+def _above_bound(curve: Curve, law: Law) -> Iterator[str]:
+    if law.most_throughput and curve.largest_demand and law.most_throughput[0] > 1 / curve.largest_demand:
+        yield (
+            f"The upper bound of {amount(1 / curve.largest_demand)} requests a second at the bottleneck is lower than "
+            "what the law extrapolates, and holds."
+        )
 
 
 def _interval(estimate: tuple[float, float, float]) -> str:

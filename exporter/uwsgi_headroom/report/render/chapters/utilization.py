@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.formatting import percent
-from uwsgi_headroom.report.render.charts.limits import draw_limits
+from uwsgi_headroom.report.render.charts.limits import CAPTION, draw_limits
 from uwsgi_headroom.report.render.document import Block, Chart, Table, Text, absent
 from uwsgi_headroom.report.render.figures import LIMIT_MEANINGS, UNKNOWN, amount, limit_name, share, times, whole
 from uwsgi_headroom.report.review.dates import moment_words, quarter_words
@@ -28,7 +28,7 @@ def write(service: ServiceReview, zone: ZoneInfo) -> Iterator[Block]:
         return
     yield Text(_when(used, zone))
     if used.limits:
-        yield Chart(_words(used), lambda: draw_limits(used))
+        yield Chart(_words(used), lambda: draw_limits(used), CAPTION)
         yield _limits(used, service.users)
     yield Text(_moments(used))
     yield _servers(used)
@@ -89,14 +89,14 @@ def _limits(used: Utilization, users: Users | Absent) -> Table:
         rows=(concurrency, *rows, *_memory(used), *_objective(users)),
         caption="In use and capacity are sums over the servers; shares and headroom are of the fullest server.",
         numbers=range(1, 9),
+        style="limits",
     )
 
 
 def _memory(used: Utilization) -> Iterator[tuple[str, ...]]:
     known = [server.more_workers for server in used.servers if server.more_workers is not None]
     if known:
-        text = f"{min(known)} more workers fit" if min(known) != 1 else "1 more worker fits"
-        yield ("memory (the tightest server)", text, *[UNKNOWN] * 7)
+        yield ("memory (workers that still fit, on the tightest server)", UNKNOWN, f"{min(known)} more", *[UNKNOWN] * 6)
 
 
 def _objective(users: Users | Absent) -> Iterator[tuple[str, ...]]:
@@ -170,13 +170,18 @@ def _server(server: ServerPeak) -> tuple[str, ...]:
     )
 
 
+def _close(factor: float) -> str:
+    """A factor; near 1 with two digits, as it matters on which side it is."""
+    return f"{factor:.2f}x" if 0.9 <= factor < 1.1 else times(factor)
+
+
 def _one_lost(used: Utilization) -> str:
     if used.lone_server:
         return "With one server lost: the service has one server, so it is down."
     if used.one_lost is None:
         return "With one server lost: not known."
     text = (
-        f"With one server lost ({used.lost_server} is the worst to lose): headroom {times(used.one_lost)} on the "
+        f"With one server lost ({used.lost_server} is the worst to lose): headroom {_close(used.one_lost)} on the "
         "others. They take its requests in proportion to their own."
     )
     if used.one_lost < 1:

@@ -11,6 +11,11 @@ from uwsgi_headroom.report.render.charts.style import BAND, BLUE, DIM, INK, ORAN
 from uwsgi_headroom.report.render.figures import limit_name
 from uwsgi_headroom.report.review.model import LimitUse, Utilization
 
+CAPTION = (
+    "Bar: the quarter hour that counts. Line below it: from half of the days to the highest day. Diamond: if one server "
+    "were lost."
+)
+
 
 def draw_limits(used: Utilization) -> str:
     """A bar for each limit: use in the quarter hour that counts; a line from half of the days to the highest day; a
