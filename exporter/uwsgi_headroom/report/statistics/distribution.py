@@ -23,9 +23,10 @@ def pool_percentiles(
     """Percentiles of all requests of all quarters, in seconds.
 
     bounds, by_time, percentiles: as in `ServerData`; columns of several servers with the same bounds may be
-    concatenated. shares: of `percentiles`. Each quarter's distribution is linear between its knots, which are its
-    buckets and its own percentiles. A wanted percentile above the last knot of too many requests is inf; without
-    requests all are nan. Raises ValueError if lengths differ or bounds do not increase.
+    concatenated. shares: of `percentiles`. The knots of each quarter's distribution are its buckets and its own
+    percentiles; between knots it rises with the logarithm of time, before the first one with time. A wanted percentile
+    above the last knot of too many requests is inf; without requests all are nan. Raises ValueError if lengths differ
+    or bounds do not increase.
     """
     _require_sound(bounds, by_time, percentiles, shares)
     if not by_time:
@@ -34,7 +35,7 @@ def pool_percentiles(
     used = np.isfinite(counts).all(axis=0) & (counts >= 0).all(axis=0) & (counts.sum(axis=0) > 0)
     if not used.any():
         return tuple(math.nan for _ in wanted)
-    own = np.array(percentiles, dtype=np.float64).reshape(len(percentiles), -1)[:, used]
+    own = np.array(percentiles, dtype=np.float64).reshape(len(percentiles), counts.shape[1])[:, used]
     pool = _Pool(np.array(bounds, dtype=np.float64), counts[:, used], own, shares)
     return tuple(pool.percentile(share) for share in wanted)
 
@@ -51,7 +52,7 @@ class _Pool:
         seconds = np.vstack(
             [np.zeros((1, quarters)), np.repeat(bounds[finite][:, None], quarters, axis=1), np.where(known, own, 0.0)]
         ).T
-        share = np.vstack([np.zeros((1, quarters)), below, np.where(known, np.array(shares)[:, None], 0.0)]).T
+        share = np.vstack([np.zeros((1, quarters)), below, np.where(known, np.array(shares)[: len(own), None], 0.0)]).T
         order = np.argsort(seconds, axis=1, kind="stable")
         self._seconds = np.take_along_axis(seconds, order, axis=1)
         # A percentile and a bucket that contradict each other a little must not make a distribution fall.
@@ -71,7 +72,11 @@ class _Pool:
         right = np.minimum(left + 1, last)
         start, end = (np.take_along_axis(self._seconds, place, axis=1) for place in (left, right))
         low, high = (np.take_along_axis(self._share, place, axis=1) for place in (left, right))
-        part = np.divide(seconds - start, end - start, out=np.zeros_like(start), where=end > start)
+        part = np.divide(seconds, end, out=np.zeros_like(end), where=end > 0)
+        is_between = (start > 0) & (end > start)
+        ratio = np.divide(end, start, out=np.full_like(end, math.e), where=is_between)
+        part[is_between] = (np.log(seconds / start[is_between])) / np.log(ratio[is_between])
+        part[left == last] = 0.0
         return float(np.average((low + part * (high - low))[:, 0], weights=self._weights))
 
 

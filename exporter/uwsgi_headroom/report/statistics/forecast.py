@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -181,6 +182,8 @@ def describe_change(regime: Regime) -> str:
     cause = f" ({regime.event.title})" if regime.event else ""
     if regime.bend:
         return f"The growth of daily peaks changed about {day}{cause}"
+    if math.isinf(regime.change):
+        return f"Load began on {day}{cause}"
     return f"Daily peaks changed by {regime.change:+.0%} in a step on {day}{cause}"
 
 

@@ -34,6 +34,9 @@ _OUTLIER = 5.0
 _REACH = 7
 """Days on each side of that running median."""
 
+_IDLE = 0.01
+"""Share of the median level up to which a day is idle: it has no noise to learn from, and no logarithm."""
+
 _LEAST_STEP = 0.05
 """A smaller jump between two lines is no step."""
 
@@ -44,9 +47,9 @@ class Regime:
 
     first, last: ordinals of local days, both included. known: days with a peak. level: the median peak in the unit of
     the values, without the weekly pattern. change: the step at the regime's first day, as a share of the level just
-    before (0.5: half as much again); nan for the first regime. bend: there is no step; the growth changed.
-    event: the event that explains the change: the last one on the regime's first day or the day before; None if there
-    is none, or if there are so many events that they explain nothing.
+    before (0.5: half as much again); inf from no load; nan for the first regime. bend: there is no step, but growth
+    changed. event: the event that explains the change: the last one on the regime's first day, else on the day before;
+    None if there is none, or if there are so many events that they explain nothing.
     """
 
     first: int
@@ -76,10 +79,9 @@ class Regimes:
 def find_regimes(peaks: DailyPeaks, events: Sequence[EventMark] = ()) -> Regimes:
     """Find the steps in daily peaks.
 
-    Growth is no step: each segment has its own slope. Where all peaks are above 0, the search is also made on their
-    logarithms, in which exponential growth is a line; fewer regimes are the better explanation. An event makes a step
-    on its day or the day after more likely. Levels that come back within LONGEST_EXCEPTION days are exceptions, not
-    regimes.
+    Growth is no step: each segment has its own slope. The search is also made on logarithms, in which exponential
+    growth is a line; fewer regimes, then fewer exceptions, are the better explanation. An event makes a step on its day
+    or the day after more likely. Levels that come back within LONGEST_EXCEPTION days are exceptions, not regimes.
     """
     pattern = weekly_pattern(peaks.days, peaks.peaks)
     if not len(peaks.days):
@@ -87,39 +89,50 @@ def find_regimes(peaks: DailyPeaks, events: Sequence[EventMark] = ()) -> Regimes
     levels = peaks.peaks / pattern.of(peaks.days)
     by_day = _events_by_day(peaks, events)
     found = _search(peaks.days, levels, by_day)
-    if len(found.segments) > 1 and levels.min() > 0:
-        found = min(found, _search(peaks.days, levels, by_day, logarithmic=True), key=lambda each: len(each.segments))
+    if (len(found.segments) > 1 or len(found.used) < len(levels)) and levels.max() > 0:
+        found = min(found, _search(peaks.days, levels, by_day, logarithmic=True), key=_complexity)
     return _describe(peaks.days, levels, pattern, found, by_day)
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """used: indices of the days that are no exceptions; the segments are of these. logarithmic: of logarithms."""
+    """used: indices of the days that are no exceptions; the segments are of these. logarithmic: of logarithms.
+    idle: the level that counts as no load."""
 
     used: Integers
     segments: list[Segment]
     logarithmic: bool
+    idle: float
 
     def change(self, place: int, day: int) -> float:
         """The step from the segment before to that at `place`, as a share of the level before."""
         before, after = self.segments[place - 1].at(day), self.segments[place].at(day)
         if self.logarithmic:
-            return math.expm1(after - before)
-        return (after - before) / before if before > 0 else math.inf
+            before, after = math.exp(before), math.exp(after)
+        return float((after - before) / before) if before > 2 * self.idle else math.inf
+
+
+def _complexity(found: _Found) -> tuple[int, int]:
+    """Segments, then days that are in none."""
+    return len(found.segments), -len(found.used)
 
 
 def _search(days: Integers, levels: Floats, by_day: dict[int, EventMark], *, logarithmic: bool = False) -> _Found:
-    values = np.log(levels) if logarithmic else levels
-    noise = estimate_noise(days, values)
+    idle = _IDLE * float(np.median(levels[levels > 0])) if np.any(levels > 0) else 0.0
+    values = np.log(np.maximum(levels, idle)) if logarithmic else levels
+    busy = levels > idle if idle else levels == 0
+    noise = estimate_noise(days[busy], values[busy])
     distance = (values - median_around(days, values, _REACH)) / noise
     used = np.flatnonzero(~_short_outliers(distance))
+    if len(used) < LEAST_LENGTH:
+        used = np.arange(len(days))
     while True:
         partition = Partition(days[used], values[used], noise)
         penalties = _penalties(days[used], by_day)
         segments = partition.best(penalties)
         exception = _first_exception(days[used], partition, segments, penalties)
         if exception is None:
-            return _Found(used, segments, logarithmic)
+            return _Found(used, segments, logarithmic, idle)
         used = np.delete(used, exception)
 
 

@@ -47,7 +47,8 @@ class Usl:
 
     rate: lambda, requests per second of one request at a time. contention: sigma. coherency: kappa.
     residuals: observed less fitted throughput of each used quarter, requests per second, in the order of
-    `residual_concurrency`. error: root mean square of residuals over mean throughput. explained: R² of throughput.
+    `residual_concurrency`. error: root mean square of residuals over mean throughput. explained: R² of throughput;
+    nan if it does not vary.
     low, high: least and greatest concurrency of the data.
     peak_concurrency: sqrt((1 - sigma) / kappa); None if kappa's interval contains 0: no peak is known.
     most_throughput: at the peak, or lambda / sigma, which is approached without a peak; None if neither is known.
@@ -178,6 +179,7 @@ def _describe(observed: _Observed, best: Floats, fits: Floats) -> Usl:
     fitted = observed.concurrency / (usl_terms(observed.concurrency) @ best)
     residuals = observed.throughput - fitted
     mean = float(np.mean(observed.throughput))
+    variation = float(np.sum((observed.throughput - mean) ** 2))
     peak, most, notes = _ceiling(best, fits, observed.high, contention, coherency)
     order = np.argsort(observed.concurrency, kind="stable")
     return Usl(
@@ -187,7 +189,7 @@ def _describe(observed: _Observed, best: Floats, fits: Floats) -> Usl:
         residual_concurrency=observed.concurrency[order],
         residuals=residuals[order],
         error=math.sqrt(float(np.mean(residuals**2))) / mean,
-        explained=1 - float(np.sum(residuals**2)) / float(np.sum((observed.throughput - mean) ** 2)),
+        explained=1 - float(np.sum(residuals**2)) / variation if variation else math.nan,
         low=observed.low,
         high=observed.high,
         peak_concurrency=peak,
