@@ -12,8 +12,8 @@ from uwsgi_headroom.report.render.figures import limit_name
 from uwsgi_headroom.report.review.model import LimitUse, Utilization
 
 CAPTION = (
-    "Bar: the quarter hour that counts. Line below it: from half of the days to the highest day. Diamond: if one server "
-    "were lost."
+    "Bar: the quarter hour that counts. Line below it: from half of the days to the highest day. Diamond: if one "
+    "server were lost."
 )
 
 
