@@ -44,7 +44,9 @@ def test_the_cost_is_in_milliseconds_and_in_servers(story: Review) -> None:
     # Full at 1/0.43 of an interpreter's load; even workers until the 3.7 CPUs that others leave are full.
     hot, even = 1 / (0.43 * rate * 0.040), 3.7 / (rate * 0.040)
     assert balance.cost_servers == pytest.approx(6 * (1 - hot / even), rel=0.01)
-    assert re.search(r"Uneven workers cost \d+ ms of each response and the capacity of 2\.\d of 6 servers", _page(story))
+    assert re.search(
+        r"Uneven workers cost \d+ ms of each response and the capacity of 2\.\d of 6 servers", _page(story)
+    )
 
 
 def test_it_advises_more_processes_with_fewer_threads(story: Review) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from uwsgi_headroom.analysis.formatting import duration, percent
 from uwsgi_headroom.report.model import STEP
 from uwsgi_headroom.report.review.model import Absent, Confidence, Utilization
-from uwsgi_headroom.report.review.outlook_model import BackTestError, LimitForecast, ServerQuality, Trend
+from uwsgi_headroom.report.review.outlook_model import BackTestError, LimitForecast, LimitTrend, ServerQuality, Trend
 
 FEW_DAYS, MANY_DAYS = 7, 28
 """Days with a known peak: below the first, confidence is low; from the second on, it may be high."""
@@ -62,7 +62,12 @@ def _error(trend: Trend | Absent) -> float | None:
 
 
 def horizon_of(trend: Trend) -> int | None:
-    """The days that every limit's forecast looks ahead; None if any is refused."""
-    forecasts = [each.forecast for each in trend.limits]
-    known = [forecast.horizon_days for forecast in forecasts if isinstance(forecast, LimitForecast)]
-    return min(known) if known and len(known) == len(forecasts) else None
+    """The days that all forecasts look ahead; None if that of the fullest limit is refused."""
+    fullest = fullest_of(trend)
+    known = [each.forecast.horizon_days for each in trend.limits if isinstance(each.forecast, LimitForecast)]
+    return min(known) if isinstance(fullest.forecast, LimitForecast) else None
+
+
+def fullest_of(trend: Trend) -> LimitTrend:
+    """The limit with the highest peak."""
+    return max(trend.limits, key=lambda each: max((peak for _, peak in each.peaks), default=0.0))

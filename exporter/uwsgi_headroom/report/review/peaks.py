@@ -1,8 +1,8 @@
 """Finds the busiest quarter hour of each day of a service, and what `check` would say about it on each server.
 
 The busiest quarter hour of a day is that in which most threads of the service are in service together. One of them
-counts for the verdict: the busiest of all, unless it stands out from the other days, as an incident does; then the one
-at the 95th percentile of the days.
+counts for the verdict: the busiest of all, unless it stands out from the other days, as an incident does; then the
+busiest one that does not.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from uwsgi_headroom.report.review.windows import figures_at, places_of
 from uwsgi_headroom.report.statistics.peaks import DailyPeaks, daily_peaks
 
 STANDS_OUT = 1.25
-"""The busiest quarter hour stands out if it has more than this multiple of the 95th percentile of the days."""
+"""A quarter hour stands out if it has more than this multiple of the 95th percentile of the days without the
+busiest."""
 
 ENOUGH_DAYS = 5
 """With fewer days, no day can be said to stand out."""
@@ -131,11 +132,16 @@ def percentile_place(peaks: Column, share: float) -> int:
 
 def _choose(daily: DailyPeaks, candidates: Sequence[int]) -> tuple[int, tuple[float, float] | None]:
     peaks = daily.peaks[list(candidates)]
-    highest, usual = int(np.argmax(peaks)), percentile_place(peaks, 0.95)
-    if len(peaks) >= ENOUGH_DAYS and peaks[highest] > STANDS_OUT * peaks[usual]:
-        place = candidates[highest]
-        return candidates[usual], (float(daily.times[place]), float(daily.peaks[place]))
-    return candidates[highest], None
+    highest = int(np.argmax(peaks))
+    if len(peaks) < ENOUGH_DAYS:
+        return candidates[highest], None
+    others = np.delete(peaks, highest)
+    usual = STANDS_OUT * others[percentile_place(others, 0.95)]
+    if peaks[highest] <= usual:
+        return candidates[highest], None
+    place = candidates[highest]
+    counts = candidates[int(np.argmax(np.where(peaks <= usual, peaks, -np.inf)))]
+    return counts, (float(daily.times[place]), float(daily.peaks[place]))
 
 
 def _service(name: str, servers: tuple[ServerData, ...]) -> Service:

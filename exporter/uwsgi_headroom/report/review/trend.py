@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from uwsgi_headroom.analysis.capacity import LIMITS, REACHED, Limit
-from uwsgi_headroom.report.model import EventMark
+from uwsgi_headroom.report.model import Column, EventMark
 from uwsgi_headroom.report.review.model import Absent
 from uwsgi_headroom.report.review.outlook_model import BackTestError, LimitForecast, LimitTrend, Step, Trend
 from uwsgi_headroom.report.review.peaks import Peaks
@@ -23,6 +23,10 @@ from uwsgi_headroom.report.statistics.regimes import Regimes
 
 HORIZON_DAYS = 365
 """The forecast looks so far ahead at most; the statistics shorten it to the length of the history."""
+
+COMPARABLE = 0.5
+"""The highest use of a limit, as a part of that of the fullest limit, from which on it is forecast: by the utilization
+law, all grow in proportion to the load."""
 
 _CHANGES = ("reload", "configuration", "deploy", "capacity")
 """Parts of the kinds of events that may change the level of load or capacity."""
@@ -36,7 +40,9 @@ def review_trend(peaks: Peaks) -> Trend | Absent:
             reason="No day is complete enough to know its peak, so there is no trend: a forecast needs weeks of them."
         )
     events = _events(peaks)
-    limits = tuple(trend for limit in LIMITS if (trend := _trend(peaks, limit, events)) is not None)
+    uses = {limit: use for limit in LIMITS if np.isfinite(use := peaks.utilization(limit)).any()}
+    fullest = max((float(np.nanmax(use)) for use in uses.values()), default=0.0)
+    limits = tuple(_trend(peaks, limit, use, events, fullest) for limit, use in uses.items())
     if not limits:
         return Absent(reason="The use of no limit is known, so there is no trend.")
     return Trend(
@@ -55,13 +61,16 @@ def _events(peaks: Peaks) -> tuple[EventMark, ...]:
     return tuple(mark for _, mark in sorted(marks.items()) if any(part in mark.kind for part in _CHANGES))
 
 
-def _trend(peaks: Peaks, limit: Limit, events: Sequence[EventMark]) -> LimitTrend | None:
-    uses = peaks.utilization(limit)
+def _trend(peaks: Peaks, limit: Limit, uses: Column, events: Sequence[EventMark], fullest: float) -> LimitTrend:
+    """The trend of a limit. fullest: the highest use of any limit."""
     known = np.isfinite(uses)
-    if not known.any():
-        return None
     daily = replace(peaks.daily, days=peaks.daily.days[known], peaks=uses[known], times=peaks.daily.times[known])
-    found = forecast_peaks(daily, REACHED, HORIZON_DAYS, events)
+    if float(daily.peaks.max()) < COMPARABLE * fullest:
+        found: Forecast | Refusal = Refusal(
+            "It is less than half as full as another limit, and grows with the same load, so it cannot come first."
+        )
+    else:
+        found = forecast_peaks(daily, REACHED, HORIZON_DAYS, events)
     return LimitTrend(
         limit=limit,
         peaks=tuple(zip(map(float, daily.times), map(float, daily.peaks), strict=True)),

@@ -11,7 +11,7 @@ from uwsgi_headroom.analysis.capacity import REACHED, Limit
 from uwsgi_headroom.analysis.formatting import counted, duration, factor, percent
 from uwsgi_headroom.analysis.verdict import gives_out
 from uwsgi_headroom.report.review.balance import WORTH_MENTION
-from uwsgi_headroom.report.review.confidence import find_confidence, horizon_of
+from uwsgi_headroom.report.review.confidence import find_confidence, fullest_of, horizon_of
 from uwsgi_headroom.report.review.dates import day_words, quarter_words
 from uwsgi_headroom.report.review.model import Absent, BalanceReview, Judgement, Utilization, Verdict
 from uwsgi_headroom.report.review.outlook_model import (
@@ -186,8 +186,8 @@ def _when(facts: Facts) -> str:
         return f"{_limit_is(trend.first)} around {day_words(forecast.crossing, zone)}{_between(forecast, zone)}. {peak}"
     if days := horizon_of(trend):
         return f"No limit is reached within the {days} days that the forecast can look ahead. {peak}"
-    refused = next(each.forecast for each in trend.limits if isinstance(each.forecast, Absent))
-    return f"No date: {refused.reason} {peak}"
+    refused = fullest_of(trend).forecast
+    return f"No date: {refused.reason} {peak}" if isinstance(refused, Absent) else peak
 
 
 def _limit_is(limit: Limit) -> str:

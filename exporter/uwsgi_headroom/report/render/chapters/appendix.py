@@ -54,7 +54,7 @@ _DEFINITIONS = (
         "daily peak, quarter hour that counts",
         "The quarter hour of a day with most threads of the service in service. The busiest of all counts for the "
         "verdict, among those with the present threads and CPUs; if it has over 1.25 times the 95th percentile of the "
-        "days, it stands out and that percentile's day counts.",
+        "other days, it stands out as an incident does, and the busiest one that does not stand out counts.",
     ),
     (
         "one server lost",

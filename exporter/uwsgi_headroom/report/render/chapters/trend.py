@@ -10,6 +10,7 @@ from uwsgi_headroom.analysis.formatting import counted, percent
 from uwsgi_headroom.report.render.charts.trend import draw_trend
 from uwsgi_headroom.report.render.document import Block, Chart, Items, Table, Text, absent
 from uwsgi_headroom.report.render.figures import UNKNOWN, limit_name, share, signed
+from uwsgi_headroom.report.review.confidence import fullest_of
 from uwsgi_headroom.report.review.dates import short_day
 from uwsgi_headroom.report.review.model import Absent
 from uwsgi_headroom.report.review.outlook_model import BackTestError, LimitForecast, LimitTrend, ServiceReview, Trend
@@ -44,7 +45,7 @@ def write(service: ServiceReview, zone: ZoneInfo) -> Iterator[Block]:
 def _shown(trend: Trend) -> LimitTrend:
     """The limit whose chart is shown: the one reached first, else the one with the highest peak."""
     first = [each for each in trend.limits if each.limit == trend.first]
-    return first[0] if first else max(trend.limits, key=lambda each: max((peak for _, peak in each.peaks), default=0.0))
+    return first[0] if first else fullest_of(trend)
 
 
 def _error(forecast: LimitForecast) -> str:
@@ -63,8 +64,9 @@ def _table(trend: Trend, zone: ZoneInfo) -> Table:
     return Table(
         heads=("limit", "highest", "level now", "growth in 30 days", "85 % is reached", "earliest", "latest", "error"),
         rows=[_row(each, zone) for each in trend.limits],
-        caption="Level: expected on the busiest day of a week. Growth: with an interval of 95 %. Earliest and latest: "
-        "ends of the interval. Error: of the back-test.",
+        caption="Not forecast: less than half as full as another limit, or refused. Level: expected on the busiest day "
+        "of a week. Growth: with an interval of 95 %. Earliest and latest: ends of the interval. Error: of the "
+        "back-test.",
         numbers=(1, 2, 7),
         strong=[place for place, each in enumerate(trend.limits) if each.limit == trend.first],
     )
@@ -74,7 +76,7 @@ def _row(each: LimitTrend, zone: ZoneInfo) -> tuple[str, ...]:
     highest = share(max((peak for _, peak in each.peaks), default=None))
     forecast = each.forecast
     if isinstance(forecast, Absent):
-        return (limit_name(each.limit), highest, UNKNOWN, "no forecast", *[UNKNOWN] * 4)
+        return (limit_name(each.limit), highest, UNKNOWN, "not forecast", *[UNKNOWN] * 4)
     growth = f"{signed(forecast.per_month)} ({signed(forecast.per_month_low)} to {signed(forecast.per_month_high)})"
     if forecast.direction == "none":
         growth = f"none to be seen ({signed(forecast.per_month_low)} to {signed(forecast.per_month_high)})"

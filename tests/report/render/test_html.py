@@ -1,0 +1,89 @@
+"""The HTML form: one file, without scripts or external resources, and names are only text."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+from tests.report.render.conftest import HOSTILE
+from uwsgi_headroom.report.render.html import render_html
+from uwsgi_headroom.report.review.outlook_model import Review
+
+KNOWN = {
+    *("html", "head", "meta", "title", "style", "body", "main", "section", "article", "header", "nav", "figure", "div"),
+    *("h1", "h2", "h3", "p", "dl", "dt", "dd", "ul", "ol", "li", "a", "span", "code", "figcaption"),
+    *("table", "caption", "thead", "tbody", "tr", "th", "td"),
+    *("svg", "g", "defs", "path", "use", "text", "rect", "clippath"),
+}
+
+
+class _Parts(HTMLParser):
+    """Collects tags, attributes and the text outside of the style."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: list[tuple[str, str]] = []
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def _parse(html: str) -> _Parts:
+    parts = _Parts()
+    parts.feed(html)
+    return parts
+
+
+def test_hostile_names_are_text(hostile: Review) -> None:
+    """No tag but those of the template, and no attribute that runs or loads anything."""
+    parts = _parse(render_html(hostile))
+    assert parts.tags <= KNOWN, parts.tags - KNOWN
+    assert not [name for name, _ in parts.attributes if name.startswith("on")]
+    assert "<script>alert(1)</script></style>" in "".join(parts.texts)
+
+
+def test_nothing_is_loaded_from_elsewhere(plain: Review) -> None:
+    """Links lead only into the document, and the policy forbids the rest."""
+    html = render_html(plain)
+    parts = _parse(html)
+    links = [value for name, value in parts.attributes if name in ("href", "src", "xlink:href")]
+    assert links
+    assert all(link.startswith("#") for link in links)
+    assert "@import" not in html
+    assert not re.search(r"url\((?!#)", html)
+    assert ("content", "default-src 'none'; style-src 'unsafe-inline'") in parts.attributes
+
+
+def test_all_ten_sections_are_there(plain: Review) -> None:
+    """Page one, and nine numbered sections; one without data says why."""
+    html = render_html(plain)
+    heads = re.findall(r"<h2>(\d+) ([^<]+)</h2>", html)
+    assert [int(number) for number, _ in heads] == list(range(2, 11))
+    assert 'id="verdict"' in html
+    assert re.search(r'<p class="absent">No day is complete|<p class="absent">[^<]+needs? \d+ days', html)
+
+
+def test_text_of_charts_is_text(plain: Review) -> None:
+    """Readers can search and copy the words of a chart; colours follow the page."""
+    html = render_html(plain)
+    assert re.search(r"<text [^>]*>hottest interpreter</text>", html)
+    assert "var(--ink" in html
+    assert "DejaVu" not in html
+
+
+def test_two_renderings_are_the_same(plain: Review) -> None:
+    """No date of writing and no random id, so that a change of a report shows what changed."""
+    assert render_html(plain) == render_html(plain)
+
+
+def test_hostile_names_do_not_end_the_style(hostile: Review) -> None:
+    """The style element ends once, and before the body."""
+    html = render_html(hostile)
+    assert html.count("</style>") == len(re.findall(r"<style[ >]", html))
+    assert HOSTILE not in html
