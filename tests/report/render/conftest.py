@@ -12,6 +12,7 @@ from tests.support.synthetic.plan import History, Service
 from tests.support.synthetic.review_data import make_review_data
 from uwsgi_headroom.report import review
 from uwsgi_headroom.report.model import EventMark, Query
+from uwsgi_headroom.report.render.html import render_html
 from uwsgi_headroom.report.review.model import Absent
 from uwsgi_headroom.report.review.outlook_model import Review
 
@@ -34,6 +35,18 @@ def plain(no_predictions: None) -> Review:
     """Three days of a service with two uneven servers."""
     service = replace(stories.STORY, servers=2, peak=27.7)
     return review.build_review(make_review_data(History(services=(service,), days=3, until=stories.UNTIL)))
+
+
+@pytest.fixture(scope="session")
+def page(plain: Review) -> str:
+    """Its HTML."""
+    return render_html(plain)
+
+
+@pytest.fixture(scope="session")
+def hostile_page(hostile: Review) -> str:
+    """The HTML of the hostile one."""
+    return render_html(hostile)
 
 
 @pytest.fixture(scope="session")

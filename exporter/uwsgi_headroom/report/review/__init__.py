@@ -9,6 +9,7 @@ from uwsgi_headroom.report.model import ReviewData, ServerData
 from uwsgi_headroom.report.review.balance import review_balance
 from uwsgi_headroom.report.review.curve import review_curve
 from uwsgi_headroom.report.review.model import Absent, Judgement, Utilization
+from uwsgi_headroom.report.review.names import escape_names
 from uwsgi_headroom.report.review.outlook_model import Review, ServerQuality, ServiceReview, Trend, WhatIfReview
 from uwsgi_headroom.report.review.peaks import Judged, Peaks, Service, find_peaks, group_services
 from uwsgi_headroom.report.review.quality import assess
@@ -25,6 +26,7 @@ _ORDER: tuple[Judgement, ...] = ("act", "plan", "unknown", "ok")
 
 def build_review(data: ReviewData) -> Review:
     """The review of a range. Raises nothing for missing data: a section without it says why."""
+    data = escape_names(data)
     zone = ZoneInfo(data.time_zone)
     quality = assess(data)
     services = tuple(

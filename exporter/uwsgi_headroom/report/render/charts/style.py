@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -59,7 +60,8 @@ WIDTH = 7.1
 def draw(height: float, paint: Callable[[Figure], None], width: float = WIDTH) -> str:
     """An SVG element of a chart. height, width: inches. paint: draws on an empty figure."""
     settings: Any = {**_SETTINGS, "svg.hashsalt": f"{paint.__module__}.{height}"}
-    with mpl.rc_context(settings):
+    with mpl.rc_context(settings), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a glyph that the measuring font lacks: the reader's fonts may have it
         figure = Figure(figsize=(width, height), layout="constrained")
         paint(figure)
         output = io.StringIO()
