@@ -39,7 +39,8 @@ def test_the_crossing_date_is_in_the_sentence(two: Review) -> None:
     day = datetime.strptime(found[1], "%d %B %Y").replace(tzinfo=timezone.utc).timestamp()
     assert (day - stories.UNTIL) / DAY == pytest.approx(44, abs=10)
     assert service.verdict.judgement == "plan"
-    assert "Threads run out around" in service.verdict.when
+    assert service.verdict.when.startswith(f"Around {found[1]} (not before ")
+    assert "85 % of the limit is then in use (threads run out)" in service.verdict.when
 
 
 def test_the_limit_of_the_crossing_is_the_first_one(two: Review) -> None:

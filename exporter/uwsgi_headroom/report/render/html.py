@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 from uwsgi_headroom.report.render.charts.limits import CAPTION
 from uwsgi_headroom.report.render.charts.verdict import bars_of, draw_verdict
 from uwsgi_headroom.report.render.report import chapters_of
-from uwsgi_headroom.report.render.verdict_page import WORDS, answers_of, subtitle_of, title_of
+from uwsgi_headroom.report.render.verdict_page import MOST_PROBLEMS, WORDS, answers_of, more_of, subtitle_of, title_of
 from uwsgi_headroom.report.review import Review
 
 _CODE = re.compile(r"`([^`]+)`")
@@ -33,7 +33,8 @@ def render_html(review: Review) -> str:
         chart=Markup(draw_verdict(review.services)),  # noqa: S704 matplotlib escapes text
         chart_words="; ".join(f"{name} {100 / use.factor:.0f} %" for name, use in bars if use.factor),
         chart_caption=CAPTION,
-        problems=review.problems,
+        problems=review.problems[:MOST_PROBLEMS],
+        more=more_of(review),
         words=WORDS,
         chapters=chapters_of(review),
     )

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from uwsgi_headroom.report.render.document import Block, Chart, Grid, Heading, Items, Table, Text
 from uwsgi_headroom.report.render.report import chapters_of
-from uwsgi_headroom.report.render.verdict_page import WORDS, answers_of, subtitle_of, title_of
+from uwsgi_headroom.report.render.verdict_page import MOST_PROBLEMS, WORDS, answers_of, more_of, subtitle_of, title_of
 from uwsgi_headroom.report.review import Review
 
 _SPECIAL = re.compile(r"([\\*_\[\]<>#|~])")
@@ -36,6 +36,9 @@ def _lines(review: Review) -> Iterator[str]:
     yield ""
     yield escape(subtitle_of(review))
     yield ""
+    for problem in review.problems[:MOST_PROBLEMS]:
+        yield f"> {escape(problem)}"
+        yield ""
     yield "## 1 Verdict"
     yield ""
     yield f"**{escape(review.answer)}**"
@@ -45,12 +48,15 @@ def _lines(review: Review) -> Iterator[str]:
         yield ""
         yield escape(each.sentence)
         yield ""
+        if each.certainty:
+            yield f"How sure? {escape(each.certainty)}"
+            yield ""
         for question, text in each.answers:
             yield f"* **{question}** {escape(text)}"
         if each.answers:
             yield ""
-    for problem in review.problems:
-        yield f"> {escape(problem)}"
+    if more := more_of(review):
+        yield escape(more)
         yield ""
     yield from (f"* {word}: {meaning}" for word, meaning in WORDS)
     yield ""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
+from uwsgi_headroom.analysis.formatting import counted
 from uwsgi_headroom.report.render.words import STATUS
 from uwsgi_headroom.report.review.dates import short_day
-from uwsgi_headroom.report.review.model import Absent, Judgement
+from uwsgi_headroom.report.review.model import Judgement
 from uwsgi_headroom.report.review.outlook_model import Review, ServiceReview
 
-IN_FULL = 3
-"""Services with all four answers on page one; the others have their sentence."""
+IN_FULL, MOST, MOST_PROBLEMS = 2, 4, 1
+"""Page one has room for all four answers about so many services, for so many services in all, and for so many problems
+of the data."""
 
 WORDS = (
     ("Headroom 2x", "load can double before a limit is reached; at 1x it is reached."),
@@ -24,7 +27,8 @@ WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A service on page one. factor: headroom as a big number, or a dash."""
+    """A service on page one. answers: to the four questions; certainty: how sure the
+    sentence is, where that is all there is room for."""
 
     service: str
     servers: str
@@ -32,6 +36,7 @@ class Answer:
     status: str
     sentence: str
     answers: tuple[tuple[str, str], ...]
+    certainty: str
 
 
 def title_of(review: Review, zone: ZoneInfo) -> str:
@@ -46,8 +51,19 @@ def subtitle_of(review: Review) -> str:
 
 
 def answers_of(review: Review) -> tuple[Answer, ...]:
-    """All services, worst first."""
-    return tuple(_answer(service, place) for place, service in enumerate(review.services))
+    """The worst services, worst first."""
+    return tuple(_answer(service, place) for place, service in enumerate(review.services[:MOST]))
+
+
+def more_of(review: Review) -> str:
+    """What page one has no room for, as sentences; empty if it has all."""
+    services, problems = review.services[MOST:], review.problems[MOST_PROBLEMS:]
+    numbers = Counter(STATUS[service.verdict.judgement].lower() for service in services)
+    which = ", ".join(f"{number} {status}" for status, number in numbers.items())
+    more = [f"And {counted(len(services), 'more service')}: {which}. See section 2."] if services else []
+    if problems:
+        more.append(f"Section 10 has {counted(len(problems), 'more problem')} of the data.")
+    return " ".join(more)
 
 
 def _answer(service: ServiceReview, place: int) -> Answer:
@@ -58,17 +74,13 @@ def _answer(service: ServiceReview, place: int) -> Answer:
         ("What to do?", verdict.action),
         ("How sure?", verdict.certainty),
     )
-    count = len(service.servers)
+    in_full = place == 0 or (place < IN_FULL and verdict.judgement in ("act", "plan"))
     return Answer(
         service=service.service,
-        servers=f"{count} server{'' if count == 1 else 's'}",
+        servers=counted(len(service.servers), "server"),
         judgement=verdict.judgement,
         status=STATUS[verdict.judgement],
         sentence=verdict.sentence,
-        answers=four if place < IN_FULL else (),
+        answers=four if in_full else (),
+        certainty="" if in_full else f"{verdict.confidence.capitalize()}.",
     )
-
-
-def has_limits(service: ServiceReview) -> bool:
-    """Whether there is anything to draw for a service on page one."""
-    return not isinstance(service.utilization, Absent) and bool(service.utilization.limits)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
-from uwsgi_headroom.analysis.capacity import REACHED, Limit
+from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.formatting import counted, duration, factor, percent
 from uwsgi_headroom.analysis.verdict import gives_out
 from uwsgi_headroom.report.review.balance import WORTH_MENTION
@@ -174,7 +174,7 @@ def _cost(balance: BalanceReview) -> str:
 
 def _when(facts: Facts) -> str:
     used, trend, zone = facts.utilization, facts.trend, facts.zone
-    peak = f"The busiest quarter hour that counts was {quarter_words(used.until, zone)}."
+    peak = f"Peak: {quarter_words(used.until, zone)}."
     if is_reached(used.headroom):
         return f"Now, at each peak. {peak}"
     forecast = _first_forecast(trend)
@@ -183,21 +183,21 @@ def _when(facts: Facts) -> str:
     if forecast is not None and forecast.reached:
         return f"Now: the busiest days of the last week reached it. {peak}"
     if forecast is not None and forecast.crossing is not None and trend.first is not None:
-        return f"{_limit_is(trend.first)} around {day_words(forecast.crossing, zone)}{_between(forecast, zone)}. {peak}"
+        around = f"Around {day_words(forecast.crossing, zone)}{_between(forecast, zone)}"
+        return f"{around}: {percent(REACHED)} of the limit is then in use ({gives_out(trend.first)}). {peak}"
     if days := horizon_of(trend):
         return f"No limit is reached within the {days} days that the forecast can look ahead. {peak}"
     refused = fullest_of(trend).forecast
     return f"No date: {refused.reason} {peak}" if isinstance(refused, Absent) else peak
 
 
-def _limit_is(limit: Limit) -> str:
-    words = gives_out(limit)
-    return words[0].upper() + words[1:]
-
-
 def _between(forecast: LimitForecast, zone: ZoneInfo) -> str:
     earliest = "" if forecast.earliest is None else f"not before {day_words(forecast.earliest, zone)}"
-    latest = "perhaps not at all" if forecast.latest is None else f"by {day_words(forecast.latest, zone)} at the latest"
+    latest = (
+        "perhaps later than the forecast looks"
+        if forecast.latest is None
+        else f"by {day_words(forecast.latest, zone)} at the latest"
+    )
     return f" ({', '.join(part for part in (earliest, latest) if part)})"
 
 

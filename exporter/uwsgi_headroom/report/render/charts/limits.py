@@ -12,8 +12,7 @@ from uwsgi_headroom.report.render.figures import limit_name
 from uwsgi_headroom.report.review.model import LimitUse, Utilization
 
 CAPTION = (
-    "Bar: the quarter hour that counts. Line below it: from half of the days to the highest day. Diamond: if one "
-    "server were lost."
+    "Bar: at peak. Line below it: from half of the days to the highest. Diamond: with one server lost. Shaded: reached."
 )
 
 
@@ -47,10 +46,10 @@ def draw_bars(rows: Sequence[tuple[str, LimitUse]], title: str = "") -> str:
                 fontweight="bold",
             )
             if use.one_lost is not None:
-                lost = min(use.one_lost, 1.6)
+                lost = min(use.one_lost, 1.4)
                 axes.plot([100 * lost], [place], marker="D", color=INK, markersize=5, linestyle="none")
                 axes.annotate(
-                    f"{100 * use.one_lost:.0f} % with one server lost",
+                    f"{100 * use.one_lost:.0f} % if one is lost",
                     (100 * lost, place),
                     xytext=(7, 0),
                     textcoords="offset points",
@@ -60,9 +59,9 @@ def draw_bars(rows: Sequence[tuple[str, LimitUse]], title: str = "") -> str:
         axes.axvspan(100 * REACHED, 100, color=BAND, zorder=0, linewidth=0)
         axes.axvline(100, color=INK, linewidth=1)
         axes.set_yticks(list(places), [name for name, _ in rows], color=INK)
-        axes.set_xlim(0, 165)
-        axes.set_xticks([0, 25, 50, 85, 100], ["0", "25", "50", "85 %: reached", "100 %"])
-        reached, full = axes.get_xticklabels()[3:]
+        axes.set_xlim(0, 185)
+        axes.set_xticks([0, 50, 85, 100], ["0", "50 %", "85 %", "100 %"])
+        reached, full = axes.get_xticklabels()[2:]
         reached.set_horizontalalignment("right")
         full.set_horizontalalignment("left")
         axes.set_ylim(-0.7, len(rows) - 0.4)
@@ -70,4 +69,4 @@ def draw_bars(rows: Sequence[tuple[str, LimitUse]], title: str = "") -> str:
         axes.tick_params(length=0)
         axes.set_title(title, color=DIM)
 
-    return draw((0.75 if title else 0.55) + 0.42 * len(rows), paint)
+    return draw((0.6 if title else 0.45) + 0.33 * len(rows), paint)

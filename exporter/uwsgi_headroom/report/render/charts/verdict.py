@@ -9,11 +9,15 @@ from uwsgi_headroom.report.render.figures import limit_name
 from uwsgi_headroom.report.review.model import Absent, LimitUse
 from uwsgi_headroom.report.review.outlook_model import ServiceReview
 
-MOST_BARS = 6
+MOST_SERVICES = 3
+"""With more, page one has no room for the chart; section 2 has one for each service."""
 
 
 def bars_of(services: Sequence[ServiceReview]) -> list[tuple[str, LimitUse]]:
-    """For a single service each of its limits; for several the limit that comes first in each."""
+    """For a single service each of its limits; for several the limit that comes first in each; nothing
+    for many."""
+    if len(services) > MOST_SERVICES:
+        return []
     if len(services) == 1:
         used = services[0].utilization
         return [] if isinstance(used, Absent) else [(limit_name(use.limit), use) for use in used.limits]
@@ -24,7 +28,7 @@ def bars_of(services: Sequence[ServiceReview]) -> list[tuple[str, LimitUse]]:
             rows += [
                 (f"{service.service}: {limit_name(use.limit)}", use) for use in used.limits if use.limit == used.first
             ]
-    return rows[:MOST_BARS]
+    return rows
 
 
 def draw_verdict(services: Sequence[ServiceReview]) -> str:
