@@ -64,7 +64,7 @@ def test_page_one_answers_four_questions(story: Review) -> None:
     """Whether there is a problem, when, what to do and how sure, each in a sentence with its figures."""
     verdict = story.services[0].verdict
     assert verdict.problem.startswith("Yes. At peak the busiest worker process uses 86 %")
-    assert verdict.when.startswith("Now, at each peak. Peak: Friday, 25 September")
+    assert verdict.when.startswith("Now. Peak: Friday, 25 September")
     assert verdict.action.startswith("Use more processes")
     assert verdict.certainty.startswith("High: 30 days with a known peak; 100 % of the range measured")
 

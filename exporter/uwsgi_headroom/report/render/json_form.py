@@ -1,4 +1,4 @@
-"""Writes a report as JSON: the model of a review without the columns it was computed from (docs/report.md)."""
+"""Writes a report as JSON: the model of a review without the columns it was computed from (docs/report-contents.md)."""
 
 from __future__ import annotations
 

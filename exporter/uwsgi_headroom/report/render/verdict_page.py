@@ -8,13 +8,16 @@ from zoneinfo import ZoneInfo
 
 from uwsgi_headroom.analysis.formatting import counted
 from uwsgi_headroom.report.render.words import STATUS
-from uwsgi_headroom.report.review.dates import short_day
+from uwsgi_headroom.report.review.dates import moment_words, short_day
 from uwsgi_headroom.report.review.model import Judgement
 from uwsgi_headroom.report.review.outlook_model import Review, ServiceReview
 
 IN_FULL, MOST, MOST_PROBLEMS = 2, 4, 1
 """Page one has room for all four answers about so many services, for so many services in all, and for so many problems
 of the data."""
+
+_SHORT = 2 * 86400.0
+"""Seconds of a range below which the title has hours."""
 
 WORDS = (
     ("Headroom 2x", "load can double before a limit is reached; at 1x it is reached."),
@@ -41,7 +44,8 @@ class Answer:
 
 def title_of(review: Review, zone: ZoneInfo) -> str:
     """The title of a report, with its range."""
-    return f"Capacity review, {short_day(review.since, zone)} to {short_day(review.until, zone)}"
+    words = short_day if review.until - review.since >= _SHORT else moment_words
+    return f"Capacity review, {words(review.since, zone)} to {words(review.until, zone)}"
 
 
 def subtitle_of(review: Review) -> str:

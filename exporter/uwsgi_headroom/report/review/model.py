@@ -2,7 +2,7 @@
 
 All numbers are plain floats, None where a figure is unknown; times are epoch seconds, durations seconds, sizes bytes.
 A section for which there is no data is an `Absent`, which says why. The JSON form of a report is this model, so its
-names are stable (docs/report.md).
+names are stable (docs/report-contents.md).
 """
 
 from __future__ import annotations

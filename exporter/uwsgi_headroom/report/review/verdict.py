@@ -176,7 +176,7 @@ def _when(facts: Facts) -> str:
     used, trend, zone = facts.utilization, facts.trend, facts.zone
     peak = f"Peak: {quarter_words(used.until, zone)}."
     if is_reached(used.headroom):
-        return f"Now, at each peak. {peak}"
+        return f"Now. {peak}"
     forecast = _first_forecast(trend)
     if isinstance(trend, Absent):
         return f"{peak} No date: {trend.reason}"

@@ -51,7 +51,7 @@ def _throughput(axes: Axes, curve: Curve) -> None:
     fitted = [(point.concurrency, point.fitted) for point in curve.points if point.fitted is not None]
     if fitted:
         axes.plot([x for x, _ in fitted], [y for _, y in fitted], color=GREEN, linewidth=1.4)
-        _name(axes, [(x, 0.9 * y) for x, y in fitted], "scalability law", GREEN, above=False)
+        _name(axes, [(x, 0.82 * y) for x, y in fitted], "scalability law", GREEN, above=False)
     axes.set_ylim(0, highest)
 
 

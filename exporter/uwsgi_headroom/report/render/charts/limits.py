@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from uwsgi_headroom.analysis.capacity import REACHED
-from uwsgi_headroom.report.render.charts.style import BAND, BLUE, DIM, INK, ORANGE, VERMILLION, draw
+from uwsgi_headroom.report.render.charts.style import BAND, BLUE, DIM, INK, ORANGE, PANEL, VERMILLION, draw
 from uwsgi_headroom.report.render.figures import limit_name
 from uwsgi_headroom.report.review.model import LimitUse, Utilization
 
@@ -42,7 +42,7 @@ def draw_bars(rows: Sequence[tuple[str, LimitUse]], title: str = "") -> str:
                 textcoords="offset points",
                 ha="right" if inside else "left",
                 va="center",
-                color="#fefefe" if inside else INK,
+                color=PANEL if inside else INK,
                 fontweight="bold",
             )
             if use.one_lost is not None:
