@@ -32,6 +32,8 @@ def review_curve(server: ServerData, judged: Judged) -> Curve | Absent:
     if loaded < FEWEST_QUARTERS:
         return Absent(reason=f"{loaded} quarter hours had any load, and a curve needs {FEWEST_QUARTERS}.")
     found = throughput_curve(concurrency, throughput, response_time, server.covered)
+    if not len(found.counts):
+        return Absent(reason="How much of the quarter hours was sampled is unknown, so there is no curve.")
     base = base_response_time(concurrency, response_time, throughput)
     bottleneck, demand = largest_demand(judged)
     bounds = None if isinstance(base, Refusal) or not base > 0 else asymptotic_bounds(found.concurrency, base, demand)
