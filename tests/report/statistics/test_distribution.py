@@ -31,7 +31,8 @@ def own(quarters: list[NDArray]) -> list[NDArray]:
 
 
 def test_percentiles_of_all_requests() -> None:
-    """With the quarters' own percentiles within 5 % of the exact ones, the 99th within 12 %; from buckets within 35 %."""
+    """With the quarters' own percentiles within 5 % of the exact ones, the 99th within 12 %; from
+    buckets within 35 %."""
     for seed in range(5):
         quarters = requests(seed)
         exact = np.quantile(np.concatenate(quarters), SHARES)

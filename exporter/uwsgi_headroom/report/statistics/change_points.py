@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import norm
 
 from uwsgi_headroom.report.statistics.local_time import Floats, Integers
 from uwsgi_headroom.report.statistics.weekly import median_around
@@ -24,6 +25,7 @@ _LEAST_LENGTH_OF_LINE = 14
 _REACH = 7
 """Days on each side of the running median from which the noise is estimated."""
 
+_QUARTILES = np.array([0.5, 0.75])
 _MOST_CORRELATION = 0.8
 
 _FITTED = 9
@@ -98,18 +100,20 @@ def _squared_residuals(sums: Floats) -> Floats:
     return np.asarray(np.maximum(around_mean - by_slope, 0.0))
 
 
-def estimate_noise(days: Integers, values: Floats) -> float:
+def estimate_noise(days: Integers, values: Floats, least: float) -> float:
     """The standard deviation of a mean of values, per value: more than that of a value, if neighbours are correlated.
 
-    From the residuals of the running median, by their median, so that steps and outliers count little. Times
-    sqrt((1 + r) / (1 - r)) for the correlation r of neighbours, the long-run variance of an AR(1) process. At least a
-    thousandth of the level, so that a constant has noise, too.
+    From the distances to the running median, by their median or their third quartile, so that steps and outliers count
+    little; the quartile is for series of which half the values are equal, as at a limit. Times sqrt((1 + r) / (1 - r))
+    for the correlation r of neighbours, the long-run variance of an AR(1) process. At least `least`, so that a constant
+    has noise, too.
     """
     residuals = values - median_around(days, values, _REACH)
-    size = 1.4826 * float(np.median(np.abs(residuals))) * math.sqrt(len(days) / max(len(days) - _FITTED, 1))
-    floor = 1e-3 * float(np.median(np.abs(values))) or 1e-9
-    if size <= floor:
-        return floor
+    distances = np.quantile(np.abs(residuals), _QUARTILES)
+    size = float(np.max(distances / norm.ppf((1 + _QUARTILES) / 2)))
+    size *= math.sqrt(len(days) / max(len(days) - _FITTED, 1))
+    if size <= least:
+        return least
     clipped = np.clip(residuals, -3 * size, 3 * size)
     return size * math.sqrt(inflation(days, clipped))
 

@@ -11,6 +11,7 @@ from scipy.optimize import brentq
 from uwsgi_headroom.report.statistics.local_time import Floats, require_same_length
 
 _ROUNDING = 1e-12
+_STEPS = 1000
 
 
 def pool_percentiles(
@@ -63,7 +64,9 @@ class _Pool:
         missing = share - self._share_up_to(end)
         if missing >= -_ROUNDING:
             return end if missing <= _ROUNDING else math.inf
-        return float(brentq(lambda seconds: self._share_up_to(seconds) - share, 0.0, end, xtol=1e-9 * end))
+        return float(
+            brentq(lambda seconds: self._share_up_to(seconds) - share, 0.0, end, xtol=1e-12, rtol=1e-9, maxiter=_STEPS)
+        )
 
     def _share_up_to(self, seconds: float) -> float:
         """Of all requests."""
@@ -72,10 +75,8 @@ class _Pool:
         right = np.minimum(left + 1, last)
         start, end = (np.take_along_axis(self._seconds, place, axis=1) for place in (left, right))
         low, high = (np.take_along_axis(self._share, place, axis=1) for place in (left, right))
-        part = np.divide(seconds, end, out=np.zeros_like(end), where=end > 0)
-        is_between = (start > 0) & (end > start)
-        ratio = np.divide(end, start, out=np.full_like(end, math.e), where=is_between)
-        part[is_between] = (np.log(seconds / start[is_between])) / np.log(ratio[is_between])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            part = np.where(start > 0, np.log(seconds / start) / np.log(end / start), seconds / end)
         part[left == last] = 0.0
         return float(np.average((low + part * (high - low))[:, 0], weights=self._weights))
 

@@ -109,7 +109,7 @@ def forecast_peaks(
         return _refuse(found, present, history)
     used = (peaks.days >= present.first) & ~np.isin(peaks.days, found.exceptions)
     days = peaks.days[used]
-    trends = fit_trends(days, peaks.peaks[used] / found.pattern.of(days))
+    trends = fit_trends(days, peaks.peaks[used] / found.pattern.of(days), found.pattern.parameters)
     trend = trends.better
     horizon = min(horizon_days, history)
     ahead = present.last + 1 + np.arange(horizon)
@@ -192,8 +192,12 @@ def _notes(regimes: Regimes, present: Regime, horizon: int, asked: int) -> Itera
         yield f"{describe_change(present)}; the forecast uses only the days since then."
     if horizon < asked:
         yield f"The forecast ends after {horizon} days, as it reaches no further ahead than its history is long."
-    last = {day for day in regimes.exceptions if day > present.last - _RECENT_DAYS}
-    if present.last in last:
-        yield "The last day is far from what is usual; if that is a new level, the forecast does not know it."
+    left_out = [day for day in regimes.exceptions if day >= present.first]
+    if left_out:
+        days = "1 day is" if len(left_out) == 1 else f"{len(left_out)} days are"
+        has = "is" if len(left_out) == 1 else "are"
+        yield f"{days} far from what is usual, as holidays are, and {has} left out."
+    if present.last in left_out:
+        yield "The last day is one of them; if it starts a new level, the forecast does not include it."
     if regimes.pattern.detail == "none":
         yield "There is too little history for a weekly pattern."

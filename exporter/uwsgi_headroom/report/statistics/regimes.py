@@ -18,9 +18,10 @@ from uwsgi_headroom.report.statistics.weekly import WeeklyPattern, median_around
 LONGEST_EXCEPTION = 21
 """Days. A level that is back after fewer days was an exception."""
 
-PENALTY = 5.0
+PENALTY = 4.0
 """Of a change, times the logarithm of the number of days, in variances of the noise. Chosen by simulation: a step is
-found in about one of a hundred series without any."""
+found in fewer than 1 of 100 flat series, in 2 of 100 with growth, and in 3 of 100 where the noise of neighbouring days
+has a correlation of 0.4. A step of 15 % amid noise of 5 % is found in 9 of 10."""
 
 _WITH_EVENT = 0.5
 """Of the penalty, where an event explains the change."""
@@ -36,6 +37,9 @@ _REACH = 7
 
 _IDLE = 0.01
 """Share of the median level up to which a day is idle: it has no noise to learn from, and no logarithm."""
+
+_LEAST_NOISE = 0.01
+"""Share of the level. Changes that are small against it are of no interest, even where there is hardly any noise."""
 
 _LEAST_STEP = 0.05
 """A smaller jump between two lines is no step."""
@@ -121,7 +125,8 @@ def _search(days: Integers, levels: Floats, by_day: dict[int, EventMark], *, log
     idle = _IDLE * float(np.median(levels[levels > 0])) if np.any(levels > 0) else 0.0
     values = np.log(np.maximum(levels, idle)) if logarithmic else levels
     busy = levels > idle if idle else levels == 0
-    noise = estimate_noise(days[busy], values[busy])
+    least = _LEAST_NOISE * (1.0 if logarithmic else float(np.median(levels[busy])))
+    noise = estimate_noise(days[busy], values[busy], least or 1.0)
     distance = (values - median_around(days, values, _REACH)) / noise
     used = np.flatnonzero(~_short_outliers(distance))
     if len(used) < LEAST_LENGTH:

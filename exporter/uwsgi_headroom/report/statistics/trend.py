@@ -96,22 +96,25 @@ class Trends:
         return self.curve if self.curve and self.weight >= CLEARLY_EXPONENTIAL else self.line
 
 
-def fit_trends(days: Integers, levels: Floats) -> Trends:
-    """The trends of levels without weekly pattern. At least two different days."""
-    line = _fit(days, levels, "linear")
+def fit_trends(days: Integers, levels: Floats, fitted: int = 0) -> Trends:
+    """The trends of levels without weekly pattern. At least two different days.
+
+    fitted: parameters of the weekly pattern that was taken out, by which the levels vary less than the truth.
+    """
+    line = _fit(days, levels, "linear", fitted)
     if line.direction == "none" or levels.min() <= 0:
         return Trends(line, None, 0.0)
-    curve = _fit(days, levels, "exponential")
+    curve = _fit(days, levels, "exponential", fitted)
     return Trends(line, curve, _weight(days, curve, line))
 
 
-def _fit(days: Integers, levels: Floats, shape: Shape) -> Trend:
+def _fit(days: Integers, levels: Floats, shape: Shape, fitted: int) -> Trend:
     values = levels if shape == "linear" else np.log(levels)
     found = theilslopes(values, days, alpha=SLOPE_CONFIDENCE)
     middle = float(np.median(days))
     level = float(np.median(values - found.slope * (days - middle)))
     residuals = values - level - found.slope * (days - middle)
-    widening = math.sqrt(inflation(days, residuals))
+    widening = math.sqrt(inflation(days, residuals) * len(days) / max(len(days) - fitted, 1))
     low, high = (found.slope + widening * (end - found.slope) for end in (found.low_slope, found.high_slope))
     least = _LEAST_LEVEL * float(np.median(levels))
     expected = np.maximum(values - residuals, least) if shape == "linear" else np.exp(values - residuals)
