@@ -32,14 +32,17 @@ async def read_page(page: ExporterPage, seconds: float | None, settings: Sequenc
         return [_describe_failure(page.base, page.base.netloc, error)]
     if not names:
         return [describe_unread(page.base.netloc, page.base, "not_found", f"{page.base}: it watches no server.")]
-    return list(await asyncio.gather(*(_read_server(page.base, name, seconds, settings) for name in names)))
+    documents = await asyncio.gather(*(_read_server(page.base, name, seconds) for name in names))
+    if not settings:
+        return list(documents)
+    return [await _add_prediction(page.base, document, settings) for document in documents]
 
 
 async def _list_names(base: Http) -> list[str]:
     return [summary.name for summary in (await get_document(base, build.SERVERS_PATH, Servers)).servers]
 
 
-async def _read_server(base: Http, name: str, seconds: float | None, settings: Sequence[Setting]) -> Server:
+async def _read_server(base: Http, name: str, seconds: float | None) -> Server:
     path = build.server_path(name)
     try:
         document = await get_document(base, path, Server)
@@ -47,15 +50,24 @@ async def _read_server(base: Http, name: str, seconds: float | None, settings: S
         wanted = _choose_window(document.windows, seconds)
         if wanted is not None and wanted != asked:
             document = await get_document(base, f"{path}?window={wanted:g}", Server)
-        if settings:
-            query = ",".join(map(str, settings))
-            predicted = await get_document(base, f"{path}/what-if?settings={query}", WhatIf, PREDICTION_SECONDS)
-            document = msgspec.structs.replace(document, what_if=predicted)
     except ApiError as error:
         if error.reason == "http":  # the exporter answered a moment ago, so the server is missing
             return describe_unread(name, base, "not_found", f"The exporter at {base} has no server {name}.")
         return _describe_failure(base, name, error)
     return document
+
+
+async def _add_prediction(base: Http, document: Server, settings: Sequence[Setting]) -> Server:
+    """Add the exporter's predictions to a document; one server at a time, since an exporter makes few at once."""
+    if document.state != "up":
+        return document
+    path = f"{build.server_path(document.name)}/what-if?settings={','.join(map(str, settings))}"
+    try:
+        predicted = await get_document(base, path, WhatIf, PREDICTION_SECONDS)
+    except ApiError as error:
+        sentence = f"The exporter made no prediction ({error}): it may be busy, or of an earlier version."
+        predicted = WhatIf(name=document.name, time=document.time, refusal=sentence)
+    return msgspec.structs.replace(document, what_if=predicted)
 
 
 def _choose_window(windows: Sequence[Covered], seconds: float | None) -> float | None:

@@ -10,7 +10,7 @@ from uwsgi_headroom.terminal_text import wrap
 
 _LIMITS = {"threads": "threads", "interpreters": "interpreters", "cpu": "CPUs"}
 _TOO_MUCH = "too much"
-_HEAD = "  {:<11}{:>9}  {:<12}"
+_HEAD = "  {:<10}{:>9}  {:<12}"
 _TIMES = "{:>9}{:>9}"
 _MEMORY = "{:>9}"
 
@@ -23,7 +23,7 @@ def render_what_if(document: WhatIf, width: int) -> Iterator[str]:
     today = [document.today] if document.today and not any(each.is_observed for each in document.predictions) else []
     rows = [*today, *document.predictions]
     loads = rows[0].loads if rows else ()
-    yield "What if (mean time and 95th percentile with the listen queue; *: observed setting)"
+    yield "What if (times with the wait in the listen queue; *: the observed setting)"
     yield (
         _HEAD.format("", "most", "limited")
         + "".join(f"{f'at {at.throughput:.3g}/s':>18}" for at in loads)

@@ -37,6 +37,10 @@ STALLED_SECONDS = 10.0
 UNSENT_BYTES = 65536
 """How much of a response the kernel buffers for a slow client; by default megabytes."""
 
+MOST_PREDICTIONS = 4
+"""Most predictions for other settings that are made or wait for their turn. Each takes a second of CPU, or up to ten
+with twelve of the largest settings."""
+
 MOST_CONNECTIONS = 256
 """Most open connections: far more than scrapers and pages need. Lower if the process may open few descriptors."""
 

@@ -11,9 +11,11 @@ from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents.predict import PEAK_SECONDS, predict_what_if
 from uwsgi_headroom.watch.watch import Watch
+from uwsgi_headroom.web import bounds
 
-MOST_WAITING = 4
-"""The most documents that are made or wait for it. Each takes a second, or some with very large settings."""
+PAUSE = 2.0
+"""After a prediction, the next one begins after this multiple of the time that it took, so that requests for ever other
+settings take a third of a CPU at most."""
 
 _KEPT = 32
 _YOUNG_SECONDS = 10.0
@@ -32,6 +34,7 @@ class WhatIfCache:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = asyncio.Lock()
+        self._rested_at = clock.monotonic()
         self._cached: dict[object, tuple[object, asyncio.Task[bytes]]] = {}
 
     async def get(self, watch: Watch, seconds: float, settings: Sequence[Setting]) -> bytes:
@@ -42,7 +45,7 @@ class WhatIfCache:
         step = PEAK_SECONDS if watch.history.seconds >= seconds else _YOUNG_SECONDS
         newest = watch.history.newest_slice(step), watch.state
         if made is None or made[0] != newest:
-            if sum(not task.done() for _, task in self._cached.values()) >= MOST_WAITING:
+            if sum(not task.done() for _, task in self._cached.values()) >= bounds.MOST_PREDICTIONS:
                 raise TooManyError
             made = newest, asyncio.create_task(self._make(watch, seconds, settings), name="what-if")
             made[1].add_done_callback(lambda task: self._forget_failed(key, task))
@@ -63,4 +66,11 @@ class WhatIfCache:
 
     async def _make(self, watch: Watch, seconds: float, settings: Sequence[Setting]) -> bytes:
         async with self._lock:
-            return msgspec.json.encode(await predict_what_if(watch, self._clock, seconds, settings))
+            began = self._clock.monotonic()
+            if began < self._rested_at:
+                await asyncio.sleep(self._rested_at - began)
+                began = self._clock.monotonic()
+            document = await predict_what_if(watch, self._clock, seconds, settings)
+            took = self._clock.monotonic() - began
+            self._rested_at = began + took + PAUSE * took
+        return msgspec.json.encode(document)

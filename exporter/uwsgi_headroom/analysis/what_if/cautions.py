@@ -87,6 +87,16 @@ def _about_server(measured: Measured, settings: Sequence[Setting]) -> list[str]:
     found = []
     if measured.cheaper:
         found.append("Cheaper mode starts and stops workers. Each prediction is for all processes of the setting.")
+    if measured.mapped:
+        found.append(
+            "Workers have sockets of their own (`map-socket`). The model has one listen queue, from which every worker "
+            "takes requests."
+        )
+    if (measured.uneven_cost or 0.0) >= NOTABLE:
+        found.append(
+            f"Requests are spread unevenly, which costs {percent(measured.uneven_cost or 0.0)} of the response time. "
+            "The model spreads them over all workers with an idle thread: expect its figures once that is fixed."
+        )
     if measured.setting.threads == 1 and any(setting.threads > 1 for setting in settings):
         found.append("Settings with several threads need an application that is safe to run in several threads.")
     if measured.others >= NOTABLE * measured.cpus:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import fsum
+from math import fsum, isfinite
 
 from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured
-from uwsgi_headroom.analysis.what_if.runs import Server, mean, percentile, run_load
+from uwsgi_headroom.analysis.what_if.runs import Server, mean, percentile, run_observed
 from uwsgi_headroom.analysis.what_if.system import Outcome, Work
-from uwsgi_headroom.analysis.what_if.variability import observed_factors, scale_factors
+from uwsgi_headroom.analysis.what_if.variability import is_positive, observed_factors, scale_factors
 from uwsgi_headroom.kernel.waits.states import State
 
 QUEUEING: tuple[State, ...] = ("cpu_wait", "interpreter_lock")
@@ -28,6 +28,7 @@ LESS_LOCK_WAIT = 0.6
 MOST_LOCK_LOAD = 0.98
 """The most of a second that an interpreter lock can be held, on average."""
 
+_LEAST_DEMAND = 0.01
 _ROUNDS = 4
 _CLOSE = 0.01
 _MOST_SCALE = 3.0
@@ -53,25 +54,29 @@ def calibrate(measured: Measured, look: Callable[[], None]) -> Calibrated:
     waits = measured.waits
     from_waits = waits is not None and fsum(waits.values()) > 0
     waiting = _waiting(waits, response_time) if waits and from_waits else max(0.0, response_time - cpu)
+    if cpu + waiting < _LEAST_DEMAND * response_time:
+        waiting = response_time
     # More of the CPU time cannot be under the locks than they can be held.
     locked = min(cpu, MOST_LOCK_LOAD * measured.running.processes / window.throughput)
     factors = observed_factors(window)
-    others = 0.0 if measured.others_follow else measured.others
+    neighbours = measured.others if isfinite(measured.others) else 0.0
+    others = 0.0 if measured.others_follow else neighbours
     server = Server(
         work=Work(locked=locked, unlocked=cpu - locked, waiting=waiting, factors=factors),
         cpus=measured.cpus,
         others=others,
-        others_per_request=(measured.others - others) / window.throughput,
+        others_per_request=(neighbours - others) / window.throughput,
         look=look,
     )
     if waits and from_waits:
         server = _fit_lock(server, measured, cpu, response_time, waits.get("interpreter_lock", 0.0))
     else:
         server = _fit_waiting(server, measured, response_time)
-    if window.p95 is not None:
-        server = _fit_spread(server, measured, factors, window.p95)
+    p95 = window.p95 if is_positive(window.p95) else None
+    if p95 is not None:
+        server = _fit_spread(server, measured, factors, p95)
     found = _simulate(server, measured)
-    return Calibrated(server, from_waits, window.p95 is not None, found.lock_waiters / found.throughput)
+    return Calibrated(server, from_waits, p95 is not None, found.lock_waiters / found.throughput)
 
 
 def _known(measured: Measured) -> tuple[float, float]:
@@ -80,12 +85,12 @@ def _known(measured: Measured) -> tuple[float, float]:
         raise CannotPredictError("No request was completed, so there is nothing to predict from.")
     if measured.window.response_time is None or not measured.window.response_time > 0:
         raise CannotPredictError("The response time is not known, so it is not known what a request needs.")
-    if measured.cpu_per_request is None or not measured.cpus > 0:
+    if measured.cpu_per_request is None or not measured.cpu_per_request >= 0 or not measured.cpus > 0:
         raise CannotPredictError(
             "The CPU time of the workers is not known, so it is not known what a request needs. Run the exporter on "
             "uWSGI's host, in the same PID namespace."
         )
-    return measured.window.response_time, max(0.0, measured.cpu_per_request)
+    return measured.window.response_time, measured.cpu_per_request
 
 
 def _waiting(waits: Mapping[State, float], response_time: float) -> float:
@@ -136,4 +141,4 @@ def _fit_spread(server: Server, measured: Measured, factors: tuple[float, ...], 
 
 def _simulate(server: Server, measured: Measured) -> Outcome:
     """The observed setting under the observed load."""
-    return run_load(server, measured.running, measured.window.throughput)[0]
+    return run_observed(server, measured.running, measured.window)

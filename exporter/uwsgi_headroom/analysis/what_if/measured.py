@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 
 from uwsgi_headroom.analysis.what_if.setting import Setting
 from uwsgi_headroom.errors import HeadroomError
@@ -47,7 +48,8 @@ class Measured:
     workers_up: mean number of workers that accepted requests; None: all. Less than `setting.processes` with cheaper.
     others: CPUs used by other programs. others_follow: whether their use grows with the requests.
     memory_per_worker, memory_available: bytes; None if unknown. memory_is_exact: False if a worker may take less.
-    cheaper: whether cheaper mode starts and stops workers.
+    cheaper: whether cheaper mode starts and stops workers. uneven_cost: the part of the response time that an even
+    spread over the workers would save, 0 to 1; None if unknown. mapped: whether workers have sockets of their own.
     """
 
     setting: Setting
@@ -63,9 +65,12 @@ class Measured:
     memory_available: float | None = None
     memory_is_exact: bool = True
     cheaper: bool = False
+    uneven_cost: float | None = None
+    mapped: bool = False
 
     @property
     def running(self) -> Setting:
         """The setting with the mean number of processes that were up."""
-        processes = self.setting.processes if self.workers_up is None else max(1, round(self.workers_up))
-        return Setting(min(processes, self.setting.processes), self.setting.threads)
+        if self.workers_up is None or not isfinite(self.workers_up):
+            return self.setting
+        return Setting(min(max(1, round(self.workers_up)), self.setting.processes), self.setting.threads)

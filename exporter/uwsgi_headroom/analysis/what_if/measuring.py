@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from uwsgi_headroom.analysis.balance import Balance
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import Flow
 from uwsgi_headroom.analysis.memory_headroom import compute_memory_headroom
@@ -40,7 +41,7 @@ def measure_server(
     cpu = sum_if_all_known([worker.cpu_seconds for worker in workers])
     observed = figures.window.observed_seconds
     up = sum(worker.up_seconds for worker in workers) / observed if observed else len(workers)
-    options = reading.host.setup.options if reading.host.setup else None
+    setup = reading.host.setup
     memory = compute_memory_headroom(reading.host.memory)
     return Measured(
         setting=Setting(len(workers), max(1, round(figures.configured / len(workers)))),
@@ -55,8 +56,15 @@ def measure_server(
         memory_per_worker=memory.per_worker if memory else None,
         memory_available=memory.available if memory else None,
         memory_is_exact=memory.is_exact if memory else True,
-        cheaper=bool(options and options.cheaper),
+        cheaper=bool(setup and setup.options.cheaper),
+        uneven_cost=figures.balance.cost if _is_uneven(figures.balance) else None,
+        mapped=bool(setup and setup.mapped),
     )
+
+
+def _is_uneven(balance: Balance) -> bool:
+    """Whether the spread over the workers is more uneven than chance explains."""
+    return balance.hot_ratio is not None and balance.noise_floor is not None and balance.hot_ratio > balance.noise_floor
 
 
 def describe_flow(flow: Flow, response_times: ResponseTimes | None) -> Observed:

@@ -8,11 +8,16 @@ from uwsgi_headroom.analysis.what_if.cautions import list_cautions
 from uwsgi_headroom.analysis.what_if.demands import Calibrated, calibrate
 from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured
 from uwsgi_headroom.analysis.what_if.prediction import Check, Prediction, WhatIf
-from uwsgi_headroom.analysis.what_if.runs import describe_load, find_most, mean, name_limit, percentile, run_load
+from uwsgi_headroom.analysis.what_if.runs import (
+    describe_load,
+    find_most,
+    mean,
+    name_limit,
+    percentile,
+    run_observed,
+    was_full,
+)
 from uwsgi_headroom.analysis.what_if.setting import Setting
-
-SATURATED = 0.97
-"""The part of the threads in service from which on the observed throughput was the most that the setting serves."""
 
 
 def predict_settings(
@@ -34,19 +39,22 @@ def predict_settings(
     calibrated = calibrate(measured, look)
     peak = measured.peak or measured.window
     rates = [load * peak.throughput for load in loads]
+    wanted = dict.fromkeys((measured.setting, *settings))
+    predicted = {setting: predict_setting(measured, calibrated, setting, loads, rates) for setting in wanted}
     return WhatIf(
         measured=measured,
-        today=_predict(measured, calibrated, measured.setting, loads, rates),
+        today=predicted[measured.setting],
         check=_check(measured, calibrated),
-        predictions=tuple(_predict(measured, calibrated, setting, loads, rates) for setting in settings),
+        predictions=tuple(predicted[setting] for setting in settings),
         demands_measured=calibrated.from_waits,
         cautions=list_cautions(measured, calibrated, settings, rates),
     )
 
 
-def _predict(
+def predict_setting(
     measured: Measured, calibrated: Calibrated, setting: Setting, loads: Sequence[float], rates: Sequence[float]
 ) -> Prediction:
+    """Predict one setting at these loads, which are `rates` requests per second."""
     most, use = find_most(calibrated.server, setting)
     memory, fits = _memory(measured, setting)
     return Prediction(
@@ -87,17 +95,17 @@ def _check(measured: Measured, calibrated: Calibrated) -> Check:
     is_peak = peak is not None and peak.response_time is not None
     observed = peak if peak is not None and is_peak else measured.window
     server, setting = calibrated.server, measured.running
-    outcome, _ = run_load(server, setting, observed.throughput)
+    outcome = run_observed(server, setting, observed)
     most, _ = find_most(server, setting)
     times = mean(outcome.service)
     p95 = percentile(outcome.service, 0.95) if calibrated.from_percentiles else None
-    was_full = (observed.concurrency or 0.0) >= SATURATED * setting.in_all
+    full = was_full(setting, observed)
     return Check(
         observed=observed,
-        throughput=min(most, observed.throughput) if not was_full else most,
+        throughput=most if full else min(most, observed.throughput),
         response_time=times,
         p95=p95,
-        throughput_error=_error(most, observed.throughput) if was_full or most < observed.throughput else None,
+        throughput_error=_error(most, observed.throughput) if full or most < observed.throughput else None,
         response_time_error=_error(times, observed.response_time) if is_peak or calibrated.from_waits else None,
         p95_error=_error(p95, observed.p95) if is_peak else None,
     )

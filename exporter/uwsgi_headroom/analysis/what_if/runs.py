@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, fsum
 
+from uwsgi_headroom.analysis.what_if.measured import Observed
 from uwsgi_headroom.analysis.what_if.prediction import AtLoad, Resource, Utilization
 from uwsgi_headroom.analysis.what_if.setting import Setting
 from uwsgi_headroom.analysis.what_if.simulation import Simulation
@@ -18,13 +19,18 @@ MOST_LOAD = 0.97
 """A load counts as sustained up to this fraction of the most throughput. Above it the queue is so long, and depends so
 much on small differences, that a figure would mean nothing."""
 
+SATURATED = 0.97
+"""The part of the threads in service from which on all of them count as in use."""
+
 USED_UP = {"cpu": 0.95, "interpreters": 0.9}
 """Utilization at the most throughput from which on a resource is what limits it; else it is the threads."""
 
 _REQUESTS = 2400
-_PER_THREAD = 3
-_MOST_REQUESTS = 8000
+_PER_THREAD = 1
+_MOST_REQUESTS = 5000
 _ROUNDS = 3
+_ENOUGH = 1.5
+"""Arrivals above this multiple of what the setting can serve only lengthen the queue, and the simulation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +65,25 @@ def find_most(server: Server, setting: Setting) -> tuple[float, Utilization]:
     # Neighbours whose use grows with the requests leave less CPU the more there are: a few rounds agree.
     for _ in range(_ROUNDS if server.others_per_request else 1):
         system = server.system(setting, rate)
-        outcome = Simulation(system, server.work, SEED, server.look).run(requests, warm_up=requests // 2)
+        outcome = _run_full(server, system, requests)
         rate = outcome.throughput
     return rate, _utilization(system, setting, outcome)
+
+
+def _run_full(server: Server, system: System, requests: int) -> Outcome:
+    return Simulation(system, server.work, SEED, server.look).run(requests, warm_up=requests // 2)
+
+
+def was_full(setting: Setting, observed: Observed) -> bool:
+    """Whether all threads were in use, so that the observed throughput was the most that the setting serves."""
+    return (observed.concurrency or 0.0) >= SATURATED * setting.in_all
+
+
+def run_observed(server: Server, setting: Setting, observed: Observed) -> Outcome:
+    """The outcome at an observed load: with a queue that never runs empty if all threads were in use."""
+    if was_full(setting, observed):
+        return _run_full(server, server.system(setting, observed.throughput), _count(setting))
+    return run_load(server, setting, observed.throughput)[0]
 
 
 def name_limit(use: Utilization) -> Resource:
@@ -76,7 +98,8 @@ def run_load(server: Server, setting: Setting, rate: float) -> tuple[Outcome, Ut
     whose queue never runs empty, and the total times mean nothing."""
     requests = _count(setting)
     system = server.system(setting, rate)
-    outcome = Simulation(system, server.work, SEED, server.look).run(requests, rate, warm_up=requests // 3)
+    arrivals = min(rate, _ENOUGH * server.work.bound_throughput(system))
+    outcome = Simulation(system, server.work, SEED, server.look).run(requests, arrivals, warm_up=requests // 3)
     return outcome, _utilization(system, setting, outcome)
 
 

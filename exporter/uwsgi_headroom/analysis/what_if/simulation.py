@@ -31,9 +31,8 @@ from uwsgi_headroom.analysis.what_if.variability import exponential_factors
 SWITCH_SECONDS = 0.005
 """CPython's switch interval, unless the application changes it."""
 
-_LEAST_SPEED = 0.25
-"""With less of a CPU than this, a slice under the lock is longer than the switch interval: shorter slices change no
-figure and take long to simulate."""
+_MOST_SLICES = 8
+"""The most slices of a mean burst under the lock: more of them change no figure and take long to simulate."""
 
 _LOOK = 64
 """Requests between two calls of `look`."""
@@ -61,6 +60,7 @@ class Simulation:
         self._chance = random.Random(seed)  # noqa: S311 - a simulation, no secret
         self._bursts = work.pauses + 1 if work.waiting else 1
         self._locked, self._unlocked = work.locked / self._bursts, work.unlocked / self._bursts
+        self._least_slice = self._locked / _MOST_SLICES
         self._wait = work.waiting / work.pauses
         self._speeds = system.list_speeds()
         self._rate: float | None = None
@@ -195,7 +195,7 @@ class Simulation:
 
     def _cut_slice(self, holder: _Request) -> None:
         """Another thread waits for the lock: its holder keeps it for one more switch interval at most."""
-        ends = self._cpu_now + SWITCH_SECONDS * max(_LEAST_SPEED, self._speeds[self._running])
+        ends = self._cpu_now + max(self._least_slice, SWITCH_SECONDS * self._speeds[self._running])
         if holder.ends > ends:
             holder.left = holder.ends - ends
             self._schedule(holder, ends)

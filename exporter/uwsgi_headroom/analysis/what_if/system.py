@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+LEAST_SHARE = 0.05
+"""The part of the CPUs that is left to the server however much other programs use."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
-    """The resources. others: CPUs that other programs use while the server is idle; they give up as much as an equal
-    share takes from them."""
+    """The resources. others: CPUs that other programs use, and keep: the server's threads do not take them, as the
+    headroom of CPUs assumes too."""
 
     processes: int
     threads: int
@@ -16,14 +19,10 @@ class System:
     others: float = 0.0
 
     def list_speeds(self) -> list[float]:
-        """The CPUs that one thread gets, by the number of threads that compute. Neighbours count as one thread for each
-        CPU that they use, and as one at least."""
-        neighbours = max(1.0, self.others)
-        speeds = [1.0]
-        for running in range(1, self.processes * self.threads + 1):
-            fair = self.cpus * neighbours / (running + neighbours)
-            speeds.append(min(1.0, (self.cpus - min(self.others, fair)) / running))
-        return speeds
+        """The CPUs that one thread gets, by the number of threads that compute."""
+        left = max(self.cpus - self.others, LEAST_SHARE * self.cpus)
+        running = range(1, self.processes * self.threads + 1)
+        return [1.0, *(min(1.0, left / number) for number in running)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +38,13 @@ class Work:
     waiting: float
     pauses: int = 1
     factors: tuple[float, ...] = (1.0,)
+
+    def bound_throughput(self, system: System) -> float:
+        """Requests per second that no server exceeds: the threads or the CPUs are then always in use (P. J. Denning, J.
+        P. Buzen, Computing Surveys 10 (3), 1978)."""
+        computing = self.locked + self.unlocked
+        by_threads = system.processes * system.threads / (computing + self.waiting)
+        return min(by_threads, system.cpus / computing) if computing else by_threads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from math import fsum, log
+from math import fsum, inf, log
 
 from uwsgi_headroom.analysis.what_if.measured import Observed
 
@@ -30,14 +30,19 @@ def observed_factors(observed: Observed) -> tuple[float, ...]:
     """Factors with the shape of the observed percentiles, with straight lines between them and an exponential tail
     above the last. Without a median and a further percentile, the shape is exponential."""
     known = [(0.5, observed.p50), (0.9, observed.p90), (0.95, observed.p95), (0.99, observed.p99)]
-    knots = [(share, seconds) for share, seconds in known if seconds is not None]
-    if observed.p50 is None or observed.p50 <= 0 or len(knots) < _FEWEST_KNOTS:
+    knots = [(share, seconds) for share, seconds in known if seconds is not None and is_positive(seconds)]
+    if not is_positive(observed.p50) or len(knots) < _FEWEST_KNOTS:
         return exponential_factors()
     # The lower half lies as far below the median as the next known percentile lies above it, in proportion.
     (_, median), (next_share, following) = knots[:2]
     slope = (following - median) / (next_share - 0.5)
     knots.insert(0, (0.0, max(0.1 * median, median - 0.5 * slope)))
     return normalize([_quantile(knots, part) for part in _parts()])
+
+
+def is_positive(value: float | None) -> bool:
+    """Whether a value is known, finite and above 0."""
+    return value is not None and 0 < value < inf
 
 
 def scale_factors(factors: Sequence[float], scale: float) -> tuple[float, ...]:
