@@ -101,3 +101,9 @@ def test_settings_that_are_compared() -> None:
     """The same threads in more processes, more processes, and more threads; never today's."""
     assert [str(each) for each in what_if.propose(Setting(4, 8))] == ["8x4", "16x2", "6x8", "8x8", "4x12", "4x16"]
     assert [str(each) for each in what_if.propose(Setting(3, 1))] == ["5x1", "6x1", "3x2"]
+
+
+def test_a_backend_without_a_known_address_is_named() -> None:
+    """A review has names of backends, not their addresses."""
+    found = _recommended(replace(CALM, peak=20.0, wait=0.19, backends={"postgres": 0.9}))["waits_for_backend"]
+    assert found.title.endswith("waiting for postgres.")

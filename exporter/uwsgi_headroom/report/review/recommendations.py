@@ -23,6 +23,9 @@ from uwsgi_headroom.report.review.remedies import URGENCY, recommendation
 LOW = 1.5
 """Headroom below which there is something to plan, as for neighbours in `check`."""
 
+ALIKE = 1.1
+"""Servers whose headroom is at most this multiple of the smallest need the same."""
+
 AT_PEAK: tuple[Callable[[Figures, Reading], Iterable[Finding]], ...] = (
     queue.find,
     evenness.find,
@@ -142,11 +145,17 @@ def _ahead(peaks: Peaks, utilization: Utilization, trend: Trend | None, said: se
             "plan",
             f"Headroom {factor(utilization.headroom)} at peak: {gives_out(utilization.first)} first{soon}.",
             advice,
-            (server.server,),
+            _as_tight(utilization),
             f"In the quarter hour that counts, {server.server} had {figures.flow.observed or 0:.1f} of "
             f"{figures.ceiling or 0} threads in service.",
         )
     ]
+
+
+def _as_tight(utilization: Utilization) -> tuple[str, ...]:
+    """The servers with nearly the smallest headroom."""
+    least = utilization.headroom or 0.0
+    return tuple(each.server for each in utilization.servers if each.factor and each.factor <= ALIKE * least)
 
 
 def even_out_or_add(figures: Figures, reading: Reading, hottest: bool) -> str:
