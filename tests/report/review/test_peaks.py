@@ -17,6 +17,7 @@ from uwsgi_headroom.analysis.capacity import compute_headroom
 from uwsgi_headroom.analysis.findings import collect_findings
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.neighbours import CpuShares
+from uwsgi_headroom.analysis.verdict import verdict_sentence
 from uwsgi_headroom.report.model import ReviewData, ServerData
 from uwsgi_headroom.report.review import build_review
 from uwsgi_headroom.report.review.peaks import find_peaks, group_services
@@ -61,6 +62,9 @@ def test_a_quarter_hour_is_judged_as_check_would() -> None:
     assert figures.balance.hot_ratio == pytest.approx(balance.hot_ratio, rel=1e-3)
     assert figures.balance.cost == pytest.approx(balance.cost, rel=1e-2)
     assert figures.flow.observed == pytest.approx(server.busy[place])
+    service = build_review(_review_of(server)).services[0]
+    at_peak = verdict_sentence(figures.headroom, ()).replace(":", " at peak:", 1).removesuffix(".")
+    assert service.verdict.sentence.startswith(at_peak)
     assert "unevenness_hurts" in [finding.code for finding in collect_findings(figures, reading)]
 
 

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
+from tests.report.review.conftest import NOT_PREDICTED
 from tests.support.synthetic import stories
 from tests.support.synthetic.plan import History, Service
 from tests.support.synthetic.review_data import make_review_data
@@ -107,3 +108,13 @@ def test_a_backend_without_a_known_address_is_named() -> None:
     """A review has names of backends, not their addresses."""
     found = _recommended(replace(CALM, peak=20.0, wait=0.19, backends={"postgres": 0.9}))["waits_for_backend"]
     assert found.title.endswith("waiting for postgres.")
+
+
+def test_of_many_services_only_those_with_little_headroom_are_predicted() -> None:
+    """Seven services: the busy one has a section 8, and the others say why not."""
+    idle = [replace(CALM, name=f"idle{number}", peak=2.0) for number in range(6)]
+    services = (replace(CALM, name="busy", peak=24.0), *idle)
+    review = build_review(make_review_data(History(services=services, days=0.25, until=stories.UNTIL - 9 * 3600)))
+    reasons = {each.service: each.what_if.reason for each in review.services}
+    assert reasons["busy"] == NOT_PREDICTED
+    assert all("only those with headroom below 3x" in reasons[each.name] for each in idle)

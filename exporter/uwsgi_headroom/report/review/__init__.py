@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from zoneinfo import ZoneInfo
 
 from uwsgi_headroom.report.model import ReviewData, ServerData
@@ -21,6 +22,9 @@ from uwsgi_headroom.report.review.utilization import review_utilization
 from uwsgi_headroom.report.review.verdict import Facts, judge, unknown_verdict
 from uwsgi_headroom.report.review.what_if import review_what_if
 
+FEW_SERVICES, LITTLE_HEADROOM = 6, 3.0
+"""With more services, only those with less headroom are predicted in section 8, which takes seconds for each."""
+
 _ORDER: tuple[Judgement, ...] = ("act", "plan", "unknown", "ok")
 
 
@@ -29,9 +33,16 @@ def build_review(data: ReviewData) -> Review:
     data = escape_names(data)
     zone = ZoneInfo(data.time_zone)
     quality = assess(data)
+    groups = group_services(data)
     services = tuple(
-        _review(service, data, [each for each in quality if each.server in _names(service)], zone)
-        for service in group_services(data)
+        _review(
+            service,
+            data,
+            [each for each in quality if each.server in _names(service)],
+            zone,
+            predict_below=inf if len(groups) <= FEW_SERVICES else LITTLE_HEADROOM,
+        )
+        for service in groups
     )
     ordered = tuple(sorted(services, key=lambda service: _ORDER.index(service.verdict.judgement)))
     judgement: Judgement = ordered[0].verdict.judgement if ordered else "unknown"
@@ -79,7 +90,10 @@ def _list(names: Sequence[str]) -> str:
     return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else shown[0]
 
 
-def _review(service: Service, data: ReviewData, quality: Sequence[ServerQuality], zone: ZoneInfo) -> ServiceReview:
+def _review(
+    service: Service, data: ReviewData, quality: Sequence[ServerQuality], zone: ZoneInfo, *, predict_below: float
+) -> ServiceReview:
+    """One service. predict_below: the headroom below which other settings are predicted."""
     peaks = find_peaks(service, zone)
     names = tuple(server.server for server in service.servers)
     if peaks is None:
@@ -101,7 +115,12 @@ def _review(service: Service, data: ReviewData, quality: Sequence[ServerQuality]
     utilization, users, balance = review_utilization(peaks), review_users(service, peaks, zone), review_balance(peaks)
     trend = review_trend(peaks)
     server, judged = _tightest(peaks, utilization)
-    predicted = review_what_if(server, judged)
+    predicted: WhatIfReview | Absent = Absent(
+        reason=f"Not predicted: with more than {FEW_SERVICES} services, only those with headroom below "
+        f"{LITTLE_HEADROOM:g}x are. `uwsgi-headroom check --what-if` predicts any."
+    )
+    if (utilization.headroom or inf) <= predict_below:
+        predicted = review_what_if(server, judged)
     advice = recommend(
         Evidence(
             peaks=peaks,

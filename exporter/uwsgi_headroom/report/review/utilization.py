@@ -10,7 +10,6 @@ from uwsgi_headroom.analysis.capacity import LIMITS, ONE_INTERPRETER, Limit
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.memory_headroom import compute_memory_headroom
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, sum_if_all_known
-from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.report.model import Column, ServerData
 from uwsgi_headroom.report.review.model import LimitUse, ServerPeak, Spread, Utilization
 from uwsgi_headroom.report.review.peaks import Judged, Peaks, percentile_place, use_of
@@ -83,7 +82,7 @@ def describe_server(server: ServerData, judged: Judged) -> ServerPeak:
         cpu_idle=cpu.idle if cpu else None,
         more_workers=memory.more_workers if memory else None,
         first=room.first,
-        factor=room.by_limit[room.first] if room.first else None,
+        factor=room.factor,
         upper_bound=room.is_upper_bound,
     )
 
@@ -184,6 +183,3 @@ def _full(peaks: Peaks) -> float | None:
     """The largest share of the busiest quarter hours in which a server had every thread busy."""
     shares = [mean(server.full[places_of(server.time, list(peaks.daily.times))]) for server in peaks.service.servers]
     return max((share for share in shares if share is not None), default=None)
-
-
-__all__ = ["Reading", "describe_server", "review_utilization", "spread"]
