@@ -12,11 +12,12 @@ from tests.report.review.conftest import NOT_PREDICTED
 from tests.support.synthetic import stories
 from tests.support.synthetic.plan import History, Service
 from tests.support.synthetic.review_data import make_review_data
-from uwsgi_headroom.analysis.what_if import Setting
+from uwsgi_headroom.analysis.what_if import CannotPredictError, Setting
 from uwsgi_headroom.report.model import ServerData
 from uwsgi_headroom.report.review import build_review, what_if
+from uwsgi_headroom.report.review.model import Absent
 from uwsgi_headroom.report.review.outlook_model import Recommendation
-from uwsgi_headroom.report.review.peaks import find_peaks, group_services
+from uwsgi_headroom.report.review.peaks import Judged, find_peaks, group_services
 
 UTC = ZoneInfo("UTC")
 CALM = Service(name="calm", peak=4.0, contention=False, weekdays=(1.0,) * 7)
@@ -118,3 +119,29 @@ def test_of_many_services_only_those_with_little_headroom_are_predicted() -> Non
     reasons = {each.service: each.what_if.reason for each in review.services}
     assert reasons["busy"] == NOT_PREDICTED
     assert all("only those with headroom below 3x" in reasons[each.name] for each in idle)
+
+
+def test_section_8_compares_settings_with_the_present_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The present setting is the first row, and the model's error stands beside the rows."""
+    monkeypatch.setattr(what_if, "propose", lambda _: (Setting(8, 4),))
+    server, judged = _busiest()
+    found = what_if.review_what_if(server, judged)
+    assert [(row.setting, row.is_today) for row in found.rows] == [("4x8", True), ("8x4", False)]
+    assert found.peak == pytest.approx(40.0, rel=1e-3)
+    assert abs(found.response_time_error) < 0.05
+    assert all(row.fits and all(row.sustained) for row in found.rows)
+
+
+def test_a_prediction_that_is_impossible_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model's own reason."""
+
+    def refuse(*_: object) -> None:
+        raise CannotPredictError("The demands are unknown.")
+
+    monkeypatch.setattr(what_if, "predict_settings", refuse)
+    assert what_if.review_what_if(*_busiest()) == Absent(reason="The demands are unknown.")
+
+
+def _busiest() -> tuple[ServerData, Judged]:
+    data = make_review_data(History(services=(CALM,), days=1, until=stories.UNTIL))
+    return find_peaks(group_services(data)[0], UTC).present[0]
