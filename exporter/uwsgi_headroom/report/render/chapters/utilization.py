@@ -127,8 +127,11 @@ def _moments(used: Utilization) -> str:
         f"{percent(used.moments.p95)}, and 99 % of the time at most {percent(used.moments.p99)}."
     )
     if used.full is not None:
-        never = " No server ever had every thread busy."
-        text += never if used.full < 0.0005 else f" Every thread of a server was busy for {share(used.full)} of it."
+        if used.full == 0:
+            text += " No server had every thread busy."
+        else:
+            part = "less than 0.1 %" if used.full < 0.001 else share(used.full)
+            text += f" Every thread of a server was busy for {part} of it."
     return text
 
 
