@@ -107,7 +107,7 @@ def _hurts(figures: Figures, hot: WorkerFigures, reading: Reading) -> Finding:
         f"{describe_route(figures.routes, reading)}",
         meaning=f"Its threads queue for one interpreter lock. Balancing would save {duration(mean - calm)} "
         f"({percent(figures.balance.cost or 0)}) of the mean response time.",
-        change=_even_out(figures, reading),
+        change=even_out(figures, reading),
     )
 
 
@@ -137,7 +137,8 @@ def _cause(reading: Reading) -> str:
     return f"{order}." if mapped is False else f"{order}, or `map-socket` gives workers sockets of their own."
 
 
-def _even_out(figures: Figures, reading: Reading) -> str:
+def even_out(figures: Figures, reading: Reading) -> str:
+    """Advice to spread the load of the hottest worker."""
     active = sum(worker.active for worker in figures.balance.workers)
     threads = round((figures.available or 0) / active) if active else 0
     if _is_mapped(reading):

@@ -111,7 +111,9 @@ def _backends(figures: Figures, reading: Reading, waits: WaitFigures) -> Iterato
     slots = name_slots(reading)
     named = largest_backend(waits)
     address = (reading.host.waits.addresses if reading.host.waits else {}).get(named or "", "")
-    what = f"{named} ({address})" if named and waits.backends[named] >= MOSTLY * threads else "backends"
+    what = "backends"
+    if named and waits.backends[named] >= MOSTLY * threads:
+        what = f"{named} ({address})" if address else named
     part = waits.backends[named] / waits.total if named and what != "backends" else share
     yield Finding(
         code="waits_for_backend",

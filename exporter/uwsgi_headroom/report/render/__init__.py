@@ -1,0 +1,71 @@
+"""Writes a capacity review as HTML, PDF, Markdown, JSON or CSV."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Literal, get_args
+
+from uwsgi_headroom.errors import HeadroomError
+from uwsgi_headroom.report.render.csv_form import render_csv
+from uwsgi_headroom.report.render.html import render_html
+from uwsgi_headroom.report.render.json_form import render_json
+from uwsgi_headroom.report.render.markdown import render_markdown
+from uwsgi_headroom.report.render.pdf import PdfError, print_pdf
+from uwsgi_headroom.report.review import Review
+
+Format = Literal["html", "pdf", "md", "json", "csv"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+"""The names of the formats are also the endings of the files."""
+
+
+class RenderError(HeadroomError):
+    """A report cannot be written; the message is a sentence that says why."""
+
+
+def write_review(review: Review, out: Path, file_format: Format) -> None:
+    """Write a review to a file. Raises PdfError if there is no Chromium for a PDF, and RenderError if the file cannot
+    be written; the file is then as it was before."""
+    content = render(review, file_format)
+    try:
+        _replace(out, content)
+    except OSError as error:
+        raise RenderError(f"{out}: the report cannot be written: {error.strerror or error}") from error
+
+
+def render(review: Review, file_format: Format) -> bytes:
+    """The content of the file. Raises PdfError."""
+    match file_format:
+        case "html":
+            return render_html(review).encode()
+        case "pdf":
+            return print_pdf(render_html(review))
+        case "md":
+            return render_markdown(review).encode()
+        case "json":
+            return render_json(review).encode()
+        case "csv":
+            return render_csv(review.data).encode()
+
+
+def _replace(out: Path, content: bytes) -> None:
+    """Write a file beside the old one and then put it in its place. What is no regular file, such as /dev/stdout, is
+    written directly. Raises OSError."""
+    if out.exists() and not out.is_file():
+        out.write_bytes(content)
+        return
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(temporary).chmod(out.stat().st_mode & 0o777 if out.exists() else 0o666 & ~umask)
+        Path(temporary).replace(out)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+__all__ = ["FORMATS", "Format", "PdfError", "RenderError", "render", "write_review"]

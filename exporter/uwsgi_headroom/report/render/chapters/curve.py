@@ -1,0 +1,102 @@
+"""Section 6: the curve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uwsgi_headroom.report.render.charts.curve import draw_curve
+from uwsgi_headroom.report.render.document import Block, Chart, Items, Table, Text, absent
+from uwsgi_headroom.report.render.figures import amount, fine_share, limit_name, seconds, whole
+from uwsgi_headroom.report.review.model import Absent
+from uwsgi_headroom.report.review.outlook_model import Curve, Law, ServiceReview
+
+INTRODUCTION = (
+    "Throughput and response time against the number of requests in service, from all quarter hours of the server that "
+    "reaches a limit first. Where throughput stops growing with concurrency, requests only wait longer."
+)
+
+
+def write(service: ServiceReview) -> Iterator[Block]:
+    """The section of a service."""
+    curve = service.curve
+    if isinstance(curve, Absent):
+        yield absent(curve.reason)
+        return
+    yield Text(f"Server {curve.server}. {_bounds(curve)}")
+    yield Chart(f"Throughput and response time of {curve.server} against concurrency.", lambda: draw_curve(curve))
+    yield _points(curve)
+    law = curve.law
+    if isinstance(law, Absent):
+        yield absent(f"Universal Scalability Law: no fit. {law.reason}")
+    else:
+        yield Items([*_law(law), *_above_bound(curve, law)])
+
+
+def _bounds(curve: Curve) -> str:
+    if curve.base_response_time is None:
+        return "The response time at little load is not known, so there are no bounds."
+    text = f"At little load a request takes {seconds(curve.base_response_time)}"
+    if curve.bottleneck is None or curve.largest_demand is None:
+        return f"{text}. The demand at the bottleneck is not known, so throughput has no upper bound here."
+    text += f", and {seconds(curve.largest_demand)} of it at the bottleneck ({limit_name(curve.bottleneck)})"
+    knee = "" if curve.knee is None else f", and from {amount(curve.knee)} requests in service on they must wait"
+    return f"{text}: throughput is at most {amount(1 / curve.largest_demand)} requests a second{knee}."
+
+
+def _points(curve: Curve) -> Table:
+    return Table(
+        heads=(
+            "threads in service",
+            "quarter hours",
+            "requests/s",
+            "10 to 90 % of them",
+            "upper bound",
+            "response time",
+            "lower bound",
+        ),
+        rows=[
+            (
+                amount(point.concurrency),
+                whole(point.quarters),
+                amount(point.throughput),
+                f"{amount(point.throughput_low)} to {amount(point.throughput_high)}",
+                amount(point.throughput_bound),
+                seconds(point.response_time),
+                seconds(point.response_time_bound),
+            )
+            for point in curve.points
+        ],
+        caption="Observed, by concurrency. Bounds: asymptotic (Denning and Buzen, 1978), for the mix of requests "
+        "of the quarter hour that counts.",
+        numbers=range(7),
+    )
+
+
+def _law(law: Law) -> Iterator[str]:
+    rate, low, high = law.rate
+    yield (
+        f"Universal Scalability Law: {amount(rate)} requests a second for one at a time ({amount(low)} to "
+        f"{amount(high)}), contention {_interval(law.contention)}, coherency {_interval(law.coherency)}; the residuals "
+        f"are {fine_share(law.error)} of the throughput."
+    )
+    if law.peak is not None:
+        peak, low, high = law.peak
+        most = "" if law.most_throughput is None else f", of {amount(law.most_throughput[0])} requests a second"
+        where = " This is beyond what was observed, so it is an extrapolation." if law.beyond_data else ""
+        yield f"Most throughput{most}, at {amount(peak)} requests in service ({amount(low)} to {amount(high)}).{where}"
+    elif law.most_throughput is not None:
+        where = " This is beyond what was observed, so it is an extrapolation." if law.beyond_data else ""
+        yield f"Throughput approaches {amount(law.most_throughput[0])} requests a second.{where}"
+    yield from law.notes
+
+
+def _above_bound(curve: Curve, law: Law) -> Iterator[str]:
+    if law.most_throughput and curve.largest_demand and law.most_throughput[0] > 1 / curve.largest_demand:
+        yield (
+            f"The upper bound of {amount(1 / curve.largest_demand)} requests a second at the bottleneck is lower than "
+            "what the law extrapolates, and holds."
+        )
+
+
+def _interval(estimate: tuple[float, float, float]) -> str:
+    return f"{estimate[0]:.2g} ({estimate[1]:.2g} to {estimate[2]:.2g})"

@@ -1,0 +1,36 @@
+"""Section 9: recommendations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uwsgi_headroom.report.render.document import Block, Table, Text
+from uwsgi_headroom.report.render.words import URGENCY
+from uwsgi_headroom.report.review.outlook_model import Recommendation, ServiceReview
+
+INTRODUCTION = "What to do, most urgent first, one change at a time. Owner and date are for the meeting to fill in."
+
+
+def write(service: ServiceReview) -> Iterator[Block]:
+    """The section of a service."""
+    if not service.recommendations:
+        yield Text("Nothing to change.")
+    for number, each in enumerate(service.recommendations, 1):
+        yield Table(
+            heads=(f"{number}. {URGENCY[each.judgement]}", each.title),
+            rows=list(_rows(each, len(service.servers))),
+            style="advice",
+        )
+
+
+def _rows(each: Recommendation, servers: int) -> Iterator[tuple[str, str]]:
+    yield "What to do", each.action
+    if each.servers:
+        whole = len(each.servers) == servers and servers > 1
+        yield "Where", f"all {servers} servers" if whole else ", ".join(each.servers)
+    yield "Evidence", each.evidence
+    if each.effect:
+        yield "Expected effect", each.effect
+    yield "How to verify", each.verify
+    yield "How to roll back", each.roll_back
+    yield "Owner, date", ""

@@ -1,0 +1,89 @@
+"""Section 7: trend and forecast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from zoneinfo import ZoneInfo
+
+from uwsgi_headroom.analysis.formatting import counted, percent
+from uwsgi_headroom.report.render.charts.trend import draw_trend
+from uwsgi_headroom.report.render.document import Block, Chart, Items, Table, Text, absent
+from uwsgi_headroom.report.render.figures import UNKNOWN, limit_name, share, signed
+from uwsgi_headroom.report.review.confidence import fullest_of
+from uwsgi_headroom.report.review.dates import short_day
+from uwsgi_headroom.report.review.model import Absent
+from uwsgi_headroom.report.review.outlook_model import BackTestError, LimitForecast, LimitTrend, ServiceReview, Trend
+
+INTRODUCTION = (
+    "Daily peaks of each limit's use, on the server that uses most of it, and their forecast: weekly pattern and trend "
+    "since the last change of level, with an interval that contains nine of ten days. Steps are not taken for growth."
+)
+
+
+def write(service: ServiceReview, zone: ZoneInfo) -> Iterator[Block]:
+    """The section of a service."""
+    trend = service.trend
+    if isinstance(trend, Absent):
+        yield absent(trend.reason)
+        return
+    shown = _shown(trend)
+    if isinstance(shown.forecast, Absent):
+        yield absent(f"No forecast. {shown.forecast.reason}")
+    else:
+        yield Text(_error(shown.forecast))
+    words = f"Daily peaks of {limit_name(shown.limit)}, in percent of the limit."
+    yield Chart(words, partial(draw_trend, shown, trend.events, zone))
+    yield _table(trend, zone)
+    notes = list(shown.forecast.notes) if isinstance(shown.forecast, LimitForecast) else []
+    if trend.days_left_out:
+        notes.append(f"{counted(trend.days_left_out, 'day')} left out: too little is known to know the peak.")
+    if notes:
+        yield Items(notes)
+
+
+def _shown(trend: Trend) -> LimitTrend:
+    """The limit whose chart is shown: the one reached first, else the one with the highest peak."""
+    first = [each for each in trend.limits if each.limit == trend.first]
+    return first[0] if first else fullest_of(trend)
+
+
+def _error(forecast: LimitForecast) -> str:
+    test = forecast.back_test
+    if isinstance(test, Absent):
+        return f"Back-test: none. {test.reason}"
+    step = " The level changed in that time, which no forecast can know." if test.changed else ""
+    return (
+        f"Back-test: a forecast from the first {test.fitted_days} days was wrong by {percent(test.error)} on average "
+        f"over the last {test.days} days (the same day of the week before: {percent(test.naive_error)}); "
+        f"{percent(test.inside)} of these days were inside its interval.{step}"
+    )
+
+
+def _table(trend: Trend, zone: ZoneInfo) -> Table:
+    return Table(
+        heads=("limit", "highest", "level now", "growth in 30 days", "85 % is reached", "earliest", "latest", "error"),
+        rows=[_row(each, zone) for each in trend.limits],
+        caption="Not forecast: less than half as full as another limit, or refused. Level: expected on the busiest day "
+        "of a week. Growth: with an interval of 95 %. Earliest and latest: ends of the interval. Error: of the "
+        "back-test.",
+        numbers=(1, 2, 7),
+        strong=[place for place, each in enumerate(trend.limits) if each.limit == trend.first],
+    )
+
+
+def _row(each: LimitTrend, zone: ZoneInfo) -> tuple[str, ...]:
+    highest = share(max((peak for _, peak in each.peaks), default=None))
+    forecast = each.forecast
+    if isinstance(forecast, Absent):
+        return (limit_name(each.limit), highest, UNKNOWN, "not forecast", *[UNKNOWN] * 4)
+    growth = f"{signed(forecast.per_month)} ({signed(forecast.per_month_low)} to {signed(forecast.per_month_high)})"
+    if forecast.direction == "none":
+        growth = f"none to be seen ({signed(forecast.per_month_low)} to {signed(forecast.per_month_high)})"
+    later = f"not in {forecast.horizon_days} days"
+    days = [later if day is None else short_day(day, zone) for day in (forecast.earliest, forecast.latest)]
+    crossing = later if forecast.crossing is None else short_day(forecast.crossing, zone)
+    if forecast.reached:
+        crossing, days = "already", [UNKNOWN, UNKNOWN]
+    error = forecast.back_test.error if isinstance(forecast.back_test, BackTestError) else None
+    return (limit_name(each.limit), highest, share(forecast.level), growth, crossing, *days, share(error))

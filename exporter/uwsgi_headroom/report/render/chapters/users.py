@@ -1,0 +1,109 @@
+"""Section 3: what users felt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uwsgi_headroom.analysis.formatting import duration
+from uwsgi_headroom.report.render.charts.heat_map import draw_heat_map
+from uwsgi_headroom.report.render.document import Block, Chart, Grid, Table, Text, absent
+from uwsgi_headroom.report.render.figures import UNKNOWN, fine_share, seconds, whole
+from uwsgi_headroom.report.review.model import Absent, HeatMap, ObjectiveUse, Users
+from uwsgi_headroom.report.review.outlook_model import ServiceReview
+
+INTRODUCTION = (
+    "Response times are inside uWSGI: the wait in the listen queue comes on top, and the network is not included. At "
+    "peak: in the busiest quarter hours of all days together."
+)
+
+_NAMES = ("p50", "p90", "p95", "p99")
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+def write(service: ServiceReview) -> Iterator[Block]:
+    """The section of a service."""
+    users = service.users
+    if isinstance(users, Absent):
+        yield absent(users.reason)
+        return
+    yield _times(users)
+    if not users.percentiles:
+        yield absent("Percentiles are not known: the source has no response times by bound.")
+    yield _failures(users)
+    yield (
+        Text(users.objective.reason, "absent")
+        if isinstance(users.objective, Absent)
+        else Text(_objective(users.objective))
+    )
+    for each in (users.load, users.response_time):
+        if isinstance(each, Absent):
+            yield absent(each.reason)
+            return
+        yield from _map(each)
+
+
+def _times(users: Users) -> Table:
+    def row(name: str, mean: float | None, percentiles: object, wait: float | None) -> tuple[str, ...]:
+        known = percentiles if isinstance(percentiles, dict) else {}
+        return (name, seconds(mean), *(seconds(known.get(each)) for each in _NAMES), seconds(wait))
+
+    return Table(
+        heads=("", "mean", *_NAMES, "queue wait (mean)"),
+        rows=(
+            row("over the range", users.mean, users.percentiles, users.queue_wait),
+            row("at peak", users.mean_at_peak, users.percentiles_at_peak, users.queue_wait_at_peak),
+        ),
+        caption="Response times: p95 is the time that 95 of 100 requests do not exceed.",
+        numbers=range(1, 7),
+    )
+
+
+def _failures(users: Users) -> Table:
+    return Table(
+        heads=("requests", "lost with their worker", "killed by harakiri", "exceptions", "queue full", "dropped (TCP)"),
+        rows=(
+            (
+                whole(users.requests),
+                whole(users.lost),
+                whole(users.harakiris),
+                whole(users.exceptions),
+                fine_share(users.queue_full),
+                whole(users.overflows),
+            ),
+        ),
+        caption="Numbers over the range. Queue full: share of the time, on the server with most; clients are then "
+        "refused (UNIX sockets) or try again (TCP). Lost requests are a lower bound.",
+        numbers=range(6),
+    )
+
+
+def _objective(objective: ObjectiveUse) -> str:
+    kept = "kept" if objective.budget <= 1 else "missed"
+    peak = (
+        ""
+        if objective.at_peak is None
+        else f" In the busiest quarter hours, {fine_share(objective.at_peak)} of what they permit."
+    )
+    return (
+        f"Objective: {round(100 * objective.objective, 3):g} % of the requests within {duration(objective.threshold)}. "
+        f"{fine_share(objective.bad)} were slower or lost, so it was {kept}: {fine_share(objective.budget)} of the "
+        f"error budget of the range is used.{peak}"
+    )
+
+
+def _map(found: HeatMap) -> Iterator[Block]:
+    known = [
+        (value, day, hour)
+        for day, row in zip(_DAYS, found.rows, strict=True)
+        for hour, value in enumerate(row)
+        if value is not None
+    ]
+    highest, day, hour = max(known)
+    lowest = min(known)[0]
+    words = f"{found.title} ({found.unit}): highest on {day} at {hour}:00 with {highest:.0f}, lowest {lowest:.0f}."
+    yield Chart(words, lambda: draw_heat_map(found))
+    rows = [["" if value is None else f"{value:.0f}" for value in row] for row in found.rows]
+    yield Grid(f"{found.title} ({found.unit})", [[day, *row] for day, row in zip(_DAYS, rows, strict=True)])
+
+
+__all__ = ["INTRODUCTION", "UNKNOWN", "write"]

@@ -1,0 +1,194 @@
+"""Section 2: utilization at peak."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from zoneinfo import ZoneInfo
+
+from uwsgi_headroom.analysis.capacity import REACHED
+from uwsgi_headroom.analysis.formatting import percent
+from uwsgi_headroom.report.render.charts.limits import CAPTION, draw_limits
+from uwsgi_headroom.report.render.document import Block, Chart, Table, Text, absent
+from uwsgi_headroom.report.render.figures import LIMIT_MEANINGS, UNKNOWN, amount, limit_name, share, times, whole
+from uwsgi_headroom.report.review.dates import moment_words, quarter_words
+from uwsgi_headroom.report.review.model import Absent, ObjectiveUse, ServerPeak, Users, Utilization
+from uwsgi_headroom.report.review.outlook_model import ServiceReview
+
+INTRODUCTION = (
+    "How full each limit is in the busiest quarter hour of each day, and in the one that counts for the verdict: the "
+    "busiest of all, unless it stands out. A limit counts as reached at 85 %."
+)
+
+
+def write(service: ServiceReview, zone: ZoneInfo) -> Iterator[Block]:
+    """The section of a service."""
+    used = service.utilization
+    if isinstance(used, Absent):
+        yield absent(used.reason)
+        return
+    yield Text(_when(used, zone))
+    if used.limits:
+        yield Chart(_words(used), lambda: draw_limits(used), CAPTION)
+        yield _limits(used, service.users)
+    yield Text(_moments(used))
+    yield _servers(used)
+    yield Text(_one_lost(used))
+
+
+def _when(used: Utilization, zone: ZoneInfo) -> str:
+    text = f"Counts: {quarter_words(used.until, zone)}."
+    if used.in_service is not None:
+        text += f" Threads in service: {used.in_service:.0f} of {whole(used.available)} available"
+        text += f" and {whole(used.configured)} configured."
+    if not used.days:
+        text += " No day is complete, so this is the busiest quarter hour of the range, and percentiles say nothing."
+    if used.exception:
+        end, concurrency = used.exception
+        text += (
+            f" The quarter hour before {moment_words(end, zone)} stands out with {concurrency:.0f} threads in service "
+            "and does not count: look at what happened then."
+        )
+    return text
+
+
+def _words(used: Utilization) -> str:
+    parts = [f"{limit_name(use.limit)} {percent(use.utilization.highest)}" for use in used.limits]
+    return f"Highest use of each limit over the days: {', '.join(parts)}."
+
+
+def _limits(used: Utilization, users: Users | Absent) -> Table:
+    rows = [
+        (
+            f"{limit_name(use.limit)} ({LIMIT_MEANINGS[use.limit]})",
+            amount(use.used),
+            amount(use.capacity),
+            share(use.utilization.p50),
+            share(use.utilization.p95),
+            share(use.utilization.p99),
+            share(use.utilization.highest),
+            times(use.factor) if use.factor else "over 100x",
+            share(use.one_lost),
+        )
+        for use in used.limits
+    ]
+    days = used.concurrency
+    spread = (amount(days.p50), amount(days.p95), amount(days.p99), amount(days.highest))
+    concurrency = ("threads in service (concurrency)", amount(used.in_service), UNKNOWN, *spread, UNKNOWN, UNKNOWN)
+    return Table(
+        heads=(
+            "limit",
+            "in use at peak",
+            "capacity",
+            "half of the days",
+            "95 of 100 days",
+            "99 of 100 days",
+            "highest",
+            "headroom",
+            "one server lost",
+        ),
+        rows=(concurrency, *rows, *_memory(used), *_objective(users)),
+        caption="In use and capacity are sums over the servers; shares and headroom are of the fullest server.",
+        numbers=range(1, 9),
+        style="limits",
+    )
+
+
+def _memory(used: Utilization) -> Iterator[tuple[str, ...]]:
+    known = [server.more_workers for server in used.servers if server.more_workers is not None]
+    if known:
+        yield ("memory (workers that still fit, on the tightest server)", UNKNOWN, f"{min(known)} more", *[UNKNOWN] * 6)
+
+
+def _objective(users: Users | Absent) -> Iterator[tuple[str, ...]]:
+    if isinstance(users, Users) and isinstance(users.objective, ObjectiveUse):
+        objective = users.objective
+        yield (
+            "error budget of the objective (bad requests, of those that it permits)",
+            share(objective.at_peak),
+            "100 %",
+            *[UNKNOWN] * 4,
+            _budget_headroom(objective),
+            UNKNOWN,
+        )
+
+
+def _budget_headroom(objective: ObjectiveUse) -> str:
+    if objective.at_peak is None:
+        return UNKNOWN
+    return "over 100x" if objective.at_peak < 0.01 else times(1 / objective.at_peak)
+
+
+def _moments(used: Utilization) -> str:
+    if used.moments is None:
+        return "How full the threads were from moment to moment is not known."
+    text = (
+        "Within these quarter hours, moment by moment: half of the time at most "
+        f"{percent(used.moments.p50)} of a server's threads were in service, 95 % of the time at most "
+        f"{percent(used.moments.p95)}, and 99 % of the time at most {percent(used.moments.p99)}."
+    )
+    if used.full is not None:
+        if used.full == 0:
+            text += " No server had every thread busy."
+        else:
+            part = "less than 0.1 %" if used.full < 0.001 else share(used.full)
+            text += f" Every thread of a server was busy for {part} of it."
+    return text
+
+
+def _servers(used: Utilization) -> Table:
+    return Table(
+        heads=(
+            "server",
+            "requests/s",
+            "threads in service",
+            "available",
+            "hottest interpreter",
+            "CPUs: own, others, idle",
+            "headroom",
+            "first limit",
+        ),
+        rows=[_server(server) for server in used.servers],
+        caption="The servers in the quarter hour that counts.",
+        numbers=range(1, 7),
+        strong=[place for place, server in enumerate(used.servers) if server.server == used.server],
+    )
+
+
+def _server(server: ServerPeak) -> tuple[str, ...]:
+    hottest = (
+        UNKNOWN
+        if server.hottest_interpreter is None
+        else f"{server.hottest_interpreter:.2f} (worker {server.hottest_worker})"
+    )
+    most = "at most " if server.upper_bound and server.factor else ""
+    return (
+        server.server,
+        amount(server.requests),
+        amount(server.concurrency),
+        whole(server.available),
+        hottest,
+        ", ".join(amount(value) for value in (server.cpu_own, server.cpu_others, server.cpu_idle)),
+        f"{most}{times(server.factor)}",
+        limit_name(server.first) if server.first else UNKNOWN,
+    )
+
+
+def _close(factor: float) -> str:
+    """A factor; near 1 with two digits, as it matters on which side it is."""
+    return f"{factor:.2f}x" if 0.9 <= factor < 1.1 else times(factor)
+
+
+def _one_lost(used: Utilization) -> str:
+    if used.lone_server:
+        return "With one server lost: the service has one server, so it is down."
+    if used.one_lost is None:
+        return "With one server lost: not known."
+    text = (
+        f"With one server lost ({used.lost_server} is the worst to lose): headroom {_close(used.one_lost)} on the "
+        "others. They take its requests in proportion to their own."
+    )
+    if used.one_lost < 1:
+        return f"{text} Below 1x they cannot serve all of them."
+    if used.one_lost <= 1 / REACHED:
+        return f"{text} A limit is then reached."
+    return text

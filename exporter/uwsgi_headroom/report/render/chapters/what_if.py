@@ -1,0 +1,60 @@
+"""Section 8: what if."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uwsgi_headroom.report.render.document import Block, Items, Table, Text, absent
+from uwsgi_headroom.report.render.figures import UNKNOWN, amount, limit_name, seconds, signed, size
+from uwsgi_headroom.report.review.model import Absent
+from uwsgi_headroom.report.review.outlook_model import ServiceReview, SettingRow, WhatIfReview
+
+INTRODUCTION = (
+    "What other settings of processes x threads would do on the server that reaches a limit first, predicted by a "
+    "model from what was measured at peak. The model's error on the present setting stands beside it."
+)
+
+
+def write(service: ServiceReview) -> Iterator[Block]:
+    """The section of a service."""
+    found = service.what_if
+    if isinstance(found, Absent):
+        yield absent(found.reason)
+        return
+    yield Text(
+        f"Server {found.server}, at {amount(found.peak)} requests a second at peak. {_error(found)} Demands of a "
+        f"request: {'from wait states' if found.demands_measured else 'from CPU time and response time only'}."
+    )
+    loads = [f"at {load:g}x" for load in found.loads]
+    yield Table(
+        heads=("setting", "most requests/s", "limit", *loads, *(f"p95 {load}" for load in loads), "memory"),
+        rows=[_row(row) for row in found.rows],
+        caption="Response time, and p95, at multiples of the load at peak. More than a setting can serve: `no`.",
+        numbers=range(1, 3 + 2 * len(loads) + 1),
+        strong=[place for place, row in enumerate(found.rows) if row.is_today],
+    )
+    if found.cautions:
+        yield Items(found.cautions)
+
+
+def _error(found: WhatIfReview) -> str:
+    if found.response_time_error is None:
+        return "The model's error is not known: there is nothing to compare with."
+    p95 = "" if found.p95_error is None else f", and p95 by {signed(found.p95_error)}"
+    return f"The model misses the response time observed there by {signed(found.response_time_error)}{p95}."
+
+
+def _row(row: SettingRow) -> tuple[str, ...]:
+    fits = "" if row.fits is None else ", fits" if row.fits else ", does not fit"
+    return (
+        f"{row.setting} (today)" if row.is_today else row.setting,
+        amount(row.most_throughput),
+        limit_name(row.limit),
+        *(_time(value, served) for value, served in zip(row.response_times, row.sustained, strict=True)),
+        *(_time(value, served) for value, served in zip(row.p95, row.sustained, strict=True)),
+        UNKNOWN if row.memory is None else f"{size(row.memory)}{fits}",
+    )
+
+
+def _time(value: float | None, served: bool) -> str:
+    return seconds(value) if served else "no"

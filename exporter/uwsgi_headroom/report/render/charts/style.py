@@ -1,0 +1,96 @@
+"""The look of the charts: the colours of the live page, text as text, and SVG that follows the page's colours.
+
+The palette is that of Okabe and Ito (2008), which colour-blind readers can tell apart; no information is given by
+colour alone.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+INK, DIM, LINE, PANEL = "#14181d", "#59646f", "#dde2e8", "#ffffff"
+BLUE, ORANGE, GREEN, VERMILLION, PURPLE, BAND = "#0072b2", "#c98500", "#008862", "#d55e00", "#b3588a", "#d6e4ee"
+
+_VARIABLES = {
+    INK: "--ink",
+    DIM: "--dim",
+    LINE: "--line",
+    PANEL: "--panel",
+    BLUE: "--blue",
+    ORANGE: "--orange",
+    GREEN: "--green",
+    VERMILLION: "--vermillion",
+    PURPLE: "--purple",
+    BAND: "--band",
+}
+"""Colours that the page may replace, for readers with a dark screen."""
+
+_SETTINGS: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9.0,
+    "text.color": INK,
+    "text.parse_math": False,
+    "axes.labelcolor": DIM,
+    "axes.edgecolor": LINE,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 9.0,
+    "axes.titlelocation": "left",
+    "xtick.color": DIM,
+    "ytick.color": DIM,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "legend.frameon": False,
+}
+
+WIDTH = 7.1
+"""Inches: the text width of an A4 page."""
+
+
+def draw(height: float, paint: Callable[[Figure], None], width: float = WIDTH) -> str:
+    """An SVG element of a chart. height, width: inches. paint: draws on an empty figure."""
+    settings: Any = {**_SETTINGS, "svg.hashsalt": f"{paint.__module__}.{height}"}
+    with mpl.rc_context(settings), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a glyph that the measuring font lacks: the reader's fonts may have it
+        figure = Figure(figsize=(width, height), layout="constrained")
+        paint(figure)
+        output = io.StringIO()
+        figure.savefig(output, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    return _for_page(output.getvalue())
+
+
+def label(axes: Axes, x: float, y: float, text: str, colour: str = INK, **options: object) -> None:
+    """A label beside what it names, instead of a legend."""
+    axes.annotate(text, (x, y), xytext=(4, 0), textcoords="offset points", color=colour, va="center", **options)  # type: ignore[arg-type]
+
+
+def _for_page(svg: str) -> str:
+    """The element alone, with the colours of the page and its fonts, and without ids that other charts have, too."""
+    element = svg[svg.index("<svg") :]
+    element = re.sub(r"<metadata>.*?</metadata>", "", element, flags=re.DOTALL)
+    element = re.sub(r'<g id="[^"]*">', "<g>", element)
+    for colour, variable in _VARIABLES.items():
+        element = element.replace(colour, f"var({variable}, {colour})")
+    element = element.replace("'DejaVu Sans', sans-serif", "inherit").replace("'DejaVu Sans'", "inherit")
+    element = re.sub(r'^<svg width="[^"]*" height="[^"]*"', '<svg class="chart"', _width_first(element), count=1)
+    return re.sub(r"\n\s*", "\n", element).strip()
+
+
+def _width_first(element: str) -> str:
+    """The element with its size as the first attributes, which matplotlib may write in another order."""
+    head, rest = element.split(">", 1)
+    size = "".join(
+        f' {name}="{match[1]}"' for name in ("width", "height") if (match := re.search(rf' {name}="([^"]*)"', head))
+    )
+    head = re.sub(r' (?:width|height)="[^"]*"', "", head)
+    return f"<svg{size}{head[4:]}>{rest}"

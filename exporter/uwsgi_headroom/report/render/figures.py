@@ -1,0 +1,75 @@
+"""Writes single figures for tables; an unknown one is a dash."""
+
+from __future__ import annotations
+
+from uwsgi_headroom.analysis import formatting
+from uwsgi_headroom.analysis.capacity import Limit
+
+UNKNOWN = "-"
+
+LIMIT_NAMES: dict[str, str] = {
+    "hottest_interpreter": "hottest interpreter",
+    "interpreters": "all interpreters",
+    "interpreter": "interpreters",
+    "threads": "threads",
+    "cpu": "CPUs",
+}
+"""The limits in words, as a table has them."""
+
+LIMIT_MEANINGS: dict[Limit, str] = {
+    "threads": "each serves one request at a time",
+    "interpreters": "each worker process computes Python on one CPU at a time",
+    "hottest_interpreter": "of the busiest worker process, at today's shares",
+    "cpu": "in use by the workers; other programs leave the rest",
+}
+
+
+def limit_name(limit: str) -> str:
+    """A limit in words."""
+    return LIMIT_NAMES.get(limit, limit)
+
+
+def amount(value: float | None) -> str:
+    """A number with about three digits: 83, 8.3, 0.83; 12,345."""
+    if value is None:
+        return UNKNOWN
+    if abs(value) >= 99.95:
+        return f"{value:,.0f}"
+    return f"{value:.0f}" if value == round(value) else f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}"
+
+
+def whole(value: float | None) -> str:
+    """A number of things: 1,234."""
+    return UNKNOWN if value is None else f"{value:,.0f}"
+
+
+def share(value: float | None) -> str:
+    """A fraction as a percentage."""
+    return UNKNOWN if value is None else formatting.percent(value)
+
+
+def fine_share(value: float | None) -> str:
+    """A fraction as a percentage with two digits."""
+    if value is None:
+        return UNKNOWN
+    return "under 0.01 %" if 0 < value < 0.0001 else formatting.fine_percent(value)
+
+
+def seconds(value: float | None) -> str:
+    """A duration in a suitable unit."""
+    return UNKNOWN if value is None else formatting.duration(value)
+
+
+def times(value: float | None) -> str:
+    """A factor."""
+    return UNKNOWN if value is None else formatting.factor(value)
+
+
+def size(value: float | None) -> str:
+    """Bytes in MB or GB."""
+    return UNKNOWN if value is None else formatting.byte_size(value)
+
+
+def signed(value: float | None) -> str:
+    """A relative difference with its sign: 0.034 is `+3 %`."""
+    return UNKNOWN if value is None else f"{100 * value:+.0f} %"

@@ -1,0 +1,156 @@
+"""Computes a capacity review from a range of quarter hours; does no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from zoneinfo import ZoneInfo
+
+from uwsgi_headroom.report.model import ReviewData, ServerData
+from uwsgi_headroom.report.review.balance import review_balance
+from uwsgi_headroom.report.review.curve import review_curve
+from uwsgi_headroom.report.review.model import Absent, Judgement, Utilization
+from uwsgi_headroom.report.review.names import escape_names
+from uwsgi_headroom.report.review.outlook_model import Review, ServerQuality, ServiceReview, Trend, WhatIfReview
+from uwsgi_headroom.report.review.peaks import Judged, Peaks, Service, find_peaks, group_services
+from uwsgi_headroom.report.review.quality import assess
+from uwsgi_headroom.report.review.recommendations import Evidence, recommend
+from uwsgi_headroom.report.review.time_use import review_time
+from uwsgi_headroom.report.review.trend import review_trend
+from uwsgi_headroom.report.review.users import review_users
+from uwsgi_headroom.report.review.utilization import review_utilization
+from uwsgi_headroom.report.review.verdict import Facts, judge, unknown_verdict
+from uwsgi_headroom.report.review.what_if import review_what_if
+
+FEW_SERVICES, LITTLE_HEADROOM = 6, 3.0
+"""With more services, only those with less headroom are predicted in section 8, which takes seconds for each."""
+
+_ORDER: tuple[Judgement, ...] = ("act", "plan", "unknown", "ok")
+
+
+def build_review(data: ReviewData) -> Review:
+    """The review of a range. Raises nothing for missing data: a section without it says why."""
+    data = escape_names(data)
+    zone = ZoneInfo(data.time_zone)
+    quality = assess(data)
+    groups = group_services(data)
+    services = tuple(
+        _review(
+            service,
+            data,
+            [each for each in quality if each.server in _names(service)],
+            zone,
+            predict_below=inf if len(groups) <= FEW_SERVICES else LITTLE_HEADROOM,
+        )
+        for service in groups
+    )
+    ordered = tuple(sorted(services, key=lambda service: _ORDER.index(service.verdict.judgement)))
+    judgement: Judgement = ordered[0].verdict.judgement if ordered else "unknown"
+    return Review(
+        since=data.since,
+        until=data.until,
+        time_zone=data.time_zone,
+        source=data.source,
+        partial=data.partial,
+        judgement=judgement,
+        answer=_answer(ordered),
+        services=ordered,
+        quality=quality,
+        problems=data.problems,
+        data=data,
+    )
+
+
+def _names(service: Service) -> set[str]:
+    return {server.server for server in service.servers}
+
+
+def _answer(services: Sequence[ServiceReview]) -> str:
+    """The answer for all services together, in a sentence."""
+    if not services:
+        return "No verdict: the source has no server in this range."
+    names = {
+        judgement: [each.service for each in services if each.verdict.judgement == judgement] for judgement in _ORDER
+    }
+    parts = (
+        ("act", "needs action now", "need action now"),
+        ("plan", "needs a plan", "need a plan"),
+        ("unknown", "cannot be judged", "cannot be judged"),
+        ("ok", "has enough capacity", "have enough capacity"),
+    )
+    return " ".join(
+        f"{_list(found)} {one if len(found) == 1 else many}."
+        for judgement, one, many in parts
+        if (found := names[judgement])  # type: ignore[index]
+    )
+
+
+def _list(names: Sequence[str]) -> str:
+    shown = [*names[:3], f"{len(names) - 3} more"] if len(names) > 4 else list(names)
+    return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else shown[0]
+
+
+def _review(
+    service: Service, data: ReviewData, quality: Sequence[ServerQuality], zone: ZoneInfo, *, predict_below: float
+) -> ServiceReview:
+    """One service. predict_below: the headroom below which other settings are predicted."""
+    peaks = find_peaks(service, zone)
+    names = tuple(server.server for server in service.servers)
+    if peaks is None:
+        reason = "The range has no quarter hour in which its threads in service are known."
+        absent = Absent(reason=reason)
+        return ServiceReview(
+            service=service.name,
+            servers=names,
+            verdict=unknown_verdict(service.name, reason),
+            utilization=absent,
+            users=absent,
+            balance=absent,
+            time=absent,
+            curve=absent,
+            trend=absent,
+            what_if=absent,
+            recommendations=(),
+        )
+    utilization, users, balance = review_utilization(peaks), review_users(service, peaks, zone), review_balance(peaks)
+    trend = review_trend(peaks)
+    server, judged = _tightest(peaks, utilization)
+    predicted: WhatIfReview | Absent = Absent(
+        reason=f"Not predicted: with more than {FEW_SERVICES} services, only those with headroom below "
+        f"{LITTLE_HEADROOM:g}x are. `uwsgi-headroom check --what-if` predicts any."
+    )
+    if (utilization.headroom or inf) <= predict_below:
+        predicted = review_what_if(server, judged)
+    advice = recommend(
+        Evidence(
+            peaks=peaks,
+            utilization=utilization,
+            users=users,
+            balance=balance,
+            trend=trend if isinstance(trend, Trend) else None,
+            what_if=predicted if isinstance(predicted, WhatIfReview) else None,
+        )
+    )
+    return ServiceReview(
+        service=service.name,
+        servers=names,
+        verdict=judge(Facts(service.name, utilization, balance, trend, advice, quality, data.partial, zone)),
+        utilization=utilization,
+        users=users,
+        balance=balance,
+        time=review_time(peaks),
+        curve=review_curve(server, judged),
+        trend=trend,
+        what_if=predicted,
+        recommendations=advice,
+    )
+
+
+def _tightest(peaks: Peaks, utilization: Utilization) -> tuple[ServerData, Judged]:
+    """The server that reaches a limit first; else the first one that is known."""
+    return next(
+        ((server, judged) for server, judged in peaks.present if server.server == utilization.server), peaks.present[0]
+    )
+
+
+__all__ = ["Review", "build_review"]

@@ -1,0 +1,228 @@
+"""What a capacity review says: figures and sentences, ready to be written in any format.
+
+All numbers are plain floats, None where a figure is unknown; times are epoch seconds, durations seconds, sizes bytes.
+A section for which there is no data is an `Absent`, which says why. The JSON form of a report is this model, so its
+names are stable (docs/report-contents.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from uwsgi_headroom.analysis.capacity import Limit
+
+Judgement = Literal["act", "plan", "ok", "unknown"]
+"""act: a limit is reached or users are harmed at peak. plan: not yet, but soon, or if a server is lost. unknown: too
+little data."""
+
+Confidence = Literal["high", "medium", "low"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absent:
+    """A section without content. reason: a sentence that says why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Percentiles over the days of the range, of one figure in the busiest quarter hour of each day."""
+
+    p50: float
+    p95: float
+    p99: float
+    highest: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Page one about a service. sentence: all in one. problem, when, action, certainty: the four answers; confidence:
+    how sure, in a word."""
+
+    judgement: Judgement
+    sentence: str
+    problem: str
+    when: str
+    action: str
+    certainty: str
+    confidence: Confidence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitUse:
+    """How much of a limit is used at peak. limit: as in `check`. capacity: in `unit`; used: the same, of the service in
+    the quarter hour that counts. utilization: used over capacity, over the days. factor: headroom, by which load can
+    grow before the limit. one_lost: utilization if the service lost one server; None for a single server."""
+
+    limit: Limit
+    unit: str
+    capacity: float | None
+    used: float | None
+    utilization: Spread
+    factor: float | None
+    one_lost: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerPeak:
+    """One server in the service's quarter hour that counts. concurrency: mean threads in service. interpreters: those
+    of active workers; their load: CPU seconds a second. cpu_*: CPUs. first: the limit that comes first; factor: its
+    headroom; upper_bound: the CPU limit is unknown. more_workers: how many more fit into memory."""
+
+    server: str
+    requests: float | None
+    response_time: float | None
+    concurrency: float | None
+    available: float | None
+    configured: float | None
+    workers: int
+    hottest_worker: int | None
+    hottest_interpreter: float | None
+    interpreters: float | None
+    cpus: float | None
+    cpu_own: float | None
+    cpu_others: float | None
+    cpu_idle: float | None
+    more_workers: int | None
+    first: Limit | None
+    factor: float | None
+    upper_bound: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Utilization:
+    """Use at peak. until: end of the quarter hour that counts (see `peaks`). days: how many days have a busiest quarter
+    hour; 0: none is complete, so it is that of the range. exception: end and concurrency of a quarter hour that stands
+    out and does not count. concurrency: of the service over the days; moments: busy over available threads, of the
+    samples within these quarter hours. full: the largest share of their time in which a server had every thread busy.
+    in_service, available, configured: threads of all servers in the quarter hour that counts. headroom: the smallest of
+    all servers, with `first` and `server`; one_lost: the same after the loss of the worst server, `lost_server`."""
+
+    until: float
+    days: int
+    exception: tuple[float, float] | None
+    concurrency: Spread
+    moments: Spread | None
+    full: float | None
+    in_service: float | None
+    available: float | None
+    configured: float | None
+    limits: tuple[LimitUse, ...]
+    servers: tuple[ServerPeak, ...]
+    headroom: float | None
+    first: Limit | None
+    server: str | None
+    upper_bound: bool
+    one_lost: float | None
+    lost_server: str | None
+    lone_server: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectiveUse:
+    """A service level objective over the range. bad: share of the requests that were slow or lost; budget: the share
+    of the range's error budget that they used (1 is all of it); at_peak: burn rate in the busiest quarter hours."""
+
+    threshold: float
+    objective: float
+    requests: float
+    bad: float
+    budget: float
+    at_peak: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatMap:
+    """A figure by weekday (7 rows, Monday first) and hour (24 columns); None where there is no data."""
+
+    title: str
+    unit: str
+    rows: tuple[tuple[float | None, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Users:
+    """What users felt. percentiles: response times in seconds by name (`p95`), over the range and at peak. mean: of
+    response times; queue_wait: mean seconds in the listen queue. requests, lost: numbers over the range;
+    overflows: dropped TCP connections of the hosts; queue_full: share of the time with a full queue, of the server
+    with most."""
+
+    requests: float
+    mean: float | None
+    mean_at_peak: float | None
+    percentiles: Mapping[str, float]
+    percentiles_at_peak: Mapping[str, float]
+    queue_wait: float | None
+    queue_wait_at_peak: float | None
+    queue_full: float | None
+    overflows: float | None
+    lost: float | None
+    harakiris: float | None
+    exceptions: float | None
+    objective: ObjectiveUse | Absent
+    load: HeatMap | Absent
+    response_time: HeatMap | Absent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerShare:
+    """A worker at peak: its share of its server's requests, response time, interpreter load, mean busy threads."""
+
+    worker: int
+    share: float | None
+    response_time: float | None
+    interpreter: float | None
+    concurrency: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerBalance:
+    """Balance of a server's workers in the quarter hour that counts. share: the server's share of the service's
+    requests. hot_ratio, noise_floor, cost: as in `analysis.balance`; cost_seconds: the response time that balancing
+    would save. cost_servers: the part of this server that unevenness wastes, 0 to 1."""
+
+    server: str
+    share: float | None
+    workers: tuple[WorkerShare, ...]
+    hottest: int | None
+    hot_ratio: float | None
+    noise_floor: float | None
+    cost: float | None
+    cost_seconds: float | None
+    cost_servers: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BalanceReview:
+    """Balance of a service. cost_seconds: mean over its requests; cost_servers: summed over its servers. summary: the
+    worst server in a sentence."""
+
+    servers: tuple[ServerBalance, ...]
+    cost_seconds: float | None
+    cost_servers: float | None
+    summary: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of the time of requests at peak: mean threads, and seconds of a mean request."""
+
+    name: str
+    threads: float
+    per_request: float | None
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeUse:
+    """Where the time goes. states, backends, routes: largest first, or why they are unknown. cpu_per_request: CPU
+    seconds."""
+
+    response_time: float | None
+    cpu_per_request: float | None
+    states: tuple[Part, ...] | Absent
+    backends: tuple[Part, ...] | Absent
+    routes: tuple[Part, ...] | Absent

@@ -1,0 +1,156 @@
+"""Section 7: the trend of each limit's use at peak, and when the first limit is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date, datetime, time
+from math import isfinite
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from uwsgi_headroom.analysis.capacity import LIMITS, REACHED, Limit
+from uwsgi_headroom.report.model import Column, EventMark
+from uwsgi_headroom.report.review.model import Absent
+from uwsgi_headroom.report.review.outlook_model import BackTestError, LimitForecast, LimitTrend, Step, Trend
+from uwsgi_headroom.report.review.peaks import Peaks
+from uwsgi_headroom.report.statistics.back_test import back_test
+from uwsgi_headroom.report.statistics.forecast import Forecast, forecast_peaks
+from uwsgi_headroom.report.statistics.peaks import DailyPeaks
+from uwsgi_headroom.report.statistics.refusal import Refusal
+from uwsgi_headroom.report.statistics.regimes import Regimes
+
+HORIZON_DAYS = 365
+"""The forecast looks so far ahead at most; the statistics shorten it to the length of the history."""
+
+COMPARABLE = 0.5
+"""The highest use of a limit, as a part of that of the fullest limit, from which on it is forecast: by the utilization
+law, all grow in proportion to the load."""
+
+_CHANGES = ("reload", "configuration", "deploy", "capacity")
+"""Parts of the kinds of events that may change the level of load or capacity."""
+
+
+def review_trend(peaks: Peaks) -> Trend | Absent:
+    """The section of a service. Each limit's use is that of the server that uses most of it, in the busiest quarter
+    hour of each day; the limit counts as reached at `REACHED`, as in `check`."""
+    if peaks.whole:
+        return Absent(
+            reason="No day is complete enough to know its peak, so there is no trend: a forecast needs weeks of them."
+        )
+    events = _events(peaks)
+    uses = {limit: use for limit in LIMITS if np.isfinite(use := peaks.utilization(limit)).any()}
+    fullest = max((float(np.nanmax(use)) for use in uses.values()), default=0.0)
+    limits = tuple(_trend(peaks, limit, use, events, fullest) for limit, use in uses.items())
+    if not limits:
+        return Absent(reason="The use of no limit is known, so there is no trend.")
+    return Trend(
+        limits=limits,
+        first=_first(limits),
+        days=len(peaks.daily.days),
+        days_left_out=peaks.daily.left_out + peaks.daily.missing,
+        events=events,
+    )
+
+
+def _events(peaks: Peaks) -> tuple[EventMark, ...]:
+    marks = {
+        (event.time, event.kind, event.title): event for server in peaks.service.servers for event in server.events
+    }
+    return tuple(mark for _, mark in sorted(marks.items()) if any(part in mark.kind for part in _CHANGES))
+
+
+def _trend(peaks: Peaks, limit: Limit, uses: Column, events: Sequence[EventMark], fullest: float) -> LimitTrend:
+    """The trend of a limit. fullest: the highest use of any limit."""
+    known = np.isfinite(uses)
+    daily = replace(peaks.daily, days=peaks.daily.days[known], peaks=uses[known], times=peaks.daily.times[known])
+    if float(daily.peaks.max()) < COMPARABLE * fullest:
+        found: Forecast | Refusal = Refusal(
+            "It is less than half as full as another limit, and grows with the same load, so it cannot come first."
+        )
+    else:
+        found = forecast_peaks(daily, REACHED, HORIZON_DAYS, events)
+    return LimitTrend(
+        limit=limit,
+        peaks=tuple(zip(map(float, daily.times), map(float, daily.peaks), strict=True)),
+        forecast=Absent(reason=found.reason) if isinstance(found, Refusal) else _forecast(found, daily, events),
+    )
+
+
+def _forecast(found: Forecast, daily: DailyPeaks, events: Sequence[EventMark]) -> LimitForecast:
+    zone, crossing = daily.zone, found.crossing
+    assert crossing is not None
+    return LimitForecast(
+        direction=found.direction,
+        per_month=found.per_month,
+        per_month_low=found.per_month_low,
+        per_month_high=found.per_month_high,
+        level=found.level_at_busiest,
+        since=noon(int(found.fitted_days[0]), zone) if len(found.fitted_days) else None,
+        horizon_days=found.horizon_days,
+        fitted=_points(found.fitted_days, zone, found.fitted),
+        ahead=_points(found.days, zone, found.expected, found.lower, found.upper),
+        steps=_steps(found.regimes, zone),
+        reached=crossing.reached,
+        crossing=_day(crossing.expected, zone),
+        earliest=_day(crossing.earliest, zone),
+        latest=_day(crossing.latest, zone),
+        back_test=_back_test(daily, events),
+        notes=found.notes,
+    )
+
+
+def _points(days: Sequence[int] | np.ndarray, zone: ZoneInfo, *columns: np.ndarray) -> tuple[tuple[float, ...], ...]:
+    return tuple(
+        (noon(int(day), zone), *(float(value) for value in values))
+        for day, *values in zip(days, *columns, strict=True)
+        if all(isfinite(value) for value in values)
+    )
+
+
+def _steps(regimes: Regimes, zone: ZoneInfo) -> tuple[Step, ...]:
+    return tuple(
+        Step(
+            time=noon(span.first, zone),
+            change=float(span.change) if isfinite(span.change) else None,
+            bend=bool(span.bend),
+            event=span.event.title if span.event else None,
+        )
+        for span in regimes.spans[1:]
+    )
+
+
+def _back_test(daily: DailyPeaks, events: Sequence[EventMark]) -> BackTestError | Absent:
+    found = back_test(daily, events)
+    if isinstance(found, Refusal):
+        return Absent(reason=found.reason)
+    return BackTestError(
+        days=len(found.days),
+        fitted_days=found.fitted_days,
+        error=found.error,
+        naive_error=found.naive_error,
+        bias=found.bias,
+        inside=found.inside,
+        changed=found.changed,
+    )
+
+
+def _first(limits: Sequence[LimitTrend]) -> Limit | None:
+    """The limit that is reached first: already, else by its expected day."""
+    forecasts = [(trend.limit, trend.forecast) for trend in limits if isinstance(trend.forecast, LimitForecast)]
+    dated = [
+        (-1.0 if forecast.reached else forecast.crossing or 0.0, limit)
+        for limit, forecast in forecasts
+        if forecast.reached or forecast.crossing is not None
+    ]
+    return min(dated, key=lambda pair: pair[0])[1] if dated else None
+
+
+def noon(day: int, zone: ZoneInfo) -> float:
+    """Noon of a local day, given as an ordinal, in epoch seconds."""
+    return datetime.combine(date.fromordinal(day), time(12), zone).timestamp()
+
+
+def _day(day: int | None, zone: ZoneInfo) -> float | None:
+    return None if day is None else noon(day, zone)

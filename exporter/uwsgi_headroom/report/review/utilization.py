@@ -1,0 +1,185 @@
+"""Section 2: how much of each limit is used at peak, on each server and with one server lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from uwsgi_headroom.analysis.capacity import LIMITS, ONE_INTERPRETER, Limit
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.memory_headroom import compute_memory_headroom
+from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, sum_if_all_known
+from uwsgi_headroom.report.model import Column, ServerData
+from uwsgi_headroom.report.review.model import LimitUse, ServerPeak, Spread, Utilization
+from uwsgi_headroom.report.review.peaks import Judged, Peaks, percentile_place, use_of
+from uwsgi_headroom.report.review.windows import mean, places_of
+
+UNITS: dict[Limit, str] = {
+    "hottest_interpreter": "interpreter",
+    "interpreters": "interpreters",
+    "threads": "threads",
+    "cpu": "CPUs",
+}
+
+
+def review_utilization(peaks: Peaks) -> Utilization:
+    """The section of a service."""
+    present = peaks.present
+    limits = tuple(limit for limit in (_limit(peaks, name) for name in LIMITS) if limit is not None)
+    servers = tuple(describe_server(server, judged) for server, judged in present)
+    tightest = min((server for server in servers if server.factor), key=lambda server: server.factor or 0, default=None)
+    lost, lost_server = _lose_one(present)
+    return Utilization(
+        until=float(peaks.daily.times[peaks.counts]),
+        days=0 if peaks.whole else len(peaks.daily.days),
+        exception=peaks.exception,
+        concurrency=spread(peaks.daily.peaks),
+        moments=_moments(peaks),
+        full=_full(peaks),
+        in_service=sum_if_all_known([server.concurrency for server in servers]),
+        available=sum_if_all_known([server.available for server in servers]),
+        configured=sum_if_all_known([server.configured for server in servers]),
+        limits=limits,
+        servers=servers,
+        headroom=tightest.factor if tightest else None,
+        first=tightest.first if tightest else None,
+        server=tightest.server if tightest else None,
+        upper_bound=any(server.upper_bound for server in servers),
+        one_lost=lost,
+        lost_server=lost_server,
+        lone_server=len(peaks.service.servers) == 1,
+    )
+
+
+def spread(values: Column) -> Spread:
+    """Percentiles over days, each that of a day; the values are known, and at least one."""
+    p50, p95, p99 = (float(values[percentile_place(values, share)]) for share in (0.5, 0.95, 0.99))
+    return Spread(p50=p50, p95=p95, p99=p99, highest=float(values.max()))
+
+
+def describe_server(server: ServerData, judged: Judged) -> ServerPeak:
+    """One server in the quarter hour that counts."""
+    figures, reading = judged
+    hottest = _hottest(figures)
+    memory = compute_memory_headroom(reading.host.memory)
+    room, cpu = figures.headroom, figures.cpu
+    active = [worker for worker in figures.balance.workers if worker.active]
+    return ServerPeak(
+        server=server.server,
+        requests=figures.flow.throughput,
+        response_time=figures.flow.response_time,
+        concurrency=figures.flow.observed,
+        available=figures.window.available,
+        configured=figures.window.configured,
+        workers=len(active),
+        hottest_worker=hottest[0] if hottest else None,
+        hottest_interpreter=hottest[1] if hottest else None,
+        interpreters=sum_if_all_known([worker.interpreter_load for worker in active]),
+        cpus=reading.host.cpus.count if reading.host.cpus else None,
+        cpu_own=cpu.own if cpu else None,
+        cpu_others=cpu.others if cpu else None,
+        cpu_idle=cpu.idle if cpu else None,
+        more_workers=memory.more_workers if memory else None,
+        first=room.first,
+        factor=room.factor,
+        upper_bound=room.is_upper_bound,
+    )
+
+
+def _hottest(figures: Figures) -> tuple[int, float] | None:
+    loads = [(worker.interpreter_load, worker.worker_id) for worker in figures.balance.workers if worker.active]
+    known = [(load, worker) for load, worker in loads if load is not None]
+    return (max(known)[1], max(known)[0]) if known else None
+
+
+def _limit(peaks: Peaks, limit: Limit) -> LimitUse | None:
+    """A limit of a service; None if no server knows it."""
+    present = [(server, judged) for server, judged in peaks.present if use_of(judged[0], limit) is not None]
+    uses = peaks.utilization(limit)
+    known = uses[np.isfinite(uses)]
+    if not present or not len(known):
+        return None
+    parts = [_used_of(judged, limit) for _, judged in present]
+    used, capacity = [part[0] for part in parts], [part[1] for part in parts]
+    if limit == "hottest_interpreter":
+        used, capacity = [max((each for each in used if each is not None), default=None)], [ONE_INTERPRETER]
+    factors = [figures.headroom.by_limit.get(limit) for _, (figures, _) in present]
+    return LimitUse(
+        limit=limit,
+        unit=UNITS[limit],
+        used=sum_if_all_known(used),
+        capacity=sum_if_all_known(capacity),
+        utilization=spread(known),
+        factor=min((factor for factor in factors if factor is not None), default=None),
+        one_lost=max((use for use, _ in _uses_without_one(present, limit)), default=None),
+    )
+
+
+def _used_of(judged: Judged, limit: Limit) -> tuple[float | None, float | None]:
+    """What a server uses of a limit, and its capacity, in the unit of the limit."""
+    figures, _ = judged
+    described = _interpreters(judged)
+    match limit:
+        case "threads":
+            return figures.flow.observed, None if figures.ceiling is None else float(figures.ceiling)
+        case "cpu":
+            return _cpus(judged)
+        case "interpreters":
+            return described
+    hottest = _hottest(figures)
+    return (hottest[1] if hottest else None), ONE_INTERPRETER
+
+
+def _interpreters(judged: Judged) -> tuple[float | None, float | None]:
+    active = [worker for worker in judged[0].balance.workers if worker.active]
+    return sum_if_all_known([worker.interpreter_load for worker in active]), ONE_INTERPRETER * len(active)
+
+
+def _cpus(judged: Judged) -> tuple[float | None, float | None]:
+    """CPUs in use by the server, and those that it could use beside its neighbours."""
+    figures, reading = judged
+    if figures.cpu is not None:
+        return figures.cpu.own, figures.cpu.own + figures.cpu.idle
+    return _interpreters(judged)[0], reading.host.cpus.count if reading.host.cpus else None
+
+
+def _lose_one(present: Sequence[tuple[ServerData, Judged]]) -> tuple[float | None, str | None]:
+    """The headroom after the loss of the server whose loss is worst, and its name."""
+    worst = max((use for limit in LIMITS for use in _uses_without_one(present, limit)), default=None)
+    return (1 / worst[0], worst[1]) if worst and worst[0] > 0 else (None, None)
+
+
+def _uses_without_one(present: Sequence[tuple[ServerData, Judged]], limit: Limit) -> list[tuple[float, str]]:
+    """For each server, the highest use of a limit on the others if it were lost. These take its requests in proportion
+    to their own, so that their use grows by the same factor (utilization law)."""
+    rates = [judged[0].flow.throughput or 0.0 for _, judged in present]
+    found: list[tuple[float, str]] = []
+    for lost, (server, _) in enumerate(present):
+        others = [use_of(judged[0], limit) for place, (_, judged) in enumerate(present) if place != lost]
+        known = [use for use in others if use is not None]
+        rest = sum(rates) - rates[lost]
+        if known and rest > 0:
+            found.append((max(known) * sum(rates) / rest, server.server))
+    return found
+
+
+def _moments(peaks: Peaks) -> Spread | None:
+    """Percentiles of the samples of busy over available threads within the busiest quarter hours, over all servers:
+    the upper bounds of the histogram's buckets."""
+    parts = np.zeros(len(OCCUPANCY_BOUNDS) + 1)
+    for server in peaks.service.servers:
+        places = places_of(server.time, list(peaks.daily.times))
+        for place, column in enumerate(server.occupancy[: len(parts)]):
+            parts[place] += float(np.nansum(column[places]))
+    if not parts.sum():
+        return None
+    cumulative, bounds = np.cumsum(parts) / parts.sum(), (*OCCUPANCY_BOUNDS, OCCUPANCY_BOUNDS[-1])
+    p50, p95, p99, highest = (bounds[int(np.searchsorted(cumulative, share))] for share in (0.5, 0.95, 0.99, 0.9999))
+    return Spread(p50=p50, p95=p95, p99=p99, highest=highest)
+
+
+def _full(peaks: Peaks) -> float | None:
+    """The largest share of the busiest quarter hours in which a server had every thread busy."""
+    shares = [mean(server.full[places_of(server.time, list(peaks.daily.times))]) for server in peaks.service.servers]
+    return max((share for share in shares if share is not None), default=None)

@@ -1,0 +1,123 @@
+"""Section 8: what other settings of processes and threads would do, on the server that reaches a limit first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+
+from uwsgi_headroom.analysis.findings.evenness import UNEVEN
+from uwsgi_headroom.analysis.littles_law import ratio
+from uwsgi_headroom.analysis.what_if import (
+    CannotPredictError,
+    Measured,
+    Observed,
+    Prediction,
+    Setting,
+    predict_settings,
+)
+from uwsgi_headroom.report.model import PERCENTILES, ServerData
+from uwsgi_headroom.report.review.model import Absent
+from uwsgi_headroom.report.review.outlook_model import SettingRow, WhatIfReview
+from uwsgi_headroom.report.review.peaks import Judged
+from uwsgi_headroom.report.review.windows import mean, places_of
+
+LOADS = (1.0, 1.5, 2.0)
+"""Multiples of the load at peak."""
+
+_LEAST_REQUESTS = 100
+
+
+def review_what_if(server: ServerData, judged: Judged) -> WhatIfReview | Absent:
+    """The section about one server, from its quarter hour that counts."""
+    measured = measure(server, judged)
+    if isinstance(measured, Absent):
+        return measured
+    try:
+        found = predict_settings(measured, propose(measured.setting), LOADS)
+    except CannotPredictError as error:
+        return Absent(reason=str(error))
+    rows = [_row(found.today, is_today=True), *(_row(prediction) for prediction in found.predictions)]
+    return WhatIfReview(
+        server=server.server,
+        peak=(measured.peak or measured.window).throughput,
+        loads=LOADS,
+        rows=tuple(rows),
+        response_time_error=found.check.response_time_error,
+        p95_error=found.check.p95_error,
+        demands_measured=found.demands_measured,
+        cautions=(*found.cautions, *_uneven(judged)),
+    )
+
+
+def _uneven(judged: Judged) -> Iterator[str]:
+    """A caution where today's workers are uneven, which the model does not know."""
+    balance = judged[0].balance
+    if (balance.hot_ratio or 0.0) >= max(UNEVEN, balance.noise_floor or 0.0):
+        yield (
+            f"The model takes even workers. Today's are not (hot ratio {balance.hot_ratio:.2f}), so that the server "
+            "serves less than the first line says: see sections 4 and 6."
+        )
+
+
+def measure(server: ServerData, judged: Judged) -> Measured | Absent:
+    """What is known about a server in a quarter hour, or why that is too little for a prediction."""
+    figures, reading = judged
+    processes, threads = len(server.by_worker), figures.configured
+    flow, cpus = figures.flow, reading.host.cpus
+    if not processes or not threads:
+        return Absent(reason="The source has no figures of single workers, which a prediction needs.")
+    if cpus is None or figures.cpu is None:
+        return Absent(reason="The CPU use is unknown, which a prediction needs.")
+    if flow.requests < _LEAST_REQUESTS or flow.throughput is None:
+        return Absent(reason=f"Too few requests at peak for a prediction: {flow.requests} in the quarter hour.")
+    places = places_of(server.time, [figures.window.until])
+    percentiles = {share: mean(column[places]) for share, column in zip(PERCENTILES, server.percentiles, strict=False)}
+    return Measured(
+        setting=Setting(processes, max(1, round(threads / processes))),
+        cpus=cpus.count,
+        window=Observed(
+            throughput=flow.throughput,
+            response_time=flow.response_time,
+            p50=percentiles.get(0.5),
+            p95=percentiles.get(0.95),
+            queue_wait=flow.queue_wait,
+            concurrency=flow.observed,
+        ),
+        cpu_per_request=ratio(figures.cpu.own, flow.throughput),
+        waits=figures.waits.per_request if figures.waits else None,
+        workers_up=mean(server.workers_accepting[places]),
+        others=figures.cpu.others or 0.0,
+        memory_per_worker=mean(server.memory_per_worker[places]),
+        memory_available=mean(server.memory_available[places]),
+        memory_is_exact=False,
+    )
+
+
+def propose(today: Setting) -> tuple[Setting, ...]:
+    """Settings to compare with the present one: the same threads in more processes, more processes, more threads."""
+    processes, threads = today.processes, today.threads
+    wanted = (
+        (2 * processes, threads / 2),
+        (4 * processes, threads / 4),
+        (1.5 * processes, threads),
+        (2 * processes, threads),
+        (processes, 1.5 * threads),
+        (processes, 2 * threads),
+    )
+    found = [Setting(ceil(each), ceil(of)) for each, of in wanted if of >= 1]
+    return tuple(dict.fromkeys(setting for setting in found if setting != today))
+
+
+def _row(prediction: Prediction, *, is_today: bool = False) -> SettingRow:
+    at = prediction.at
+    return SettingRow(
+        setting=str(prediction.setting),
+        is_today=is_today,
+        most_throughput=prediction.most_throughput,
+        limit=prediction.limit,
+        response_times=tuple(load.response_time for load in at),
+        p95=tuple(load.p95 for load in at),
+        sustained=tuple(load.sustained for load in at),
+        memory=prediction.memory,
+        fits=prediction.fits,
+    )

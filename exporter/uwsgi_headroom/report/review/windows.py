@@ -1,0 +1,248 @@
+"""Turns quarter hours of a server into what `check` judges: a window, and a reading with the levels of that time.
+
+So a review uses the same functions for every figure, limit and finding as `check`, and says the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uwsgi_headroom.analysis.figures import Figures, compute_figures
+from uwsgi_headroom.history.route_hour import RouteWindow
+from uwsgi_headroom.history.window import CpuWindow, WaitWindow, Window, WorkerWindow
+from uwsgi_headroom.kernel.available_memory import AvailableMemory
+from uwsgi_headroom.kernel.cpus import UsableCpus
+from uwsgi_headroom.kernel.facts import HostFacts, Memory
+from uwsgi_headroom.kernel.waits.states import STATES
+from uwsgi_headroom.kernel.worker_memory import WorkerMemory
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.report.model import STEP, Column, ServerData, WorkerColumns
+from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.stats.server import Worker
+
+Places = NDArray[np.int64]
+
+ALL_QUEUES = "listen queues"
+"""The name of a server's queues together."""
+
+UP = 0.5
+"""A worker that accepted requests for less than this share of the time counts as cheaper mode's reserve."""
+
+WHOLE_SERVER = 0
+"""The worker id of a server whose workers are not known one by one."""
+
+
+def figures_at(server: ServerData, places: Places) -> tuple[Figures, Reading]:
+    """The figures of some quarter hours together, by their places in the columns, and the reading they end with. At
+    least one of them has to have a known concurrency."""
+    window = window_at(server, places)
+    reading = reading_at(server, places)
+    assert isinstance(reading.snapshot, Snapshot)
+    figures = compute_figures(
+        window, reading.snapshot, reading.host.cpus, routes=_routes(server, places, window.observed_seconds)
+    )
+    return figures, reading
+
+
+def window_at(server: ServerData, places: Places) -> Window:
+    """The growth of a server's totals over some quarter hours together."""
+    seconds = STEP * len(places)
+    covered = np.nan_to_num(server.covered[places])
+    observed = float(STEP * covered.sum())
+
+    def level(column: Column) -> float | None:
+        """The integral of a level, over the time that was sampled."""
+        return _known(float((column[places] * covered * STEP).sum()))
+
+    def count(column: Column) -> int:
+        """A number of events; those of unknown quarters are not counted."""
+        return round(float(np.nansum(column[places])))
+
+    queue, full = level(server.queue), level(server.queue_full)
+    overflows = total(server.overflows[places])
+    return Window(
+        asked=seconds,
+        seconds=seconds,
+        until=float(server.time[places[-1]]),
+        observed_seconds=observed,
+        full_seconds=level(server.full) or 0.0,
+        gap_seconds=seconds - observed,
+        reloads=count(server.reloads),
+        exceptions=count(server.exceptions),
+        harakiris=count(server.harakiris),
+        respawns=count(server.respawns),
+        overflows=None if overflows is None else round(overflows),
+        workers=_workers(server, places, covered),
+        queue_seconds={} if queue is None else {ALL_QUEUES: queue},
+        queue_full_seconds={} if full is None else {ALL_QUEUES: full},
+        occupancy=tuple(round(100 * (level(part) or 0.0) / STEP) for part in server.occupancy),
+        configured=_whole(mean(server.configured[places])),
+        available=_whole(mean(server.available[places])),
+        cpu=_cpu(server, places, seconds),
+        waits=_waits(server, places, covered, observed),
+    )
+
+
+def reading_at(server: ServerData, places: Places) -> Reading:
+    """A reading with the levels of some quarter hours: threads, CPUs and memory. Its workers have no processes."""
+    threads = mean(server.configured[places])
+    columns = server.by_worker
+    each = None if threads is None else round(threads / max(1, len(columns)))
+    workers = tuple(_worker(worker, each, places) for worker in columns) or (_named(WHOLE_SERVER, _whole(threads)),)
+    cpus = mean(server.cpus[places])
+    return Reading(
+        at=float(server.time[places[-1]]),
+        time=float(server.time[places[-1]]),
+        read_seconds=0.0,
+        transfer_seconds=0.0,
+        document_bytes=0,
+        snapshot=Snapshot("", 0, None, None, workers, (), None, (), (), (), (), {}),
+        host=HostFacts(
+            cpus=None if cpus is None else UsableCpus(cpus, "host", math.ceil(cpus), math.ceil(cpus), None),
+            memory=memory_at(server, places),
+        ),
+    )
+
+
+def memory_at(server: ServerData, places: Places) -> Memory:
+    """The memory of one worker, as an upper bound, and the least available."""
+    each, available = mean(server.memory_per_worker[places]), server.memory_available[places]
+    known = available[np.isfinite(available)]
+    workers = len(server.by_worker) or 1
+    return Memory(
+        None if each is None else WorkerMemory(round(each), "anonymous", round(each * workers), {}),
+        AvailableMemory(round(float(known.min())), "host") if len(known) else None,
+    )
+
+
+def mean(values: Column) -> float | None:
+    """The mean of the known values."""
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else None
+
+
+def total(values: Column) -> float | None:
+    """The sum of the known values; None if none is known."""
+    known = values[np.isfinite(values)]
+    return float(known.sum()) if len(known) else None
+
+
+def _workers(server: ServerData, places: Places, covered: Column) -> tuple[WorkerWindow, ...]:
+    known = [worker for worker in server.by_worker if np.isfinite(worker.requests[places]).any()]
+    static = (total(server.static[places]) or 0.0) / (total(server.requests[places]) or 1.0)
+    if known:
+        return tuple(_worker_window(worker, places, covered, static, waits=bool(server.waits)) for worker in known)
+    # Not known one by one: the server as one worker, which has no interpreter of its own.
+    busy, accepting = server.busy, np.ones_like(server.time)
+    unknown = np.full_like(server.time, np.nan)
+    whole = WorkerColumns(
+        worker_id=WHOLE_SERVER,
+        requests=server.requests,
+        busy=busy,
+        running=server.running,
+        cpu=unknown,
+        accepting=accepting,
+        lock=unknown,
+    )
+    return (_worker_window(whole, places, covered, static, waits=False),)
+
+
+def _worker_window(
+    worker: WorkerColumns, places: Places, covered: Column, static: float, *, waits: bool
+) -> WorkerWindow:
+    """static: the share of static files in the server's requests, of which nothing is known by worker."""
+    sampled = covered * STEP
+    requests = float(np.nansum(worker.requests[places])) * STEP
+    return WorkerWindow(
+        worker_id=worker.worker_id,
+        requests=round(requests),
+        static_requests=round(static * requests),
+        running_time=_known(float(worker.running[places].sum()) * STEP),
+        busy_seconds=_known(float((worker.busy[places] * sampled).sum())),
+        up_seconds=float(np.nansum(worker.accepting[places] * sampled)),
+        cpu_seconds=_known(float(worker.cpu[places].sum()) * STEP),
+        respawns=0,
+        lost=0,
+        resident_bytes=None,
+        resident_growth=None,
+        interpreter_lock_seconds=_known(float((worker.lock[places] * sampled).sum())) if waits else None,
+    )
+
+
+def _worker(worker: WorkerColumns, threads: int | None, places: Places) -> Worker:
+    accepting = mean(worker.accepting[places])
+    return _named(worker.worker_id, threads, reserve=accepting is not None and accepting < UP)
+
+
+def _named(worker_id: int, threads: int | None, *, reserve: bool = False) -> Worker:
+    return Worker(
+        worker_id=worker_id,
+        pid=None,
+        state="cheap" if reserve else "idle",
+        accepting=not reserve,
+        threads=threads,
+        busy_threads=0,
+        requests=None,
+        requests_since_spawn=None,
+        static_requests=None,
+        running_time=None,
+        exceptions=None,
+        harakiris=None,
+        respawns=None,
+        signals=None,
+        transmitted_bytes=None,
+        resident_bytes=None,
+        last_spawn=None,
+        serving={},
+        thread_requests=(),
+        apps=(),
+    )
+
+
+def _cpu(server: ServerData, places: Places, seconds: float) -> CpuWindow | None:
+    own, idle, others = (mean(column[places]) for column in (server.cpu_own, server.cpu_idle, server.cpu_others))
+    if own is None or idle is None:
+        return None
+    return CpuWindow(seconds, own * seconds, idle * seconds, None if others is None else others * seconds)
+
+
+def _waits(server: ServerData, places: Places, covered: Column, observed: float) -> WaitWindow | None:
+    known = {
+        state: _known(float((server.waits[state][places] * covered * STEP).sum()))
+        for state in STATES
+        if state in server.waits
+    }
+    seconds = {state: area for state, area in known.items() if area}
+    if not seconds or not observed:
+        return None
+    backends = {name: float(np.nansum(column[places] * covered * STEP)) for name, column in server.backends.items()}
+    return WaitWindow(observed, 0.0, seconds, backends)
+
+
+def _routes(server: ServerData, places: Places, observed: float) -> RouteWindow | None:
+    if not server.routes or not observed:
+        return None
+    covered = np.nan_to_num(server.covered[places])
+    seconds = {name: float(np.nansum(column[places] * covered * STEP)) for name, column in server.routes.items()}
+    return RouteWindow(observed, seconds)
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def places_of(time: Column, ends: Sequence[float]) -> Places:
+    """The places of these ends of quarter hours in a column of times; those that are not there are left out."""
+    found = np.searchsorted(time, ends)
+    return np.array(
+        [place for place, end in zip(found, ends, strict=True) if place < len(time) and time[place] == end],
+        dtype=np.int64,
+    )

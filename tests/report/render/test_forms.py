@@ -1,0 +1,116 @@
+"""Markdown, JSON and CSV, and the file that they are written to."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from uwsgi_headroom.report.render import RenderError, write_review
+from uwsgi_headroom.report.render.csv_form import render_csv, safe_cell
+from uwsgi_headroom.report.render.json_form import render_json
+from uwsgi_headroom.report.render.markdown import escape, render_markdown
+from uwsgi_headroom.report.review.outlook_model import Review
+
+
+def test_markdown_tables_are_whole(hostile: Review) -> None:
+    """A name with pipes and line ends adds neither a cell nor a line."""
+    columns = 0
+    for line in render_markdown(hostile).splitlines():
+        cells = line.replace("\\|", "").count("|") if line.startswith("|") else 0
+        assert cells in (0, columns) or columns == 0, line
+        columns = cells
+    assert "\n# head" not in render_markdown(hostile)
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("<b>", "\\<b\\>"),
+        ("a|b", "a\\|b"),
+        ("`a|b`", "`a\\|b`"),
+        ("a\nb", "a b"),
+        ("*x* _y_ [z](u)", "\\*x\\* \\_y\\_ \\[z\\](u)"),
+        ("&lt;", "&amp;lt;"),
+    ],
+)
+def test_markdown_shows_names_as_they_are(text: str, escaped: str) -> None:
+    """What Markdown takes for markup is escaped; code stays code."""
+    assert escape(text) == escaped
+
+
+def test_markdown_has_the_words_and_figures_of_all_sections(plain: Review) -> None:
+    """Without pictures: maps of the week are tables."""
+    text = render_markdown(plain)
+    for number in range(1, 11):
+        assert f"\n## {number} " in text
+    assert "Mean response time (ms)" in text
+    assert "**Is there a problem?**" in text
+    assert "| Owner, date |  |" in text
+
+
+def test_json_is_valid_and_has_stable_names(plain: Review) -> None:
+    """Standard JSON without nan, and the names that docs/report-contents.md describes."""
+
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    document = json.loads(render_json(plain), parse_constant=refuse)
+    assert document["format"] == 1
+    assert document["judgement"] == "act"
+    (service,) = document["services"]
+    assert set(service) == {
+        *("service", "servers", "verdict", "utilization", "users", "balance", "time", "curve", "trend", "what_if"),
+        "recommendations",
+    }
+    assert service["utilization"]["first"] == "hottest_interpreter"
+    assert service["what_if"] == {"reason": "Not here."}
+    assert "data" not in document
+
+
+def test_csv_has_a_line_for_each_quarter_hour_and_server(plain: Review) -> None:
+    """Units are in the head, and values those of the columns."""
+    rows = list(csv.DictReader(io.StringIO(render_csv(plain.data))))
+    assert len(rows) == 2 * 3 * 96
+    assert rows[0]["start"] == "2026-09-25T00:00:00+00:00"
+    assert float(rows[0]["threads_in_service"]) == pytest.approx(plain.data.servers[0].busy[0], rel=1e-5)
+    assert float(rows[0]["p95_seconds"]) == pytest.approx(plain.data.servers[0].percentiles[2][0], rel=1e-5)
+
+
+def test_csv_leaves_out_what_is_unknown(plain: Review) -> None:
+    """A quarter hour without any figure has no line, and an unknown figure an empty cell."""
+    server = plain.data.servers[0]
+    queue = server.queue.copy()
+    queue[0] = math.nan
+    data = replace(plain.data, servers=(replace(server, queue=queue, percentiles=()),))
+    first = next(csv.DictReader(io.StringIO(render_csv(data))))
+    assert first["queue_connections"] == first["p50_seconds"] == ""
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@sum", "\tx"])
+def test_csv_names_are_no_formulas(name: str) -> None:
+    """A spreadsheet would compute them."""
+    assert safe_cell(name) == f"'{name}"
+
+
+def test_a_hostile_name_is_one_cell_of_csv(hostile: Review) -> None:
+    """Quoted, with its line end, and not a formula."""
+    rows = list(csv.reader(io.StringIO(render_csv(hostile.data))))
+    assert {len(row) for row in rows} == {len(rows[0])}
+    assert all(row[2].startswith("'=") for row in rows[1:])
+
+
+def test_a_report_replaces_a_file_only_when_it_is_whole(plain: Review, tmp_path: Path) -> None:
+    """A directory that does not exist is a message; a good file is replaced, and nothing is left beside it."""
+    with pytest.raises(RenderError, match="the report cannot be written: No such file or directory"):
+        write_review(plain, tmp_path / "missing" / "review.md", "md")
+    out = tmp_path / "review.md"
+    out.write_text("old")
+    write_review(plain, out, "md")
+    assert out.read_text().startswith("# Capacity review")
+    assert [path.name for path in tmp_path.iterdir()] == ["review.md"]

@@ -1,0 +1,35 @@
+"""Reviews of synthetic histories, each computed once for all tests, without the predictions of section 8."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.synthetic import stories
+from tests.support.synthetic.review_data import make_review_data
+from uwsgi_headroom.report import review
+from uwsgi_headroom.report.review.model import Absent
+from uwsgi_headroom.report.review.outlook_model import Review
+
+NOT_PREDICTED = "Predictions are tested by themselves: they take a second for each server."
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_predictions() -> Iterator[None]:
+    """Leaves section 8 out, which takes a second for each server."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(review, "review_what_if", lambda *_: Absent(reason=NOT_PREDICTED))
+        yield
+
+
+@pytest.fixture(scope="session")
+def story(no_predictions: None) -> Review:
+    """Six machines, 192 threads of which 83 are in service at peak, one worker of four with 43 % of the requests."""
+    return review.build_review(make_review_data(stories.story()))
+
+
+@pytest.fixture(scope="session")
+def young(no_predictions: None) -> Review:
+    """An hour of the same."""
+    return review.build_review(make_review_data(stories.young()))

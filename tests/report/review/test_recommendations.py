@@ -1,0 +1,147 @@
+"""What the review recommends from a long range, with figures computed by hand, and what it asks the model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+
+from tests.report.review.conftest import NOT_PREDICTED
+from tests.support.synthetic import stories
+from tests.support.synthetic.plan import History, Service
+from tests.support.synthetic.review_data import make_review_data
+from uwsgi_headroom.analysis.what_if import CannotPredictError, Setting
+from uwsgi_headroom.report.model import ServerData
+from uwsgi_headroom.report.review import build_review, what_if
+from uwsgi_headroom.report.review.model import Absent
+from uwsgi_headroom.report.review.outlook_model import Recommendation
+from uwsgi_headroom.report.review.peaks import Judged, find_peaks, group_services
+
+UTC = ZoneInfo("UTC")
+CALM = Service(name="calm", peak=4.0, contention=False, weekdays=(1.0,) * 7)
+
+
+def _recommended(service: Service = CALM, **changes: object) -> dict[str, Recommendation]:
+    data = make_review_data(History(services=(service,), days=2, until=stories.UNTIL))
+    servers = tuple(replace(server, **changes) for server in data.servers)  # type: ignore[arg-type]
+    (review,) = build_review(replace(data, servers=servers)).services
+    return {each.code: each for each in review.recommendations}
+
+
+def _server() -> ServerData:
+    return make_review_data(History(services=(CALM,), days=2, until=stories.UNTIL)).servers[0]
+
+
+def test_a_calm_service_needs_nothing() -> None:
+    """4 of 32 threads: no recommendation at all."""
+    assert _recommended() == {}
+
+
+def test_a_full_listen_queue_is_urgent_from_five_percent_of_the_time() -> None:
+    """As in `check`: 5 % of the time is critical, less is a warning."""
+    full = np.zeros(192)
+    full[:10] = 0.9
+    found = _recommended(queue_full=full)["clients_refused"]
+    assert found.judgement == "plan"
+    assert "at its limit for 4.7 % of the time" in found.evidence
+    full[:12] = 0.9
+    assert _recommended(queue_full=full)["clients_refused"].judgement == "act"
+
+
+def test_killed_requests_are_those_of_the_whole_range() -> None:
+    """Three harakiris, at night, are in no busiest quarter hour."""
+    harakiris = np.zeros(192)
+    harakiris[3:6] = 1
+    found = _recommended(harakiris=harakiris)["harakiri"]
+    assert found.title == "uWSGI killed a worker 3 times for a request over `harakiri`."
+    assert "In the last 48 h" in found.evidence or "In the last 2 days" in found.evidence
+
+
+def test_lost_requests_are_counted() -> None:
+    """0.01 a second in a quarter of an hour are 9 requests."""
+    lost = np.zeros(192)
+    lost[7] = 0.01
+    found = _recommended(lost=lost)["requests_lost"]
+    assert found.title == "At least 9 requests were in service when their worker ended."
+    assert found.judgement == "plan"
+
+
+def test_an_objective_that_is_missed() -> None:
+    """2 % of the requests too slow where 1 % may be: twice the error budget, whatever the load."""
+    server = _server()
+    found = _recommended(slow=0.02 * server.requests, judged=server.requests)["objective_missed"]
+    assert found.judgement == "act"
+    assert found.title == "2 % of the requests were slower than 1.0 s or lost, where the objective permits 1 %."
+    assert "2.0x of the error budget" in found.evidence
+
+
+def test_servers_to_survive_the_loss_of_one() -> None:
+    """Two servers with 20 of 32 threads: without one, the other needs 40. Of n servers of 32 threads, n - 1 carry 40 at
+    85 % from n = 3 on."""
+    found = _recommended(replace(CALM, servers=2, peak=40.0))["server_lost"]
+    assert "the others would be at 125 % of a limit" in found.title
+    assert found.action.startswith("Run 3 servers of the present size instead of 2")
+
+
+def test_the_model_is_asked_about_the_present_peak() -> None:
+    """Setting, load and demands are those of the quarter hour that counts."""
+    data = make_review_data(History(services=(CALM,), days=2, until=stories.UNTIL))
+    peaks = find_peaks(group_services(data)[0], UTC)
+    server, judged = peaks.present[0]
+    measured = what_if.measure(server, judged)
+    assert measured.setting == Setting(4, 8)
+    assert measured.cpu_per_request == pytest.approx(CALM.cpu, rel=1e-3)
+    assert measured.window.response_time == pytest.approx(CALM.cpu + CALM.wait, rel=1e-3)
+    assert measured.window.throughput == pytest.approx(4.0 / (CALM.cpu + CALM.wait), rel=1e-3)
+    assert sum(measured.waits.values()) == pytest.approx(CALM.cpu + CALM.wait, rel=1e-3)
+    assert (measured.cpus, measured.others, measured.memory_per_worker) == (4.0, pytest.approx(0.3), 180e6)
+
+
+def test_settings_that_are_compared() -> None:
+    """The same threads in more processes, more processes, and more threads; never today's."""
+    assert [str(each) for each in what_if.propose(Setting(4, 8))] == ["8x4", "16x2", "6x8", "8x8", "4x12", "4x16"]
+    assert [str(each) for each in what_if.propose(Setting(3, 1))] == ["5x1", "6x1", "3x2"]
+
+
+def test_a_backend_without_a_known_address_is_named() -> None:
+    """A review has names of backends, not their addresses."""
+    found = _recommended(replace(CALM, peak=20.0, wait=0.19, backends={"postgres": 0.9}))["waits_for_backend"]
+    assert found.title.endswith("waiting for postgres.")
+
+
+def test_of_many_services_only_those_with_little_headroom_are_predicted() -> None:
+    """Seven services: the busy one has a section 8, and the others say why not."""
+    idle = [replace(CALM, name=f"idle{number}", peak=2.0) for number in range(6)]
+    services = (replace(CALM, name="busy", peak=24.0), *idle)
+    review = build_review(make_review_data(History(services=services, days=0.25, until=stories.UNTIL - 9 * 3600)))
+    reasons = {each.service: each.what_if.reason for each in review.services}
+    assert reasons["busy"] == NOT_PREDICTED
+    assert all("only those with headroom below 3x" in reasons[each.name] for each in idle)
+
+
+def test_section_8_compares_settings_with_the_present_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The present setting is the first row, and the model's error stands beside the rows."""
+    monkeypatch.setattr(what_if, "propose", lambda _: (Setting(8, 4),))
+    server, judged = _busiest()
+    found = what_if.review_what_if(server, judged)
+    assert [(row.setting, row.is_today) for row in found.rows] == [("4x8", True), ("8x4", False)]
+    assert found.peak == pytest.approx(40.0, rel=1e-3)
+    assert abs(found.response_time_error) < 0.05
+    assert all(row.fits and all(row.sustained) for row in found.rows)
+
+
+def test_a_prediction_that_is_impossible_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model's own reason."""
+
+    def refuse(*_: object) -> None:
+        raise CannotPredictError("The demands are unknown.")
+
+    monkeypatch.setattr(what_if, "predict_settings", refuse)
+    assert what_if.review_what_if(*_busiest()) == Absent(reason="The demands are unknown.")
+
+
+def _busiest() -> tuple[ServerData, Judged]:
+    data = make_review_data(History(services=(CALM,), days=1, until=stories.UNTIL))
+    return find_peaks(group_services(data)[0], UTC).present[0]

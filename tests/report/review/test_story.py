@@ -1,0 +1,90 @@
+"""The story that this project grew out of: the review finds what people found out in weeks."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from uwsgi_headroom.report.render.markdown import render_markdown
+from uwsgi_headroom.report.review.outlook_model import Review
+
+
+def test_83_of_192_threads_are_in_service(story: Review) -> None:
+    """The verdict has the threads of all six machines together, in the quarter hour that counts."""
+    used = story.services[0].utilization
+    assert used.in_service == pytest.approx(83.0, abs=0.01)
+    assert (used.available, used.configured) == (192, 192)
+    assert "83 of 192 threads in service" in story.services[0].verdict.sentence
+
+
+def test_the_hottest_interpreters_are_the_first_limit(story: Review) -> None:
+    """The worker with 43 % of the requests is named, not the threads, of which more than half are free."""
+    used = story.services[0].utilization
+    assert used.first == "hottest_interpreter"
+    assert "the hottest worker's interpreter saturates first" in story.services[0].verdict.sentence
+    hottest = {server.hottest_worker for server in used.servers}
+    assert hottest == {1}
+    worker = story.services[0].balance.servers[0].workers[0]
+    assert worker.share == pytest.approx(0.43, abs=0.001)
+
+
+def test_the_cost_is_in_milliseconds_and_in_servers(story: Review) -> None:
+    """By hand: at peak a machine serves r requests a second, with 40 ms of CPU and 179 ms of waiting each, and an
+    M/D/1 queue for the interpreter. Even workers would have the response time of the three calm ones."""
+    balance = story.services[0].balance
+    rate = story.services[0].utilization.servers[0].requests
+
+    def response_time(share: float) -> float:
+        load = share * rate * 0.040
+        return 0.040 + 0.179 + 0.040 * load / (2 * (1 - load))
+
+    mean = 0.43 * response_time(0.43) + 0.57 * response_time(0.19)
+    assert balance.cost_seconds == pytest.approx(mean - response_time(0.19), rel=0.01)
+    # Full at 1/0.43 of an interpreter's load; even workers until the 3.7 CPUs that others leave are full.
+    hot, even = 1 / (0.43 * rate * 0.040), 3.7 / (rate * 0.040)
+    assert balance.cost_servers == pytest.approx(6 * (1 - hot / even), rel=0.01)
+    assert re.search(
+        r"Uneven workers cost \d+ ms of each response and the capacity of 2\.\d of 6 servers", _page(story)
+    )
+
+
+def test_it_advises_more_processes_with_fewer_threads(story: Review) -> None:
+    """The advice is that of the finding in `check`, and it is urgent, as the limit is reached."""
+    first = story.services[0].recommendations[0]
+    assert (first.code, first.judgement) == ("unevenness_hurts", "act")
+    assert first.action.startswith("Use more processes and fewer threads, such as 8x4 instead of 4x8")
+    assert "46 ms" in first.effect
+    assert all((first.evidence, first.verify, first.roll_back))
+    assert len(first.servers) == 6
+    assert story.answer == "shop needs action now."
+
+
+def test_page_one_answers_four_questions(story: Review) -> None:
+    """Whether there is a problem, when, what to do and how sure, each in a sentence with its figures."""
+    verdict = story.services[0].verdict
+    assert verdict.problem.startswith("Yes. At peak the busiest worker process uses 86 %")
+    assert verdict.when.startswith("Now. Peak: Friday, 25 September")
+    assert verdict.action.startswith("Use more processes")
+    assert verdict.certainty.startswith("High: 30 days with a known peak; 100 % of the range measured")
+
+
+def test_a_limit_is_missed_only_with_a_server_lost(story: Review) -> None:
+    """With one machine of six lost the others have 6/5 of the load, which is more than one interpreter takes."""
+    used = story.services[0].utilization
+    assert used.one_lost == pytest.approx(used.headroom * 5 / 6, rel=1e-6)
+    assert used.one_lost < 1 < used.headroom
+    assert "If one of its 6 servers is lost at peak, the others cannot carry its load" in _page(story)
+
+
+def test_the_time_goes_into_the_backend_and_the_lock(story: Review) -> None:
+    """By Little's law, the parts of a mean request add up to its response time."""
+    time = story.services[0].time
+    assert sum(part.per_request for part in time.states) == pytest.approx(time.response_time, rel=1e-6)
+    assert time.cpu_per_request == pytest.approx(0.040, rel=1e-3)
+    assert [part.name for part in time.backends] == ["postgres", "redis"]
+    assert time.backends[0].per_request == pytest.approx(0.6 * 0.179, rel=1e-3)
+
+
+def _page(review: Review) -> str:
+    return render_markdown(review).split("## 2 ")[0]

@@ -1,0 +1,104 @@
+"""The date in the verdict: right where the answer is known, refused with its reason where history is too short."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import datetime, timezone
+
+import pytest
+
+from tests.support.synthetic import stories
+from tests.support.synthetic.plan import DAY, History, Service, Step
+from tests.support.synthetic.review_data import make_review_data
+from uwsgi_headroom.report.model import ReviewData
+from uwsgi_headroom.report.review import build_review
+from uwsgi_headroom.report.review.model import Absent
+from uwsgi_headroom.report.review.outlook_model import LimitForecast, Review
+
+GROWING = Service(
+    name="growing", servers=2, peak=47.0, contention=False, wait=0.19, growth=0.10, weekdays=(1.0,) * 7, noise=0.02
+)
+"""Concurrency in proportion to the load: at the end 47 of 64 threads at peak, and 10 % of that more every 28 days."""
+
+
+@pytest.fixture(scope="module")
+def two(no_predictions: None) -> Review:
+    """A service that grows, and one that does not and is idle."""
+    idle = Service(name="idle", peak=0.1, contention=False, weekdays=(1.0,) * 7)
+    return build_review(make_review_data(History(services=(idle, GROWING), days=56, until=stories.UNTIL)))
+
+
+def test_the_crossing_date_is_in_the_sentence(two: Review) -> None:
+    """By hand: peaks grow from 47/64 = 0.734 (with the largest noise) by a tenth of that in 28 days, so 0.85 of the
+    threads are in use after 28 * (0.85 / 0.734 - 1) / 0.1 = 44 days. Tolerance: ten days."""
+    service = two.services[0]
+    assert service.service == "growing"
+    found = re.search(r"that limit is reached around (\d+ \w+ \d{4})", service.verdict.sentence)
+    assert found, service.verdict.sentence
+    day = datetime.strptime(found[1], "%d %B %Y").replace(tzinfo=timezone.utc).timestamp()
+    assert (day - stories.UNTIL) / DAY == pytest.approx(44, abs=10)
+    assert service.verdict.judgement == "plan"
+    assert service.verdict.when.startswith(f"Around {found[1]} (not before ")
+    assert "85 % of the limit is then in use (threads run out)" in service.verdict.when
+
+
+def test_the_limit_of_the_crossing_is_the_first_one(two: Review) -> None:
+    """Threads are 73 % full and interpreters 29 %, so threads are reached first, as the verdict says."""
+    trend = two.services[0].trend
+    assert trend.first == "threads"
+    assert two.services[0].utilization.first == "threads"
+    threads = next(each.forecast for each in trend.limits if each.limit == "threads")
+    assert isinstance(threads, LimitForecast)
+    assert threads.direction == "growth"
+    assert threads.back_test.error < 0.1
+
+
+def test_each_service_has_its_own_verdict(two: Review) -> None:
+    """The busy one comes first, and the idle one needs nothing."""
+    assert [service.service for service in two.services] == ["growing", "idle"]
+    idle = two.services[1].verdict
+    assert idle.judgement == "ok"
+    assert idle.sentence.endswith("nothing to do.")
+    assert "no limit is reached within" in idle.sentence
+    assert two.answer == "growing needs a plan. idle has enough capacity."
+
+
+def test_an_hour_of_history_gives_a_verdict_and_no_date(young: Review) -> None:
+    """The present peak is judged; a forecast is refused with its reason, and confidence is low."""
+    service = young.services[0]
+    assert service.verdict.judgement == "act"
+    assert isinstance(service.trend, Absent)
+    assert "a forecast needs weeks" in service.trend.reason
+    assert service.verdict.confidence == "low"
+    assert service.verdict.certainty.startswith("Low: 60 min of data, no complete day")
+
+
+def test_ten_days_say_how_many_days_are_needed() -> None:
+    """With whole days, but too few, the refusal has the number that is needed."""
+    history = History(services=(replace(GROWING, servers=1, peak=11.0),), days=10, until=stories.UNTIL)
+    service = build_review(make_review_data(history)).services[0]
+    refusals = {each.limit: each.forecast for each in service.trend.limits}
+    assert all(isinstance(each, Absent) for each in refusals.values())
+    assert re.search(r"needs \d+ days", refusals["threads"].reason)
+    assert refusals["threads"].reason in service.verdict.when
+    assert "no date can be given yet" in service.verdict.sentence
+    assert service.verdict.confidence != "high"
+
+
+def test_a_step_is_not_growth() -> None:
+    """Traffic that moved here half-way is a step with its event, and no date is made of it."""
+    steps = (Step(day=30, factor=1.4, title="Weights changed."),)
+    stepped = replace(GROWING, name="stepped", servers=1, growth=0.0, peak=16.0, steps=steps)
+    service = build_review(make_review_data(History(services=(stepped,), days=60, until=stories.UNTIL))).services[0]
+    forecast = next(each.forecast for each in service.trend.limits if each.limit == "threads")
+    assert [step.event for step in forecast.steps] == ["Weights changed."]
+    assert forecast.steps[0].change == pytest.approx(0.4, abs=0.06)
+    assert service.trend.first is None
+
+
+def test_a_range_without_servers_says_so() -> None:
+    """No data is no crash: the answer says what is missing."""
+    review = build_review(ReviewData(servers=(), since=0.0, until=900.0, source="nothing"))
+    assert review.judgement == "unknown"
+    assert review.answer == "No verdict: the source has no server in this range."
