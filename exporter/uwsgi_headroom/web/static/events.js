@@ -3,29 +3,32 @@
 import { el, marked, panel, say } from "./dom.js";
 import { tone } from "./marks.js";
 import { between, clock } from "./moments.js";
+import { LONGEST } from "./timeline.js";
 import { many } from "./words.js";
 
 const LEAST_SECONDS = 3600; // the list has at least the last hour, although charts may show less
 const MOST_LISTED = 200;
+const LONGEST_MS = 30000;
 
 /** Events: those of the journal, as far back as it was fetched, and those of each new document. */
 export class Events {
   #path;
   #known = new Map();
-  #seconds = 0; // how far back the journal was fetched
+  #since = Infinity; // from when on the journal was fetched, in epoch seconds
 
   constructor(path) {
     this.#path = path;
   }
 
-  /** Fetch the journal of so many seconds; a document has only the newest events. Returns whether that was necessary. */
-  async load(seconds = LEAST_SECONDS) {
-    if (seconds <= this.#seconds) return false;
+  /** Fetch the journal from an instant on, if it is not known; a document has only the newest events. Returns whether it was fetched. */
+  async load(now, since = now - LEAST_SECONDS) {
+    if (since >= this.#since) return false;
+    const seconds = Math.min(LONGEST, Math.max(LEAST_SECONDS, Math.ceil(now - since)));
     try {
-      const answer = await fetch(`${this.#path}/journal?seconds=${Math.ceil(seconds)}`, { signal: AbortSignal.timeout(30000) });
+      const answer = await fetch(`${this.#path}/journal?seconds=${seconds}`, { signal: AbortSignal.timeout(LONGEST_MS) });
       if (!answer.ok) return false;
       this.add((await answer.json()).events);
-      this.#seconds = seconds;
+      this.#since = now - seconds;
       return true;
     } catch {
       return false; // only the events of documents are shown
@@ -63,7 +66,7 @@ export function listed() {
   const list = el("ol", { class: "events" });
   const none = el("p", { class: "hint" });
   const more = el("p", { class: "hint" });
-  const node = panel("Events", "newest first; marked on every chart", none, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "List of events" }, list, more));
+  const node = panel("Events", "newest first; marked on every chart, several that are close together as the worst of them", none, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "List of events" }, list, more));
   node.classList.add("wide");
   let newest = null;
   return {

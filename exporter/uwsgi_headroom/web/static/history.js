@@ -14,7 +14,7 @@ export class History {
   #path;
   #wanted = null; // the range to show; `range` until it has been fetched whole
   #whole = false; // whether `range` needs to be fetched whole again
-  #wholeAt = 0; // epoch seconds
+  #wholeAt = 0; // performance.now()
   #request = null;
   #quietUntil = 0; // performance.now(): no request before, because the last one brought nothing
   #now = 0; // epoch seconds, from the exporter's last document
@@ -84,7 +84,7 @@ export class History {
       this.step = document.step ?? range.seconds / range.points;
       this.columns = withGaps(flatten(document), this.step);
       this.#whole = true;
-      this.#wholeAt = this.#now;
+      this.#wholeAt = performance.now();
     });
   }
 
@@ -97,7 +97,7 @@ export class History {
 
   async #fetchNew(now) {
     if (this.#request || !this.#wanted || performance.now() < this.#quietUntil) return false;
-    if (!this.isCurrent || !this.#whole || this.#isCoarse(now)) return this.#loadWhole();
+    if (!this.isCurrent || !this.#whole || this.#isCoarse) return this.#loadWhole();
     if (this.range.until) return false; // a stretch of the past has nothing new
     const last = this.time.at(-1) ?? now - this.range.seconds;
     if (now - last < this.step + (this.step < MINUTE ? 0.5 : WRITTEN)) return false;
@@ -107,9 +107,9 @@ export class History {
   }
 
   // After the exporter's start, a short range is made of the file's minutes. Finer figures are there some time later.
-  #isCoarse(now) {
+  get #isCoarse() {
     const { seconds, points, until } = this.range;
-    return !until && this.step >= MINUTE && this.step > seconds / points && now - this.#wholeAt > seconds;
+    return !until && this.step > seconds / points && performance.now() - this.#wholeAt > seconds * 1000;
   }
 
   /** Returns whether there are newer slices, or the range is another one. */
@@ -135,7 +135,7 @@ export class History {
     this.#request = null;
     this.trouble = trouble;
     const isNew = before !== this.time.at(-1) || shown !== this.range;
-    if (!isNew) this.#quietUntil = performance.now() + Math.min(MOST_PAUSE, seconds / points / 8) * 1000;
+    if (!isNew) this.#quietUntil = performance.now() + Math.min(MOST_PAUSE, seconds / points / 12) * 1000;
     return isNew;
   }
 

@@ -29,6 +29,7 @@ const KEPT = [
   { seconds: 730 * DAY, points: 365, name: "2 y" },
 ];
 const TIERS = "Kept: minutes for 14 days, quarters of an hour for 90 days, hours for 2 years.";
+const LONG_STEP = 900; // seconds: peaks are shorter
 const SLOW_MS = 300; // a fetch that takes longer is named
 
 /** The seconds that a document's history reaches back. */
@@ -123,14 +124,18 @@ export class Ranges {
     if (!history.isCurrent && !history.trouble) return; // `Reading …` stays
     clearTimeout(this.#timer);
     const old = history.isCurrent ? "Charts are not updated" : "Charts still show the time before";
-    const empty = history.time.length ? "" : "No figures are kept of this time.";
-    this.#warn(history.trouble ? `${old}: ${history.trouble}.` : empty, Boolean(history.trouble));
+    this.#warn(history.trouble ? `${old}: ${history.trouble}.` : remark(history), Boolean(history.trouble));
   }
 
   #warn(text, isTrouble) {
     say(this.#trouble, text);
     mark(this.#trouble, "class", isTrouble ? "age trouble" : "hint");
   }
+}
+
+function remark({ time, step }) {
+  if (!time.length) return "No figures are kept of this time.";
+  return step >= LONG_STEP ? `Each point is a mean over ${duration(step)}, which is lower than the peaks in it: zoom in to see them.` : "";
 }
 
 function about(kept, now) {

@@ -81,7 +81,7 @@ export function show(main, { path, page, servers }) {
       }),
     );
     ranges.start(server);
-    events.load().then(happened);
+    events.load(server.time).then(happened);
   }
 
   async function load(chosen) {
@@ -89,7 +89,7 @@ export function show(main, { path, page, servers }) {
     ranges.fetched(history);
     if (!isFetched) return;
     happened();
-    if (document_.kept_history && (await events.load(document_.time - history.span[0]))) happened();
+    if (document_.kept_history && (await events.load(document_.time, history.span[0]))) happened();
   }
 
   async function follow() {
@@ -102,7 +102,8 @@ export function show(main, { path, page, servers }) {
 
   /** The shortest stretch to zoom to that begins at an instant. */
   function least(from) {
-    return LEAST_SLICES * finest(document_.time - from, document_.sampling.history_seconds);
+    const { kept_history: kept, sampling, time } = document_;
+    return LEAST_SLICES * (kept?.since ? finest(time - from, sampling.history_seconds) : 1);
   }
 
   function move(how) {
