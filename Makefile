@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test test-all lint generate bench bench-accuracy bench-waits bench-cost bench-page bench-hostile scenarios bare-machine clean
+.PHONY: help demo test test-all lint generate bench bench-accuracy bench-waits bench-model bench-cost bench-page bench-hostile scenarios bare-machine clean
 .DEFAULT_GOAL := help
 
 help:  ## print this list
@@ -51,6 +51,10 @@ bench-accuracy:  ## compare the figures with the truth, for 20 minutes (ARGS="--
 bench-waits:  ## compare what threads wait for with the application's own record, for 12 minutes (ARGS="--only TEXT")
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.waits $(ARGS)
+
+bench-model:  ## compare predictions for other settings with a real uWSGI, for 11 minutes (ARGS="--write FILE")
+	@$(PYTHON) -m tools.prepare bench
+	@.venv/bin/python -m tools.bench.model $(ARGS)
 
 bench-cost:  ## measure what the exporter costs uWSGI, the machine and the application, for 12 minutes
 	@$(PYTHON) -m tools.prepare bench

@@ -102,7 +102,8 @@ def _check(line: CommandLine, options: argparse.Namespace) -> int:
     thresholds = Thresholds(
         options.min_headroom, options.max_queue_wait, options.max_response_time, options.max_p95, options.max_p99
     )
-    return command.run(Request(tuple(options.addresses), options.seconds, options.format, thresholds))
+    what_if = tuple(options.what_if or ())
+    return command.run(Request(tuple(options.addresses), options.seconds, options.format, thresholds, what_if))
 
 
 def _top(_line: CommandLine, options: argparse.Namespace) -> int:

@@ -26,7 +26,7 @@ _WHY = {
     "http": "not an exporter, or an exporter without this server",
 }
 _SERVER = re.compile(r"(?P<base>.*?)(?:/api/v1)?/servers/(?P<name>.+?)/?", re.DOTALL)
-_PART = re.compile(r"(?P<name>.+)/(?:history|findings|journal|events)", re.DOTALL)
+_PART = re.compile(r"(?P<name>.+)/(?:history|findings|journal|events|what-if)", re.DOTALL)
 _OTHER = re.compile(r"(?P<base>.*?)/(?:metrics|servers|runbooks|static|api|-)(?:/.*)?", re.DOTALL)
 
 Answer = Literal["exporter", "other", "silent", "nobody"]
@@ -67,10 +67,10 @@ def parse_page(url: Http) -> ExporterPage:
     return ExporterPage(replace(url, target=(match["base"] if match else path.rstrip("/")) or "/"), None)
 
 
-async def get_document(url: Http, path: str, kind: type[T]) -> T:
-    """Fetch the document at a path of an exporter's API. Raises ApiError."""
+async def get_document(url: Http, path: str, kind: type[T], seconds: float = ANSWER_SECONDS) -> T:
+    """Fetch the document at a path of an exporter's API. seconds: the timeout. Raises ApiError."""
     try:
-        return msgspec.json.decode((await _read(url, path, ANSWER_SECONDS)).body, type=kind)
+        return msgspec.json.decode((await _read(url, path, seconds)).body, type=kind)
     except ReadError as error:
         raise ApiError(f"{url}: {_WHY.get(error.reason, str(error))}", error.reason) from None
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -57,6 +57,8 @@ def test_the_list(port: int) -> None:
         ("/history?seconds=&points=", "History"),
         ("/journal", "Journal"),
         ("/journal?seconds=0.5", "Journal"),
+        ("/what-if", "WhatIf"),
+        ("/what-if?settings=8x4,4x8", "WhatIf"),
     ],
 )
 @pytest.mark.parametrize("name", ["threads_4x8_busy", "emperor", "gone"])
@@ -93,6 +95,12 @@ def test_documents_of_a_server(port: int, name: str, path: str, schema: str) -> 
         ("servers/emperor/history?points=many", 400, "'many'"),
         ("servers/emperor/history?until=nan", 400, "until"),
         ("servers/emperor/history?until=-1", 400, "until"),
+        ("servers/emperor/what-if?settings=8x", 400, "such as 8x4"),
+        ("servers/emperor/what-if?settings=8x4,0x1", 400, "1 to 1024"),
+        ("servers/emperor/what-if?settings=1e9x1", 400, "'1e9x1'"),
+        ("servers/emperor/what-if?settings=-1x1", 400, "settings"),
+        ("servers/emperor/what-if?settings=1x1,1x2,1x3,1x4,1x5,1x6,1x7,1x8,1x9,2x1,2x2,2x3,2x4", 400, "at most 12"),
+        ("servers/nobody/what-if", 404, "no server"),
     ],
 )
 def test_what_is_refused(port: int, path: str, status: int, words: str) -> None:
@@ -114,7 +122,14 @@ def test_nothing_can_be_changed(port: int, method: str) -> None:
 
 def test_head_of_everything(port: int) -> None:
     """HEAD returns only headers, even for a stream, which then does not stay open."""
-    for path in ("servers", "servers/emperor", "servers/emperor/history", "servers/emperor/events", "events"):
+    for path in (
+        "servers",
+        "servers/emperor",
+        "servers/emperor/history",
+        "servers/emperor/what-if",
+        "servers/emperor/events",
+        "events",
+    ):
         status, _, body = get(port, f"/api/v1/{path}", method="HEAD")
         assert (status, body) == (200, b"")
 
@@ -147,7 +162,7 @@ def test_any_name(tmp_path: Path, name: str) -> None:
     with serving(ServerConfig(name, address)) as port:
         (listed,) = json.loads(get(port, "/api/v1/servers")[2])["servers"]
         for path in (listed["path"], f"/api/v1/servers/{quote(name, safe='/')}"):
-            for part in ("", "/history", "/findings"):
+            for part in ("", "/history", "/findings", "/what-if"):
                 status, _, body = get(port, path + part)
                 assert (status, json.loads(body)["name"]) == (200, name)
         assert get(port, f"/servers/{quote(name, safe='')}")[0] == 200

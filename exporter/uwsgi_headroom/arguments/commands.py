@@ -125,6 +125,13 @@ def _add_check(commands: argparse._SubParsersAction[Parser]) -> Parser:
         help="text; json: one document, even after a failure; nagios: one line with performance data (default text)",
     )
     parser.add_argument(
+        "--what-if",
+        metavar="PROCESSESxTHREADS",
+        action="append",
+        help="also predict throughput, response time and memory of a setting, such as 8x4: 8 processes with 4 threads "
+        "each; repeatable, or separated by commas",
+    )
+    parser.add_argument(
         "--min-headroom",
         metavar="WARNING[:CRITICAL]",
         type=parse_minimum,

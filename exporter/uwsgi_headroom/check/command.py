@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from uwsgi_headroom import logs
+from uwsgi_headroom.analysis.what_if import Setting, SettingError, parse_settings
 from uwsgi_headroom.check import json_report, list_report, nagios_report, text_report
 from uwsgi_headroom.check.apply_thresholds import apply_thresholds
 from uwsgi_headroom.check.exit_status import EXIT_STATUS, WORST_FIRST, find_worst
@@ -15,6 +16,7 @@ from uwsgi_headroom.check.targets import Targets, parse_targets, sort_targets
 from uwsgi_headroom.check.watching import judge_targets
 from uwsgi_headroom.config.model import ServerConfig
 from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.terminal_text import print_lines
 from uwsgi_headroom.watch.discover import discover_servers
 
@@ -23,22 +25,35 @@ def run(request: Request) -> int:
     """Judge the servers of a request and return the exit status. Raises HeadroomError if there is nothing to judge,
     and KeyboardInterrupt if interrupted before there is any result."""
     logs.configure("critical", "logfmt")  # verdicts report errors
+    settings = _parse_settings(request)
     servers = parse_targets(request.addresses) if request.addresses else discover_servers()
     try:
-        judged, single = asyncio.run(_judge(servers, request))
+        judged, single = asyncio.run(_judge(servers, request, settings))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     print_lines(_render(judged, request, single=single))
     return EXIT_STATUS[find_worst(server.status for server in judged)]
 
 
-async def _judge(servers: Sequence[ServerConfig], request: Request) -> tuple[list[Server], bool]:
+def _parse_settings(request: Request) -> tuple[Setting, ...]:
+    """The settings to predict. Raises ConfigError."""
+    if request.what_if and request.format == "nagios":
+        raise ConfigError("--what-if needs the format text or json: a plugin's line has no room for predictions")
+    try:
+        return parse_settings(text for texts in request.what_if for text in texts.split(","))
+    except SettingError as error:
+        raise ConfigError(f"--what-if: {error}") from None
+
+
+async def _judge(
+    servers: Sequence[ServerConfig], request: Request, settings: Sequence[Setting]
+) -> tuple[list[Server], bool]:
     """Return the documents, worst first, and whether the request names a single server. Raises ConfigError if a
     threshold cannot be judged."""
     targets = await sort_targets(servers) if request.addresses else Targets(tuple(servers))
     if targets.watched:
         refuse_too_short(request.thresholds)
-    documents = await judge_targets(targets, request.seconds)
+    documents = await judge_targets(targets, request.seconds, settings)
     judged = [apply_thresholds(document, request.thresholds) for document in documents]
     return sorted(judged, key=_gravity), targets.single
 

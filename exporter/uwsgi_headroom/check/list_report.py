@@ -23,7 +23,9 @@ def render_lines(judged: Sequence[Server]) -> Iterator[str]:
     for name, server in zip(names, judged, strict=True):
         yield from _line(name, server, width)
     for server in judged:
-        if server.status != "ok" and server.state == "up":  # for the others, the line above is complete
+        if (
+            server.status != "ok" or server.what_if
+        ) and server.state == "up":  # for the others, the line above is complete
             yield ""
             yield "-" * WIDTH
             yield from render_server(server)

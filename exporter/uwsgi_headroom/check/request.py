@@ -27,3 +27,4 @@ class Request:
     seconds: float | None = None
     format: Format = "text"
     thresholds: Thresholds = NO_THRESHOLDS
+    what_if: tuple[str, ...] = ()

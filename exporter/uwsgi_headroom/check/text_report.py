@@ -8,6 +8,7 @@ from uwsgi_headroom.analysis.capacity import LIMITS
 from uwsgi_headroom.analysis.formatting import counted, duration, factor, percent
 from uwsgi_headroom.analysis.slots import ASYNC
 from uwsgi_headroom.analysis.verdict import gives_out
+from uwsgi_headroom.check.what_if_table import render_what_if
 from uwsgi_headroom.documents.request_time import LABELS, split_request_time
 from uwsgi_headroom.documents.response_time_words import describe_objective, list_percentiles
 from uwsgi_headroom.documents.response_times import ResponseTimes
@@ -38,6 +39,9 @@ def render_lines(server: Server) -> Iterator[str]:
     for place, finding in enumerate(server.findings, 1):
         yield ""
         yield from _finding(place, finding)
+    if server.what_if:
+        yield ""
+        yield from render_what_if(server.what_if, WIDTH)
 
 
 def _describe_window(server: Server) -> str:

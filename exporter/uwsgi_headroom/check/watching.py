@@ -5,27 +5,32 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.check.exporters import read_page
 from uwsgi_headroom.check.judge import describe_unread, judge
 from uwsgi_headroom.check.request import WATCH_SECONDS
 from uwsgi_headroom.check.targets import Targets
+from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.model import ServerConfig, Settings
+from uwsgi_headroom.documents.predict import predict_what_if
 from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.what_if import WhatIf
 from uwsgi_headroom.exporter_client import ExporterPage
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.watch import Watch
 
 _NOBODY_LISTENS = "It cannot be read: nothing listens there, neither an exporter nor a stats server."
 _NO_SOCKET = "No socket matches it: is uWSGI running, with `stats` set to such a path?"
 
 
-async def judge_targets(targets: Targets, seconds: float | None) -> list[Server]:
-    """Judge all targets: returns a document with a verdict for each server.
+async def judge_targets(targets: Targets, seconds: float | None, settings: Sequence[Setting] = ()) -> list[Server]:
+    """Judge all targets: returns a document with a verdict for each server, and predictions for these settings.
 
     Ctrl-C ends watching; servers are then judged by the samples so far. Raises asyncio.CancelledError on Ctrl-C if all
     targets are exporters and have not answered.
@@ -35,8 +40,11 @@ async def judge_targets(targets: Targets, seconds: float | None) -> list[Server]
     fleet.refresh()
     watches = fleet.watches()
     progress = _Progress(len(watches))
-    watching = [asyncio.create_task(judge(watch, fleet.clock, length, progress.show)) for watch in watches]
-    reading = [asyncio.create_task(read_page(page, seconds)) for page in targets.exporters]
+    watching = [
+        asyncio.create_task(_judge_and_predict(watch, fleet.clock, length, progress.show, settings))
+        for watch in watches
+    ]
+    reading = [asyncio.create_task(read_page(page, seconds, settings)) for page in targets.exporters]
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, _cancel, watching or reading)
     suspend.between_reads(fleet.pause, fleet.resume)
     try:
@@ -54,6 +62,19 @@ async def judge_targets(targets: Targets, seconds: float | None) -> list[Server]
         if server.address is None and _finds_nothing(server)
     ]
     return documents
+
+
+async def _judge_and_predict(
+    watch: Watch, clock: Clock, seconds: float, progress: Callable[[float], None], settings: Sequence[Setting]
+) -> Server:
+    document = await judge(watch, clock, seconds, progress)
+    if not settings:
+        return document
+    try:
+        what_if = await predict_what_if(watch, clock, seconds, settings)
+    except asyncio.CancelledError:
+        what_if = WhatIf(name=watch.name, time=clock.epoch(), refusal="It was interrupted.")
+    return msgspec.structs.replace(document, what_if=what_if)
 
 
 def _cancel(tasks: Iterable[asyncio.Task[object]]) -> None:

@@ -8,16 +8,18 @@ from typing import Any
 import msgspec
 
 from uwsgi_headroom import documents
+from uwsgi_headroom.analysis.what_if.setting import MOST_SETTINGS
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.documents.history import MOST_POINTS, History
 from uwsgi_headroom.documents.schema import Findings, Journal, Problem, Server, Servers
+from uwsgi_headroom.documents.what_if import WhatIf
 
 FILE = Path(__file__).with_name("openapi.json")
 VERSION = "1.0.0"
 """Version of the API: breaking changes raise the first number, new keys the second."""
 
 _REF = "#/components/schemas/{name}"
-_DOCUMENTS: tuple[type, ...] = (Servers, Server, Findings, History, Journal, Problem)
+_DOCUMENTS: tuple[type, ...] = (Servers, Server, Findings, History, Journal, WhatIf, Problem)
 
 
 def render() -> str:
@@ -65,6 +67,7 @@ def _paths() -> dict[str, Any]:
         f"{one}/findings": _get("The findings about a server", Findings, [_SERVER, _WINDOW], 400, 404),
         f"{one}/history": _get("The last hour of a server, in columns", History, [_SERVER, *_HISTORY], 400, 404),
         f"{one}/journal": _get("The events of a server", Journal, [_SERVER, _JOURNAL], 400, 404),
+        f"{one}/what-if": _get("Predictions for other settings", WhatIf, [_SERVER, _SETTINGS], 400, 404, 503),
         f"{one}/events": _events("The document of a server, once a second", Server, [_SERVER, _WINDOW], 400, 404, 503),
     }
 
@@ -104,10 +107,17 @@ _HISTORY = [
     },
 ]
 _JOURNAL = {**_HISTORY[0], "schema": {"type": "number", "minimum": 0, "maximum": HISTORY_SECONDS}}
+_SETTINGS = {
+    "name": "settings",
+    "in": "query",
+    "description": f"Processes x threads, separated by commas, at most {MOST_SETTINGS}; by default some around the "
+    "observed setting. A prediction takes a second or more, and is then kept for a minute.",
+    "schema": {"type": "string", "examples": ["8x4,4x8"]},
+}
 _WHY = {
     400: "A parameter is invalid",
     404: "No server has this name",
-    503: "Too many streams are open: retry after the seconds in Retry-After",
+    503: "Too many streams are open, or predictions are being made: retry after the seconds in Retry-After",
 }
 
 

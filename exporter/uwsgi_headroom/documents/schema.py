@@ -14,6 +14,7 @@ from uwsgi_headroom.documents.emperor_router import Emperor, Router
 from uwsgi_headroom.documents.response_times import Objective, Percentile, ResponseTimes
 from uwsgi_headroom.documents.routes import Route
 from uwsgi_headroom.documents.waits import Waits
+from uwsgi_headroom.documents.what_if import WhatIf
 from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.kernel.concurrency import ConcurrencyKind
@@ -280,7 +281,8 @@ class Server(Struct, frozen=True, kw_only=True):
     which have sections of their own. findings: worst first. thunder_lock: whether it is on. cpu, waits: null if the
     kernel does not report them; `unknown` says why. events: the latest, newest first; the journal has all.
     response_times: null without completed requests, or with stats-no-cores. objective: null if none is configured.
-    routes: most busy threads first; null while they are off. kept_history: null without a history file.
+    routes: most busy threads first; null while they are off. kept_history: null without a history file. what_if: only in
+    the output of `check --what-if`; the API has a path of its own.
     """
 
     name: str
@@ -320,6 +322,7 @@ class Server(Struct, frozen=True, kw_only=True):
     objective: Objective | None = None
     routes: tuple[Route, ...] | None = None
     kept_history: KeptHistory | None = None
+    what_if: WhatIf | None = None
 
 
 class Journal(Struct, frozen=True, kw_only=True):

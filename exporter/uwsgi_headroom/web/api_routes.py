@@ -26,6 +26,7 @@ from uwsgi_headroom.web.history_cache import HistoryCache
 from uwsgi_headroom.web.negotiation import compressible_response
 from uwsgi_headroom.web.query_parameters import RefusedError
 from uwsgi_headroom.web.text_convertor import register_text_convertor
+from uwsgi_headroom.web.what_if_cache import TooManyError, WhatIfCache
 
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Vary": "Accept-Encoding"}
 
@@ -37,12 +38,13 @@ _POINTS = 240
 def routes(fleet: Fleet, streams: EventStreams) -> list[Route]:
     """Make all routes under /api/v1/."""
     register_text_convertor()
-    histories = HistoryCache(fleet.clock)
+    histories, what_ifs = HistoryCache(fleet.clock), WhatIfCache(fleet.clock)
     answers: dict[str, Callable[[Request, Watch], Awaitable[Response]]] = {
         "": lambda request, watch: _server(fleet, request, watch),
         "/findings": lambda request, watch: _findings(fleet, request, watch),
         "/history": lambda request, watch: _history(histories, request, watch),
         "/journal": lambda request, watch: _journal(fleet, request, watch),
+        "/what-if": lambda request, watch: _what_if(fleet, what_ifs, request, watch),
         "/events": lambda request, watch: _events(fleet, streams, request, watch),
     }
 
@@ -134,6 +136,14 @@ def _earlier_events(watch: Watch, since: float) -> list[Event]:
         return []
 
 
+async def _what_if(fleet: Fleet, what_ifs: WhatIfCache, request: Request, watch: Watch) -> Response:
+    settings = query_parameters.parse_setting_list(request, "settings")
+    try:
+        return _json(request, await what_ifs.get(watch, fleet.settings.windows[-1], settings))
+    except TooManyError:
+        return _retry_later(request, "too many predictions are being made; retry later")
+
+
 async def _events(fleet: Fleet, streams: EventStreams, request: Request, watch: Watch) -> Response:
     window = _window(fleet, request)
 
@@ -149,14 +159,17 @@ def _stream(
     streams: EventStreams, request: Request, key: object, make: Callable[[], Awaitable[bytes | None]]
 ) -> Response:
     if streams.is_full():
-        sentence = "too many streams are open; close a page, or retry later"
-        answer = _json(request, msgspec.json.encode(schema.Problem(error=sentence)), 503)
-        answer.headers["Retry-After"] = str(RETRY_SECONDS)
-        return answer
+        return _retry_later(request, "too many streams are open; close a page, or retry later")
     if request.method == "HEAD":
         return Response(media_type="text/event-stream", headers=HEADERS)
     answer = streams.response(key, make)
     answer.headers.update({**HEADERS, "Vary": "Accept"})
+    return answer
+
+
+def _retry_later(request: Request, sentence: str) -> Response:
+    answer = _json(request, msgspec.json.encode(schema.Problem(error=sentence)), 503)
+    answer.headers["Retry-After"] = str(RETRY_SECONDS)
     return answer
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from starlette.requests import Request
 
 from uwsgi_headroom import number_range
+from uwsgi_headroom.analysis.what_if import Setting, SettingError, parse_settings
 
 
 class RefusedError(Exception):
@@ -46,3 +47,11 @@ def parse_whole_number(request: Request, name: str, default: int, least: int, mo
     if value != int(value):
         raise RefusedError(400, f"{name}: expected a whole number, not {value:g}")
     return int(value)
+
+
+def parse_setting_list(request: Request, name: str) -> tuple[Setting, ...]:
+    """Parse settings such as `8x4,4x8`; empty if there are none. Raises RefusedError."""
+    try:
+        return parse_settings([text for text in request.query_params.get(name, "").split(",") if text.strip()])
+    except SettingError as error:
+        raise RefusedError(400, f"{name}: {error}") from None

@@ -1,0 +1,143 @@
+"""The demands of a mean request, from what was measured: its CPU time under and outside the lock, and its waits.
+
+Time in the states `cpu_wait` and `interpreter_lock` is queueing, not demand: another setting changes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import fsum, isfinite
+
+from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured
+from uwsgi_headroom.analysis.what_if.runs import Server, mean, percentile, run_load
+from uwsgi_headroom.analysis.what_if.system import Outcome, Work
+from uwsgi_headroom.analysis.what_if.variability import observed_factors, scale_factors
+from uwsgi_headroom.kernel.waits.states import State
+
+QUEUEING: tuple[State, ...] = ("cpu_wait", "interpreter_lock")
+"""States that are not part of the demand."""
+
+LEAST_LOCK_WAIT = 0.05
+"""The predicted wait for the lock, as a part of the response time, above which the observed one says how much of the
+CPU time is under the lock."""
+
+LESS_LOCK_WAIT = 0.6
+"""With less than this part of the predicted wait observed, a part of the CPU time is outside the lock."""
+
+MOST_LOCK_LOAD = 0.98
+"""The most of a second that an interpreter lock can be held, on average."""
+
+_LEAST_DEMAND = 0.01
+_ROUNDS = 4
+_CLOSE = 0.01
+_MOST_SCALE = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """server: with the demands. from_waits: whether wait states gave them; else the time spent waiting was derived
+    from the response time. from_percentiles: whether the spread of requests was. lock_wait: seconds that a request of
+    the observed setting waits for the lock by the model."""
+
+    server: Server
+    from_waits: bool
+    from_percentiles: bool
+    lock_wait: float
+
+
+def calibrate(measured: Measured, look: Callable[[], None]) -> Calibrated:
+    """Find the demands with which the model of the observed setting agrees with the observation. Raises
+    CannotPredictError if the measurements do not support it."""
+    window = measured.window
+    response_time, cpu = _known(measured)
+    waits = measured.waits
+    from_waits = waits is not None and fsum(waits.values()) > 0
+    waiting = _waiting(waits, response_time) if waits and from_waits else max(0.0, response_time - cpu)
+    if cpu + waiting < _LEAST_DEMAND * response_time:
+        waiting = response_time
+    # More of the CPU time cannot be under the locks than they can be held.
+    locked = min(cpu, MOST_LOCK_LOAD * measured.running.processes / window.throughput)
+    factors = observed_factors(window)
+    neighbours = measured.others if isfinite(measured.others) else 0.0
+    others = 0.0 if measured.others_follow else neighbours
+    server = Server(
+        work=Work(locked=locked, unlocked=cpu - locked, waiting=waiting, factors=factors),
+        cpus=measured.cpus,
+        others=others,
+        others_per_request=(neighbours - others) / window.throughput,
+        look=look,
+    )
+    if waits and from_waits:
+        server = _fit_lock(server, measured, cpu, response_time, waits.get("interpreter_lock", 0.0))
+    else:
+        server = _fit_waiting(server, measured, response_time)
+    if window.p95 is not None:
+        server = _fit_spread(server, measured, factors, window.p95)
+    found = _simulate(server, measured)
+    return Calibrated(server, from_waits, window.p95 is not None, found.lock_waiters / found.throughput)
+
+
+def _known(measured: Measured) -> tuple[float, float]:
+    """The response time and the CPU seconds of a request."""
+    if not measured.window.throughput > 0:
+        raise CannotPredictError("No request was completed, so there is nothing to predict from.")
+    if measured.window.response_time is None or not measured.window.response_time > 0:
+        raise CannotPredictError("The response time is not known, so it is not known what a request needs.")
+    if measured.cpu_per_request is None or not measured.cpu_per_request >= 0 or not measured.cpus > 0:
+        raise CannotPredictError(
+            "The CPU time of the workers is not known, so it is not known what a request needs. Run the exporter on "
+            "uWSGI's host, in the same PID namespace."
+        )
+    return measured.window.response_time, measured.cpu_per_request
+
+
+def _waiting(waits: Mapping[State, float], response_time: float) -> float:
+    """Seconds of waiting of a mean request: its share in the sampled states, of the exact response time."""
+    own = fsum(seconds for state, seconds in waits.items() if state not in ("cpu", *QUEUEING))
+    return response_time * own / fsum(waits.values())
+
+
+def _fit_lock(server: Server, measured: Measured, cpu: float, response_time: float, observed: float) -> Server:
+    """The part of the CPU time under the lock with which the model's wait for the lock is the observed one, if threads
+    wait for it much less than they would with all of it under the lock."""
+    high, low = server.work.locked, 0.0
+    found = _simulate(server, measured)
+    predicted = found.lock_waiters / found.throughput
+    if predicted < LEAST_LOCK_WAIT * response_time or observed >= LESS_LOCK_WAIT * predicted:
+        return server
+    for _ in range(_ROUNDS):
+        locked = (high + low) / 2
+        server = server.with_work(replace(server.work, locked=locked, unlocked=cpu - locked))
+        found = _simulate(server, measured)
+        low, high = (low, locked) if found.lock_waiters / found.throughput > observed else (locked, high)
+    return server
+
+
+def _fit_waiting(server: Server, measured: Measured, response_time: float) -> Server:
+    """Without wait states: the waiting with which the model's response time is the observed one."""
+    for _ in range(_ROUNDS):
+        surplus = mean(_simulate(server, measured).service) - response_time
+        if abs(surplus) <= _CLOSE * response_time:
+            break
+        waiting = max(0.0, server.work.waiting - surplus)
+        server = server.with_work(replace(server.work, waiting=waiting))
+    return server
+
+
+def _fit_spread(server: Server, measured: Measured, factors: tuple[float, ...], wanted: float) -> Server:
+    """The spread of requests with which the model's 95th percentile is the observed one."""
+    scale = 1.0
+    for _ in range(_ROUNDS):
+        server = server.with_work(replace(server.work, factors=scale_factors(factors, scale)))
+        service = _simulate(server, measured).service
+        reached, middle = percentile(service, 0.95), mean(service)
+        if abs(reached - wanted) <= _CLOSE * wanted or reached <= middle:
+            break
+        scale = min(_MOST_SCALE, max(0.0, scale * (wanted - middle) / (reached - middle)))
+    return server
+
+
+def _simulate(server: Server, measured: Measured) -> Outcome:
+    """The observed setting under the observed load."""
+    return run_load(server, measured.running, measured.window.throughput)[0]

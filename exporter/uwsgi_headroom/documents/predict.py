@@ -1,0 +1,89 @@
+"""Predicts other settings of a watched server from its history, in a thread, and builds the document."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+
+from uwsgi_headroom.analysis.littles_law import compute_flow
+from uwsgi_headroom.analysis.percentiles import compute_percentiles
+from uwsgi_headroom.analysis.what_if import CannotPredictError, Observed, Setting, WhatIf, predict_settings
+from uwsgi_headroom.analysis.what_if.grid import choose_settings
+from uwsgi_headroom.analysis.what_if.measured import Measured
+from uwsgi_headroom.analysis.what_if.measuring import describe_flow, measure_server
+from uwsgi_headroom.clock import Clock
+from uwsgi_headroom.config.defaults import HISTORY_SECONDS
+from uwsgi_headroom.documents import what_if
+from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.watch.watch import Watch
+
+PEAK_SECONDS = 60.0
+"""Length of the slices of the last hour, of which the one with the most requests is the peak."""
+
+_LONGEST_TURN = 0.004  # seconds before other tasks may run: reads in flight have a deadline
+
+
+async def predict_what_if(
+    watch: Watch, clock: Clock, seconds: float, settings: Sequence[Setting] = ()
+) -> what_if.WhatIf:
+    """Predict settings, or those around the observed one, from the last `seconds` of a server. If that is impossible,
+    the document says why. Cancellation ends the thread."""
+    try:
+        covered, measured = await _measure(watch, seconds)
+        result = await _run(measured, settings or choose_settings(measured.setting, measured.cpus))
+    except CannotPredictError as error:
+        return what_if.WhatIf(name=watch.name, time=clock.epoch(), refusal=str(error))
+    return what_if.build_what_if(watch.name, clock.epoch(), covered, result)
+
+
+async def _measure(watch: Watch, seconds: float) -> tuple[float, Measured]:
+    """The length of the window, and what was measured in it. Raises CannotPredictError."""
+    reading = watch.reading
+    if reading is None or watch.state != "up":
+        raise CannotPredictError("The server cannot be read now.")
+    if not isinstance(reading.snapshot, Snapshot):
+        raise CannotPredictError(f"This is a uWSGI {reading.snapshot.kind}: it serves no requests itself.")
+    figures = next(iter(watch.figures(reading, (seconds,))), None)
+    if figures is None:
+        raise CannotPredictError("There is no history yet: figures need two readings, a second apart.")
+    peak = await _find_peak(watch)
+    if peak is not None and peak.throughput <= (figures.flow.throughput or 0.0):
+        peak = None
+    follow = watch.neighbours.others_follow
+    return figures.window.seconds, measure_server(figures, reading, others_follow=follow, peak=peak)
+
+
+async def _find_peak(watch: Watch) -> Observed | None:
+    """The busiest minute of the last hour; None without a whole minute of history."""
+    busiest: tuple[float, Window] | None = None
+    began = time.monotonic()
+    now = watch.reading.at if watch.reading else 0.0
+    for window in watch.history.slices(PEAK_SECONDS, now - HISTORY_SECONDS, now):
+        throughput = compute_flow(window).throughput or 0.0
+        is_covered = window.observed_seconds >= window.seconds / 2
+        if is_covered and throughput > (busiest[0] if busiest else 0.0):
+            busiest = throughput, window
+        if time.monotonic() - began > _LONGEST_TURN:
+            await asyncio.sleep(0)
+            began = time.monotonic()
+    if busiest is None:
+        return None
+    window = busiest[1]
+    return describe_flow(compute_flow(window), compute_percentiles(watch.response_times(window)))
+
+
+async def _run(measured: Measured, settings: Sequence[Setting]) -> WhatIf:
+    """Run the model in a thread that lets the event loop take the interpreter lock every fraction of a millisecond."""
+    ended = threading.Event()
+
+    def is_cancelled() -> bool:
+        time.sleep(0)  # releases the lock: otherwise samples would wait for it, 5 ms each time
+        return ended.is_set()
+
+    try:
+        return await asyncio.to_thread(predict_settings, measured, settings, cancelled=is_cancelled)
+    finally:
+        ended.set()

@@ -1,0 +1,157 @@
+"""The document of a what-if: predictions for settings of processes and threads, with the model's error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from uwsgi_headroom.analysis import what_if
+from uwsgi_headroom.analysis.what_if.prediction import Resource
+from uwsgi_headroom.documents.what_if_words import describe_check, describe_memory
+
+
+class PredictedLoad(Struct, frozen=True, kw_only=True):
+    """A setting under one load. load: as a multiple of the peak; throughput: the requests per second that arrive.
+    sustained: whether it serves them all; if not, times are null, because the queue grows without end. response_time,
+    p95: time in service; queue_wait: mean time in the listen queue; total_time, total_p95: both together. p95 and
+    total_p95 are null while the 95th percentile is not known from observation. threads, interpreters, cpu: utilization,
+    0 to 1: threads in service, interpreter locks held, and CPUs with those that other programs use; of an unsustained
+    load, at the most throughput."""
+
+    load: float
+    throughput: float
+    sustained: bool
+    response_time: float | None
+    p95: float | None
+    queue_wait: float | None
+    total_time: float | None
+    total_p95: float | None
+    threads: float
+    interpreters: float
+    cpu: float
+
+
+class PredictedSetting(Struct, frozen=True, kw_only=True):
+    """The prediction for a setting. setting: as in `8x4`, 8 processes with 4 threads each; most_throughput: requests
+    per second at which `limit` is used up; loads: one entry for each load; memory: bytes of all workers together; fits:
+    whether they fit into the memory available now, null if unknown; memory_sentence: the same in words, null if they
+    fit."""
+
+    setting: str
+    processes: int
+    threads: int
+    is_observed: bool
+    most_throughput: float
+    limit: Resource
+    loads: tuple[PredictedLoad, ...]
+    memory: float | None
+    fits: bool | None
+    memory_sentence: str | None
+
+
+class ModelCheck(Struct, frozen=True, kw_only=True):
+    """The model of the observed setting against what was observed at an observed load. predicted_throughput,
+    predicted_response_time, predicted_p95: by the model. Errors are relative: 0.1 means that the model is 10 % above
+    what was observed; null if that was not observed, or if the model was fitted to it. sentence: the same in words."""
+
+    throughput: float
+    response_time: float | None
+    p95: float | None
+    predicted_throughput: float
+    predicted_response_time: float
+    predicted_p95: float | None
+    throughput_error: float | None
+    response_time_error: float | None
+    p95_error: float | None
+    sentence: str
+
+
+class WhatIf(Struct, frozen=True, kw_only=True):
+    """What other settings of processes and threads would do, predicted from the setting that was observed.
+
+    refusal: why nothing can be predicted, as a sentence; then only `name` and `time` are set besides. setting: the
+    observed one; seconds: the length of the window from which the demands of a request are taken; peak: requests per
+    second at the load 1. demands_measured: whether wait states gave the demands, not only CPU and response time. check:
+    how far the model is from what was observed. today: the prediction for the observed setting. predictions: in the
+    order of the request, or sorted. cautions: sentences about what the model cannot know here."""
+
+    name: str
+    time: float
+    refusal: str | None = None
+    setting: str | None = None
+    seconds: float | None = None
+    peak: float | None = None
+    demands_measured: bool | None = None
+    check: ModelCheck | None = None
+    today: PredictedSetting | None = None
+    predictions: tuple[PredictedSetting, ...] = ()
+    cautions: tuple[str, ...] = ()
+
+
+def build_what_if(name: str, time: float, seconds: float, result: what_if.WhatIf) -> WhatIf:
+    """Build the document. time: epoch seconds; seconds: the length of the window."""
+    measured = result.measured
+    return WhatIf(
+        name=name,
+        time=time,
+        setting=str(measured.setting),
+        seconds=seconds,
+        peak=(measured.peak or measured.window).throughput,
+        demands_measured=result.demands_measured,
+        check=_build_check(result),
+        today=_build_setting(result.today, measured),
+        predictions=tuple(_build_settings(result.predictions, measured)),
+        cautions=result.cautions,
+    )
+
+
+def _build_check(result: what_if.WhatIf) -> ModelCheck:
+    check = result.check
+    return ModelCheck(
+        throughput=check.observed.throughput,
+        response_time=check.observed.response_time,
+        p95=check.observed.p95,
+        predicted_throughput=check.throughput,
+        predicted_response_time=check.response_time,
+        predicted_p95=check.p95,
+        throughput_error=check.throughput_error,
+        response_time_error=check.response_time_error,
+        p95_error=check.p95_error,
+        sentence=describe_check(check),
+    )
+
+
+def _build_settings(predictions: Sequence[what_if.Prediction], measured: what_if.Measured) -> list[PredictedSetting]:
+    return [_build_setting(prediction, measured) for prediction in predictions]
+
+
+def _build_setting(prediction: what_if.Prediction, measured: what_if.Measured) -> PredictedSetting:
+    return PredictedSetting(
+        setting=str(prediction.setting),
+        processes=prediction.setting.processes,
+        threads=prediction.setting.threads,
+        is_observed=prediction.setting == measured.setting,
+        most_throughput=prediction.most_throughput,
+        limit=prediction.limit,
+        loads=tuple(_build_load(at) for at in prediction.at),
+        memory=prediction.memory,
+        fits=prediction.fits,
+        memory_sentence=describe_memory(prediction, measured),
+    )
+
+
+def _build_load(at: what_if.AtLoad) -> PredictedLoad:
+    return PredictedLoad(
+        load=at.load,
+        throughput=at.throughput,
+        sustained=at.sustained,
+        response_time=at.response_time,
+        p95=at.p95,
+        queue_wait=at.queue_wait,
+        total_time=at.total_time,
+        total_p95=at.total_p95,
+        threads=at.utilization.threads,
+        interpreters=at.utilization.interpreters,
+        cpu=at.utilization.cpu,
+    )

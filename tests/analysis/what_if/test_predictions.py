@@ -1,0 +1,298 @@
+"""Predictions from one observed setting: against simulated servers whose demands are known, and bad input."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from math import inf, nan
+
+import pytest
+
+from uwsgi_headroom.analysis.what_if import (
+    CannotPredictError,
+    Measured,
+    Observed,
+    Setting,
+    WhatIf,
+    predict_settings,
+    runs,
+)
+from uwsgi_headroom.analysis.what_if.runs import Server, find_most, mean, percentile
+from uwsgi_headroom.analysis.what_if.simulation import Simulation
+from uwsgi_headroom.analysis.what_if.system import Outcome, Work
+from uwsgi_headroom.analysis.what_if.variability import normalize
+
+FACTORS = normalize([1 + 0.8 * (number / 100 - 1) for number in range(201)])
+WORK = Work(locked=0.012, unlocked=0.0, waiting=0.12, factors=FACTORS)
+OBSERVED = Setting(4, 4)
+SEED = 7
+"""Another one than that of predictions."""
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short simulations, for what does not depend on their length."""
+    monkeypatch.setattr(runs, "_REQUESTS", 200)
+
+
+@lru_cache
+def _real(work: Work, setting: Setting, rate: float) -> Outcome:
+    """What a server with this work does: longer, and by another seed, than a prediction."""
+    return Simulation(_server(work).system(setting, rate), work, SEED).run(8000, rate, warm_up=2000)
+
+
+def _server(work: Work) -> Server:
+    return Server(work=work, cpus=2.0, others=0.0, others_per_request=0.0, look=lambda: None)
+
+
+def _observed(outcome: Outcome) -> Observed:
+    p50, p90, p95, p99 = (percentile(outcome.service, share) for share in (0.5, 0.9, 0.95, 0.99))
+    return Observed(
+        throughput=outcome.throughput,
+        response_time=mean(outcome.service),
+        p50=p50,
+        p90=p90,
+        p95=p95,
+        p99=p99,
+        concurrency=outcome.busy,
+        requests=8000,
+    )
+
+
+@lru_cache
+def _measured(work: Work = WORK, setting: Setting = OBSERVED, rate: float = 60.0, *, waits: bool = True) -> Measured:
+    """What the exporter would measure of such a server."""
+    outcome = _real(work, setting, rate)
+    lock = outcome.lock_waiters / outcome.throughput
+    cpu = work.locked + work.unlocked
+    return Measured(
+        setting=setting,
+        cpus=2.0,
+        window=_observed(outcome),
+        cpu_per_request=cpu,
+        waits={
+            "cpu": cpu,
+            "backend": work.waiting,
+            "interpreter_lock": lock,
+            "cpu_wait": max(0.0, mean(outcome.service) - cpu - work.waiting - lock),
+        }
+        if waits
+        else None,
+    )
+
+
+def _predict(measured: Measured, *settings: Setting, load: float = 1.0) -> WhatIf:
+    return predict_settings(measured, settings, loads=(load,))
+
+
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("setting", [Setting(1, 16), Setting(8, 1)])
+def test_a_server_with_known_demands(setting: Setting, *, waits: bool) -> None:
+    """Throughput, response time and percentile of another setting are those of the same server in that setting."""
+    measured = _measured(waits=waits)
+    load = 0.7 * find_most(_server(WORK), setting)[0] / measured.window.throughput
+    (prediction,) = _predict(measured, setting, load=load).predictions
+    truth = _real(WORK, setting, load * measured.window.throughput)
+    (at,) = prediction.at
+    assert prediction.most_throughput == pytest.approx(find_most(_server(WORK), setting)[0], rel=0.05)
+    assert at.sustained
+    assert at.response_time == pytest.approx(mean(truth.service), rel=0.06)
+    assert at.p95 == pytest.approx(percentile(truth.service, 0.95), rel=0.12)
+    assert at.total_time == pytest.approx(mean(truth.total), rel=0.10)
+    assert at.utilization.threads == pytest.approx(truth.busy / setting.in_all, rel=0.08)
+
+
+def test_today_is_checked_against_the_observation() -> None:
+    """With wait states, the response time of the observed setting is a prediction as well, and its error is given; the
+    percentile was fitted."""
+    check = _predict(_measured(), Setting(8, 2)).check
+    assert check.response_time_error is not None
+    assert abs(check.response_time_error) < 0.05
+    assert check.p95_error is None
+    assert check.p95 == pytest.approx(check.observed.p95, rel=0.03)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_fitted_model_claims_no_error() -> None:
+    """Without wait states the response time is fitted, so agreement proves nothing; a peak was not fitted."""
+    measured = _measured(waits=False)
+    result = _predict(measured, Setting(8, 2))
+    assert (result.demands_measured, result.check.response_time_error, result.check.throughput_error) == (
+        False,
+        None,
+        None,
+    )
+    peak = replace(measured.window, throughput=90.0, response_time=0.2, p95=0.3)
+    check = _predict(replace(measured, peak=peak), Setting(8, 2)).check
+    truth = mean(_real(WORK, Setting(4, 4), 90.0).service)
+    assert check.observed == peak
+    assert check.response_time_error == pytest.approx(truth / 0.2 - 1, abs=0.1)
+    assert check.p95_error is not None
+
+
+def test_a_saturated_observation_checks_the_throughput() -> None:
+    """If all threads were busy, the observed throughput was the most."""
+    measured = _measured(rate=200.0)
+    assert measured.window.concurrency == pytest.approx(16, rel=0.01)
+    check = _predict(measured, Setting(8, 2)).check
+    assert check.throughput_error == pytest.approx(0, abs=0.05)
+
+
+def test_computing_outside_the_lock_is_found() -> None:
+    """If threads wait little for the lock although they compute a lot, another number of threads helps as well as of
+    processes."""
+    work = Work(locked=0.01, unlocked=0.03, waiting=0.02)
+    measured = _measured(work, Setting(1, 8), 40.0)
+    (prediction,) = _predict(measured, Setting(1, 16)).predictions
+    assert prediction.most_throughput == pytest.approx(2 / 0.04, rel=0.08)
+    locked = _predict(replace(measured, waits=None, cpu_per_request=0.04), Setting(1, 16)).predictions[0]
+    assert locked.most_throughput < 0.85 * prediction.most_throughput
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_load_beyond_the_most_throughput() -> None:
+    """No times are given where the queue would grow without end, and no figure is infinite."""
+    (prediction,) = _predict(_measured(), Setting(1, 1), load=1.5).predictions
+    (at,) = prediction.at
+    assert (at.sustained, at.response_time, at.p95, at.queue_wait, at.total_time, at.total_p95) == (False, *(None,) * 5)
+    assert at.utilization.threads == pytest.approx(1)
+    assert prediction.most_throughput == pytest.approx(1 / 0.132, rel=0.1)
+    assert prediction.limit == "threads"
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_limits_a_setting() -> None:
+    """One worker is limited by its interpreter, many by the CPUs, and few threads by themselves."""
+    settings = Setting(1, 64), Setting(64, 1), Setting(2, 2)
+    assert [each.limit for each in _predict(_measured(), *settings).predictions] == ["interpreters", "cpu", "threads"]
+
+
+def test_the_largest_setting() -> None:
+    """64x64 is predicted: the CPUs limit it."""
+    (prediction,) = _predict(_measured(), Setting(64, 64)).predictions
+    assert prediction.most_throughput == pytest.approx(2 / 0.012, rel=0.05)
+    assert prediction.at[0].sustained
+
+
+@pytest.mark.usefixtures("quick")
+def test_without_percentiles_there_is_no_percentile() -> None:
+    """The spread of requests is not known, so neither is a percentile."""
+    measured = _measured()
+    window = replace(measured.window, p50=None, p90=None, p95=None, p99=None)
+    (prediction,) = _predict(replace(measured, window=window), Setting(8, 2)).predictions
+    assert (prediction.at[0].p95, prediction.at[0].total_p95) == (None, None)
+    assert prediction.at[0].response_time
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("available", "exact", "processes", "fits"),
+    [(1e9, True, 8, True), (3e8, True, 8, False), (3e8, False, 8, None), (0.0, True, 4, True), (None, True, 8, None)],
+)
+def test_memory(available: float | None, processes: int, fits: bool | None, *, exact: bool) -> None:
+    """More workers must fit into the available memory; with an upper bound for one, they may fit all the same."""
+    measured = replace(_measured(), memory_per_worker=1e8, memory_available=available, memory_is_exact=exact)
+    (prediction,) = _predict(measured, Setting(processes, 1)).predictions
+    assert (prediction.memory, prediction.fits) == (processes * 1e8, fits)
+
+
+def test_cheaper() -> None:
+    """The check is made with the workers that were up, the prediction with all of the setting."""
+    measured = replace(_measured(), setting=Setting(16, 4), workers_up=4.2, cheaper=True)
+    result = _predict(measured, Setting(16, 4))
+    assert abs(result.check.response_time_error or 1) < 0.05
+    assert result.today.most_throughput > 1.2 * find_most(_server(WORK), Setting(4, 4))[0]
+    assert any("Cheaper mode" in caution for caution in result.cautions)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"window": Observed(throughput=0.0, response_time=None)}, "No request"),
+        ({"window": Observed(throughput=nan, response_time=0.1)}, "No request"),
+        ({"window": Observed(throughput=1.0, response_time=None)}, "response time"),
+        ({"window": Observed(throughput=1.0, response_time=nan)}, "response time"),
+        ({"cpu_per_request": None}, "CPU time"),
+        ({"cpu_per_request": nan}, "CPU time"),
+        ({"cpus": 0.0}, "CPU time"),
+    ],
+)
+def test_refused(change: dict[str, object], why: str) -> None:
+    """Without what a request needs, there is a reason instead of a figure."""
+    measured = Measured(
+        setting=Setting(2, 2), cpus=2.0, window=Observed(throughput=1.0, response_time=0.1), cpu_per_request=0.01
+    )
+    with pytest.raises(CannotPredictError, match=why):
+        predict_settings(replace(measured, **change), [Setting(1, 1)])  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"waits": {"cpu": nan}},
+        {"waits": {}},
+        {"waits": {"interpreter_lock": 0.1}, "cpu_per_request": 0.0},
+        {"workers_up": nan, "others": nan},
+        {"cpu_per_request": 50.0},
+        {"cpu_per_request": 0.0, "others": 8.0},
+        {"others": inf, "others_follow": True},
+        {"window": Observed(throughput=1e6, response_time=100.0, p50=1e-9, p95=1e6, p99=1e-9)},
+        {"window": Observed(throughput=1e-9, response_time=1e-9, p50=0.0, p95=0.0)},
+        {"setting": Setting(1, 1)},
+    ],
+)
+def test_strange_measurements_give_finite_figures(change: dict[str, object]) -> None:
+    """Whatever was measured, a prediction is positive and finite, and ends."""
+    measured = Measured(
+        setting=Setting(2, 2), cpus=2.0, window=Observed(throughput=5.0, response_time=0.1), cpu_per_request=0.01
+    )
+    result = predict_settings(replace(measured, **change), [Setting(4, 1)])  # type: ignore[arg-type]
+    for prediction in (result.today, *result.predictions):
+        assert 0 < prediction.most_throughput < inf
+        for at in prediction.at:
+            assert all(
+                0 <= use <= 1 for use in (at.utilization.threads, at.utilization.interpreters, at.utilization.cpu)
+            )
+            assert at.response_time is None or 0 < at.response_time < inf
+
+
+def test_cancelled() -> None:
+    """A prediction that nobody waits for ends at once."""
+    asked = 0
+
+    def cancelled() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 3
+
+    with pytest.raises(CannotPredictError, match="cancelled"):
+        predict_settings(_measured(), [Setting(8, 2)] * 100, cancelled=cancelled)
+    assert asked == 4
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("waits", "sentence"),
+    [
+        ({"cpu": 0.01, "backend": 0.09}, "wait 90 % of their time for backends"),
+        ({"cpu": 0.01, "lock": 0.09}, "wait 90 % of their time for a lock of the application"),
+        ({"cpu": 0.01, "interpreter_lock": 0.09}, "something holds the lock without computing"),
+        (None, "What requests wait for is not measured"),
+    ],
+)
+def test_what_the_model_cannot_know(waits: dict[str, float] | None, sentence: str) -> None:
+    """A saturated backend, a lock of the application, a lock that is held without computing: the words say so."""
+    measured = Measured(
+        setting=Setting(2, 1),
+        cpus=2.0,
+        window=Observed(throughput=2.0, response_time=0.1, requests=60),
+        cpu_per_request=0.01,
+        waits=waits,  # type: ignore[arg-type]
+    )
+    cautions = predict_settings(measured, [Setting(2, 4)], loads=(1.0, 5.0)).cautions
+    assert any(sentence in caution for caution in cautions)
+    assert any("safe to run in several threads" in caution for caution in cautions)
+    assert any("Only 60 requests" in caution for caution in cautions)
+    assert any("up to 10 requests/s" in caution for caution in cautions)

@@ -1,0 +1,146 @@
+"""`check --what-if`: the table, refusals, JSON, and arguments that are no settings."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import msgspec
+import pytest
+
+from tests.check.documents import busy_server
+from tests.check.test_check import clients
+from tests.support.exporter import Exporter, exporter, run
+from tests.support.real_uwsgi import uwsgi, wait_until
+from uwsgi_headroom.check import command, list_report, text_report
+from uwsgi_headroom.check.request import Format, Request
+from uwsgi_headroom.documents.what_if import ModelCheck, PredictedLoad, PredictedSetting, WhatIf
+from uwsgi_headroom.errors import ConfigError
+
+
+def _load(load: float, total: float | None, p95: float | None) -> PredictedLoad:
+    return PredictedLoad(
+        load=load,
+        throughput=40 * load,
+        sustained=total is not None,
+        response_time=total,
+        p95=p95,
+        queue_wait=None if total is None else 0.0,
+        total_time=total,
+        total_p95=p95,
+        threads=0.3,
+        interpreters=0.2,
+        cpu=0.5,
+    )
+
+
+def _setting(processes: int, threads: int, *loads: PredictedLoad, fits: bool | None = True) -> PredictedSetting:
+    return PredictedSetting(
+        setting=f"{processes}x{threads}",
+        processes=processes,
+        threads=threads,
+        is_observed=processes == threads == 4,
+        most_throughput=112.3,
+        limit="interpreters",
+        loads=loads,
+        memory=60e6 * processes,
+        fits=fits,
+        memory_sentence=None if fits else f"{processes}x{threads}: 60 more workers do not fit.",
+    )
+
+
+DOCUMENT = WhatIf(
+    name="shop",
+    time=1.0,
+    setting="4x4",
+    seconds=60.0,
+    peak=40.0,
+    demands_measured=True,
+    check=ModelCheck(
+        throughput=40.0,
+        response_time=0.1,
+        p95=None,
+        predicted_throughput=40.0,
+        predicted_response_time=0.097,
+        predicted_p95=None,
+        throughput_error=None,
+        response_time_error=-0.03,
+        p95_error=None,
+        sentence="At 40 requests/s the model of the observed setting has a response time of 97 ms, 3 % below.",
+    ),
+    today=_setting(4, 4, _load(1.0, 0.097, 0.2), _load(1.5, 0.11, 0.25)),
+    predictions=(
+        _setting(8, 4, _load(1.0, 0.090, 0.19), _load(1.5, 0.1, None)),
+        _setting(64, 64, _load(1.0, 0.09, 0.18), _load(1.5, None, None), fits=False),
+    ),
+    cautions=("Requests wait 83 % of their time for backends.",),
+)
+
+
+def test_the_table() -> None:
+    """The observed setting comes first, with a mark; a load beyond the maximum has words instead of a figure."""
+    lines = list(text_report.render_lines(msgspec.structs.replace(busy_server(), what_if=DOCUMENT)))
+    start = next(place for place, line in enumerate(lines) if line.startswith("What if"))
+    table = lines[start:]
+    assert max(map(len, table)) <= text_report.WIDTH
+    assert table[1].split() == ["most", "limited", "at", "40/s", "at", "60/s"]
+    rows = [line.split() for line in table[3:6]]
+    assert rows[0] == ["4x4*", "112", "interpreters", "97", "ms", "200", "ms", "110", "ms", "250", "ms", "240", "MB"]
+    assert rows[1] == ["8x4", "112", "interpreters", "90", "ms", "190", "ms", "100", "ms", "-", "480", "MB"]
+    assert rows[2] == ["64x64", "112", "interpreters", "90", "ms", "180", "ms", "too", "much", "3.8", "GB"]
+    text = " ".join(" ".join(table[6:]).split())
+    assert "3 % below. 64x64: 60 more workers do not fit. Requests wait 83 % of their time for backends." in text
+
+
+def test_the_observed_setting_is_there_once() -> None:
+    """If it was asked for, it stays where it was asked for."""
+    document = msgspec.structs.replace(DOCUMENT, predictions=(*DOCUMENT.predictions, DOCUMENT.today))
+    lines = list(text_report.render_lines(msgspec.structs.replace(busy_server(), what_if=document)))
+    assert sum("4x4*" in line for line in lines) == 1
+
+
+def test_a_refusal() -> None:
+    """The reason stands where the table would be, also in the list of several servers, for a server that is ok."""
+    server = msgspec.structs.replace(
+        busy_server(), what_if=WhatIf(name="shop", time=1.0, refusal="No request was completed.")
+    )
+    for lines in (text_report.render_lines(server), list_report.render_lines([server, busy_server("other")])):
+        assert "What if: not known. No request was completed." in list(lines)
+
+
+@pytest.mark.parametrize(
+    ("settings", "form", "words"),
+    [
+        (("8x",), "text", "'8x' is not a setting; write processes x threads, such as 8x4"),
+        (("8x4", "0x1"), "text", "processes can be 1 to 1024"),
+        (("8x4,",), "json", "'' is not a setting"),
+        (("8x4",), "nagios", "--what-if needs the format text or json"),
+    ],
+)
+def test_arguments_that_are_refused(settings: tuple[str, ...], form: Format, words: str) -> None:
+    """A wrong setting is a usage error, before anything is watched."""
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        command.run(Request(("/nowhere/stats",), format=form, what_if=settings))
+
+
+def _seconds(watching: Exporter) -> float:
+    window = json.loads(watching.get("/api/v1/servers/shop")[1])["window"]
+    return float(window["seconds"]) if window else 0.0
+
+
+@pytest.mark.integration
+def test_a_real_server() -> None:
+    """check watches a uWSGI and predicts; an exporter's page answers the same question from its history."""
+    with uwsgi("--processes", "2", "--threads", "4") as server, clients(*[server.http] * 4, path="/?cpu_ms=2&io_ms=40"):
+        ran = run("check", server.stats, "--seconds", "5", "--what-if", "4x2", "--what-if", "1x8", "--format", "json")
+        with exporter("--stats", f"shop={server.stats}") as watching:
+            wait_until(lambda: _seconds(watching) >= 4, what="four seconds of history")
+            page = f"http://127.0.0.1:{watching.port}/servers/shop"
+            asked = run("check", page, "--what-if", "4x2,1x8", "--format", "json")
+    for document in (json.loads(ran.stdout), json.loads(asked.stdout)):
+        predicted = document["what_if"]
+        assert predicted["refusal"] is None
+        assert [row["setting"] for row in predicted["predictions"]] == ["4x2", "1x8"]
+        assert predicted["setting"] == "2x4"
+        # Four clients without a pause, 42 ms each and more: eight threads serve more than they ask for.
+        assert predicted["today"]["most_throughput"] > document["flow"]["throughput"]

@@ -1,0 +1,150 @@
+"""Predictions of a watched server as documents, with the model's error in words; refusals; cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from tests.documents.test_openapi import sent, validate
+from tests.support.scripted_watch import ScriptedWatch, replayed
+from tests.support.simulated_server import Server
+from uwsgi_headroom.analysis.what_if import Check, Observed, Setting, runs
+from uwsgi_headroom.documents import predict
+from uwsgi_headroom.documents.predict import predict_what_if
+from uwsgi_headroom.documents.what_if import WhatIf
+from uwsgi_headroom.documents.what_if_words import describe_check
+from uwsgi_headroom.errors import ReadError
+from uwsgi_headroom.kernel.waits.states import Waits
+
+WAITS = Waits(threads={"cpu": 0.5, "backend": 3.0, "interpreter_lock": 0.3, "cpu_wait": 0.2}, busy=4)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short simulations: figures are tested elsewhere."""
+    monkeypatch.setattr(runs, "_REQUESTS", 200)
+
+
+def _watch(seconds: int = 200, waits: Waits | None = WAITS, each: Callable[[int], int] = lambda _: 10) -> ScriptedWatch:
+    """A server of 4x4 with `each(second)` requests per second and worker, 100 ms and 12 ms of CPU each."""
+    server = Server(processes=4, threads=4, cpus=2.0, idle=1.0, waits=waits)
+    server.busy(1, 1, 1, 1)
+
+    def serve(second: int) -> None:
+        for worker_id in range(1, 5):
+            server.serve(worker_id, each(second), each=0.1, cpu=0.012)
+
+    return ScriptedWatch().seconds(server, seconds, serve)
+
+
+def _predict(watch: ScriptedWatch, *settings: Setting, seconds: float = 60.0) -> WhatIf:
+    return asyncio.run(predict_what_if(watch.watch, watch.clock, seconds, settings))
+
+
+def test_the_document() -> None:
+    """It has the settings in the order of the request, the observed one, the error, and what the model cannot know."""
+    document = _predict(_watch(), Setting(8, 4), Setting(2, 8), Setting(4, 4))
+    validate(sent(document), "WhatIf")
+    assert document.refusal is None
+    assert (document.setting, document.demands_measured) == ("4x4", True)
+    assert document.peak == pytest.approx(40, rel=0.05)
+    assert [(row.setting, row.is_observed) for row in document.predictions] == [
+        ("8x4", False),
+        ("2x8", False),
+        ("4x4", True),
+    ]
+    assert document.today == document.predictions[2]
+    assert [at.load for at in document.predictions[0].loads] == [1.0, 1.5]
+    assert document.predictions[0].loads[0].total_time == pytest.approx(0.09, rel=0.2)
+    assert document.check
+    assert document.check.response_time == pytest.approx(0.1)
+    assert document.check.response_time_error is not None
+    assert "backends" in document.cautions[0]
+
+
+def test_settings_around_the_observed_one() -> None:
+    """Without a request for settings, there is a grid."""
+    document = _predict(_watch(70))
+    assert 8 <= len(document.predictions) <= 12
+    assert any(row.is_observed for row in document.predictions)
+
+
+def test_the_load_is_that_of_the_busiest_minute() -> None:
+    """Predictions are for the peak of the last hour, not for the window."""
+    document = _predict(_watch(400, each=lambda second: 30 if 60 <= second < 200 else 10), Setting(8, 2))
+    assert document.peak == pytest.approx(120, rel=0.02)
+    assert document.predictions[0].loads[1].throughput == pytest.approx(180, rel=0.02)
+    assert document.check
+    assert document.check.throughput == pytest.approx(120, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("watch", "why"),
+    [
+        (_watch(20, each=lambda _: 0), "No request was completed"),
+        (ScriptedWatch(), "cannot be read"),
+        (ScriptedWatch().seconds(Server(), 0), "no history yet"),
+        (ScriptedWatch().seconds(Server(cores=False), 5), "stats-no-cores"),
+        (ScriptedWatch().seconds(Server(host=False), 5), "another host"),
+        (_watch(5).read(ReadError("refused", "nobody"), 99.0), "cannot be read"),
+        (replayed("emperor"), "emperor"),
+        (replayed("threads_4x8_busy"), "no history yet"),
+    ],
+    ids=["no requests", "never read", "one reading", "no cores", "no CPU", "down", "emperor", "replayed"],
+)
+def test_refusals(watch: ScriptedWatch, why: str) -> None:
+    """A sentence says why nothing can be predicted."""
+    document = _predict(watch, Setting(8, 4))
+    validate(sent(document), "WhatIf")
+    assert why in (document.refusal or "")
+    assert (document.predictions, document.check, document.setting) == ((), None, None)
+
+
+def test_cancellation_ends_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for a cancelled prediction, so its thread ends."""
+    began, ended = threading.Event(), threading.Event()
+
+    def run(*_arguments: object, cancelled: Callable[[], bool]) -> None:
+        began.set()
+        while not cancelled():
+            pass
+        ended.set()
+
+    monkeypatch.setattr(predict, "predict_settings", run)
+
+    async def cancel() -> None:
+        watch = _watch(70)
+        task = asyncio.create_task(predict_what_if(watch.watch, watch.clock, 60.0, [Setting(8, 4)]))
+        await asyncio.to_thread(began.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+    assert ended.wait(10)
+
+
+@pytest.mark.parametrize(
+    ("response_time_error", "throughput_error", "words"),
+    [
+        (0.1, None, "has a response time of 110 ms, 10 % above the 100 ms observed."),
+        (0.001, None, "has a response time of 110 ms, as observed."),
+        (-0.2, 0.05, "20 % below the 100 ms observed, and a most throughput of 52.5 requests/s, 5 % above the 50"),
+        (None, None, "its error is not known"),
+    ],
+)
+def test_the_error_in_words(response_time_error: float | None, throughput_error: float | None, words: str) -> None:
+    """The error stands beside the predictions, as what the model says and what was observed."""
+    check = Check(
+        observed=Observed(throughput=50.0, response_time=0.1),
+        throughput=52.5,
+        response_time=0.11,
+        p95=None,
+        throughput_error=throughput_error,
+        response_time_error=response_time_error,
+        p95_error=None,
+    )
+    assert words in describe_check(check)

@@ -1,0 +1,50 @@
+"""What is observed and what is predicted: loads of the demo's application, and settings of uWSGI."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tools.bench.model.clients import Kind
+from uwsgi_headroom.analysis.what_if import Setting, parse_setting
+
+OBSERVED = parse_setting("4x4")
+"""The one setting that is observed, for each workload."""
+
+LOADS = (0.5, 0.8)
+"""As parts of the most throughput that was measured for the setting."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Requests, the rate at which OBSERVED is watched, and the settings that are predicted."""
+
+    name: str
+    kinds: tuple[Kind, ...]
+    rate: float
+    settings: tuple[Setting, ...]
+
+
+def _settings(*texts: str) -> tuple[Setting, ...]:
+    return tuple(map(parse_setting, texts))
+
+
+WORKLOADS = (
+    Workload(
+        "/mixed: 12 ms of CPU, 120 ms of waiting, both from a fifth to 1.8 times that",
+        (Kind(1, "/mixed?cpu_ms={cpu}&io_ms={io}", cpu=12, io=120, spread=0.8),),
+        50,
+        _settings("1x16", "2x8", "8x1", "8x2"),
+    ),
+    Workload(
+        "/fib: computing only, for about 10, 25 or 45 ms",
+        (Kind(0.6, "/fib/24"), Kind(0.25, "/fib/26"), Kind(0.15, "/fib/27")),
+        40,
+        _settings("1x8", "8x1"),
+    ),
+    Workload(
+        "/slow: waiting only, from 30 to 270 ms",
+        (Kind(1, "/slow?s={s}", io=150, spread=0.8),),
+        50,
+        _settings("8x1", "2x12"),
+    ),
+)
