@@ -281,8 +281,8 @@ class Server(Struct, frozen=True, kw_only=True):
     which have sections of their own. findings: worst first. thunder_lock: whether it is on. cpu, waits: null if the
     kernel does not report them; `unknown` says why. events: the latest, newest first; the journal has all.
     response_times: null without completed requests, or with stats-no-cores. objective: null if none is configured.
-    routes: most busy threads first; null while they are off. kept_history: null without a history file. what_if: only in
-    the output of `check --what-if`; the API has a path of its own.
+    routes: most busy threads first; null while they are off. kept_history: null without a history file. what_if: only
+    in the output of `check --what-if`; the API has a path of its own.
     """
 
     name: str
