@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -115,13 +116,18 @@ def test_what_is_not_known(chromium: Browser, port: int) -> None:
 
 
 def test_a_refusal(chromium: Browser, port: int) -> None:
-    """The exporter's reason is a sentence on the page, which can ask again."""
+    """Where nothing can be predicted, the exporter's reason is a sentence on the page, which can ask again."""
     with tab(chromium, port, width=1280) as shown:
         asked = opened(shown)
-        shown.page.get_by_text("No request was completed, so there is nothing to predict from.").wait_for()
-        shown.page.get_by_role("button", name="Predict again").click()
-        shown.page.get_by_role("button", name="Predict again").wait_for()
+        again = shown.page.get_by_role("button", name="Predict again")
+        again.wait_for()
+        said = shown.text("details .controls [role=status]")
+        assert re.fullmatch(r"[A-Z].+\.", said)
+        assert not said.startswith("The exporter")
+        with shown.page.expect_response(lambda answer: "what-if" in answer.url):
+            again.click()
         assert len(asked) == 2
+        assert shown.page.locator(".settings").count() == 0
         assert shown.problems == []
 
 

@@ -18,6 +18,7 @@ import { Stream } from "./stream.js";
 import { Timeline } from "./timeline.js";
 import { STATES, STATUS } from "./words.js";
 
+const CHARTS_AT_ONCE = 2;
 const LEAST_SLICES = 10; // the shortest stretch that a zoom shows
 const GESTURES = [
   ["drag", "on a chart: zoom into the selected time"],
@@ -42,6 +43,7 @@ export function show(main, { path, page, servers }) {
   let document_ = null;
   let laid = null;
   let paused = false;
+  let drawing = null; // the panels whose charts are still to be drawn
   let window_ = address.recall("window");
 
   const stream = new Stream(heard);
@@ -125,8 +127,17 @@ export function show(main, { path, page, servers }) {
     past();
   }
 
+  // Some charts after each frame: all of them in one frame would take longer than a frame may.
   function past() {
-    if (laid && (history.time.length || history.step)) for (const part of laid.panels) part.past?.(history, document_);
+    if (!laid || !history.step) return;
+    const rest = laid.panels.filter((part) => part.past);
+    const mine = (drawing = rest);
+    const next = () => {
+      if (drawing !== mine) return;
+      for (const part of rest.splice(0, CHARTS_AT_ONCE)) part.past(history, document_);
+      if (rest.length) afterFrame(next);
+    };
+    afterFrame(next);
   }
 
   function lay(kind) {

@@ -43,7 +43,7 @@ export function whatIf() {
       if (answer.ok && !known.refusal) {
         askedAt = performance.now();
         show(known);
-      } else refuse(known.refusal ?? `The exporter cannot predict: ${known.error ?? `status ${answer.status}`}.`);
+      } else refuse(known.refusal ?? `The exporter cannot predict: ${known.error ?? `status ${answer.status}`}`);
     } catch {
       if (request === mine) refuse(mine.signal.aborted ? "The exporter has not answered in time." : "The exporter does not answer.");
     } finally {
@@ -54,7 +54,7 @@ export function whatIf() {
 
   function refuse(sentence) {
     shown.replaceChildren();
-    say(state, sentence);
+    say(state, /[.?!]$/.test(sentence) ? sentence : `${sentence}.`);
   }
 
   function show(known) {
