@@ -145,7 +145,7 @@ def test_a_table_without_rows_says_so(page: Tab) -> None:
     ],
 )
 def test_a_stretch_of_time_in_the_address(page: Tab, text: str, stretch: dict[str, int] | None) -> None:
-    """A stretch has whole seconds and at most 240 slices, or, if these are minutes, at most 360; other texts are not a
+    """A stretch has whole seconds and at most 240 slices, or, if these are minutes, at most 366; other texts are not a
     stretch."""
     assert part(page, "timeline.js", f"({{ parse }}) => parse('{text}')") == stretch
 

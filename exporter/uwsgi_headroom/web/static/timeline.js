@@ -3,7 +3,7 @@
 import { severity } from "./marks.js";
 
 const MOST_POINTS = 240;
-const MOST_LONG_POINTS = 360; // of minutes and more, in steps that read well
+const MOST_LONG_POINTS = 366; // of minutes and more, in steps that read well
 export const LONGEST = 731 * 86400; // seconds: the most that an exporter keeps
 const MINUTE = 60;
 const STEPS = [1, 2, 3, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 5760].map((minutes) => minutes * MINUTE);
