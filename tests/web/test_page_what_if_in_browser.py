@@ -17,6 +17,7 @@ from tests.web.test_app import replayed
 
 pytestmark = pytest.mark.integration
 
+GRID = "2x4,2x8,2x16,4x4,4x8,4x16,6x4,6x8,6x16,8x4,8x8,8x16"
 MINUS = "\N{MINUS SIGN}"
 SPACE = "\N{NO-BREAK SPACE}"
 
@@ -35,6 +36,17 @@ def port() -> Iterator[int]:
         yield listening
 
 
+@pytest.fixture(scope="module")
+def panel(chromium: Browser, port: int) -> Iterator[Tab]:
+    """A page with the predictions of the whole grid; they were asked for once, for this grid."""
+    with tab(chromium, port, width=1280) as shown:
+        (asked,) = opened(shown, predicted_settings.document())
+        assert f"settings={GRID}" in asked.replace("%2C", ",")
+        assert shown.page.locator(".settings [aria-pressed=true]").get_attribute("class") == "best"
+        yield shown
+        assert shown.problems == []
+
+
 def opened(shown: Tab, answer: msgspec.Struct | None = None) -> list[str]:
     """Opens the panel; the exporter answers with this document, or else with its own. Returns the URLs asked for."""
     asked: list[str] = []
@@ -49,6 +61,7 @@ def opened(shown: Tab, answer: msgspec.Struct | None = None) -> list[str]:
     shown.page.route("**/what-if*", fulfill)
     shown.open("/")
     shown.page.get_by_role("heading", name="What if").click()
+    shown.page.get_by_role("button", name="Predict again").wait_for()
     return asked
 
 
@@ -71,45 +84,35 @@ def test_a_folded_panel_asks_nothing(chromium: Browser, port: int) -> None:
         assert not any("what-if" in url for url in asked)
 
 
-def test_the_grid(chromium: Browser, port: int) -> None:
+def test_the_grid(panel: Tab) -> None:
     """A cell says what is predicted, compared with the present setting, and what stands out about it."""
-    with tab(chromium, port, width=1280) as shown:
-        asked = opened(shown, predicted_settings.document())
-        shown.page.locator(".settings").wait_for()
-        assert len(asked) == 1
-        assert "settings=2x4,2x8,2x16,4x4,4x8,4x16,6x4,6x8,6x16,8x4,8x8,8x16" in asked[0].replace("%2C", ",")
-        signs = cells(shown)
-        assert signs["4x8"] == ["now", "below 1.5\N{MULTIPLICATION SIGN}"]
-        assert signs["6x4"] == ["best"]
-        assert signs["2x4"] == ["below peak"]
-        assert signs["8x16"] == ["memory"]
-        cell = shown.page.get_by_role("button", name="6x4: at most 480/s")
-        assert cell.inner_text().replace(SPACE, " ").split("\n") == ["480/s +50 %", f"67 ms {MINUS}17 %", "★ best"]
-        assert cell.get_attribute("aria-pressed") == "true"
-        assert shown.page.get_by_role("rowheader", name="6 processes").count() == 1
-        assert shown.page.get_by_role("columnheader", name="4 threads").count() == 1
-        assert shown.problems == []
+    signs = cells(panel)
+    assert signs["4x8"] == ["now", "below 1.5\N{MULTIPLICATION SIGN}"]
+    assert signs["6x4"] == ["best"]
+    assert signs["2x4"] == ["below peak"]
+    assert signs["8x16"] == ["memory"]
+    cell = panel.page.get_by_role("button", name="6x4: at most 480/s")
+    assert cell.inner_text().replace(SPACE, " ").split("\n") == ["480/s +50 %", f"67 ms {MINUS}17 %", "★ best"]
+    assert panel.page.get_by_role("rowheader", name="6 processes").count() == 1
+    assert panel.page.get_by_role("columnheader", name="4 threads").count() == 1
 
 
-def test_a_cell_by_keyboard(chromium: Browser, port: int) -> None:
+def test_a_cell_by_keyboard(panel: Tab) -> None:
     """A cell shows its figures at both loads, its memory and limit, and the model's error."""
-    with tab(chromium, port, width=1280) as shown:
-        opened(shown, predicted_settings.document())
-        shown.page.get_by_role("button", name="8x16:").focus()
-        shown.page.keyboard.press("Enter")
-        detail = shown.text(".detail").replace(SPACE, " ")
-        assert "8x16: 8 processes with 16 threads each, 128 in all" in detail
-        assert "At most 640/s (+100 % compared with the present setting). First limit: all interpreters." in detail
-        assert "4 more workers do not fit." in detail
-        assert "Error of the model: The model has a response time of 69 ms, 8 % below the 75 ms observed." in detail
-        table = shown.page.locator("table.figures")
-        rows = [row.inner_text().split("\t") for row in table.locator("tr").all()]
-        assert rows[0][1:] == ["1\N{MULTIPLICATION SIGN} (240/s)", "now", "1.5\N{MULTIPLICATION SIGN} (360/s)", "now"]
-        assert ["Mean time, with the queue", "63 ms", "81 ms", "71 ms", "overload"] in rows
-        assert any(row[0] == "p95 in service" for row in rows)
-        shown.page.get_by_role("button", name="4x8:").click()
-        assert "compared with the present" not in shown.text(".detail")
-        assert shown.problems == []
+    panel.page.get_by_role("button", name="8x16:").focus()
+    panel.page.keyboard.press("Enter")
+    detail = panel.text(".detail").replace(SPACE, " ")
+    assert "8x16: 8 processes with 16 threads each, 128 in all" in detail
+    assert "At most 640/s (+100 % compared with the present setting). First limit: all interpreters." in detail
+    assert "4 more workers do not fit." in detail
+    assert "Error of the model: The model has a response time of 69 ms, 8 % below the 75 ms observed." in detail
+    table = panel.page.locator("table.figures")
+    rows = [row.inner_text().split("\t") for row in table.locator("tr").all()]
+    assert rows[0][1:] == ["1\N{MULTIPLICATION SIGN} (240/s)", "now", "1.5\N{MULTIPLICATION SIGN} (360/s)", "now"]
+    assert ["Mean time, with the queue", "63 ms", "81 ms", "71 ms", "overload"] in rows
+    assert any(row[0] == "p95 in service" for row in rows)
+    panel.page.get_by_role("button", name="4x8:").click()
+    assert "compared with the present" not in panel.text(".detail")
 
 
 def test_what_is_not_known(chromium: Browser, port: int) -> None:
@@ -159,15 +162,11 @@ def test_a_closed_panel_asks_no_more(chromium: Browser, port: int) -> None:
         assert len(held) == 1
 
 
-@pytest.mark.parametrize("width", [360, 900])
-def test_the_grid_fits(chromium: Browser, port: int, width: int) -> None:
+def test_the_grid_fits(panel: Tab) -> None:
     """Nothing is cut off on a phone, nor where grid and figures are side by side."""
-    with tab(chromium, port, width=width) as shown:
-        opened(shown, predicted_settings.document())
-        shown.page.locator(".settings").wait_for()
-        assert shown.overflow() <= 0
-        tables = "[...document.querySelectorAll('.prediction table')]"
-        assert (
-            shown.page.evaluate(f"{tables}.map((each) => each.offsetWidth > each.parentNode.clientWidth)")
-            == [False] * 2
-        )
+    tables = "[...document.querySelectorAll('.prediction table')]"
+    for width in (360, 900, 1280):
+        panel.page.set_viewport_size({"width": width, "height": 800})
+        assert panel.overflow() <= 0
+        cut = panel.page.evaluate(f"{tables}.map((each) => each.offsetWidth > each.parentNode.clientWidth)")
+        assert cut == [False, False]
