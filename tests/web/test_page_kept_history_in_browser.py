@@ -134,7 +134,7 @@ def test_a_file_that_fails(chromium: Browser, port: int) -> None:
         shown.page.route("**/history?seconds=21600*", fail)
         shown.page.get_by_text("6 h", exact=True).click()
         shown.until(f"document.body.textContent.includes({PROBLEM!r})")
-        assert "Charts still show the time before" in shown.text(".grid > .controls")
+        assert "Charts still show the previous range" in shown.text(".grid > .controls")
         assert legend(shown)[:9] == before[:9]
         shown.until(f"!document.body.textContent.includes({PROBLEM!r})")
         assert answers[:2] == [503, 200]

@@ -123,7 +123,7 @@ export class Ranges {
   fetched(history) {
     if (!history.isCurrent && !history.trouble) return; // `Reading …` stays
     clearTimeout(this.#timer);
-    const old = history.isCurrent ? "Charts are not updated" : "Charts still show the time before";
+    const old = history.isCurrent ? "Charts are not updated" : "Charts still show the previous range";
     this.#warn(history.trouble ? `${old}: ${history.trouble}.` : remark(history), Boolean(history.trouble));
   }
 
@@ -133,8 +133,8 @@ export class Ranges {
   }
 }
 
-function remark({ time, step }) {
-  if (!time.length) return "No figures are kept of this time.";
+function remark({ time, step, range }) {
+  if (!time.length) return range.until ? "No figures are kept of this time." : "No figures of this time yet.";
   return step >= LONG_STEP ? `Each point is a mean over ${duration(step)}, which is lower than the peaks in it: zoom in to see them.` : "";
 }
 

@@ -43,7 +43,7 @@ export function show(main, { path, page, servers }) {
   let document_ = null;
   let laid = null;
   let paused = false;
-  let drawing = null; // the panels whose charts are still to be drawn
+  let drawing = null; // the panels whose charts are still to be drawn; null before the first figures
   let window_ = address.recall("window");
 
   const stream = new Stream(heard);
@@ -129,7 +129,7 @@ export function show(main, { path, page, servers }) {
 
   // Some charts after each frame: all of them in one frame would take longer than a frame may.
   function past() {
-    if (!laid || !history.step) return;
+    if (!laid || !(history.time.length || drawing)) return;
     const rest = laid.panels.filter((part) => part.past);
     const mine = (drawing = rest);
     const next = () => {
