@@ -7,23 +7,28 @@ import contextlib
 import http.client
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import uvicorn
 
 from tests.support.real_uwsgi import wait_until
+from uwsgi_headroom.config.defaults import HISTORY_MAX_SIZE
 from uwsgi_headroom.config.model import ServerConfig
 from uwsgi_headroom.config.values import parse_server_argument
+from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web.app import create_application
 
 
 @contextlib.contextmanager
-def serving(*servers: str | ServerConfig, sampling: bool = False) -> Iterator[int]:
+def serving(*servers: str | ServerConfig, sampling: bool = False, history: Path | None = None) -> Iterator[int]:
     """Serves these servers (`NAME=ADDRESS`, or a configuration) until the block ends; yields the port.
 
-    The servers are read once, or with `sampling` on a timer, so that no reading becomes stale.
+    The servers are read once, or with `sampling` on a timer, so that no reading becomes stale. history: a history file.
     """
-    fleet = Fleet([parse_server_argument(given, "test") if isinstance(given, str) else given for given in servers])
+    configured = [parse_server_argument(given, "test") if isinstance(given, str) else given for given in servers]
+    writer = HistoryWriter(history, HISTORY_MAX_SIZE) if history else None
+    fleet = Fleet(configured, writer=writer)
     settings = uvicorn.Config(
         create_application(fleet), host="127.0.0.1", port=0, lifespan="off", log_config=None, ws="none"
     )
@@ -46,6 +51,8 @@ def serving(*servers: str | ServerConfig, sampling: bool = False) -> Iterator[in
     finally:
         server.should_exit = server.force_exit = True
         thread.join(10)
+        if writer:
+            writer.close(10)
         assert not thread.is_alive(), "the exporter did not end"
 
 

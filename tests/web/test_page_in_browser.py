@@ -30,6 +30,7 @@ HOSTILE = """a/b "c" '<img src=x onerror=alert(1)>&amp;%2F"""
 TIMES = "\N{MULTIPLICATION SIGN}"
 PANELS = [
     "Findings",
+    "What if",
     "Workers side by side",
     "Every worker",
     "Concurrency",

@@ -1,9 +1,9 @@
 // Charts over time, of lines and stacked areas, drawn by uPlot. Our own legend shows the newest values, or the values under the pointer.
 
 import { el } from "./dom.js";
-import { clock, timeOfDay } from "./format.js";
 import { Legend } from "./legend.js";
 import { drawEvents, drawLimit } from "./marks.js";
+import { slice, tick } from "./moments.js";
 import { colour, hatching, onColours } from "./palette.js";
 import { listen } from "./touch.js";
 
@@ -123,7 +123,7 @@ export class Lines {
         y: log ? { distr: 3, range: decades } : { range: limits },
       },
       axes: [
-        { ...axis, font, size: 26, gap: 8, space: 60, values: (plot, times) => times.map((time) => short(time, this.#history.range.seconds)) },
+        { ...axis, font, size: 26, gap: 8, space: 60, values: (plot, times, axis, room, increment) => times.map((time) => tick(time, increment)) },
         {
           ...axis,
           font,
@@ -207,14 +207,14 @@ export class Lines {
   #moment(at) {
     const time = this.#history?.time[at ?? this.#history.time.length - 1];
     if (time === undefined) return "";
-    if (at === null) return `latest, ${clock(time)}`;
+    const moment = slice(time, this.#history.step);
+    if (at === null) return `latest, ${moment}`;
     const [from, until] = this.#history.span;
-    const event = this.timeline.near(time, Math.max(this.#history.step / 2, (NEAR * (until - from)) / this.#width));
-    return event ? `${clock(time)}: ${event.title}` : clock(time);
+    const reach = (NEAR * (until - from)) / this.#width;
+    const event = this.timeline.near(time - Math.max(this.#history.step, reach), time + reach);
+    return event ? `${moment}: ${event}` : moment;
   }
 }
-
-const short = (time, seconds) => (seconds > 600 ? timeOfDay(time).slice(0, 5) : timeOfDay(time));
 
 /** The values to write beside a logarithmic scale: 1, 2 and 5 times powers of ten that are within it. */
 function splits(low, high) {

@@ -1,75 +1,95 @@
 // The events of a server, newest first, for the marks on the charts and for the list.
 
-import { el, marked, panel } from "./dom.js";
-import * as format from "./format.js";
+import { el, marked, panel, say } from "./dom.js";
 import { tone } from "./marks.js";
+import { between, clock } from "./moments.js";
+import { LONGEST } from "./timeline.js";
+import { many } from "./words.js";
 
-const SECONDS = 3600;
-const NOTHING = "Nothing happened in the last hour.";
+const LEAST_SECONDS = 3600; // the list has at least the last hour, although charts may show less
+const MOST_LISTED = 200;
+const LONGEST_MS = 30000;
 
-/** The events of the last hour: those of the journal, and those of each new document. */
+/** Events: those of the journal, as far back as it was fetched, and those of each new document. */
 export class Events {
   #path;
   #known = new Map();
+  #since = Infinity; // from when on the journal was fetched, in epoch seconds
 
   constructor(path) {
     this.#path = path;
   }
 
-  /** Fetch the journal of the whole hour; a document has only the newest events. If this fails, only those are shown. */
-  async load() {
+  /** Fetch the journal from an instant on, if it is not known; a document has only the newest events. Returns whether it was fetched. */
+  async load(now, since = now - LEAST_SECONDS) {
+    if (since >= this.#since) return false;
+    const seconds = Math.min(LONGEST, Math.max(LEAST_SECONDS, Math.ceil(now - since)));
     try {
-      const answer = await fetch(`${this.#path}/journal?seconds=${SECONDS}`, { signal: AbortSignal.timeout(10000) });
-      if (answer.ok) this.add((await answer.json()).events);
+      const answer = await fetch(`${this.#path}/journal?seconds=${seconds}`, { signal: AbortSignal.timeout(LONGEST_MS) });
+      if (!answer.ok) return false;
+      this.add((await answer.json()).events);
+      this.#since = now - seconds;
+      return true;
     } catch {
-      return;
+      return false; // only the events of documents are shown
     }
   }
 
   /** Add events; returns whether any is new. A repeated event replaces its earlier entry. */
   add(events) {
-    const before = [...this.#known.keys()].join();
+    let isNew = false;
     for (const event of events ?? []) {
-      for (const [id, earlier] of this.#known) if (goesOn(event, earlier)) this.#known.delete(id);
-      if (![...this.#known.values()].some((later) => goesOn(later, event))) this.#known.set(event.id, event);
+      // Ids begin again when the exporter does.
+      const key = `${event.since} ${event.kind} ${event.workers}`;
+      if (this.#known.get(key)?.count >= event.count) continue;
+      this.#known.set(key, event);
+      isNew = true;
     }
-    return [...this.#known.keys()].join() !== before;
+    return isNew;
   }
 
-  /** Known events, newest first. */
-  get list() {
-    const oldest = Date.now() / 1000 - SECONDS;
-    return [...this.#known.values()].filter((event) => event.time > oldest).sort((one, other) => other.id - one.id);
+  /** The events between two instants in epoch seconds, newest first: by default of the last hour. */
+  list(from = Date.now() / 1000 - LEAST_SECONDS, until = Infinity) {
+    const within = [...this.#known.values()].filter((event) => from < event.time && event.time <= until);
+    return within.sort((one, other) => other.time - one.time || other.id - one.id);
   }
 }
 
-/** Whether an event is an earlier one that has repeated. */
-const goesOn = (event, earlier) =>
-  event.id > earlier.id && event.count > 1 && event.since === earlier.since && event.kind === earlier.kind && event.workers.join() === earlier.workers.join();
+/** The time of which events are listed: what charts show, but for a range up to now at least the last hour. */
+export function listedSpan({ range, step, span: [from, until] }, now) {
+  if (range.until) return [from, until];
+  return [Math.min(step ? from : now, now - LEAST_SECONDS), Infinity];
+}
 
 /** The panel with the list of events. */
 export function listed() {
   const list = el("ol", { class: "events" });
-  const none = el("p", { class: "hint" }, NOTHING);
-  const node = panel("Events", "newest first; marked on every chart", none, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "List of events" }, list));
+  const none = el("p", { class: "hint" });
+  const more = el("p", { class: "hint" });
+  const node = panel("Events", "newest first; marked on every chart, several that are close together as the worst of them", none, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "List of events" }, list, more));
   node.classList.add("wide");
   let newest = null;
   return {
     node,
-    happened(events) {
+    /** events: newest first; [from, until]: the time that they are of. */
+    happened(events, [from, until]) {
       none.hidden = events.length > 0;
-      const known = `${events.length} ${events[0]?.id}`;
+      say(none, `Nothing happened ${until === Infinity ? "since" : "between"} ${until === Infinity ? clock(from) : between(from, until).replace(" to ", " and ")}.`);
+      const left = events.length - MOST_LISTED;
+      more.hidden = left <= 0;
+      say(more, `${many(left, "earlier event")} left out: zoom into a chart to list them.`);
+      const known = events.map((event) => `${event.time} ${event.id} ${event.count}`).join();
       if (known === newest) return;
       newest = known;
-      list.replaceChildren(...events.map(one));
+      list.replaceChildren(...events.slice(0, MOST_LISTED).map(one));
     },
   };
 }
 
 function one(event) {
   const sign = el("span", { class: "sign", "data-tone": tone(event.kind), "aria-hidden": "true" }, "▼");
-  const time = el("time", { datetime: new Date(event.time * 1000).toISOString() }, format.clock(event.time));
-  const times = event.count > 1 ? ` (${event.count} times since ${format.clock(event.since)})` : "";
+  const time = el("time", { datetime: new Date(event.time * 1000).toISOString() }, clock(event.time));
+  const times = event.count > 1 ? ` (${event.count} times since ${clock(event.since)})` : "";
   const evidence = event.evidence ? el("span", { class: "why" }, " ", ...marked(event.evidence)) : null;
   return el("li", { "data-kind": event.kind }, sign, time, el("span", {}, el("b", {}, ...marked(event.title)), times, evidence));
 }

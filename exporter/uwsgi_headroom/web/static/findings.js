@@ -1,7 +1,8 @@
 // The findings, worst first, each with its advice and how long it has held.
 
 import { el, mark, marked, say } from "./dom.js";
-import { clock, duration } from "./format.js";
+import { duration } from "./format.js";
+import { clock } from "./moments.js";
 import { STATUS } from "./words.js";
 
 const NOTHING = "Nothing to change: no finding at today's load.";

@@ -63,16 +63,5 @@ export const bytes = when(NOT_KNOWN, (size) => {
 /** Epoch seconds as the local time of day, for an axis. */
 export const timeOfDay = (time) => TIME.format(new Date(time * 1000));
 
-const ZONED = new Intl.DateTimeFormat("en-GB", { timeStyle: "long" });
-const DATED = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
-const LONG_AGO = 12 * 3600;
-
-/** Epoch seconds as the local time of day with its zone, and with the date if it is more than 12 hours away. */
-export function clock(time) {
-  const date = new Date(time * 1000);
-  const day = Math.abs(Date.now() / 1000 - time) > LONG_AGO ? `${DATED.format(date)} ` : "";
-  return day + ZONED.format(date);
-}
-
 /** Epoch seconds as date and time in UTC. */
 export const utc = (time) => `${new Date(time * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;

@@ -1,27 +1,30 @@
-// Keeps the last hour as columns: fetches a range whole once, then only what is new, also after a gap.
+// Keeps the time that the charts show as columns: fetches a range whole once, then only what is new, also after a gap.
 
-export const RANGES = [
-  { seconds: 300, points: 150, name: "5 m" },
-  { seconds: 900, points: 180, name: "15 m" },
-  { seconds: 3600, points: 240, name: "1 h" },
-];
-
-/** The shortest range that covers so many seconds, or else the longest. */
-export const rangeFor = (seconds) => RANGES.find((range) => range.seconds >= seconds) ?? RANGES.at(-1);
+import { flatten, withGaps } from "./history_columns.js";
+import { RANGES } from "./ranges.js";
 
 const OLD_STEPS = 3; // older figures mean an outage
+const MINUTE = 60; // seconds: slices of this length or longer come from the exporter's file
+const WRITTEN = 6; // seconds after its end, a minute is in the file
+const MOST_PAUSE = 30; // seconds between two requests that brought nothing new
+const SHORT_MS = 10000;
+const LONG_MS = 60000; // the exporter reads a whole file
 
 export class History {
   #path;
-  #turn = null;
+  #wanted = null; // the range to show; `range` until it has been fetched whole
+  #whole = false; // whether `range` needs to be fetched whole again
+  #wholeAt = 0; // performance.now()
+  #request = null;
+  #quietUntil = 0; // performance.now(): no request before, because the last one brought nothing
   #now = 0; // epoch seconds, from the exporter's last document
-  #stale = true; // until the range has been fetched whole, the columns are those of the previous range
 
   constructor(path) {
     this.#path = path;
     this.range = RANGES.at(-1);
-    this.step = 0;
+    this.step = 0; // seconds, as the exporter chose: it can be longer than a range asks for
     this.columns = new Map([["time", []]]);
+    this.trouble = null; // a sentence that says why what was asked for is missing
   }
 
   get time() {
@@ -49,6 +52,11 @@ export class History {
     return [until - this.range.seconds, until];
   }
 
+  /** Whether the columns are those of the range that was asked for last. */
+  get isCurrent() {
+    return this.range === this.#wanted;
+  }
+
   #newest() {
     const last = this.time.at(-1) ?? -Infinity;
     const now = Math.floor(this.#now / this.step) * this.step;
@@ -56,22 +64,28 @@ export class History {
   }
 
   /**
-   * Fetch another range: one of `RANGES` up to now, or a stretch that ends at its `until`. If this fails, `follow` tries
-   * again. Returns whether the range was fetched.
+   * Fetch another range: one of `ranges.js` up to now, or a stretch that ends at its `until`. Until it is there, the
+   * columns are those of the previous range. If this fails, `trouble` says why, and `follow` tries again. Returns
+   * whether the range was fetched.
    */
   async load(range) {
-    this.range = range;
-    this.step = range.seconds / range.points;
-    this.#stale = true;
-    return this.#loadWhole();
+    this.#wanted = range;
+    this.#request?.abort();
+    this.#request = null;
+    this.trouble = null;
+    await this.#loadWhole();
+    return this.isCurrent;
   }
 
-  async #loadWhole() {
-    await this.#ask(this.range.seconds, (fetched) => {
-      this.columns = fetched;
-      this.#stale = false;
+  #loadWhole() {
+    const range = this.#wanted;
+    return this.#ask(range.seconds, range.points, (document) => {
+      this.range = range;
+      this.step = document.step ?? range.seconds / range.points;
+      this.columns = withGaps(flatten(document), this.step);
+      this.#whole = true;
+      this.#wholeAt = performance.now();
     });
-    return !this.#stale;
   }
 
   /** Fetch what is new at an instant (epoch seconds). Returns whether there is something new to draw. */
@@ -82,73 +96,72 @@ export class History {
   }
 
   async #fetchNew(now) {
-    if (this.#turn || !this.step) return false;
-    if (this.#stale) return this.#loadWhole();
+    if (this.#request || !this.#wanted || performance.now() < this.#quietUntil) return false;
+    if (!this.isCurrent || !this.#whole || this.#isCoarse) return this.#loadWhole();
     if (this.range.until) return false; // a stretch of the past has nothing new
     const last = this.time.at(-1) ?? now - this.range.seconds;
-    if (now - last < this.step + 0.5) return false;
-    const slices = Math.min(this.range.points, Math.max(2, Math.ceil((now - last) / this.step) + 1));
-    return this.#ask(slices * this.step, (fetched) => this.#append(fetched));
+    if (now - last < this.step + (this.step < MINUTE ? 0.5 : WRITTEN)) return false;
+    const most = Math.ceil(this.range.seconds / this.step);
+    const slices = Math.min(most, Math.max(2, Math.ceil((now - last) / this.step) + 1));
+    return this.#ask(slices * this.step, slices, (document) => this.#append(document));
   }
 
-  async #ask(seconds, use) {
-    const range = this.range;
+  // After the exporter's start, a short range is made of the file's minutes. Finer figures are there some time later.
+  get #isCoarse() {
+    const { seconds, points, until } = this.range;
+    return !until && this.step > seconds / points && performance.now() - this.#wholeAt > seconds * 1000;
+  }
+
+  /** Returns whether there are newer slices, or the range is another one. */
+  async #ask(seconds, points, use) {
+    const range = this.#wanted;
     const until = range.until ? `&until=${range.until}` : "";
-    const address = `${this.#path}/history?seconds=${seconds}&points=${seconds / this.step}${until}`;
-    const mine = (this.#turn = fetch(address, { signal: AbortSignal.timeout(10000) }));
+    const address = `${this.#path}/history?seconds=${seconds}&points=${points}${until}`;
+    const mine = (this.#request = new AbortController());
+    const timer = setTimeout(() => mine.abort(), range.seconds > RANGES.at(-1).seconds ? LONG_MS : SHORT_MS);
+    const [before, shown] = [this.time.at(-1), this.range];
+    let trouble = null;
     try {
-      const answer = await mine;
-      const document = answer.ok ? await answer.json() : null;
-      if (this.range !== range || !document) return false; // another range was chosen meanwhile
-      const before = this.time.at(-1);
-      use(flatten(document));
-      return before !== this.time.at(-1);
+      const answer = await fetch(address, { signal: mine.signal });
+      const document = await answer.json().catch(() => null);
+      if (!answer.ok) trouble = document?.error ?? `the exporter answers with status ${answer.status}`;
+      else if (this.#request === mine && document) use(document);
     } catch {
-      return false; // `follow` tries again with the next document
-    } finally {
-      if (this.#turn === mine) this.#turn = null;
+      // Without an exporter, the headline says so. `follow` tries again with the next document.
+      if (mine.signal.aborted) trouble = "the exporter has not answered in time";
     }
+    clearTimeout(timer);
+    if (this.#request !== mine) return false; // another range was chosen meanwhile
+    this.#request = null;
+    this.trouble = trouble;
+    const isNew = before !== this.time.at(-1) || shown !== this.range;
+    if (!isNew) this.#quietUntil = performance.now() + Math.min(MOST_PAUSE, seconds / points / 12) * 1000;
+    return isNew;
   }
 
-  #append(fetched) {
+  #append(document) {
+    if (document.step !== undefined && document.step !== this.step) {
+      this.#whole = false; // the exporter was started again: it has other slices
+      return;
+    }
+    const fetched = flatten(document);
     const times = fetched.get("time");
     const last = this.time.at(-1) ?? -Infinity;
     const first = times.findIndex((time) => time > last + this.step / 2);
     if (first < 0) return;
+    for (const column of fetched.values()) column.splice(0, first);
     // A line breaks where samples are missing.
-    const gap = times[first] - last > 1.5 * this.step && Number.isFinite(last) ? [null] : [];
+    const gap = times[0] - last > 1.5 * this.step && Number.isFinite(last) ? [null] : [];
+    const more = withGaps(fetched, this.step);
     const known = this.time.length;
-    const until = times.at(-1);
-    for (const name of new Set([...this.columns.keys(), ...fetched.keys()])) {
+    const added = more.get("time");
+    for (const name of new Set([...this.columns.keys(), ...more.keys()])) {
       const column = this.columns.get(name) ?? new Array(known).fill(null);
-      const more = fetched.get(name) ?? new Array(times.length).fill(null);
       const breach = name === "time" ? gap.map(() => last + this.step) : gap;
-      column.push(...breach, ...more.slice(first));
+      column.push(...breach, ...(more.get(name) ?? new Array(added.length).fill(null)));
       this.columns.set(name, column);
     }
-    const old = this.time.findIndex((time) => time > until - this.range.seconds);
+    const old = this.time.findIndex((time) => time > this.time.at(-1) - this.range.seconds);
     if (old > 0) for (const column of this.columns.values()) column.splice(0, old);
   }
-}
-
-/** Turn a history document into a map of columns, each as long as `time`. */
-function flatten(document) {
-  const columns = new Map([["time", document.time]]);
-  const take = (prefix, part) => {
-    for (const [name, column] of Object.entries(part)) if (Array.isArray(column)) columns.set(prefix + name, column);
-  };
-  take("", { throughput: document.throughput, response_time: document.response_time, queue_wait: document.queue_wait });
-  take("concurrency.", document.concurrency);
-  take("threads.", document.threads);
-  take("headroom.", document.headroom);
-  const { states, threads, backend_names: names, backends } = document.waits;
-  states.forEach((state, at) => columns.set(`waits.states.${state}`, threads[at]));
-  names.forEach((name, at) => columns.set(`waits.backends.${name}`, backends[at]));
-  const { shares, seconds, ...rest } = document.response_times;
-  shares.forEach((share, at) => columns.set(`response_times.${share}`, seconds[at]));
-  take("response_times.", rest);
-  document.routes?.routes.forEach((route, at) => columns.set(`routes.${route}`, document.routes.threads[at]));
-  for (const socket of document.sockets) take(`sockets.${socket.name}.`, socket);
-  for (const worker of document.workers) take(`workers.${worker.worker_id}.`, worker);
-  return columns;
 }

@@ -2,6 +2,9 @@
 
 import { colour } from "./palette.js";
 
+const NEAR = 8; // pixels
+const MOST_MARKS = 40;
+
 /** The colour of each kind of event. The list says in text what happened. */
 const TONES = {
   server_down: "critical",
@@ -15,12 +18,37 @@ const TONES = {
 /** The colour of a kind of event, by its name. */
 export const tone = (kind) => TONES[kind] ?? "dim";
 
-/** Draw a vertical line for each event between two instants. x: turns an instant into pixels of the context. */
+const LEVELS = ["dim", "accent", "ok", "warning", "critical"];
+
+/** How severe an event is: 0 for the least. */
+export const severity = (event) => LEVELS.indexOf(tone(event.kind));
+
+/** Of events that are close together, the worst one. x: turns an instant into pixels; near: pixels. */
+function thin(events, x, near) {
+  const marked = [];
+  let place = Infinity;
+  for (const event of events) {
+    const at = x(event.time);
+    if (Math.abs(place - at) >= near) {
+      marked.push(event);
+      place = at;
+    } else if (severity(event) > severity(marked.at(-1))) marked[marked.length - 1] = event;
+  }
+  return marked;
+}
+
+/**
+ * Draw a vertical line for events between two instants, at most one every few pixels, and not more than can be told
+ * apart. events: newest first. x: turns an instant into pixels of the context.
+ */
 export function drawEvents(context, events, [from, until], x, top, height, scale = 1) {
+  const within = events.filter((event) => from <= event.time && event.time <= until);
+  let near = NEAR * scale;
+  let shown = thin(within, x, near);
+  while (shown.length > MOST_MARKS) shown = thin(within, x, (near *= 2));
   context.save();
   context.lineWidth = scale;
-  for (const event of events) {
-    if (event.time < from || event.time > until) continue;
+  for (const event of shown) {
     const at = Math.round(x(event.time)) + 0.5;
     context.strokeStyle = context.fillStyle = colour(tone(event.kind));
     context.setLineDash([2 * scale, 3 * scale]);

@@ -15,6 +15,7 @@ import { setup } from "./setup.js";
 import { sockets } from "./sockets.js";
 import { load } from "./stack.js";
 import * as timelines from "./timelines.js";
+import { whatIf } from "./what_if.js";
 import { many } from "./words.js";
 import * as workers from "./workers.js";
 
@@ -37,6 +38,7 @@ function ofServer(timeline) {
     objective(),
     requestBar(),
     { node: advice, now: (server) => findings.show(server) },
+    whatIf(),
     routes.table(),
     workers.sideBySide(),
     workers.table(),

@@ -3,19 +3,23 @@
 import * as address from "./address.js";
 import { action, choice, toggle, windowsOf } from "./controls.js";
 import { afterFrame, el, mark, say } from "./dom.js";
-import { Events } from "./events.js";
+import { Events, listedSpan } from "./events.js";
 import * as format from "./format.js";
 import { Headline } from "./headline.js";
 import { help } from "./help.js";
-import { History, RANGES, rangeFor } from "./history.js";
+import { History } from "./history.js";
 import { line } from "./identity.js";
 import { Keys } from "./keys.js";
+import { clock } from "./moments.js";
 import { panelsOf } from "./panels.js";
+import { finest, moved, Ranges, reach } from "./ranges.js";
 import { copy, text } from "./snapshot.js";
 import { Stream } from "./stream.js";
-import { parse, Timeline, written } from "./timeline.js";
+import { Timeline } from "./timeline.js";
 import { STATES, STATUS } from "./words.js";
 
+const CHARTS_AT_ONCE = 2;
+const LEAST_SLICES = 10; // the shortest stretch that a zoom shows
 const GESTURES = [
   ["drag", "on a chart: zoom into the selected time"],
   ["double click", "on a chart: show the whole range again"],
@@ -27,27 +31,33 @@ const GESTURES = [
 export function show(main, { path, page, servers }) {
   const history = new History(path);
   const events = new Events(path);
-  const timeline = new Timeline(zoom, whole);
+  const ranges = new Ranges(load);
+  const timeline = new Timeline((stretch) => ranges.zoom(stretch), whole, least);
   const headline = new Headline();
   const keys = new Keys();
   const over = el("div", { class: "controls" });
-  const ranges = el("div", { class: "controls" });
-  const zoomed = el("button", { type: "button", hidden: true, title: "Escape, or double click on a chart", click: whole });
-  const back = el("div", { class: "controls wide" }, ranges, zoomed);
   const name = el("h1", {});
   const about = el("p", { class: "about" });
   const which = el("p", { class: "about which" });
   const body = el("div", {});
   let document_ = null;
   let laid = null;
-  let range = null;
   let paused = false;
+  let drawing = null; // the panels whose charts are still to be drawn; null before the first figures
   let window_ = address.recall("window");
 
   const stream = new Stream(heard);
   const listen = () => stream.open(`${path}/events${window_ ? `?window=${window_}` : ""}`);
   const pausing = toggle("Pause", "Resume", pause);
-  const controls = el("div", { class: "controls" }, pausing, action("Copy snapshot", snapshot), help([["p", "pause or resume", () => pausing.click()], ["Escape", "show the whole range again", whole]], GESTURES));
+  const KEYS = [
+    ["p", "pause or resume", () => pausing.click()],
+    ["[", "charts: earlier", () => move({ by: -0.5 })],
+    ["]", "charts: later", () => move({ by: 0.5 })],
+    ["+", "charts: zoom in", () => move({ scale: 0.5 })],
+    ["-", "charts: zoom out", () => move({ scale: 2 })],
+    ["Escape", "show the whole range again", whole],
+  ];
+  const controls = el("div", { class: "controls" }, pausing, action("Copy snapshot", snapshot), help(KEYS, GESTURES));
   const link = el("a", { href: "/" }, Number(servers) > 1 ? `All ${servers} servers` : "uwsgi-headroom");
   main.append(el("header", {}, el("div", { class: "name" }, link, name, about), controls, which), headline.node, over, keys.node, keys.explanation, body);
 
@@ -58,12 +68,12 @@ export function show(main, { path, page, servers }) {
     if (first) start(server);
     if (laid?.kind !== server.kind) lay(server.kind);
     redraw();
+    ranges.now(server);
     if (events.add(server.events)) happened();
     follow();
   }
 
   function start(server) {
-    range = RANGES.find((each) => String(each.seconds) === address.recall("range")) ?? rangeFor(server.sampling.history_seconds);
     const windows = windowsOf(server);
     over.replaceChildren(
       choice("Figures are over the last", windows, Number(window_) || windows[0].value, (chosen) => {
@@ -72,50 +82,62 @@ export function show(main, { path, page, servers }) {
         if (!paused) listen();
       }),
     );
-    ranges.replaceChildren(
-      choice("Charts show the last", RANGES.map((each) => ({ value: each.seconds, name: each.name, range: each })), range.seconds, (chosen) => {
-        range = chosen.range;
-        address.remember("range", chosen.value);
-        whole();
-      }),
-    );
-    const stretch = parse(address.recall("zoom"));
-    if (stretch) zoom(stretch);
-    else load(range);
-    events.load().then(happened);
+    ranges.start(server);
+    events.load(server.time).then(happened);
   }
 
   async function load(chosen) {
-    await history.load(chosen);
-    past();
+    const isFetched = await history.load(chosen);
+    ranges.fetched(history);
+    if (!isFetched) return;
+    happened();
+    if (document_.kept_history && (await events.load(document_.time, history.span[0]))) happened();
   }
 
   async function follow() {
-    if (await history.follow(document_.time)) past();
+    const range = history.range;
+    const isNew = await history.follow(document_.time);
+    ranges.fetched(history);
+    if (range !== history.range) happened();
+    else if (isNew) past();
   }
 
-  function zoom(stretch) {
-    address.remember("zoom", written(stretch));
-    say(zoomed, `Zoomed: ${format.timeOfDay(stretch.from)} to ${format.clock(stretch.until)} ✕`);
-    zoomed.hidden = false;
-    load(stretch);
+  /** The shortest stretch to zoom to that begins at an instant. */
+  function least(from) {
+    const { kept_history: kept, sampling, time } = document_;
+    return LEAST_SLICES * (kept?.since ? finest(time - from, sampling.history_seconds) : 1);
+  }
+
+  function move(how) {
+    if (!history.isCurrent || !history.step) return;
+    const stretch = moved(history.span, document_.time, how);
+    const longest = Math.max(reach(document_), history.range.seconds);
+    if (least(stretch.from) <= stretch.seconds && stretch.seconds <= longest) ranges.zoom(stretch);
   }
 
   function whole() {
-    if (!range) return;
-    address.remember("zoom", null);
-    zoomed.hidden = true;
-    load(range);
+    ranges.whole();
   }
 
   function happened() {
-    timeline.events = events.list;
-    if (laid) for (const part of laid.panels) part.happened?.(timeline.events);
+    if (!document_) return;
+    const span = listedSpan(history, document_.time);
+    timeline.events = events.list(...span);
+    if (laid) for (const part of laid.panels) part.happened?.(timeline.events, span);
     past();
   }
 
+  // Some charts after each frame: all of them in one frame would take longer than a frame may.
   function past() {
-    if (laid && history.time.length) for (const part of laid.panels) part.past?.(history, document_);
+    if (!laid || !(history.time.length || drawing)) return;
+    const rest = laid.panels.filter((part) => part.past);
+    const mine = (drawing = rest);
+    const next = () => {
+      if (drawing !== mine) return;
+      for (const part of rest.splice(0, CHARTS_AT_ONCE)) part.past(history, document_);
+      if (rest.length) afterFrame(next);
+    };
+    afterFrame(next);
   }
 
   function lay(kind) {
@@ -124,7 +146,7 @@ export function show(main, { path, page, servers }) {
     keys.node.hidden = keys.explanation.hidden = over.hidden = kind !== "server";
     // Panels with a time axis stay undimmed when figures are old.
     for (const part of panels) if (part.past || part.happened) part.node.classList.add("dated");
-    const nodes = panels.flatMap((part) => (part.range ? [back, part.node] : (part.nodes ?? [part.node])));
+    const nodes = panels.flatMap((part) => (part.range ? [ranges.node, part.node] : (part.nodes ?? [part.node])));
     body.replaceChildren(el("div", { class: "grid" }, ...nodes));
     happened();
   }
@@ -156,7 +178,7 @@ export function show(main, { path, page, servers }) {
   /** Return a sentence that says why the figures are not current, or null if the figures are current. */
   function trouble() {
     const server = document_;
-    const then = format.clock(server.read_at ?? server.time);
+    const then = clock(server.read_at ?? server.time);
     if (paused) return `Paused: figures as of ${then}.`;
     if (stream.trouble) return `${stream.trouble}. Figures as of ${then}.`;
     if (stream.lost) return `The exporter has not answered for ${format.duration(stream.silentFor / 1000)}. Figures as of ${then}.`;

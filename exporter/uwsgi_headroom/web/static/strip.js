@@ -1,8 +1,8 @@
 // Draws a row per worker and a cell per slice of time; the darker a cell, the higher its value.
 
-import { clock, timeOfDay } from "./format.js";
 import { el, say } from "./dom.js";
 import { drawEvents } from "./marks.js";
+import { edge, slice } from "./moments.js";
 import { channels, colour } from "./palette.js";
 import { Surface } from "./surface.js";
 
@@ -49,7 +49,7 @@ export class Strip {
   }
 
   #slots() {
-    return this.#history ? this.#history.range.points : 0;
+    return this.#history?.step ? Math.round(this.#history.range.seconds / this.#history.step) : 0;
   }
 
   // The position of a slice in the range: a gap is as wide as it was long.
@@ -98,9 +98,9 @@ export class Strip {
       if (row % every === 0) context.fillText(label, LEFT - 6, (row + 0.5) * tall + 4);
     });
     const [from, until] = this.#history.span;
-    context.fillText(timeOfDay(until), width, height - 4);
+    context.fillText(edge(until, until - from), width, height - 4);
     context.textAlign = "left";
-    context.fillText(timeOfDay(from), LEFT, height - 4);
+    context.fillText(edge(from, until - from), LEFT, height - 4);
     const place = (time) => LEFT + ((time - from) / (until - from)) * (width - LEFT);
     drawEvents(context, this.timeline.events, [from, until], place, 0, tall * this.#rows.length);
   }
@@ -111,6 +111,6 @@ export class Strip {
     const row = this.#rows[Math.floor(event.offsetY / this.#tall())];
     const at = row ? this.#history.time.findIndex((time, each) => this.#begin(each) <= slot && slot <= this.#slot(time)) : -1;
     const value = at < 0 ? null : (this.#history.column(row.column)?.[at] ?? null);
-    say(this.caption, at < 0 ? "\u00a0" : `worker ${row.label}, ${clock(this.#history.time[at])}: ${this.format(value)}`);
+    say(this.caption, at < 0 ? "\u00a0" : `worker ${row.label}, ${slice(this.#history.time[at], this.#history.step)}: ${this.format(value)}`);
   }
 }

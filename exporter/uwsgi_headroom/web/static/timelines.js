@@ -48,9 +48,14 @@ export function queues(timeline) {
   return {
     node: panel("Listen queues", "connections waiting to be accepted", chart.node),
     past(history, { sockets }) {
-      // A socket that can no longer be measured still has a past.
+      // A socket that can no longer be measured, or is no longer there, still has a past.
       const known = (socket) => history.column(`sockets.${socket.name}.mean_queue`)?.some((mean) => mean !== null);
-      const measured = sockets.filter((socket) => socket.measurable || known(socket));
+      const gone = history
+        .names("sockets.")
+        .filter((name) => name.endsWith(".mean_queue"))
+        .map((name) => ({ name: name.replace(/\.mean_queue$/, "") }))
+        .filter(({ name }) => !sockets.some((socket) => socket.name === name));
+      const measured = [...sockets, ...gone].filter((socket) => socket.measurable || known(socket));
       chart.show(history, lines(measured), smallest(measured));
     },
   };

@@ -77,12 +77,21 @@ export function overTime(timeline) {
   return {
     node,
     past(history, { workers }) {
+      const all = [...workers, ...former(history, workers)];
       const rows = (column, whole) =>
-        workers.map((worker) => ({ label: String(worker.worker_id), column: `workers.${worker.worker_id}.${column}`, whole: whole(worker) }));
+        all.map((worker) => ({ label: String(worker.worker_id), column: `workers.${worker.worker_id}.${column}`, whole: whole(worker) }));
       busy.show(history, rows("busy_threads", (worker) => worker.threads));
       load.show(history, rows("interpreter_load", () => 1));
     },
   };
+}
+
+/** The workers that the history has and a document has not, because there were more workers. */
+function former(history, workers) {
+  const known = new Set(workers.map((worker) => worker.worker_id));
+  const busy = history.names("workers.").filter((name) => name.endsWith(".busy_threads"));
+  const threads = Math.max(0, ...workers.map((worker) => worker.threads ?? 0));
+  return busy.map((name) => ({ worker_id: parseInt(name, 10), threads })).filter((worker) => !known.has(worker.worker_id));
 }
 
 /** A table of every worker slot. */

@@ -1,0 +1,153 @@
+// The choice of the time that the charts show, as far as the history reaches, and a sentence about that history.
+
+import * as address from "./address.js";
+import { choice } from "./controls.js";
+import { el, mark, say } from "./dom.js";
+import { duration } from "./format.js";
+import { between, dated } from "./moments.js";
+import { parse, stretch, written } from "./timeline.js";
+
+const HOUR = 3600;
+const DAY = 24 * HOUR;
+const MEMORY = HOUR; // seconds that the exporter has without a file
+
+/** Always there: the exporter has them in memory. */
+export const RANGES = [
+  { seconds: 300, points: 150, name: "5 m" },
+  { seconds: 900, points: 180, name: "15 m" },
+  { seconds: HOUR, points: 240, name: "1 h" },
+];
+
+/** From the file. Steps are whole minutes, quarters of an hour, or hours. */
+const KEPT = [
+  { seconds: 6 * HOUR, points: 360, name: "6 h" },
+  { seconds: DAY, points: 288, name: "1 d" },
+  { seconds: 7 * DAY, points: 336, name: "7 d" },
+  { seconds: 30 * DAY, points: 360, name: "30 d" },
+  { seconds: 90 * DAY, points: 360, name: "90 d" },
+  { seconds: 365 * DAY, points: 365, name: "1 y" },
+  { seconds: 730 * DAY, points: 365, name: "2 y" },
+];
+const TIERS = "Kept: minutes for 14 days, quarters of an hour for 90 days, hours for 2 years.";
+const LONG_STEP = 900; // seconds: peaks are shorter
+const SLOW_MS = 300; // a fetch that takes longer is named
+
+/** The seconds that a document's history reaches back. */
+export const reach = ({ kept_history: kept, sampling, time }) => Math.max(sampling.history_seconds, kept?.since ? time - kept.since : 0);
+
+/** The ranges that a history has figures for: those shorter than its reach, and the first that covers it. */
+export function offered(server) {
+  const seconds = reach(server);
+  const last = KEPT.findIndex((range) => range.seconds >= seconds);
+  return seconds > MEMORY ? [...RANGES, ...KEPT.slice(0, last < 0 ? KEPT.length : last + 1)] : RANGES;
+}
+
+/** The shortest range in memory that covers so many seconds, or else the longest. */
+export const rangeFor = (seconds) => RANGES.find((range) => range.seconds >= seconds) ?? RANGES.at(-1);
+
+/** The shortest slices that are kept of a time so many seconds ago. */
+export const finest = (age, memory = MEMORY) => (age <= memory ? 1 : age <= 14 * DAY ? 60 : age <= 90 * DAY ? 900 : HOUR);
+
+export class Ranges {
+  #load;
+  #choice = el("div", { class: "controls" });
+  #zoomed;
+  #note = el("p", { class: "hint", title: TIERS });
+  #trouble = el("p", { class: "age trouble", role: "status" });
+  #offered = [];
+  #range = null; // the range chosen, which a zoom goes back to
+  #timer = 0;
+
+  /** load: called with a range, or a stretch of the past, to show. */
+  constructor(load) {
+    this.#load = load;
+    this.#zoomed = el("button", { type: "button", hidden: true, title: "Escape, or double click on a chart", click: () => this.whole() });
+    this.node = el("div", { class: "controls wide" }, this.#choice, this.#zoomed, this.#note, this.#trouble);
+  }
+
+  /** Show the range of the URL, or the shortest one that covers what there is. */
+  start(server) {
+    const ranges = offered(server);
+    this.#range = ranges.find((range) => String(range.seconds) === address.recall("range")) ?? rangeFor(reach(server));
+    this.now(server);
+    const zoom = parse(address.recall("zoom"));
+    if (zoom) this.zoom(zoom);
+    else this.#begin(this.#range);
+  }
+
+  /** Offer the ranges of a document's history, and say how far back it reaches. */
+  now(server) {
+    const { kept_history: kept } = server;
+    mark(this.#note, "hidden", kept === undefined); // an exporter that has no such file
+    if (kept !== undefined) say(this.#note, about(kept, server.time));
+    mark(this.#note, "class", kept?.problem ? "hint problem" : "hint");
+    const ranges = offered(server);
+    if (!ranges.includes(this.#range)) ranges.push(this.#range); // what was kept of it may be deleted by now
+    if (ranges.map(({ name }) => name).join() === this.#offered.map(({ name }) => name).join()) return;
+    const hadFocus = this.#choice.contains(document.activeElement);
+    this.#offered = ranges;
+    this.#choice.replaceChildren(
+      choice("Charts show the last", ranges.map((range) => ({ value: range.seconds, name: range.name, range })), this.#range.seconds, ({ range }) => {
+        this.#range = range;
+        address.remember("range", range.seconds);
+        this.whole();
+      }),
+    );
+    if (hadFocus) this.#choice.querySelector(":checked").focus();
+  }
+
+  /** Show a stretch of the past. */
+  zoom(stretch) {
+    address.remember("zoom", written(stretch));
+    say(this.#zoomed, `Zoomed: ${between(stretch.from, stretch.until)} ✕`);
+    this.#zoomed.hidden = false;
+    this.#begin(stretch);
+  }
+
+  /** Show the whole range again. */
+  whole() {
+    if (!this.#range) return;
+    address.remember("zoom", null);
+    this.#zoomed.hidden = true;
+    this.#begin(this.#range);
+  }
+
+  #begin(range) {
+    const name = range.name ? `the last ${range.name}` : between(range.from, range.until);
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#warn(`Reading ${name} …`, false), SLOW_MS);
+    this.#load(range);
+  }
+
+  /** Say whether the charts show what was chosen. Call when a fetch has ended. */
+  fetched(history) {
+    if (!history.isCurrent && !history.trouble) return; // `Reading …` stays
+    clearTimeout(this.#timer);
+    const old = history.isCurrent ? "Charts are not updated" : "Charts still show the previous range";
+    this.#warn(history.trouble ? `${old}: ${history.trouble}.` : remark(history), Boolean(history.trouble));
+  }
+
+  #warn(text, isTrouble) {
+    say(this.#trouble, text);
+    mark(this.#trouble, "class", isTrouble ? "age trouble" : "hint");
+  }
+}
+
+function remark({ time, step, range }) {
+  if (!time.length) return range.until ? "No figures are kept of this time." : "No figures of this time yet.";
+  return step >= LONG_STEP ? `Each point is a mean over ${duration(step)}, which is lower than the peaks in it: zoom in to see them.` : "";
+}
+
+function about(kept, now) {
+  if (!kept) return "Charts reach back one hour; with --history FILE, the exporter keeps up to two years.";
+  const since = kept.since === null ? "" : `History since ${dated(kept.since)} (${duration(now - kept.since)}).`;
+  if (kept.problem) return `${since} The history is not written: ${kept.problem}.`.trim();
+  return since || "The history begins with the next minute.";
+}
+
+/** The stretch `scale` times as long as what is shown, moved by so many lengths, but not beyond now. */
+export function moved([from, until], now, { scale = 1, by = 0 }) {
+  const length = until - from;
+  const end = Math.min((from + until) / 2 + by * length + (scale * length) / 2, now);
+  return stretch(Math.floor(end - scale * length), Math.floor(end));
+}

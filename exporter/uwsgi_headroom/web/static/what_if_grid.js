@@ -1,0 +1,116 @@
+// A table of predictions, processes by threads, whose cells can be chosen; and which of them is best.
+
+import { el, mark } from "./dom.js";
+import * as format from "./format.js";
+import { many } from "./words.js";
+
+const [MOST_ROWS, MOST_COLUMNS] = [4, 3]; // as many settings as one request may have
+const [MOST_EACH, MOST_THREADS] = [1024, 8192]; // more are refused
+const ALIKE = 0.02; // of the shortest time: these settings differ by chance
+const LEAST_CHANGE = 0.005;
+const LEAST_ERROR = 0.05; // no model is closer to what will be
+
+const half = (number) => Math.max(1, Math.round(number / 2));
+
+/** The processes and the threads of a grid around a setting. */
+export function axes(processes, threads) {
+  const some = (numbers, most) => [...new Set(numbers)].filter((number) => number <= MOST_EACH).slice(0, most).sort((one, other) => one - other);
+  return {
+    processes: some([processes, 2 * processes, half(processes), Math.ceil(1.5 * processes), 3 * processes, 4 * processes], MOST_ROWS),
+    threads: some([threads, 2 * threads, half(threads), 4 * threads], MOST_COLUMNS),
+  };
+}
+
+/** The settings of a grid, as the API writes them. */
+export const settingsOf = ({ processes, threads }) =>
+  processes.flatMap((row) => threads.filter((column) => row * column <= MOST_THREADS).map((column) => `${row}x${column}`));
+
+/** The largest error of the model of the present setting, as a part; null if no error is known. */
+export function largestError({ response_time_error: mean, p95_error: p95, throughput_error: most }) {
+  const known = [mean, p95, most].filter((error) => error !== null).map(Math.abs);
+  return known.length ? Math.max(...known) : null;
+}
+
+/**
+ * The best setting: of those that fit into memory and serve the highest load that any of these serves, the one with the
+ * shortest time, and of those alike the smallest. The present one, unless another is better by more than the error.
+ */
+export function best({ predictions, check }) {
+  const able = predictions.filter(({ fits }) => fits !== false);
+  const loads = able[0]?.loads.length ?? 0;
+  for (let at = loads - 1; at >= 0; at -= 1) {
+    const serving = able.filter(({ loads }) => loads[at].sustained);
+    if (!serving.length) continue;
+    const time = ({ loads }) => loads[at].total_time;
+    const least = Math.min(...serving.map(time));
+    const present = serving.find((prediction) => prediction.is_observed);
+    if (present && time(present) <= least * (1 + Math.max(LEAST_ERROR, largestError(check) ?? 0))) return present;
+    const alike = serving.filter((prediction) => time(prediction) <= least * (1 + ALIKE));
+    return alike.reduce((one, other) => (other.processes * other.threads < one.processes * one.threads ? other : one));
+  }
+  return null;
+}
+
+/** A figure compared with another: `+12 %`. */
+export function change(value, now) {
+  const part = value / now - 1;
+  return `${Math.abs(part) < LEAST_CHANGE ? "±" : part > 0 ? "+" : "−"}${Math.round(100 * Math.abs(part))}\u00a0%`;
+}
+
+/** What stands out about a setting: [class, sign, words]. */
+export function marks(prediction, isBest) {
+  return [
+    prediction.is_observed && ["now", "●", "now"],
+    isBest && ["best", "★", "best"],
+    prediction.fits === false && ["full", "✖", "memory"],
+    !prediction.loads[0].sustained ? ["over", "✖", "below peak"] : prediction.loads.some(({ sustained }) => !sustained) && ["near", "▲", "below 1.5×"],
+  ].filter(Boolean);
+}
+
+/** A table of the predictions of a document. chosen: called with the prediction of a cell that is clicked. */
+export function grid(known, chosen) {
+  const rows = numbers(known, "processes");
+  const columns = numbers(known, "threads");
+  const first = best(known);
+  const buttons = new Map();
+  const cell = (processes, threads) => {
+    const prediction = known.predictions.find((each) => each.processes === processes && each.threads === threads);
+    if (!prediction) return el("td", {}, format.NOT_KNOWN);
+    const button = one(prediction, known.today, marks(prediction, prediction === first), () => choose(prediction));
+    buttons.set(prediction, button);
+    return el("td", {}, button);
+  };
+  const head = el("tr", {}, el("td", {}), ...columns.map((threads) => el("th", { scope: "col" }, many(threads, "thread"))));
+  const body = rows.map((processes) =>
+    el("tr", {}, el("th", { scope: "row" }, String(processes), " ", el("span", {}, processes === 1 ? "process" : "processes")), ...columns.map((threads) => cell(processes, threads))),
+  );
+  const table = el("table", { class: "settings", "aria-label": "Predictions by processes and threads per process" }, el("thead", {}, head), el("tbody", {}, ...body));
+  function choose(prediction) {
+    for (const [each, button] of buttons) mark(button, "aria-pressed", each === prediction);
+    chosen(prediction);
+  }
+  return { node: table, choose, best: first };
+}
+
+const numbers = ({ predictions }, key) => [...new Set(predictions.map((prediction) => prediction[key]))].sort((one, other) => one - other);
+
+function one(prediction, today, signs, click) {
+  const { most_throughput: most, loads, setting } = prediction;
+  const peak = loads[0];
+  const before = today.loads[0];
+  const isNow = prediction.is_observed;
+  const throughput = [format.rate(most), isNow ? "" : change(most, today.most_throughput)];
+  const time = peak.sustained ? [format.duration(peak.total_time), isNow || !before.sustained ? "" : change(peak.total_time, before.total_time)] : ["overloaded", ""];
+  const words = [
+    `${setting}: at most ${throughput.filter(Boolean).join(", ")}`,
+    peak.sustained ? `${time.filter(Boolean).join(", ")} at today's peak` : "overloaded at today's peak",
+    ...signs.map(([, , text]) => text),
+  ].join("; ");
+  return el(
+    "button",
+    { type: "button", "aria-pressed": "false", "aria-label": words, class: signs.map(([name]) => name).join(" ") || null, click },
+    el("span", {}, el("b", {}, throughput[0]), " ", el("small", {}, throughput[1])),
+    el("span", {}, time[0], " ", el("small", {}, time[1])),
+    signs.length ? el("span", { class: "signs" }, signs.map(([, sign, text]) => `${sign}\u00a0${text}`).join(" ")) : null,
+  );
+}

@@ -1,0 +1,140 @@
+"""The charts over days and weeks in a real browser, with a history file of two weeks."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+from playwright.sync_api import Route as Intercepted
+
+from tests.support import stored_days
+from tests.support.browser import Tab, browser, tab
+from tests.support.web_server import serving
+from tests.web.test_app import replayed
+
+pytestmark = pytest.mark.integration
+
+SERVER = "threads_4x8_busy"
+WEEK = 7 * stored_days.DAY
+ZONE = "Europe/Berlin"
+PROBLEM = "/var/lib/history.db is damaged"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """One browser for all tests; every tab has a profile of its own."""
+    with browser() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of an exporter with a history of 14 days, in records of a quarter of an hour."""
+    path = Path(tmp_path_factory.mktemp("history")) / "history.db"
+    stored_days.write(path, SERVER, time.time(), minutes=15)
+    with serving(replayed(SERVER), sampling=True, history=path) as listening:
+        yield listening
+
+
+def opened(shown: Tab, path: str) -> Tab:
+    """The page with its charts drawn."""
+    shown.open(path)
+    shown.until("document.querySelectorAll('.uplot').length > 5")
+    return shown
+
+
+def legend(shown: Tab) -> str:
+    """The time of the figures in the first legend."""
+    return shown.text(".when")
+
+
+def test_a_week(chromium: Browser, port: int) -> None:
+    """The ranges that the file has are offered, the URL's is shown, and a slice has both ends."""
+    with tab(chromium, port, width=1280, timezone_id=ZONE) as shown:
+        opened(shown, f"/?range={WEEK}")
+        labels = shown.page.locator("fieldset", has_text="Charts show the last").locator("label").all_inner_texts()
+        assert labels == ["5 m", "15 m", "1 h", "6 h", "1 d", "7 d", "30 d"]
+        assert shown.page.get_by_role("radio", name="7 d").is_checked()
+        assert re.search(r"History since .* \(14 d\)\.", shown.text(".grid > .controls"))
+        assert "Each point is a mean over 30 min" in shown.text(".grid > .controls")
+        assert re.fullmatch(
+            r"latest, (\d+ \w+ )?\d\d:[03]0 to (\d+ \w+ )?\d\d:[03]0 (CET|CEST|GMT\+[12])", legend(shown)
+        )
+        shown.page.set_viewport_size({"width": 360, "height": 800})
+        assert shown.overflow() <= 0
+        assert shown.problems == []
+
+
+def test_what_existed_earlier_is_shown(chromium: Browser, port: int) -> None:
+    """Workers, backends and sockets of the past are in the charts, also if they are gone by now."""
+    with tab(chromium, port, width=1280) as shown:
+        opened(shown, f"/?range={30 * stored_days.DAY}")
+        shown.until(f"document.body.textContent.includes('{stored_days.OLD_SOCKET}')")
+        names = shown.text("main")
+        assert f"waits for {stored_days.OLD_BACKEND}" in names
+        assert f"waits for {stored_days.BACKEND}" in names
+        rows = shown.page.locator("canvas[aria-label^='Busy threads by worker']").get_attribute("aria-label") or ""
+        assert re.findall(r"(\d+) \S+ busy|(\d+) \S+ ", rows)[-1][0] == str(stored_days.EARLIER_WORKERS)
+        assert shown.problems == []
+
+
+def test_keys_zoom_into_the_past(chromium: Browser, port: int) -> None:
+    """Plus and minus zoom in and out, brackets move, Escape goes back; a stretch of the past has finer steps."""
+    with tab(chromium, port, width=1280) as shown:
+        opened(shown, f"/?range={WEEK}")
+
+        def press(key: str) -> list[int]:
+            with shown.page.expect_response(lambda answer: "until=" in answer.url):
+                shown.page.keyboard.press(key)
+            shown.until("!document.querySelector('.controls.wide').textContent.includes('Reading')")
+            return [int(each) for each in re.findall(r"\d{9,}", shown.page.url)]
+
+        begin, end = press("+")
+        assert end - begin == pytest.approx(WEEK / 2, abs=3600)
+        assert "Each point is a mean over 15 min" in shown.text(".grid > .controls")
+        earlier = press("[")
+        assert earlier[0] == pytest.approx(begin - WEEK / 4, abs=3600)
+        wider = press("-")
+        assert wider[1] - wider[0] == pytest.approx(WEEK, abs=2 * 3600)
+        shown.page.keyboard.press("Escape")
+        shown.until("!location.search.includes('zoom')")
+        assert shown.problems == []
+
+
+def test_events_of_the_range_are_listed(chromium: Browser, port: int) -> None:
+    """The list has the events of the time that the charts show, at most 200."""
+    with tab(chromium, port, width=1280) as shown:
+        opened(shown, "/?range=3600")
+        shown.page.locator("[data-kind=exporter_started]").wait_for()
+        assert shown.page.locator("[data-kind=reload]").count() <= 1
+        shown.page.get_by_text("7 d", exact=True).click()
+        shown.until("document.querySelectorAll('[data-kind=reload]').length >= 6")
+        shown.page.locator("[data-kind=server_up]").wait_for()
+        assert shown.page.locator(".events li").count() <= 200
+
+
+def test_a_file_that_fails(chromium: Browser, port: int) -> None:
+    """If the exporter cannot read its file, the page says why, keeps the charts, and recovers by itself."""
+    answers: list[int] = []
+
+    def fail(route: Intercepted) -> None:
+        answers.append(503 if len(answers) < 1 else 200)
+        if answers[-1] == 503:
+            route.fulfill(status=503, json={"error": PROBLEM})
+        else:
+            route.continue_()
+
+    with tab(chromium, port, width=1280) as shown:
+        opened(shown, "/?range=3600")
+        before = legend(shown)
+        shown.page.route("**/history?seconds=21600*", fail)
+        shown.page.get_by_text("6 h", exact=True).click()
+        shown.until(f"document.body.textContent.includes({PROBLEM!r})")
+        assert "Charts still show the previous range" in shown.text(".grid > .controls")
+        assert legend(shown)[:9] == before[:9]
+        shown.until(f"!document.body.textContent.includes({PROBLEM!r})")
+        assert answers[:2] == [503, 200]
