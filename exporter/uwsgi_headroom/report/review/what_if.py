@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import ceil
 
-from uwsgi_headroom.analysis.findings.evenness import UNEVEN
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.analysis.what_if import (
     CannotPredictError,
@@ -15,6 +13,7 @@ from uwsgi_headroom.analysis.what_if import (
     Setting,
     predict_settings,
 )
+from uwsgi_headroom.analysis.what_if.measuring import find_uneven_shares
 from uwsgi_headroom.report.model import PERCENTILES, ServerData
 from uwsgi_headroom.report.review.model import Absent
 from uwsgi_headroom.report.review.outlook_model import SettingRow, WhatIfReview
@@ -45,18 +44,8 @@ def review_what_if(server: ServerData, judged: Judged) -> WhatIfReview | Absent:
         response_time_error=found.check.response_time_error,
         p95_error=found.check.p95_error,
         demands_measured=found.demands_measured,
-        cautions=(*found.cautions, *_uneven(judged)),
+        cautions=found.cautions,
     )
-
-
-def _uneven(judged: Judged) -> Iterator[str]:
-    """A caution where today's workers are uneven, which the model does not know."""
-    balance = judged[0].balance
-    if (balance.hot_ratio or 0.0) >= max(UNEVEN, balance.noise_floor or 0.0):
-        yield (
-            f"The model takes even workers. Today's are not (hot ratio {balance.hot_ratio:.2f}), so that the server "
-            "serves less than the first line says: see sections 4 and 6."
-        )
 
 
 def measure(server: ServerData, judged: Judged) -> Measured | Absent:
@@ -90,6 +79,7 @@ def measure(server: ServerData, judged: Judged) -> Measured | Absent:
         memory_per_worker=mean(server.memory_per_worker[places]),
         memory_available=mean(server.memory_available[places]),
         memory_is_exact=False,
+        shares=find_uneven_shares(figures.balance),
     )
 
 
