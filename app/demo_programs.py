@@ -104,7 +104,7 @@ OBJECTIVE = "1s:99%"
 def exporter_program(stage: Stage, exporter: Path, port: int) -> Program:
     """uwsgi-headroom, which reads all servers of the stage."""
     stats = [word for name, path in stage.stats.items() for word in ("--stats", f"{name}=unix://{path}")]
-    settings = ["--slo", OBJECTIVE, "--history", stage.history]
+    settings = ["--slo", OBJECTIVE, "--history", str(stage.history)]
     return Program(
         name="uwsgi-headroom",
         sentence="starting uwsgi-headroom",
