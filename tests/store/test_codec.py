@@ -15,7 +15,8 @@ from uwsgi_headroom.history.route_hour import RouteWindow
 from uwsgi_headroom.history.window import WorkerWindow
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
-from uwsgi_headroom.store.codec import decode_record, encode_record
+from uwsgi_headroom.store.decode import decode_record
+from uwsgi_headroom.store.encode import encode_record
 from uwsgi_headroom.store.record import Levels, Record
 from uwsgi_headroom.store.varint import decode_numbers, encode_numbers
 

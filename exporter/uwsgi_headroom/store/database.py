@@ -13,7 +13,8 @@ import msgspec
 
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.journal.events import Event
-from uwsgi_headroom.store.codec import decode_record, encode_record
+from uwsgi_headroom.store.decode import decode_record
+from uwsgi_headroom.store.encode import encode_record
 from uwsgi_headroom.store.record import Record, merge_records
 from uwsgi_headroom.store.tiers import DAY, HOURS, MINUTES, QUARTERS, TIERS, Tier, slot_at
 

@@ -12,7 +12,7 @@ import msgspec
 
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.journal.events import Event
-from uwsgi_headroom.store.codec import decode_record
+from uwsgi_headroom.store.decode import decode_record
 from uwsgi_headroom.store.file import explain, open_to_read
 from uwsgi_headroom.store.record import Record
 from uwsgi_headroom.store.tiers import TIERS
