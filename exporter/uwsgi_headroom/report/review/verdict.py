@@ -111,7 +111,7 @@ def short_action(action: str) -> str:
 
 def _crossing_clause(facts: Facts) -> str:
     if is_reached(facts.utilization.headroom):
-        return f"over {percent(REACHED)} of it is in use, which counts as reached"
+        return f"with over {percent(REACHED)} in use, that limit counts as reached"
     forecast = _first_forecast(facts.trend)
     if forecast is not None and forecast.reached:
         return "the trend has reached that limit"
