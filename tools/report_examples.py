@@ -47,11 +47,13 @@ def write_synthetic(directory: Path) -> list[Path]:
     return files
 
 
-def write_demo_hour(history: Path, directory: Path) -> list[Path]:
-    """Write the last hour of a demo in all forms, by the command that users have; returns the files."""
+def write_demo_hour(history: Path, until: str | None, directory: Path) -> list[Path]:
+    """Write an hour of a demo in all forms, by the command that users have; returns the files. until: its end, None for
+    that of the records."""
     files = [directory / f"demo-hour.{form}" for form in FORMS]
     for file in files:
         command = [sys.executable, "-m", "uwsgi_headroom", "report", "--history", str(history), "--range", "1h"]
+        command += ["--until", until] if until else []
         subprocess.run([*command, "--out", str(file)], check=True)
     return files
 
@@ -64,12 +66,13 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--history", type=Path, metavar="FILE", help="history file of a demo that ran for an hour")
+    parser.add_argument("--until", metavar="TIME", help="end of that hour (default: of the last quarter of an hour)")
     parser.add_argument("--out", type=Path, default=EXAMPLES, help="directory to write to (default: docs/examples)")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     written = write_synthetic(options.out)
     if options.history:
-        written += write_demo_hour(options.history, options.out)
+        written += write_demo_hour(options.history, options.until, options.out)
     for file in written:
         print(f"{file} ({file.stat().st_size:,} bytes)")
     size = sum(file.stat().st_size for file in options.out.iterdir() if file.suffix.removeprefix(".") in FORMS)
