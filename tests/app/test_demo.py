@@ -48,6 +48,9 @@ sys.exit(demo.main(arguments[arguments.index("app.demo") + 1 :]))
 PIP = "echo > $TMPDIR/unpacked; echo > $TMPDIR/../beside; trap '' TERM; sleep 60 & sleep 60"
 """Leaves files, and starts a child; both processes ignore SIGTERM."""
 
+PIP_UNTIL_GO = PIP.replace("sleep 60 & sleep 60", "for _ in $(seq 600); do [ -e $TMPDIR/../go ] || sleep 0.1; done")
+"""Leaves files, and ends once there is one more."""
+
 
 def test_taken_port_ends_the_demo_before_anything_is_set_up():
     """The message names the port and says how to choose another one; the status is not 0."""
@@ -198,11 +201,11 @@ def test_demo_killed_during_the_installation_leaves_nothing(victim):
     """Neither pip's processes nor its temporary files are left. Without its guard, the demo continues to the end of the
     installation.
     """
-    with _demo(
-        real_uwsgi.free_port(), make=True, installs=PIP.replace("60", "0.5") if victim == "guard" else PIP
-    ) as demo_:
+    with _demo(real_uwsgi.free_port(), make=True, installs=PIP_UNTIL_GO if victim == "guard" else PIP) as demo_:
         demo_.wait_for_installation()
         demo_.kill(victim)
+        if victim == "guard":
+            next(demo_.temporary.glob("*/beside")).with_name("go").touch()
         demo_.process.wait(20)
         demo_.expect_nothing_left(within=5)
         assert demo_.process.returncode != 0
