@@ -20,5 +20,5 @@ def page() -> Iterator[Tab]:
         tab(chromium, port, bypass_csp=True) as shown,
     ):
         shown.open("/")
-        shown.until("heard !== null")
+        shown.until("JSON.parse(heard)?.window")  # figures, which need two readings
         yield shown

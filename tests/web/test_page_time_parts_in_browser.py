@@ -31,7 +31,7 @@ def page() -> Iterator[Tab]:
         tab(chromium, port, bypass_csp=True, timezone_id="Europe/Berlin") as shown,
     ):
         shown.open("/")
-        shown.until("heard !== null")
+        shown.until("JSON.parse(heard)?.window")  # figures, which need two readings
         yield shown
 
 
