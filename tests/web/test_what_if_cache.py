@@ -115,7 +115,7 @@ def test_a_failure_is_not_kept(maker: Maker) -> None:
 
 
 def test_few_documents_are_kept(maker: Maker) -> None:
-    """Requests for ever other settings do not fill the memory."""
+    """Requests for more and more settings do not fill the memory."""
 
     async def run() -> None:
         cache, watch = WhatIfCache(Clock()), _watch()

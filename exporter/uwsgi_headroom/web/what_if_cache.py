@@ -14,7 +14,7 @@ from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import bounds
 
 PAUSE = 2.0
-"""After a prediction, the next one begins after this multiple of the time that it took, so that requests for ever other
+"""After a prediction, the next one begins after this multiple of the time that it took, so that requests for more and more
 settings take a third of a CPU at most."""
 
 _KEPT = 32
