@@ -14,8 +14,8 @@ from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import bounds
 
 PAUSE = 2.0
-"""After a prediction, the next one begins after this multiple of the time that it took, so that requests take a third of
-a CPU at most, whatever settings they are for."""
+"""After a prediction, the next one begins after this multiple of the time that it took, so that requests take a third
+of a CPU at most, whatever settings they are for."""
 
 _KEPT = 32
 _YOUNG_SECONDS = 10.0
