@@ -43,6 +43,12 @@ def requests(path: Path, tier: int, server: str = "shop") -> list[tuple[float, i
     return [((record.until - NOON) / 60, sum(each.requests for each in record.window.workers)) for record in records]
 
 
+def pass_hour(database: Database, now: float) -> None:
+    """Writes nothing, now and then for an hour."""
+    for seconds in (0, 1800, 3600):
+        database.write([], now + seconds)
+
+
 def test_slots() -> None:
     """A minute belongs to the slot in which it ends."""
     assert [slot_at(QUARTERS, minute) for minute in (1, 15, 16)] == [1, 1, 2]
@@ -85,15 +91,29 @@ def test_each_tier_is_forgotten_in_its_time(path: Path) -> None:
     with HistoryFile(path) as file:
         assert set(file.reaches_back("shop")) == {60, 900, 3600}
     for after, kept in ((14, {900, 3600}), (90, {3600}), (731, set())):
-        database.write([], NOON + 3600 + after * DAY + 7200)
+        pass_hour(database, NOON + 3600 + after * DAY + 7200)
         with HistoryFile(path) as file:
             assert set(file.reaches_back("shop")) == kept
     assert database.since == {}
     connection = open_to_write(path)
     assert connection.execute("SELECT count(*) FROM texts").fetchone() == (1,)
-    database.write([], NOON + 3600 + 733 * DAY)
+    pass_hour(database, NOON + 3600 + 733 * DAY)
     assert connection.execute("SELECT count(*) FROM texts").fetchone() == (0,)
     connection.close()
+
+
+def test_a_clock_that_is_years_ahead_deletes_nothing(path: Path) -> None:
+    """Not before it has been steady for an hour; by then it is usually set."""
+    database = opened(path)
+    database.write([minute(number) for number in range(1, 61)], NOON + 3600)
+    database.write([], NOON + 3000 * DAY)
+    database.write([], NOON + 3000 * DAY + 1800)
+    database.write([], NOON + 3660)
+    database.close()
+    again = opened(path)
+    again.write([], NOON + 3000 * DAY)
+    again.write([], NOON + 3700)
+    assert len(requests(path, 60)) == 60
 
 
 def test_a_size_limit_forgets_the_oldest_minutes(path: Path) -> None:

@@ -15,6 +15,7 @@ from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.store.decode import decode_record
 from uwsgi_headroom.store.encode import encode_record
+from uwsgi_headroom.store.file import transaction
 from uwsgi_headroom.store.record import Record, merge_records
 from uwsgi_headroom.store.tiers import DAY, HOURS, MINUTES, QUARTERS, TIERS, Tier, slot_at
 
@@ -53,6 +54,7 @@ class Database:
         self._texts: dict[str, tuple[int, int]] = {}  # number, and the day on which it was last used
         self._unmerged: set[tuple[int, int]] = set()  # servers and quarters
         self._forget_at = 0.0
+        self._before: float | None = None  # the time of the last write
         self.size = 0
         self.since: dict[str, float] = {}
         self._load()
@@ -69,7 +71,7 @@ class Database:
         """Write minutes in one transaction, merge them, and delete what is too old at `now` (epoch seconds) or too
         much. Returns how many could not be stored."""
         damaged = 0
-        with self._transaction():
+        with transaction(self._connection):
             for minute in minutes:
                 server = self._number_of_server(minute.server)
                 if minute.record and self._add(server, minute.minute, minute.record, now):
@@ -86,17 +88,26 @@ class Database:
                         msgspec.json.encode(event),
                     )
             self._merge(now)
-        if now >= self._forget_at or now < self._forget_at - _FORGET_SECONDS:
-            with self._transaction():
-                self._forget(now)
+        is_first, is_time = self._before is None, self._is_time_to_forget(now)
+        if is_first or is_time:
+            with transaction(self._connection):
+                if is_time:
+                    self._forget_old(now)
+                self._forget_too_much()
             self._connection.execute("PRAGMA incremental_vacuum").fetchall()
-            self._forget_at = now + _FORGET_SECONDS
             self._note_since()
         self.size = self._used_bytes()
         return damaged
 
-    def _transaction(self) -> _Transaction:
-        return _Transaction(self._connection)
+    def _is_time_to_forget(self, now: float) -> bool:
+        """Whether an hour has passed without a jump of the clock: a machine may start with a clock that is years ahead,
+        and what it deletes then does not come back."""
+        steady = self._before is not None and 0 <= now - self._before <= _FORGET_SECONDS
+        self._before = now
+        if steady and now < self._forget_at:
+            return False
+        self._forget_at = now + _FORGET_SECONDS
+        return steady
 
     def _add(self, server: int, minute: int, record: Record, now: float) -> bool:
         day = int(now // DAY)
@@ -149,15 +160,17 @@ class Database:
     def _put(self, server: int, tier: Tier, slot: int, data: bytes) -> None:
         self._execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?)", server, tier.seconds, slot, data)
 
-    def _forget(self, now: float) -> None:
+    def _forget_old(self, now: float) -> None:
         for tier in TIERS:
             oldest = int((now - tier.kept) // tier.seconds)
             self._execute("DELETE FROM records WHERE tier = ? AND slot < ?", tier.seconds, oldest)
         self._execute("DELETE FROM events WHERE time < ?", now - HOURS.kept)
-        while self._used_bytes() > self._max_size and self._shorten():
-            pass
         self._execute("DELETE FROM texts WHERE used < ?", int((now - HOURS.kept) // DAY))
         self._texts = {text: (number, used) for number, text, used in self._execute("SELECT id, text, used FROM texts")}
+
+    def _forget_too_much(self) -> None:
+        while self._used_bytes() > self._max_size and self._shorten():
+            pass
 
     def _shorten(self) -> bool:
         """Delete the oldest records of the first tier that may become shorter; whether there was one."""
@@ -217,20 +230,6 @@ class Database:
 
     def _execute(self, query: str, *values: object) -> list[tuple]:  # type: ignore[type-arg]
         return self._connection.execute(query, values).fetchall()
-
-
-class _Transaction:
-    """A transaction, which an error rolls back."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def __enter__(self) -> None:
-        self._connection.execute("BEGIN IMMEDIATE")
-
-    def __exit__(self, failed: type[BaseException] | None, _error: object, _where: object) -> None:
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK" if failed else "COMMIT")
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -92,6 +92,19 @@ def hold_lock(path: Path) -> int:
         return descriptor
 
 
+@contextlib.contextmanager
+def transaction(database: sqlite3.Connection) -> Iterator[None]:
+    """A transaction for writing, which an error rolls back."""
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        database.execute("COMMIT")
+    except BaseException:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        raise
+
+
 def _version(path: Path, database: sqlite3.Connection) -> int:
     """The version of a file, 0 if it is empty."""
     (application,) = database.execute("PRAGMA application_id").fetchone()
