@@ -138,6 +138,22 @@ def test_events_go_with_the_next_minute() -> None:
     assert {minute.server for minute in writer.minutes} == {"shop"}
 
 
+def test_a_server_that_was_never_read_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its events are written, and the journal is searched once a minute, not at each attempt."""
+    writer = Written()
+    watch, _ = watched(writer)
+    cutter = watch.watch._minutes
+    assert cutter is not None
+    cuts: list[float] = []
+    cut = cutter._cut
+    monkeypatch.setattr(cutter, "_cut", lambda at, *rest: (cuts.append(at), cut(at, *rest)))
+    for second in range(1, 181):
+        watch.read(ReadError("refused", "nothing listens"), at=float(second))
+    assert len(cuts) == 4
+    assert [event.kind for minute in writer.minutes for event in minute.events] == ["exporter_started", "server_down"]
+    assert writer.records == []
+
+
 def test_a_failing_writer_loses_no_sample() -> None:
     """An error while a minute is cut is logged, and sampling goes on."""
 

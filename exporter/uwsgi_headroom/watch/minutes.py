@@ -44,7 +44,7 @@ class MinuteCutter:
         """Note an outcome at the monotonic time `at` and the time `epoch`, which the totals include. levels: returns
         the present ones."""
         minute = int(epoch // MINUTES.seconds)
-        if minute != self._minute or self._began is None:
+        if minute != self._minute:
             # The clock may have been set back.
             self._cut(at, epoch, minute if minute > self._minute else minute + 1, levels)
             self._minute = minute

@@ -38,7 +38,7 @@ function thin(events, x, near) {
 }
 
 /**
- * Draw a vertical line for events between two instants, at most one every few pixels, and not more than can be told
+ * Draw a vertical line for events between two instants, at most one every few pixels, and not more than can be seen
  * apart. events: newest first. x: turns an instant into pixels of the context.
  */
 export function drawEvents(context, events, [from, until], x, top, height, scale = 1) {
