@@ -161,7 +161,7 @@ def snapshot_of(totals: Totals) -> Totals:
     return replace(
         totals,
         occupancy=list(totals.occupancy),
-        workers=[replace(worker, residency=dict(worker.residency)) for worker in totals.workers],
+        workers=[msgspec.structs.replace(worker, residency=dict(worker.residency)) for worker in totals.workers],
         queue_seconds=dict(totals.queue_seconds),
     )
 
@@ -177,10 +177,17 @@ def numbers(value: object) -> list[float]:
         return [number for part in value.values() for number in numbers(part)]
     if isinstance(value, (tuple, list)):
         return [number for part in value for number in numbers(part)]
-    if dataclasses.is_dataclass(value):
-        named = (field.name for field in dataclasses.fields(value) if field.name != "resident_growth")
+    if dataclasses.is_dataclass(value) or isinstance(value, msgspec.Struct):
+        named = (name for name in names_of(value) if name != "resident_growth")
         return [number for name in named for number in numbers(getattr(value, name))]
     return []
+
+
+def names_of(value: object) -> tuple[str, ...]:
+    """The names of the fields of a dataclass or a Struct."""
+    if isinstance(value, msgspec.Struct):
+        return value.__struct_fields__
+    return tuple(field.name for field in dataclasses.fields(value))
 
 
 @settings(deadline=None)  # other work on the machine is not a failure
@@ -211,10 +218,10 @@ def test_totals_never_decrease(story: list[tuple[float, Reading | ReadError]]) -
             assert getattr(now, name) >= getattr(before, name)
         assert all(late >= early for early, late in zip(before.occupancy, now.occupancy, strict=True))
         for early, late in zip(before.workers, now.workers, strict=False):
-            for field in dataclasses.fields(late):
-                if field.name in ("resident_bytes", "running_time_since", "cpu_since"):
+            for name in names_of(late):
+                if name in ("resident_bytes", "running_time_since", "cpu_since"):
                     continue
-                was, is_ = getattr(early, field.name), getattr(late, field.name)
+                was, is_ = getattr(early, name), getattr(late, name)
                 if isinstance(was, dict):
                     assert all(is_[key] >= value for key, value in was.items())
                 else:

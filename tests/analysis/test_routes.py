@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from tests.support.simulated_server import EPOCH, Server
@@ -93,4 +94,4 @@ def test_uneven_workers_name_the_route_that_holds_most_threads() -> None:
 
 
 def _without_cpu(of: Window) -> Window:
-    return replace(of, workers=tuple(replace(worker, cpu_seconds=None) for worker in of.workers))
+    return replace(of, workers=tuple(msgspec.structs.replace(worker, cpu_seconds=None) for worker in of.workers))

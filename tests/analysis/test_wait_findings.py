@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from tests.analysis.test_findings import findings_by_code
 from tests.support.simulated_server import Server
@@ -113,7 +114,9 @@ def test_work_outside_of_the_lock_is_no_saturated_interpreter() -> None:
     assert "interpreter_bound" not in findings(measured)
     assert findings(measured)["computes_outside_the_lock"].severity == "info"
     inferred = replace(
-        measured, waits=None, workers=tuple(replace(each, interpreter_lock_seconds=None) for each in measured.workers)
+        measured,
+        waits=None,
+        workers=tuple(structs.replace(each, interpreter_lock_seconds=None) for each in measured.workers),
     )
     assert "interpreter_bound" in findings(inferred)
     assert "computes_outside_the_lock" not in findings(inferred)
@@ -125,7 +128,8 @@ def test_the_lock_is_evidence() -> None:
     assert "up to 4.5 of them wait for the interpreter lock" in findings(window_)["interpreter_bound"].evidence
     example = the_example()
     workers = tuple(
-        replace(each, interpreter_lock_seconds=60 * (5.0 if each.worker_id == 2 else 0.5)) for each in example.workers
+        structs.replace(each, interpreter_lock_seconds=60 * (5.0 if each.worker_id == 2 else 0.5))
+        for each in example.workers
     )
     story = replace(example, workers=workers, waits=window(60, waits={"interpreter_lock": 6.5}).waits)
     evidence = findings_by_code(story, Server(cpus=4.0))["unevenness_hurts"].evidence

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -68,13 +69,30 @@ class TestLength:
         assert list(history._times) == [float(second) for second in range(21)]
 
     def test_an_hour_is_kept(self) -> None:
-        """When the hour is full, the oldest row is dropped."""
+        """Windows reach back an hour, to within the step of the oldest rows; older rows are dropped after a minute."""
         history = History()
         for second in range(HISTORY_SECONDS + 500):
             history.add(float(second), Totals())
         window = history.window(10 * HISTORY_SECONDS)
         assert window is not None
-        assert window.seconds == HISTORY_SECONDS - 1
+        assert window.seconds == pytest.approx(HISTORY_SECONDS, abs=15)
+        assert history.seconds == HISTORY_SECONDS
+        assert history._latest_at - history._times[0] < HISTORY_SECONDS + 61
+
+    def test_older_rows_are_farther_apart(self) -> None:
+        """An hour takes some 700 rows instead of 3,600; windows that end at multiples of their step do not change."""
+        history, whole = History(), []
+        for second in range(HISTORY_SECONDS + 100):
+            history.add(second + 0.3, Totals(observed_seconds=second * 1.0))
+            whole.append(second + 0.3)
+        assert 600 < len(history._rows) < 760
+        for step, oldest in ((1.0, 360), (5.0, 960), (15.0, 3600)):
+            now = whole[-1]
+            wanted = [later for earlier, later in pairwise(whole) if later // step != (later + 1) // step]
+            ends = [window.until for window in history.slices(step, now - oldest, now)]
+            assert ends
+            assert set(ends) <= set(wanted)
+            assert len(ends) == pytest.approx(oldest / step, abs=2)
 
     def test_clock_that_stands_still_or_goes_back(self) -> None:
         """A sample less than a second later makes no row, and there is no window without a length."""

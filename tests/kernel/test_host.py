@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.clock import MovableClock
 from uwsgi_headroom import stats
-from uwsgi_headroom.kernel.host import REST_SECONDS, SLOW_SECONDS, Host
+from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.machine_cpu import READ_SECONDS, MachineCpu
 from uwsgi_headroom.kernel.server_cpu import CpuTimes
 from uwsgi_headroom.source import Answer
@@ -27,20 +27,23 @@ def test_slow_facts_are_read_seldom() -> None:
 
         assert first.master_affinity == tuple(sorted(os.sched_getaffinity(0)))
 
-        hands.move(SLOW_SECONDS / 2)
+        hands.move(0.2)
         soon = host.read_facts(snapshot, answer)
         assert soon.cpus is first.cpus
         assert soon.processes[worker.pid].affinity == first.processes[worker.pid].affinity
 
-        hands.move(SLOW_SECONDS / 2)
-        later = host.read_facts(snapshot, answer)
+        for _ in range(25):
+            hands.move(0.2)
+            later = host.read_facts(snapshot, answer)
         assert later.processes[worker.pid].affinity == (min(os.sched_getaffinity(0)),)
         assert later.cpus
         assert later.cpus.affinity == 1
 
         worker.kill()
         worker.wait()
-        hands.move(REST_SECONDS)
+        for _ in range(5):
+            hands.move(0.2)
+            host.read_facts(snapshot, answer)
         assert host.read_facts(snapshot, answer).processes == {}
 
 
@@ -59,10 +62,43 @@ def test_an_idle_worker_is_read_once_a_second() -> None:
         for worker in (resting, busy):
             worker.kill()
             worker.wait()
-        hands.move(REST_SECONDS * 0.9)
+        hands.move(0.2)
         assert host.read_facts(snapshot, answer).processes.keys() == {resting.pid}
-        hands.move(REST_SECONDS * 0.1)
-        assert host.read_facts(snapshot, answer).processes == {}
+        for _ in range(4):
+            hands.move(0.2)
+            last = host.read_facts(snapshot, answer)
+        assert last.processes == {}
+
+
+@pytest.mark.parametrize(("interval", "rest", "slow"), [(0.2, 1, 5), (1, 3, 15), (4, 5, 15)])
+def test_a_server_that_is_read_rarely_is_read_more_cheaply(interval: float, rest: float, slow: float) -> None:
+    """Idle workers are read again after a second or three readings, slow facts after five seconds or fifteen
+    readings."""
+    hands = MovableClock()
+    host = Host(clock=hands.clock.monotonic)
+    with subprocess.Popen(["sleep", "60"]) as worker:
+        document = {"pid": os.getpid(), "workers": [{"pid": worker.pid, "cores": [{"in_request": 0}]}]}
+        snapshot, answer = stats.decode(json.dumps(document).encode()), Answer(b"", peer_pid=os.getpid())
+        first = host.read_facts(snapshot, answer)
+        hands.move(interval)
+        host.read_facts(snapshot, answer)
+        worker.kill()
+        worker.wait()
+        elapsed = interval
+        while elapsed + interval < rest:
+            hands.move(interval)
+            elapsed += interval
+            assert host.read_facts(snapshot, answer).processes
+        while elapsed + interval < slow:
+            hands.move(interval)
+            elapsed += interval
+            facts = host.read_facts(snapshot, answer)
+            assert facts.cpus is first.cpus
+        assert not facts.processes
+        for _ in range(2):
+            hands.move(interval)
+            facts = host.read_facts(snapshot, answer)
+        assert facts.cpus is not first.cpus
 
 
 def test_servers_share_one_reading_of_the_machine() -> None:

@@ -177,7 +177,9 @@ def test_message_of_impossible_length_is_an_error(length: int) -> None:
 def test_kernel_without_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that cannot answer for a family (here one that does not exist) is an error that names the modules to
     load."""
-    monkeypatch.setitem(sock_diag._FAMILIES, "unix", (bytes([44, 0]) + bytes(54), sock_diag._unix))
+    monkeypatch.setitem(
+        sock_diag._FAMILIES, "unix", (bytes([44, 0]) + bytes(54), sock_diag._unix_inode, sock_diag._unix)
+    )
     with pytest.raises(OSError, match="load the modules unix_diag"):
         sock_diag.list_listeners("unix")
 

@@ -16,7 +16,7 @@ from uwsgi_headroom.analysis.wait_states import compute_waits
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents.response_times import LEAST_SECONDS, ResponseTimeHistory, append_percentiles
 from uwsgi_headroom.documents.routes import RouteHistory, begin_history, list_threads
-from uwsgi_headroom.history.hour import ROW_SECONDS
+from uwsgi_headroom.history.hour import ROW_SECONDS, finest_step
 from uwsgi_headroom.history.route_hour import RouteWindow
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
 from uwsgi_headroom.history.window import Window
@@ -136,17 +136,19 @@ class History(Struct, frozen=True, kw_only=True):
     workers: list[WorkerHistory] = field(default_factory=list)
 
 
-def slice_seconds(seconds: float, points: int) -> float:
-    """Return the length of a slice, in whole seconds, such that at most `points` slices fit."""
-    return max(ROW_SECONDS, math.ceil(seconds / points))
+def slice_seconds(seconds: float, points: int, age: float = 0.0) -> float:
+    """Return the length of a slice such that at most `points` slices fit: a multiple of the time between the oldest
+    rows. age: of the newest slice, in seconds."""
+    finest = finest_step(age + seconds)
+    return max(ROW_SECONDS, finest * math.ceil(seconds / points / finest))
 
 
 async def build_history(watch: Watch, clock: Clock, seconds: float, points: int, until: float | None = None) -> History:
     """Build the history of the `seconds` before `until` (epoch seconds, default now) in at most `points` slices. Lets
     other tasks run in between."""
     ahead = clock.epoch() - clock.monotonic()
+    step = slice_seconds(seconds, points, clock.epoch() - until if until else 0.0)
     until = clock.epoch() if until is None else until
-    step = slice_seconds(seconds, points)
     # Start one step early: a slice begins with the end of the previous one.
     slices = watch.history.slices(step, until - ahead - seconds - step, until - ahead)
     known = watch.reading.listen_queues() if watch.reading else {}

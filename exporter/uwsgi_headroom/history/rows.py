@@ -112,7 +112,7 @@ def pack_row(totals: Totals) -> Row:
             (worker.resident_bytes or 0) // _PAGE,
         )
         times += (worker.running_time or 0.0, worker.busy_seconds or 0.0)
-    return array("I", (count % _MODULO for count in counts)), array("d", times)
+    return array("I", [count % _MODULO for count in counts]), array("d", times)
 
 
 def compare_rows(first: Row, last: Row, sockets: int, backends: int) -> Growth:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
+
+from msgspec import Struct
 
 from uwsgi_headroom.history.route_totals import RouteTotals, copy_routes
 from uwsgi_headroom.kernel.waits.states import STATES
@@ -16,8 +19,7 @@ OCCUPANCY_BOUNDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1.0)
 """Upper bounds of the histogram of busy / available threads; 0.99 separates "all" from "nearly all"."""
 
 
-@dataclass(slots=True)
-class WorkerTotals:
+class WorkerTotals(Struct):
     """Totals of one worker slot since the exporter's first sample of it: counts, and times in seconds. A total is None
     if uWSGI or the kernel never reported it.
 
@@ -45,7 +47,7 @@ class WorkerTotals:
     harakiris: int = 0
     respawns: int = 0
     lost: int = 0
-    residency: dict[int, float] = field(default_factory=dict)
+    residency: dict[int, float] = {}
     children_cpu_seconds: float = 0.0
     interpreter_lock_seconds: float = 0.0
 
@@ -137,7 +139,7 @@ def copy_totals(totals: Totals) -> Totals:
     """A copy of the totals, which later samples do not change."""
     return replace(
         totals,
-        workers=[replace(worker) for worker in totals.workers],
+        workers=[copy(worker) for worker in totals.workers],
         occupancy=list(totals.occupancy),
         queue_seconds=dict(totals.queue_seconds),
         queue_full_seconds=dict(totals.queue_full_seconds),

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from uwsgi_headroom.history.rows import Growth, Row, WorkerGrowth, compare_rows
 from uwsgi_headroom.history.totals import CpuTotals, Totals, WaitTotals, WorkerTotals
 from uwsgi_headroom.kernel.waits.states import STATES, State
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerWindow:
+class WorkerWindow(Struct, frozen=True, gc=False):
     """One worker in a window: counts, and times in seconds. A figure is None unless known for the whole window.
 
     lost: requests in service at the end of the worker's process that it did not complete; a lower bound.

@@ -16,10 +16,12 @@ says why.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from uwsgi_headroom.kernel import sock_diag
 from uwsgi_headroom.kernel.descriptors import WHO_MAY_KNOW, read_socket_inodes
+from uwsgi_headroom.kernel.listener_dumps import ListenerDumps
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 
 if TYPE_CHECKING:
@@ -53,7 +55,8 @@ _IMPOSSIBLE = "no socket can have the name in uWSGI's stats: the name has a NUL 
 class Backlogs:
     """Reads the queues of one server repeatedly, and caches the list of the master's descriptors."""
 
-    def __init__(self) -> None:
+    def __init__(self, dumps: ListenerDumps | None = None) -> None:
+        self._dumps = dumps or ListenerDumps()
         self._master_pid: int | None = None
         self._held: frozenset[int] | None = None
 
@@ -62,12 +65,13 @@ class Backlogs:
         if master_pid is None:
             return dict.fromkeys(names, Backlog(None, None, _UNPROVEN))
         held = self._held if master_pid == self._master_pid else None
-        backlogs = _measure_all(names, master_pid, held) if held is not None else {}
+        backlogs = _measure_all(names, master_pid, held, self._dumps) if held is not None else {}
         if held is None or any(backlog.reason for backlog in backlogs.values()):
             # A reload gives new inodes to some sockets: those with a host name, and those whose name begins with \0.
             self._master_pid, self._held = master_pid, read_socket_inodes(master_pid)
             if held is None or self._held != held:
-                backlogs = _measure_all(names, master_pid, self._held)
+                self._dumps.forget()
+                backlogs = _measure_all(names, master_pid, self._held, self._dumps)
         return backlogs
 
 
@@ -89,6 +93,7 @@ class _Address:
 _LARGEST_PORT = 65535
 
 
+@lru_cache(maxsize=4096)
 def _address(name: str) -> _Address | None:
     """Parse a name as uWSGI does: TCP if it has a port after its last colon, otherwise UNIX. None if no socket can
     have the name."""
@@ -110,7 +115,7 @@ def _address(name: str) -> _Address | None:
 
 def find_inodes(master_pid: int, names: Sequence[str]) -> dict[str, frozenset[int]]:
     """The inodes of the listening sockets of each of uWSGI's names; a name without a match is left out."""
-    matches = _match_all(names, master_pid, read_socket_inodes(master_pid))
+    matches = _match_all(names, master_pid, read_socket_inodes(master_pid), ListenerDumps())
     return {
         name: frozenset(listener.inode for listener in listeners)
         for name, listeners in matches.items()
@@ -118,9 +123,11 @@ def find_inodes(master_pid: int, names: Sequence[str]) -> dict[str, frozenset[in
     }
 
 
-def _measure_all(names: Sequence[str], master_pid: int, held: frozenset[int] | None) -> dict[str, Backlog]:
+def _measure_all(
+    names: Sequence[str], master_pid: int, held: frozenset[int] | None, dumps: ListenerDumps
+) -> dict[str, Backlog]:
     """The queue of each name."""
-    return {name: _measure(match) for name, match in _match_all(names, master_pid, held).items()}
+    return {name: _measure(match) for name, match in _match_all(names, master_pid, held, dumps).items()}
 
 
 def _measure(match: list[Listener] | str) -> Backlog:
@@ -131,7 +138,9 @@ def _measure(match: list[Listener] | str) -> Backlog:
     return Backlog(sum(listener.queue for listener in match), sum(listener.limit for listener in match), None)
 
 
-def _match_all(names: Sequence[str], master_pid: int, held: frozenset[int] | None) -> dict[str, list[Listener] | str]:
+def _match_all(
+    names: Sequence[str], master_pid: int, held: frozenset[int] | None, shared: ListenerDumps
+) -> dict[str, list[Listener] | str]:
     """The listeners of each name, or the reason why they are unknown. Needs one dump per address family."""
     understood = {name: _address(name) for name in names}
     addresses = {name: address for name, address in understood.items() if address}
@@ -141,7 +150,7 @@ def _match_all(names: Sequence[str], master_pid: int, held: frozenset[int] | Non
     dumps: dict[Family, list[Listener] | str] = {}
     for family in {address.family for address in addresses.values()}:
         try:
-            dumps[family] = sock_diag.list_listeners(family, held)
+            dumps[family] = shared.list_listeners(family, held)
         except OSError as error:
             dumps[family] = str(error)
     return refused | {name: _match(name, addresses[name], dumps, master_pid, held) for name in addresses}

@@ -11,6 +11,7 @@ from uwsgi_headroom.kernel.backlogs import Backlogs
 from uwsgi_headroom.kernel.cpus import UsableCpus, read_affinity, read_usable_cpus
 from uwsgi_headroom.kernel.facts import HostFacts, Memory
 from uwsgi_headroom.kernel.identity import Identity, read_identity
+from uwsgi_headroom.kernel.listener_dumps import ListenerDumps
 from uwsgi_headroom.kernel.machine_cpu import MachineCpu
 from uwsgi_headroom.kernel.netstat import ListenOverflows, read_listen_overflows
 from uwsgi_headroom.kernel.oom import OomKills, read_oom_kills
@@ -25,11 +26,15 @@ from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
-SLOW_SECONDS = 5.0
-"""The longest age of facts that change slowly. Reading them at every sample would be half of the exporter's cost."""
+SLOW_SECONDS = (5.0, 15.0)
+"""The longest age of facts that change slowly: of servers that are read five times a second, and of those that are read
+rarely. Reading them at every sample would be half of the exporter's cost."""
 
-REST_SECONDS = 1.0
-"""The longest age of facts about a worker that has done nothing since: most workers, most of the time."""
+REST_SECONDS = (1.0, 5.0)
+"""The same for facts about a worker that has done nothing since: most workers, most of the time."""
+
+_SLOW_READINGS, _REST_READINGS = 15, 3
+"""The same in readings, where that is longer."""
 
 
 _NOT_ASKED = Proof(None, None)
@@ -41,9 +46,11 @@ class Host:
 
     * At every reading: the listen queues; for workers that have served requests since the last reading, whether they
       are alive, their CPU time, and what their request threads wait for.
-    * Once a second: the same for all workers, and the idle CPU time (`machine_cpu` reads it for all servers).
-    * Every five seconds: the proof, the identity, the workers' memory, switches, descriptors and affinity, the usable
-      CPUs, the available memory, listen overflows, OOM kills, and the setup if it has to be read again.
+    * Once a second, or every third reading: the same for all workers. Once a second: the idle CPU time (`machine_cpu`
+      reads it for all servers).
+    * Every five seconds, or every fifteenth reading up to 15 seconds: the proof, the identity, the workers' memory,
+      switches, descriptors and affinity, the usable CPUs, the available memory, listen overflows, OOM kills, and the
+      setup if it has to be read again.
     * Once a minute: the unique memory of one worker.
     """
 
@@ -53,25 +60,28 @@ class Host:
         clock: Callable[[], float] = time.monotonic,
         machine_cpu: MachineCpu | None = None,
         waits: WaitSetting = OFF,
+        listeners: ListenerDumps | None = None,
     ) -> None:
         self._cpu_residency = cpu_residency
         self._clock = clock
         self._slow = _SlowFacts()
         self._processes = Processes()
-        self._backlogs = Backlogs()
+        self._backlogs = Backlogs(listeners)
         self._worker_memories = WorkerMemories()
         self._setup = SetupReader()
         self._cpu = ServerCpu(machine_cpu or MachineCpu(clock))
         self._waits = WaitSampler(waits, clock)
         self._workers: tuple[Worker, ...] = ()
-        self._all_read_at = float("-inf")
+        self._read_at = self._all_read_at = float("-inf")
 
     def read_facts(self, snapshot: AnySnapshot, answer: Answer) -> HostFacts:
         """The kernel's facts about the server that gave this answer; only the reason if its pid is not proven."""
         if not isinstance(snapshot, Snapshot):
             return HostFacts()
         now, identity = self._clock(), (snapshot.pid, answer.peer_pid, answer.peer)
-        quick = self._slow.claimed_identity == identity and now - self._slow.at < SLOW_SECONDS
+        interval, self._read_at = now - self._read_at, now
+        longest_age = _limit(_SLOW_READINGS * interval, SLOW_SECONDS)
+        quick = self._slow.claimed_identity == identity and now - self._slow.at < longest_age
         if not quick:
             proof = prove_master_pid(snapshot.pid, peer_pid=answer.peer_pid, listener=answer.peer)
             self._slow = _SlowFacts(identity, now, proof)
@@ -80,7 +90,7 @@ class Host:
         if proof.pid is None:
             return HostFacts(off=proof.reason, backlogs=backlogs)
         pids = [worker.pid for worker in snapshot.workers if worker.pid]
-        at_rest = self._at_rest(snapshot, now) if quick else ()
+        at_rest = self._at_rest(snapshot, now, interval) if quick else ()
         processes = self._processes.read(proof.pid, pids, quick=quick, at_rest=at_rest)
         if not quick:
             # uWSGI's cpu-affinity pins each worker, but not the master.
@@ -116,11 +126,12 @@ class Host:
         """The CPU time that the server could use; None if its quota is unknown."""
         return self._cpu.read(self._slow.allowed, self._slow.cpus.groups) if self._slow.cpus else None
 
-    def _at_rest(self, snapshot: Snapshot, now: float) -> set[int]:
-        """Pids of workers that need not be read: they are idle and unchanged, and all workers were read within the
-        last second."""
+    def _at_rest(self, snapshot: Snapshot, now: float, interval: float) -> set[int]:
+        """Pids of workers that need not be read: they are idle and unchanged, and all workers were read a moment
+        ago."""
         before, self._workers = self._workers, snapshot.workers
-        if now - self._all_read_at >= REST_SECONDS or len(before) != len(snapshot.workers):
+        longest_age = _limit(_REST_READINGS * interval, REST_SECONDS)
+        if now - self._all_read_at >= longest_age or len(before) != len(snapshot.workers):
             self._all_read_at = now
             return set()
         return {
@@ -149,3 +160,8 @@ class _SlowFacts:
     setup: Setup | None = None
     identity: Identity | None = None
     oom_kills: OomKills | None = None
+
+
+def _limit(seconds: float, bounds: tuple[float, float]) -> float:
+    shortest, longest = bounds
+    return max(shortest, min(longest, seconds))

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
 Family = Literal["unix", "inet", "inet6"]
 
@@ -41,20 +41,38 @@ class Listener:
     limit: int
 
 
-def list_listeners(family: Family, inodes: Container[int] | None = None) -> list[Listener]:
+def list_listeners(family: Family, inodes: Collection[int] | None = None) -> list[Listener]:
     """The listening stream sockets of a family in this process's network namespace. Raises `OSError`.
 
     `inodes` restricts the list, which saves most of the work on a host with hundreds of listeners.
     """
-    request, decode = _FAMILIES[family]
+    return decode_listeners(family, dump_listeners(family), inodes)
+
+
+def dump_listeners(family: Family) -> dict[int, bytes]:
+    """The kernel's description of each listening socket of a family, by inode. Raises `OSError`."""
+    request, inode, _ = _FAMILIES[family]
     try:
         payloads, interrupted = ask(request)
         if interrupted:
             # The sockets changed during the dump, so one may be missing: repeat it once. Each entry is correct by
             # itself, and on such a busy host a third dump would be no better.
             payloads, _ = ask(request)
-        return [listener for payload in payloads if (listener := decode(payload, inodes))]
+        return {inode.unpack_from(payload)[0]: payload for payload in payloads}
     except (OSError, struct.error) as error:
+        raise OSError(explain(error)) from error
+
+
+def decode_listeners(
+    family: Family, dumped: Mapping[int, bytes], inodes: Collection[int] | None = None
+) -> list[Listener]:
+    """The listening stream sockets among those that `dump_listeners` has found, with these inodes or all. Raises
+    `OSError`."""
+    decode = _FAMILIES[family][2]
+    chosen = dumped.keys() if inodes is None else dumped.keys() & inodes
+    try:
+        return [listener for inode in chosen if (listener := decode(dumped[inode]))]
+    except struct.error as error:
         raise OSError(explain(error)) from error
 
 
@@ -94,6 +112,8 @@ _unix_diag_rqlen = struct.Struct("=II")
 _inet_diag_req_v2 = struct.Struct("=BBBBI48x")  # family, protocol, extensions, pad, states, sockid
 # The message: family, state, timer, retransmits, sockid, expires, rqueue, wqueue, uid, inode
 _inet_diag_msg = struct.Struct("=BBBB2s2x16s16x12xIIIII")
+
+_unix_inode, _inet_inode = struct.Struct("=4xI"), struct.Struct("=68xI")  # of both messages
 
 RECEIVE_BYTES = 32 << 10  # NLMSG_GOODSIZE for dumps: the kernel never makes a larger part (af_netlink.c)
 TIMEOUT_SECONDS = 0.2  # Linux makes the dump within our own system calls; other kernels might not answer
@@ -157,10 +177,10 @@ def explain(error: OSError | struct.error) -> str:
     return f"the kernel's sock_diag failed: {error}"
 
 
-def _unix(payload: bytes, inodes: Container[int] | None) -> Listener | None:
+def _unix(payload: bytes) -> Listener | None:
     """Decode a `struct unix_diag_msg` and its attributes; None unless it is a stream socket with a queue length."""
     _, kind, _, _, inode, _ = _unix_diag_msg.unpack_from(payload)
-    if kind != socket.SOCK_STREAM or (inodes is not None and inode not in inodes):
+    if kind != socket.SOCK_STREAM:
         return None
     attributes = unix_attributes(payload)
     rqlen = attributes.get(UNIX_DIAG_RQLEN, b"")
@@ -190,11 +210,9 @@ def unix_name(name: bytes) -> str:
     return os.fsdecode(b"@" + bare[1:] if bare[:1] == b"\0" else bare)
 
 
-def _inet(payload: bytes, inodes: Container[int] | None) -> Listener | None:
+def _inet(payload: bytes) -> Listener | None:
     """Decode a `struct inet_diag_msg`."""
     family, _, _, _, port, address, _, queue, limit, _, inode = _inet_diag_msg.unpack_from(payload)
-    if inodes is not None and inode not in inodes:
-        return None
     number = int.from_bytes(port, "big")
     if family == socket.AF_INET6:
         return Listener(inode, "inet6", f"[{socket.inet_ntop(family, address)}]:{number}", queue, limit)
@@ -214,8 +232,8 @@ def _inet_request(family: int) -> bytes:
     return _inet_diag_req_v2.pack(family, socket.IPPROTO_TCP, 0, 0, 1 << TCP_LISTEN)
 
 
-_FAMILIES: dict[Family, tuple[bytes, Callable[[bytes, Container[int] | None], Listener | None]]] = {
-    "unix": (_unix_request(), _unix),
-    "inet": (_inet_request(socket.AF_INET), _inet),
-    "inet6": (_inet_request(socket.AF_INET6), _inet),
+_FAMILIES: dict[Family, tuple[bytes, struct.Struct, Callable[[bytes], Listener | None]]] = {
+    "unix": (_unix_request(), _unix_inode, _unix),
+    "inet": (_inet_request(socket.AF_INET), _inet_inode, _inet),
+    "inet6": (_inet_request(socket.AF_INET6), _inet_inode, _inet),
 }

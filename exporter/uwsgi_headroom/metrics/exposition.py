@@ -29,15 +29,13 @@ def render_families(families: Iterable[Metric], *, openmetrics: bool = False) ->
 
 def render_family(family: Metric, *, openmetrics: bool = False) -> str:
     """Write one family; returns an empty text if the family has no samples."""
-    samples = family.samples
-    if not samples:
-        return ""
-    head = _head(family.name, family.documentation, family.type, family.unit, openmetrics)
     if isinstance(family, Family):
-        lines = [f"{name}{labels.text} {_value(value)}\n" for name, labels, value, *_ in samples]  # type: ignore[attr-defined]
+        lines = [f"{name}{labels.text} {_value(value)}\n" for name, labels, value in family.lines]
     else:
-        lines = [f"{name}{LabelSet(**labels).text} {_value(value)}\n" for name, labels, value, *_ in samples]
-    return head + "".join(lines)
+        lines = [f"{name}{LabelSet(**labels).text} {_value(value)}\n" for name, labels, value, *_ in family.samples]
+    if not lines:
+        return ""
+    return _head(family.name, family.documentation, family.type, family.unit, openmetrics) + "".join(lines)
 
 
 @cache

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
-from prometheus_client.samples import Sample
 
-from uwsgi_headroom.metrics.family import Family, counter, gauge, label_set
+from uwsgi_headroom.metrics.family import Family, Line, counter, gauge, label_set
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 from uwsgi_headroom.metrics.window_figures import prometheus_duration
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
@@ -75,7 +74,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
 
 
 def _histogram(scrape: Scrape) -> Family:
-    samples: list[Sample] = []
+    lines: list[Line] = []
     for server in scrape.servers:
         totals, slo = server.observation.totals.response_times, server.observation.slo
         if totals is None:
@@ -83,14 +82,14 @@ def _histogram(scrape: Scrape) -> Family:
         bounds = sorted({*BUCKET_BOUNDS, slo.threshold} if slo else BUCKET_BOUNDS)
         for bound in bounds:
             below = totals.count_up_to(bound)
-            samples.append(Sample(f"{_NAME}_bucket", label_set(**server.labels, le=str(bound)), below))
-        samples.append(Sample(f"{_NAME}_bucket", label_set(**server.labels, le="+Inf"), totals.requests))
-        samples.append(Sample(f"{_NAME}_count", server.labels, totals.requests))
-        samples.append(Sample(f"{_NAME}_sum", server.labels, totals.seconds))
+            lines.append((f"{_NAME}_bucket", label_set(**server.labels, le=str(bound)), below))
+        lines.append((f"{_NAME}_bucket", label_set(**server.labels, le="+Inf"), totals.requests))
+        lines.append((f"{_NAME}_count", server.labels, totals.requests))
+        lines.append((f"{_NAME}_sum", server.labels, totals.seconds))
     return Family(
         _NAME,
         "Time in service inside uWSGI, without the wait in the listen queue, of completed requests without static "
         "files. Count and sum are uWSGI's own; buckets are estimated from samples.",
         "histogram",
-        samples,
+        lines,
     )

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from itertools import accumulate
 
 from prometheus_client.metrics_core import Metric
-from prometheus_client.samples import Sample
 
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, CpuTotals
-from uwsgi_headroom.metrics.family import Family, Table, counter, label_set, tabulate_families
+from uwsgi_headroom.metrics.family import Family, Line, Table, counter, label_set, tabulate_families
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 
 _CPU: Table[CpuTotals] = (
@@ -116,21 +115,21 @@ def families(scrape: Scrape) -> Iterator[Metric]:
 def _occupancy(scrape: Scrape) -> Family:
     name = "uwsgi_threads_busy_ratio"
     bounds = [*map(str, OCCUPANCY_BOUNDS), "+Inf"]
-    samples: list[Sample] = []
+    lines: list[Line] = []
     for server in scrape.servers:
         totals = server.observation.totals
         if not any(totals.occupancy):  # uWSGI does not list threads
             continue
         counts = list(accumulate(totals.occupancy))
-        samples += [
-            Sample(f"{name}_bucket", label_set(server=server.observation.name, le=bound), count)
+        lines += [
+            (f"{name}_bucket", label_set(server=server.observation.name, le=bound), count)
             for bound, count in zip(bounds, counts, strict=True)
         ]
-        samples.append(Sample(f"{name}_count", server.labels, counts[-1]))
-        samples.append(Sample(f"{name}_sum", server.labels, totals.occupancy_sum))
+        lines.append((f"{name}_count", server.labels, counts[-1]))
+        lines.append((f"{name}_sum", server.labels, totals.occupancy_sum))
     return Family(
         name,
         "Samples by busy / available threads. Above 0.99: every thread is busy, or fewer than one in a hundred is not.",
         "histogram",
-        samples,
+        lines,
     )

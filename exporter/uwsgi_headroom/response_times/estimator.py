@@ -12,8 +12,10 @@ the estimate is tilted towards it.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from operator import mul
 
 from uwsgi_headroom.response_times.bins import Bins
@@ -199,10 +201,11 @@ class Estimator:
     def _tilt(self, slope: float, interval: float) -> None:
         """Shift the estimate of short response times to longer ones, or to shorter ones if the slope is negative."""
         slope = max(-1.0, min(1.0, slope * interval)) / interval
-        self.shares = [
-            share * math.exp(slope * min(middle, 2 * interval))
-            for share, middle in zip(self.shares, self.bins.middles, strict=True)
-        ]
+        longest, middles = 2 * interval, self.bins.middles
+        short = bisect_left(middles, longest)
+        factors = [math.exp(slope * middle) for middle in middles[:short]]
+        factors += repeat(math.exp(slope * longest), len(middles) - short)
+        self.shares = list(map(mul, self.shares, factors))
 
     def _divide(self, kinds: dict[Kind, float], exact: Sequence[float], requests: int) -> Division:
         counts, doubt = list(exact), [0.0] * len(exact)

@@ -13,7 +13,12 @@ from uwsgi_headroom.response_times.totals import BatchHistory, ResponseTimeTotal
 from uwsgi_headroom.stats.server import Worker
 
 BATCH_SECONDS = 5.0
-"""Longest time between the ends of two batches."""
+"""Longest time between the ends of two batches, where they have as many samples as the next bound."""
+
+_BATCH_SAMPLES = 10
+"""The samples of a batch where they are more than half a second apart: an estimate from few would not be better."""
+
+_LONGEST_BATCH_SECONDS = 10.0
 
 
 class Completed(NamedTuple):
@@ -58,7 +63,8 @@ class ResponseTimeRecorder:
             self._sampled_seconds += step
         else:
             self._observer.restart(reading, workers)
-        if reading.at - self._began + min(step, BATCH_SECONDS) > BATCH_SECONDS:
+        longest = max(BATCH_SECONDS, min(_LONGEST_BATCH_SECONDS, _BATCH_SAMPLES * step))
+        if reading.at - self._began + min(step, longest) > longest:
             self._end_batch(self.totals, reading.at, completed)
 
     def _end_batch(self, totals: ResponseTimeTotals, at: float, completed: Completed) -> None:

@@ -15,11 +15,13 @@ from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.model import SETTINGS, ServerConfig, Settings
 from uwsgi_headroom.config.names import GlobNames
 from uwsgi_headroom.kernel.host import Host
+from uwsgi_headroom.kernel.listener_dumps import ListenerDumps
 from uwsgi_headroom.kernel.machine_cpu import MachineCpu
 from uwsgi_headroom.kernel.waits.sampler import WaitSetting
 from uwsgi_headroom.routes.templates import Templates
 from uwsgi_headroom.source import Address, Unix
 from uwsgi_headroom.store.writer import HistoryWriter
+from uwsgi_headroom.watch.cpu_budget import CpuBudget
 from uwsgi_headroom.watch.loop_lag import LoopLag
 from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, Observation
 from uwsgi_headroom.watch.route_namer import RouteNamer
@@ -60,6 +62,8 @@ class Fleet:
         self.writer = writer
         self.lag = LoopLag(self.clock.monotonic)
         self._machine_cpu = MachineCpu(self.clock.monotonic)
+        self._listeners = ListenerDumps(self.clock.monotonic)
+        self._budget = CpuBudget(self.clock.monotonic)
         self._wait_setting = WaitSetting(
             enabled=settings.waits,
             backends={address: name for name, address in settings.backends},
@@ -173,11 +177,18 @@ class Fleet:
             size_cap=config.size_cap,
             samples_per_second=self.settings.samples_per_second,
             slo=config.slo or self.settings.slo,
-            host=Host(self.settings.cpu_residency, self.clock.monotonic, self._machine_cpu, self._wait_setting),
+            host=Host(
+                self.settings.cpu_residency,
+                self.clock.monotonic,
+                self._machine_cpu,
+                self._wait_setting,
+                self._listeners,
+            ),
             routes=RouteNamer(self._templates) if self._templates is not None else None,
             clock=self.clock,
             lag=self.lag,
             writer=self.writer,
+            budget=self._budget,
         )
 
 

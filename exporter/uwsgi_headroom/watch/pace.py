@@ -5,6 +5,7 @@
   document is large, the interval stretches. The time before the master begins to answer does not count, because the
   master then does other work. The median over the reads of the last seconds counts, so that one slow read changes
   nothing, and a slow minute is soon forgotten.
+* Sampling all servers takes at most a share of a CPU (`cpu_budget`): with very many, all intervals stretch alike.
 * No interval is longer than 4 s, whatever reading costs, since longer intervals show too little. `duty` then exceeds
   the budget.
 * After a failed read, the next attempt follows after one second, then with growing pauses up to five seconds.
@@ -21,6 +22,7 @@ from statistics import mean, median
 from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.watch.cpu_budget import CpuBudget
 from uwsgi_headroom.watch.loop_lag import LoopLag
 from uwsgi_headroom.watch.reader import Reader
 
@@ -45,11 +47,16 @@ _log = logging.getLogger(__name__)
 
 
 class Pace:
-    """The pauses between the samples of one server. chance: returns random numbers, uniform from 0 to 1."""
+    """The pauses between the samples of one server. chance: returns random numbers, uniform from 0 to 1; budget:
+    of all servers."""
 
     def __init__(
-        self, samples_per_second: float = DEFAULT_SAMPLES_PER_SECOND, chance: Callable[[], float] = random.random
+        self,
+        samples_per_second: float = DEFAULT_SAMPLES_PER_SECOND,
+        chance: Callable[[], float] = random.random,
+        budget: CpuBudget | None = None,
     ) -> None:
+        self._budget = budget
         self._wanted = 1 / samples_per_second
         self._chance = chance
         self._transfers: deque[tuple[float, float]] = deque(maxlen=_READS_REMEMBERED)  # (when, seconds)
@@ -57,9 +64,10 @@ class Pace:
 
     @property
     def interval(self) -> float:
-        """Mean seconds between samples: as configured, or longer for the budget, but at most LONGEST_INTERVAL."""
+        """Mean seconds between samples: as configured, or longer for the budgets, but at most LONGEST_INTERVAL."""
         seconds = median(self._seconds) if len(self._transfers) >= _FEWEST_READS else 0.0
-        return min(LONGEST_INTERVAL, max(self._wanted, seconds / BUDGET))
+        wanted = self._wanted * self._budget.factor if self._budget else self._wanted
+        return min(LONGEST_INTERVAL, max(wanted, seconds / BUDGET))
 
     @property
     def duty(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
@@ -28,10 +29,10 @@ class Reader:
     outcome; `errors` counts failed reads by reason; `faults` contains each internal error. Each outcome is passed to
     `on_outcome` once, with its monotonic time. A change from readable to unreadable or back, or of the reason, is
     logged, a few times a minute at most; a repeated failure is not. routes: names the routes of requests in service;
-    None if they are off.
+    None if they are off. on_cpu is called with the CPU seconds that each reading took once its document was received.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a setting of its own, passed by keyword
         self,
         name: str,
         address: source.Address,
@@ -42,6 +43,7 @@ class Reader:
         host: Host | None = None,
         routes: RouteNamer | None = None,
         on_outcome: Callable[[float, Reading | ReadError], None] = lambda _at, _outcome: None,
+        on_cpu: Callable[[float], None] = lambda _seconds: None,
     ) -> None:
         self.name = name
         self.address = address
@@ -52,6 +54,8 @@ class Reader:
         self._size_cap = size_cap
         self._clock = clock or Clock()
         self._on_outcome = on_outcome
+        self._on_cpu = on_cpu
+        self._cpu_began = 0.0
         self._routes = routes
         self._host = host or Host(clock=self._clock.monotonic)
         self._in_flight: asyncio.Task[Reading | ReadError] | None = None
@@ -107,6 +111,7 @@ class Reader:
     async def _read(self) -> Reading | ReadError:
         """Read once. Raises nothing but CancelledError: an internal error becomes the outcome."""
         outcome: Reading | ReadError
+        self._cpu_began = time.thread_time()
         try:
             outcome = await self._read_once()
         except ReadError as error:
@@ -118,6 +123,8 @@ class Reader:
         except Exception as error:  # noqa: BLE001 - as above
             outcome = self.fault(error)
         self._note(outcome)
+        if isinstance(outcome, Reading):
+            self._on_cpu(time.thread_time() - self._cpu_began)
         return outcome
 
     def fault(self, error: Exception) -> ReadError:
@@ -137,6 +144,7 @@ class Reader:
         start = self._clock.monotonic()
         answer = await source.read_document(self.address, timeout=self._timeout, size_cap=self._size_cap)
         at, epoch = self._clock.monotonic(), self._clock.epoch()
+        self._cpu_began = time.thread_time()  # other tasks have run meanwhile
         snapshot = self._decode(answer.body)
         return Reading(
             at=at,

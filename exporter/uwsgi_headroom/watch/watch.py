@@ -29,6 +29,7 @@ from uwsgi_headroom.source import Address
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.store.record import Levels
 from uwsgi_headroom.store.writer import HistoryWriter
+from uwsgi_headroom.watch.cpu_budget import CpuBudget
 from uwsgi_headroom.watch.loop_lag import LoopLag
 from uwsgi_headroom.watch.minutes import MinuteCutter, find_levels
 from uwsgi_headroom.watch.neighbour_slices import NeighbourSlices
@@ -47,6 +48,9 @@ _FRESH_INTERVALS = 3
 
 _LEAST_JUDGED_SECONDS = 10.0
 """Least history, in seconds, before a server is judged for its journal."""
+
+_JUDGED_SAMPLES = 10
+"""New samples after which a server is judged again, where they are more than half a second apart."""
 
 _MOST_JUDGING = 0.001
 """Largest share of a CPU that judging for the journal may take."""
@@ -80,6 +84,7 @@ class Watch:
         clock: Clock | None = None,
         lag: LoopLag | None = None,
         writer: HistoryWriter | None = None,
+        budget: CpuBudget | None = None,
     ) -> None:
         self.name = name
         self.address = address
@@ -93,8 +98,9 @@ class Watch:
             host=host,
             routes=routes,
             on_outcome=self._record,
+            **({"on_cpu": budget.note} if budget else {}),
         )
-        self.pace = Pace(samples_per_second)
+        self.pace = Pace(samples_per_second, budget=budget)
         self.slo = slo
         self.integrals = Integrals((slo.threshold,) if slo else ())
         self._objective = ObjectiveWatch(slo, self.integrals.response_times.history) if slo else None
@@ -230,7 +236,8 @@ class Watch:
         if at >= self._judge_at and self.history.seconds >= _LEAST_JUDGED_SECONDS:
             began = time.thread_time()
             self._judge(outcome)
-            self._judge_at = at + max(JUDGE_SECONDS, (time.thread_time() - began) / _MOST_JUDGING)
+            spent = time.thread_time() - began
+            self._judge_at = at + max(JUDGE_SECONDS, _JUDGED_SAMPLES * self.pace.interval, spent / _MOST_JUDGING)
 
     def _judge(self, reading: Reading) -> None:
         for figures in self.figures(reading, DEFAULT_WINDOWS[:1]):

@@ -47,7 +47,8 @@ class HistoryCache:
     async def get(self, watch: Watch, seconds: float, points: int, until: float | None) -> HistoryBody:
         """Return the history of a server. Arguments are those of `build_history`."""
         key = watch, seconds, points, until
-        newest: object = watch.history.newest_slice(slice_seconds(seconds, points))
+        age = self._clock.epoch() - until if until else 0.0
+        newest: object = watch.history.newest_slice(slice_seconds(seconds, points, age))
         if self._is_stored(watch, seconds, points, until):
             newest = (self._clock.epoch() - _WRITTEN_SECONDS) // MINUTES.seconds
         made = self._cached.pop(key, None)

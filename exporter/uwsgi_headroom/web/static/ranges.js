@@ -46,7 +46,7 @@ export function offered(server) {
 export const rangeFor = (seconds) => RANGES.find((range) => range.seconds >= seconds) ?? RANGES.at(-1);
 
 /** The shortest slices that are kept of a time so many seconds ago. */
-export const finest = (age, memory = MEMORY) => (age <= memory ? 1 : age <= 14 * DAY ? 60 : age <= 90 * DAY ? 900 : HOUR);
+export const finest = (age, memory = MEMORY) => (age <= Math.min(360, memory) ? 1 : age <= Math.min(960, memory) ? 5 : age <= memory ? 15 : age <= 14 * DAY ? 60 : age <= 90 * DAY ? 900 : HOUR);
 
 export class Ranges {
   #load;
