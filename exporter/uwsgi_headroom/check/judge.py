@@ -11,7 +11,7 @@ from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents import build, server_state
 from uwsgi_headroom.documents.schema import Error, Server
 from uwsgi_headroom.errors import ReadError
-from uwsgi_headroom.history.hour import ROW_SECONDS
+from uwsgi_headroom.history.row_blocks import ROW_SECONDS
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Address
 from uwsgi_headroom.stats import Snapshot

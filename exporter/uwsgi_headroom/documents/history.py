@@ -16,8 +16,8 @@ from uwsgi_headroom.analysis.wait_states import compute_waits
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents.response_times import LEAST_SECONDS, ResponseTimeHistory, append_percentiles
 from uwsgi_headroom.documents.routes import RouteHistory, begin_history, list_threads
-from uwsgi_headroom.history.hour import ROW_SECONDS, finest_step
 from uwsgi_headroom.history.route_hour import RouteWindow
+from uwsgi_headroom.history.row_blocks import ROW_SECONDS, finest_step
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.waits.states import STATES

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
-from uwsgi_headroom.history.hour import ROW_SECONDS
 from uwsgi_headroom.history.route_totals import RouteTotals
+from uwsgi_headroom.history.row_blocks import ROW_SECONDS
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.routes.book import OTHER_ROUTE
 

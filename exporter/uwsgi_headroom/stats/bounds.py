@@ -18,7 +18,7 @@ from msgspec import Meta
 from uwsgi_headroom.errors import StatsError
 
 MOST: dict[str, int] = {
-    "workers": 1024,  # 64 are many; an hour of history takes 144 kB for each
+    "workers": 1024,  # 64 are many; an hour of history takes some 10 kB for each
     "cores": 16_384,  # 64 x 64 threads are 4,096; gevent with 256 cores in each of 64 workers reaches the bound
     "applications of one worker": 256,  # `max-apps` is 64 unless set
     "applications": 8192,  # in all workers together
