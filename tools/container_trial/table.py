@@ -1,0 +1,65 @@
+"""The table of deploy/container/README.md: for each way to run the exporter, its figures beside the truth."""
+
+from __future__ import annotations
+
+from tools.container_trial.measure import CPU_MS, CPUS, IO_MS, MEMORY, THREADS, Figures, Truth
+
+ABSENT = "–"
+
+_HEADER = (
+    "the exporter runs as",
+    "requests",
+    "busy threads",
+    "listen queue",
+    "CPU s",
+    "CPUs",
+    "memory left, MB",
+    "open files, unique memory",
+    "`listen` option",
+    "waits: running / sleeping, s",
+)
+
+
+def table(happened: Truth, figures: list[Figures]) -> str:
+    """Returns the table in Markdown; its first row is the truth."""
+    waits = f"{happened.requests * CPU_MS / 1e3:.1f} / {happened.requests * IO_MS / 1e3:.1f}"
+    known = (str(happened.requests), str(THREADS), str(happened.queue), f"{happened.cpu_seconds:.2f}", f"{CPUS:g}")
+    truth = ("**the truth**", *known, f"below {MEMORY / 1e6:.0f}", "", "100", waits)
+    rows = [_HEADER, ("---",) * len(_HEADER), truth, *map(_row, figures)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
+
+
+def _row(figures: Figures) -> tuple[str, ...]:
+    before, held, after = figures.before, figures.held, figures.after
+    memory = held.total("uwsgi_memory_available_bytes")
+    process = [held.total(name) for name in ("uwsgi_worker_open_fds", "uwsgi_worker_unique_memory_bytes")]
+    states = [
+        after.since(before, "uwsgi_wait_thread_seconds_total", f'state="{state}"')
+        for state in ("cpu", "cpu_wait", "interpreter_lock", "sleep")
+    ]
+    running = None if states[0] is None else sum(state or 0 for state in states[:3])
+    return (
+        figures.way.title,
+        _number(after.since(before, "uwsgi_worker_requests_total"), 0),
+        _number(held.total("uwsgi_threads_busy"), 0),
+        _number(held.total("uwsgi_socket_queue_length"), 0),
+        _number(after.since(before, "uwsgi_worker_cpu_seconds_total"), 2),
+        _number(held.total("uwsgi_cpus_usable"), 2),
+        _number(None if memory is None else memory / 1e6, 0),
+        " and ".join("yes" if part is not None else "no" for part in process),
+        _number(held.total("uwsgi_listen_backlog_limit"), 0),
+        ABSENT if running is None else f"{_number(running, 1)} / {_number(states[3], 1)}",
+    )
+
+
+def _number(value: float | None, digits: int) -> str:
+    return ABSENT if value is None else f"{value:.{digits}f}"
+
+
+def reasons(figures: list[Figures]) -> str:
+    """Returns, for each exporter that lacks something, what the API says about it."""
+    lines = []
+    for each in figures:
+        said = {what: why for what, why in each.reasons.items() if what != "residency"}
+        lines += [f"* **{each.way.title}**", *(f"  * `{what}`: {why}" for what, why in said.items())] if said else []
+    return "\n".join(lines) + "\n"
