@@ -38,7 +38,10 @@ WAYS = (
         ),
     ),
     Way("root, podman's default capabilities", ("--read-only", _PID, _NETWORK, "--user=0:0")),
-    Way("root, with SYS_PTRACE", ("--read-only", "--cap-add=SYS_PTRACE", _PID, _NETWORK, "--user=0:0")),
+    Way(
+        "root in the socket's group, only these two capabilities",
+        (*_LOCKED, "--cap-add=SYS_PTRACE", "--cap-add=DAC_READ_SEARCH", _PID, _NETWORK, "--user=0:10002"),
+    ),
     Way("uWSGI's user, PID namespace not shared", (*_LOCKED, _NETWORK, f"--user={APP_USER}")),
     Way("uWSGI's user, network namespace not shared", (*_LOCKED, _PID, f"--user={APP_USER}")),
     Way("on the host, as root", None),

@@ -34,31 +34,34 @@ The parts of a pod with uWSGI that this chart provides. Make uwsgi-headroom a de
   ports:
     - name: headroom
       containerPort: {{ .Values.sidecar.port }}
-  {{- $web := .Values.sidecar.webConfigSecret }}
-  {{- range $probe, $seconds := dict "readinessProbe" 10 "livenessProbe" 30 }}
-  {{ $probe }}:
-    {{- if $web }}
+  # No readiness probe: an exporter with a fault must not take its application out of service.
+  livenessProbe:
+    {{- if .Values.sidecar.webConfigSecret }}
     # The kubelet has neither the certificate nor the password; this check needs none.
     exec: {command: [python3, -I, /opt/uwsgi-headroom/healthcheck.py]}
     {{- else }}
     httpGet: {path: /-/healthy, port: headroom}
     {{- end }}
-    periodSeconds: {{ $seconds }}
+    periodSeconds: 30
     timeoutSeconds: 5
-  {{- end }}
   resources:
     {{- toYaml .Values.sidecar.resources | nindent 4 }}
   securityContext:
+    {{- if .Values.sidecar.waitsBeyondYama }}
+    # Kubernetes gives added capabilities to root only.
+    runAsNonRoot: false
+    runAsUser: 0
+    {{- else }}
     runAsNonRoot: true
     runAsUser: {{ .Values.sidecar.runAsUser }}
+    {{- end }}
     runAsGroup: {{ .Values.sidecar.runAsGroup }}
     readOnlyRootFilesystem: true
-    # A capability of a user other than root takes effect only with this.
-    allowPrivilegeEscalation: {{ .Values.sidecar.waitsBeyondYama }}
+    allowPrivilegeEscalation: false
     capabilities:
       drop: [ALL]
       {{- if .Values.sidecar.waitsBeyondYama }}
-      add: [SYS_PTRACE]
+      add: [DAC_READ_SEARCH, SYS_PTRACE]
       {{- end }}
     seccompProfile: {type: RuntimeDefault}
   volumeMounts:
