@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.container_trial.measure import CPU_MS, CPUS, IO_MS, MEMORY, THREADS, Figures, Truth
+from tools.container_trial.measure import CPUS, IO_MS, MEMORY, THREADS, Figures, Truth
 
 ABSENT = "–"
 
@@ -16,13 +16,14 @@ _HEADER = (
     "memory left, MB",
     "open files, unique memory",
     "`listen` option",
-    "waits: running / sleeping, s",
+    "waits: on a CPU / to run / asleep / all, s",
 )
 
 
 def table(happened: Truth, figures: list[Figures]) -> str:
     """Returns the table in Markdown; its first row is the truth."""
-    waits = f"{happened.requests * CPU_MS / 1e3:.1f} / {happened.requests * IO_MS / 1e3:.1f}"
+    asleep = happened.requests * IO_MS / 1e3
+    waits = f"{happened.cpu_seconds:.1f} / ? / {asleep:.1f} / {happened.request_seconds:.1f}"
     known = (str(happened.requests), str(THREADS), str(happened.queue), f"{happened.cpu_seconds:.2f}", f"{CPUS:g}")
     truth = ("**the truth**", *known, f"below {MEMORY / 1e6:.0f}", "", "100", waits)
     rows = [_HEADER, ("---",) * len(_HEADER), truth, *map(_row, figures)]
@@ -33,11 +34,6 @@ def _row(figures: Figures) -> tuple[str, ...]:
     before, held, after = figures.before, figures.held, figures.after
     memory = held.total("uwsgi_memory_available_bytes")
     process = [held.total(name) for name in ("uwsgi_worker_open_fds", "uwsgi_worker_unique_memory_bytes")]
-    states = [
-        after.since(before, "uwsgi_wait_thread_seconds_total", f'state="{state}"')
-        for state in ("cpu", "cpu_wait", "interpreter_lock", "sleep")
-    ]
-    running = None if states[0] is None else sum(state or 0 for state in states[:3])
     return (
         figures.way.title,
         _number(after.since(before, "uwsgi_worker_requests_total"), 0),
@@ -48,8 +44,22 @@ def _row(figures: Figures) -> tuple[str, ...]:
         _number(None if memory is None else memory / 1e6, 0),
         " and ".join("yes" if part is not None else "no" for part in process),
         _number(held.total("uwsgi_listen_backlog_limit"), 0),
-        ABSENT if running is None else f"{_number(running, 1)} / {_number(states[3], 1)}",
+        _waits(figures),
     )
+
+
+def _waits(figures: Figures) -> str:
+    """Thread seconds on a CPU, waiting for a CPU or the interpreter lock, asleep, and in all states together."""
+    kinds = (("cpu",), ("cpu_wait", "interpreter_lock"), ("sleep",), ("",))
+    seconds = [[_waited(figures, state) for state in states] for states in kinds]
+    if any(part is None for kind in seconds for part in kind):
+        return ABSENT
+    return " / ".join(f"{sum(part or 0 for part in kind):.1f}" for kind in seconds)
+
+
+def _waited(figures: Figures, state: str) -> float | None:
+    labels = f'state="{state}"' if state else ""
+    return figures.after.since(figures.before, "uwsgi_wait_thread_seconds_total", labels)
 
 
 def _number(value: float | None, digits: int) -> str:
