@@ -1,7 +1,7 @@
-"""Generates the parts of the Helm chart and the kustomize base that come from elsewhere: rules, dashboards, the version.
+"""Generates the parts of the Helm chart and of the kustomize base that come from elsewhere: rules, dashboards, version.
 
-Neither helm nor kustomize reads files outside of its own directory, so the chart has copies. kustomize uses those of the
-chart, through the kustomization.yaml beside them.
+Neither helm nor kustomize reads files outside of its own directory, so the chart has copies. kustomize uses those of
+the chart, through the kustomization.yaml beside them.
 """
 
 from __future__ import annotations

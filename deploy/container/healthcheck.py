@@ -24,7 +24,7 @@ def address(listen: str) -> Address:
     """Returns host and port of the first address in `listen`, the value of the environment variable."""
     host, _, port = (listen.split() or [""])[0].rpartition(":")
     host = host.strip("[]")
-    if host in ("", "0.0.0.0", "::"):
+    if host in ("", "0.0.0.0", "::"):  # noqa: S104  (nothing is bound)
         host = "127.0.0.1"
     return host, int(port) if port.isdigit() else DEFAULT_PORT
 

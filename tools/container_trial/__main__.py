@@ -87,8 +87,13 @@ def _try(podman: Podman, write: bool) -> list[str]:
     with running(podman) as trial:
         happened, figures = measure(trial)
     size = f"The image adds {whole - base:.0f} MB to its base; with the stand-in it has {whole:.0f} MB.\n"
-    conditions = f"Linux {os.uname().release.split('-')[0]}, cgroup version {podman.run('info', '--format', '{{.Host.CgroupsVersion}}')}.\n"
-    sections = {"size": size, "measured": f"{table.table(happened, figures)}\n{conditions}", "reasons": table.reasons(figures)}
+    cgroups = podman.run("info", "--format", "{{.Host.CgroupsVersion}}").removeprefix("v")
+    conditions = f"Measured on Linux {os.uname().release.split('-')[0]}, with cgroup version {cgroups}.\n"
+    sections = {
+        "size": size,
+        "measured": f"{table.table(happened, figures)}\n{conditions}",
+        "reasons": table.reasons(figures),
+    }
     for name, text in sections.items():
         print(f"\n{text}", end="")
         if write:

@@ -1,4 +1,4 @@
-"""Runs one load on uWSGI in a container, watched by every exporter at once, and compares their figures with the truth."""
+"""Runs one load on uWSGI in a container, which every exporter watches at once, and records what happened."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _APP = ("--read-only", "--cap-drop=all", "--security-opt=no-new-privileges", f"-
 
 @dataclass(frozen=True)
 class Truth:
-    """What happened. requests: answered; cpu_seconds: of the workers, by the kernel; request_seconds: sum of the response
-    times that the clients saw; queue: connections that the kernel held, with all threads busy."""
+    """What happened. requests: answered; cpu_seconds: of the workers, by the kernel; request_seconds: sum of the
+    response times that the clients saw; queue: connections that the kernel held, with all threads busy."""
 
     requests: int
     cpu_seconds: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tools.container_trial.measure import CPUS, IO_MS, MEMORY, THREADS, Figures, Truth
 
-ABSENT = "–"
+ABSENT = "absent"
 
 _HEADER = (
     "the exporter runs as",
