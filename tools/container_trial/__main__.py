@@ -91,7 +91,7 @@ def _try(podman: Podman, write: bool) -> list[str]:
     conditions = f"Measured on Linux {os.uname().release.split('-')[0]}, with cgroup version {cgroups}.\n"
     sections = {
         "size": size,
-        "measured": f"{table.table(happened, figures)}\n{conditions}",
+        "measured": f"{table.table(happened, figures)}\n{conditions}{table.cost(figures[0])}",
         "reasons": table.reasons(figures),
     }
     for name, text in sections.items():

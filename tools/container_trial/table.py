@@ -62,6 +62,17 @@ def _waited(figures: Figures, state: str) -> float | None:
     return figures.after.since(figures.before, "uwsgi_wait_thread_seconds_total", labels)
 
 
+def cost(figures: Figures) -> str:
+    """Returns a sentence on what one exporter used itself during the load."""
+    cpu = figures.after.since(figures.before, "process_cpu_seconds_total") or 0.0
+    seconds = figures.after.since(figures.before, "uwsgi_exporter_observed_seconds_total") or 0.0
+    memory = figures.after.total("process_resident_memory_bytes") or 0.0
+    return (
+        f"The exporter in the first of these rows used {100 * cpu / seconds:.1f} % of a CPU and {memory / 1e6:.0f} MB, "
+        "with waits, at five samples a second.\n"
+    )
+
+
 def _number(value: float | None, digits: int) -> str:
     return ABSENT if value is None else f"{value:.{digits}f}"
 
