@@ -35,7 +35,8 @@ def is_healthy(address: Address) -> bool:
         answer = _ask(address)
     except OSError:
         return False
-    return answer[_STATUS] in HEALTHY if answer.startswith(b"HTTP/") else _is_healthy_with_tls(address)
+    # With TLS, the answer to plain HTTP is a 400 or nothing.
+    return answer[_STATUS] in HEALTHY or _is_healthy_with_tls(address)
 
 
 def _ask(address: Address) -> bytes:
