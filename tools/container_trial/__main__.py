@@ -89,9 +89,8 @@ def _try(podman: Podman, write: bool) -> list[str]:
     size = f"The image adds {whole - base:.0f} MB to its base; with the stand-in it has {whole:.0f} MB.\n"
     cgroups = podman.run("info", "--format", "{{.Host.CgroupsVersion}}").removeprefix("v")
     linux, load = os.uname().release.split("-")[0], os.getloadavg()[1]
-    conditions = (
-        f"Measured on Linux {linux}, cgroup version {cgroups}, {os.cpu_count()} CPUs; the load average was {load:.0f}.\n"
-    )
+    machine = f"Linux {linux}, cgroup version {cgroups}, {os.cpu_count()} CPUs"
+    conditions = f"Measured on {machine}; the load average was {load:.0f}.\n"
     sections = {
         "size": size,
         "measured": f"{table.table(happened, figures)}\n{conditions}{table.cost(figures[0])}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import subprocess
 import sys
 import time
@@ -25,7 +26,7 @@ THREADS, QUEUED = 32, 12
 # Fewer clients than threads: no request waits in the listen queue, so that response times are times in service.
 CLIENTS, REQUESTS, CPU_MS, IO_MS = 8, 150, 5.0, 100.0
 HELD_SECONDS = 6.0
-START_SECONDS = 60.0
+START_SECONDS = 180.0
 WEB_PORT, FIRST_PORT = 8000, 9238
 
 _LIMITS = (f"--cpus={CPUS}", f"--memory={MEMORY}")
@@ -75,9 +76,9 @@ def running(podman: Podman) -> Iterator[Trial]:
             place = _on_host(stack, podman) if way.options is None else _in_container(trial, number, way)
             trial.addresses.append(place)
         for address, way in zip(trial.addresses, WAYS, strict=True):
-            truth.wait_for(lambda address=address: is_up(address), START_SECONDS, f"exporter: {way.title}")
-        yield_stack = stack.pop_all()
-    with yield_stack:
+            truth.wait_for(functools.partial(is_up, address), START_SECONDS, f"exporter: {way.title}")
+        host_exporter = stack.pop_all()
+    with host_exporter:
         yield trial
 
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psutil
 
@@ -59,9 +59,8 @@ def queue_length(pid: int, port: int) -> int:
     raise LookupError(f"nothing listens on port {port}")
 
 
-def wait_for(ready: object, seconds: float, what: str) -> None:
-    """Waits until the function `ready` returns something true. Raises `TimeoutError` after `seconds`."""
-    assert callable(ready)
+def wait_for(ready: Callable[[], object], seconds: float, what: str) -> None:
+    """Waits until `ready` returns something true. Raises `TimeoutError` after `seconds`."""
     end = time.monotonic() + seconds
     while not ready():
         if time.monotonic() > end:
