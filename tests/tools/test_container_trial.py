@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tools import debian_root
 from tools.container_trial import images, table
-from tools.container_trial.__main__ import faults
+from tools.container_trial.__main__ import UNAVAILABLE, faults, main
 from tools.container_trial.exporters import WAYS
 from tools.container_trial.measure import QUEUED, THREADS, Figures, Truth
 from tools.container_trial.reading import Reading
@@ -49,3 +52,25 @@ def test_the_stand_in_is_that_of_the_containerfile() -> None:
     """Its name and its suite come from the Containerfile."""
     assert images.base_image().startswith("docker.io/library/python:3.")
     assert images.suite(images.base_image()) == "trixie"
+
+
+def test_the_cost_is_that_of_the_observed_time() -> None:
+    """CPU seconds divided by the seconds in which the exporter observed its server."""
+    before = Reading({"process_cpu_seconds_total": [("", 1.0)], "uwsgi_exporter_observed_seconds_total": [("", 10.0)]})
+    after = Reading(
+        {
+            "process_cpu_seconds_total": [("", 1.5)],
+            "uwsgi_exporter_observed_seconds_total": [("", 30.0)],
+            "process_resident_memory_bytes": [("", 45e6)],
+        }
+    )
+    assert "used 2.5 % of a CPU and 45 MB" in table.cost(Figures(WAYS[0], before, after, after, {}))
+
+
+def test_a_machine_that_cannot_run_it_is_not_a_failure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The exit status differs from that of wrong figures, and the reason is printed."""
+    monkeypatch.setattr(debian_root, "unavailable", lambda _release: "it needs root")
+    assert main([]) == UNAVAILABLE
+    assert "cannot run here: it needs root" in capsys.readouterr().err
