@@ -15,6 +15,7 @@ from tools import (
     event_tables,
     finding_table,
     import_table,
+    kubernetes_files,
     man_pages,
     metrics_table,
     scenes_table,
@@ -27,14 +28,17 @@ CAN_MAKE_DASHBOARDS = sys.version_info >= (3, 11)
 
 def generated_files() -> Iterator[tuple[Path, str]]:
     """Yields the path and text of each file, with the shipped thresholds; dashboards only on Python 3.11 and later."""
-    for name, text in render_rules(Thresholds()).items():
+    rule_files, boards = render_rules(Thresholds()), dict[str, str]()
+    for name, text in rule_files.items():
         yield rules.RULES / name, text
     if sys.version_info >= (3, 11):
         from dashboards import __main__ as dashboards  # noqa: PLC0415  (cannot be imported by Python 3.10)
         from dashboards.files import render as render_dashboards  # noqa: PLC0415
 
-        for name, text in render_dashboards(Thresholds()).items():
+        boards = render_dashboards(Thresholds())
+        for name, text in boards.items():
             yield dashboards.OUT / name, text
+    yield from kubernetes_files.files(rule_files, boards)
     yield openapi.FILE, openapi.render()
     yield metrics_table.FILE, metrics_table.page()
     yield alert_tables.ALERTS_FILE, alert_tables.alerts_page()

@@ -1,0 +1,43 @@
+"""The files below deploy/ that these tests compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+CONTAINERFILE = DEPLOY / "container" / "Containerfile"
+APP_CONTAINERFILE = DEPLOY / "compose" / "app" / "Containerfile"
+COMPOSE = DEPLOY / "compose" / "compose.yaml"
+CHART = DEPLOY / "kubernetes" / "uwsgi-headroom"
+KUSTOMIZE = DEPLOY / "kubernetes" / "kustomize"
+OURS = ("container", "compose", "kubernetes", "grafana", "prometheus")
+
+
+def load(path: Path) -> Any:
+    """Returns the only document of a YAML file."""
+    return yaml.safe_load(path.read_text())
+
+
+def instructions(path: Path) -> list[tuple[str, str]]:
+    """Returns the instructions of a Containerfile, each with its argument on one line."""
+    lines = [line for line in path.read_text().splitlines() if not line.lstrip().startswith("#")]
+    joined = "\n".join(lines).replace("\\\n", " ").splitlines()
+    parts = [line.split(None, 1) for line in joined if line.strip()]
+    return [(part[0], " ".join(part[1].split())) for part in parts]
+
+
+def last_stage(path: Path) -> list[tuple[str, str]]:
+    """Returns the instructions of the last stage."""
+    found = instructions(path)
+    start = max(number for number, (name, _) in enumerate(found) if name == "FROM")
+    return found[start:]
+
+
+def sidecar_patch() -> dict[str, Any]:
+    """Returns the container that the kustomize component adds."""
+    container: dict[str, Any] = load(KUSTOMIZE / "sidecar" / "patch.yaml")["spec"]["template"]["spec"]["containers"][0]
+    return container

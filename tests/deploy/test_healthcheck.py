@@ -1,0 +1,117 @@
+"""The health check of the image distinguishes an exporter that answers from everything else."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.deploy.files import DEPLOY
+
+TLS_HANDSHAKE = b"\x16"
+TLS_ALERT = b"\x15\x03\x03\x00\x02\x02\x28"  # handshake_failure (RFC 8446, 6)
+
+
+def _loaded() -> ModuleType:
+    """The script, which is not part of a package."""
+    spec = importlib.util.spec_from_file_location("healthcheck", DEPLOY / "container" / "healthcheck.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+healthcheck = _loaded()
+
+
+@contextmanager
+def server(answer: bytes, context: ssl.SSLContext | None = None) -> Iterator[tuple[str, int]]:
+    """A server that gives every connection the same answer and closes it; with a context, TLS gets a 401 instead."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    if context and connection.recv(1, socket.MSG_PEEK) == TLS_HANDSHAKE:
+                        with context.wrap_socket(connection, server_side=True) as secure:
+                            secure.recv(4096)
+                            secure.sendall(b"HTTP/1.1 401 Unauthorized\r\n\r\n")
+                    else:
+                        connection.recv(4096)
+                        connection.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listener.getsockname()[:2]
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "healthy"),
+    [
+        (b"HTTP/1.1 200 OK\r\n\r\n", True),
+        (b"HTTP/1.1 401 Unauthorized\r\n\r\n", True),
+        (b"HTTP/1.1 503 Service Unavailable\r\n\r\n", False),
+        (b"HTTP/1.1 404 Not Found\r\n\r\n", False),
+        (TLS_ALERT, True),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", False),
+        (b"", False),
+    ],
+)
+def test_what_counts_as_healthy(answer: bytes, healthy: bool) -> None:
+    """An answer of the exporter counts, also one that refuses for the lack of a password or a certificate."""
+    with server(answer) as address:
+        assert healthcheck.is_healthy(address) is healthy
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="needs openssl, to make a certificate")
+def test_an_exporter_with_tls_is_healthy(tmp_path: Path) -> None:
+    """It refuses plain HTTP with a 400, and the check, which has no password, with a 401."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=headroom", "-days", "1"]
+    subprocess.run([*make, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with server(b"HTTP/1.0 400 Bad Request\r\n\r\n", context) as address:
+        assert healthcheck.is_healthy(address)
+    with server(b"HTTP/1.0 400 Bad Request\r\n\r\n") as address:
+        assert not healthcheck.is_healthy(address)
+
+
+def test_nobody_listens() -> None:
+    """A refused connection is unhealthy, not an error."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
+        assert not healthcheck.is_healthy(free.getsockname())
+
+
+@pytest.mark.parametrize(
+    ("listen", "address"),
+    [
+        ("", ("127.0.0.1", 9238)),
+        (":9300", ("127.0.0.1", 9300)),
+        ("0.0.0.0:9300", ("127.0.0.1", 9300)),
+        ("[::]:9300", ("127.0.0.1", 9300)),
+        ("[::1]:9300", ("::1", 9300)),
+        ("10.0.0.5:80 127.0.0.1:81", ("10.0.0.5", 80)),
+        ("nonsense", ("127.0.0.1", 9238)),
+    ],
+)
+def test_the_address_is_that_of_the_variable(listen: str, address: tuple[str, int]) -> None:
+    """A wildcard is asked on loopback; of several addresses the first."""
+    assert healthcheck.address(listen) == address

@@ -1,0 +1,174 @@
+"""The chart and the kustomize base have the generated rules and dashboards, and agree with each other."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from tests.deploy.files import CHART, DEPLOY, KUSTOMIZE, ROOT, load, sidecar_patch
+from uwsgi_headroom import __version__
+
+RULES = sorted((ROOT / "alerts" / "rules").glob("*.yaml"))
+VALUES = load(CHART / "values.yaml")
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+CASES = sorted((CHART / "ci").glob("*-values.yaml"))
+HELM = os.environ.get("HELM") or shutil.which("helm")
+
+needs_helm = pytest.mark.skipif(not HELM, reason="needs helm: go install helm.sh/helm/v3/cmd/helm@latest")
+
+
+def merged(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """Values with others on top, as helm merges them."""
+    result = dict(base)
+    for name, value in change.items():
+        old = result.get(name)
+        result[name] = merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return result
+
+
+@pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
+def test_rules_are_the_generated_ones(path: Path) -> None:
+    """A PrometheusRule has the groups of the rule file, word for word."""
+    rule = load(CHART / "files" / "rules" / f"{path.stem}.rule.yaml")
+    assert rule["spec"] == load(path)
+    assert rule["kind"] == "PrometheusRule"
+
+
+def test_no_rule_is_left_over() -> None:
+    """A rule file that was removed is not in the chart either; kustomize has all but those for a migration."""
+    folder = CHART / "files" / "rules"
+    names = {path.stem for path in RULES}
+    assert {path.name.removesuffix(".rule.yaml") for path in folder.glob("*.rule.yaml")} == names
+    listed = {name.removesuffix(".rule.yaml") for name in load(folder / "kustomization.yaml")["resources"]}
+    assert listed == names - set(VALUES["rules"]["except"])
+
+
+def test_dashboards_are_the_generated_ones() -> None:
+    """Byte for byte, and kustomize lists each."""
+    folder = CHART / "files" / "dashboards"
+    made = {path.name: path.read_bytes() for path in (ROOT / "dashboards" / "out").glob("*.json")}
+    assert {path.name: path.read_bytes() for path in folder.glob("*.json")} == made
+    maps = load(folder / "kustomization.yaml")["configMapGenerator"]
+    assert {part["files"][0].partition("=")[2] for part in maps} == set(made)
+
+
+def test_the_version_is_that_of_the_exporter() -> None:
+    """The default tag of the image is the chart's appVersion."""
+    chart = load(CHART / "Chart.yaml")
+    assert chart["appVersion"] == chart["version"] == __version__
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_values_fit_the_schema(path: Path) -> None:
+    """The schema accepts the shipped values and each example of others."""
+    jsonschema.validate(merged(VALUES, load(path)), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sidecar": {"prot": 1}},
+        {"sidecar": {"runAsUser": 0}},
+        {"podMonitor": {"job": "other"}},
+        {"networkPolicy": {"from": []}},
+        {"autoscaling": {"kind": "vpa"}},
+        {"autoscaling": {"utilization": 1}},
+        {"image": {"digest": "latest"}},
+        {"unknown": {}},
+    ],
+)
+def test_the_schema_refuses(change: dict[str, Any]) -> None:
+    """Misspelt names and values that cannot work."""
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(merged(VALUES, change), SCHEMA)
+
+
+def test_every_value_is_in_the_schema() -> None:
+    """A value without a line in the schema could be misspelt unnoticed."""
+
+    def missing(values: dict[str, Any], schema: dict[str, Any], path: str) -> list[str]:
+        known = schema.get("properties")
+        if known is None:
+            return []
+        lacking = [f"{path}.{name}" for name in values if name not in known]
+        inner = [(name, value) for name, value in values.items() if isinstance(value, dict) and name in known]
+        return lacking + [found for name, value in inner for found in missing(value, known[name], f"{path}.{name}")]
+
+    assert missing(VALUES, SCHEMA, "") == []
+
+
+def test_the_component_is_the_sidecar_of_the_chart() -> None:
+    """The same socket, port, resources, and limits of rights."""
+    patch, sidecar = sidecar_patch(), VALUES["sidecar"]
+    assert patch["resources"] == sidecar["resources"]
+    directory = sidecar["directory"]
+    assert patch["args"] == ["--stats", f"{sidecar['server']}={directory}/{sidecar['socket']}"]
+    assert patch["volumeMounts"] == [{"name": "uwsgi-headroom-run", "mountPath": directory}]
+    assert patch["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert "readinessProbe" not in patch
+
+
+def test_files_that_kustomize_names_exist() -> None:
+    """Resources, components and patches."""
+    for path in (DEPLOY / "kubernetes").rglob("kustomization.yaml"):
+        document = load(path)
+        names = [*document.get("resources", ()), *document.get("components", ())]
+        names += [patch["path"] for patch in document.get("patches", ())]
+        assert all((path.parent / name).exists() for name in names), path
+
+
+def test_the_policy_and_the_monitor_select_the_pods_of_the_component() -> None:
+    """Otherwise the exporter would run unseen, or unprotected."""
+    labels = load(KUSTOMIZE / "sidecar" / "patch.yaml")["spec"]["template"]["metadata"]["labels"]
+    monitor, policy = (load(KUSTOMIZE / "base" / name) for name in ("podmonitor.yaml", "networkpolicy.yaml"))
+    assert monitor["spec"]["selector"]["matchLabels"] == policy["spec"]["podSelector"]["matchLabels"] == labels
+    assert labels == VALUES["selector"]
+    assert monitor["spec"]["podMetricsEndpoints"][0]["port"] == sidecar_patch()["ports"][0]["name"]
+
+
+def rendered(path: Path, *options: str) -> list[dict[str, Any]]:
+    """The objects that helm makes with these values."""
+    assert HELM
+    command = [HELM, "template", "shop", str(CHART), "--kube-version=1.36.0", "--namespace=shop", f"--values={path}"]
+    ran = subprocess.run([*command, *options], capture_output=True, text=True, check=True)
+    return [document for document in yaml.safe_load_all(ran.stdout) if document]
+
+
+@needs_helm
+def test_nothing_is_installed_unasked() -> None:
+    """As shipped, the chart has no object: its parts are switched on one by one."""
+    assert rendered(CHART / "ci" / "default-values.yaml") == []
+
+
+@needs_helm
+def test_helm_renders_everything() -> None:
+    """Each kind is there, rules are word for word, and pods do not carry a token."""
+    objects = rendered(CHART / "ci" / "all-values.yaml")
+    kinds = {document["kind"] for document in objects}
+    assert kinds >= {"Deployment", "PodMonitor", "PrometheusRule", "ConfigMap", "NetworkPolicy", "ScaledObject"}
+    rules = {
+        document["metadata"]["name"]: document["spec"] for document in objects if document["kind"] == "PrometheusRule"
+    }
+    for path in RULES:
+        if path.stem not in VALUES["rules"]["except"]:
+            assert rules[f"shop-uwsgi-headroom-{path.stem.replace('_', '-')}"] == load(path)
+    (pod,) = (document["spec"]["template"]["spec"] for document in objects if document["kind"] == "Deployment")
+    assert pod["shareProcessNamespace"] is True
+    assert pod["automountServiceAccountToken"] is False
+    assert [container["name"] for container in pod["containers"]] == ["app", "uwsgi-headroom"]
+
+
+@needs_helm
+def test_a_target_is_required() -> None:
+    """An autoscaler without a Deployment is an error."""
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        rendered(CHART / "values.yaml", "--set=autoscaling.kind=keda")
+    assert "autoscaling.target.name" in error.value.stderr
