@@ -144,6 +144,12 @@ def _discover(_line: CommandLine, _options: argparse.Namespace) -> int:
     return discover_command.run()
 
 
+def _hash_password(_line: CommandLine, options: argparse.Namespace) -> int:
+    from uwsgi_headroom import hash_password
+
+    return hash_password.run(options.cost)
+
+
 def _completion(line: CommandLine, options: argparse.Namespace) -> int:
     from uwsgi_headroom.completion import command
 
@@ -156,5 +162,6 @@ _COMMANDS: dict[str, Callable[[CommandLine, argparse.Namespace], int]] = {
     "top": _top,
     "report": _report,
     "discover": _discover,
+    "hash-password": _hash_password,
     "completion": _completion,
 }

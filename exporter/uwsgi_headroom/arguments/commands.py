@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from uwsgi_headroom import __version__
-from uwsgi_headroom.arguments.numbers import seconds_between
+from uwsgi_headroom.arguments.numbers import COSTS, DEFAULT_COST, parse_cost, seconds_between
 from uwsgi_headroom.arguments.parser import Parser, UsageError, suggest
 from uwsgi_headroom.arguments.report_flags import DESCRIPTION, add_report_flags
 from uwsgi_headroom.check.request import FORMATS, WATCH_SECONDS
@@ -69,6 +69,7 @@ def make_command_line() -> CommandLine:
         "top": _add_top(commands),
         "report": _add_report(commands),
         "discover": _add_discover(commands),
+        "hash-password": _add_hash_password(commands),
         "completion": _add_completion(commands),
     }
     return CommandLine(program, made)
@@ -89,8 +90,8 @@ def _add_serve(commands: argparse._SubParsersAction[Parser]) -> Parser:
         commands,
         "serve",
         summary="export metrics over HTTP (the default)",
-        description="Sample uWSGI servers, and serve metrics, a live page and an API over HTTP. There is no login and "
-        "no TLS: beyond loopback, serve behind a proxy that has both.",
+        description="Sample uWSGI servers, and serve metrics, a live page and an API over HTTP. Beyond loopback, give "
+        "--web.config.file with TLS and a login: without it, there is neither.",
     )
     _add_version(parser)
     add_flags(parser)
@@ -219,6 +220,25 @@ def _add_discover(commands: argparse._SubParsersAction[Parser]) -> Parser:
         description="Find the uWSGI masters on this machine and their stats servers, and print the command that "
         "watches them. Exit status: 0, or 1 if there is no stats server.",
     )
+
+
+def _add_hash_password(commands: argparse._SubParsersAction[Parser]) -> Parser:
+    parser = _add_command(
+        commands,
+        "hash-password",
+        summary="hash a password for the exporter's login",
+        description="Read a password, twice from the terminal without showing it, or one line of standard input, and "
+        "print its bcrypt hash for basic_auth_users in the file of --web.config.file. Needs the extra `login`.",
+    )
+    parser.add_argument(
+        "--cost",
+        metavar="NUMBER",
+        type=parse_cost,
+        default=DEFAULT_COST,
+        help=f"each step doubles the time of a check, {COSTS[0]} to {COSTS[1]} (default {DEFAULT_COST}: a quarter of a "
+        "second, once for each client)",
+    )
+    return parser
 
 
 def _add_completion(commands: argparse._SubParsersAction[Parser]) -> Parser:

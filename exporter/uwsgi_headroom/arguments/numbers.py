@@ -8,6 +8,11 @@ from collections.abc import Callable
 
 from uwsgi_headroom.number_range import parse_number
 
+COSTS = (4, 20)
+"""Lowest and highest cost of a bcrypt hash: at 20, a check takes a minute."""
+
+DEFAULT_COST = 12
+
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ms|s)?", re.ASCII)
 
 
@@ -34,3 +39,10 @@ def parse_duration(text: str) -> float:
     if not match:
         raise ValueError(text)
     return float(match[1]) / (1000 if match[2] == "ms" else 1)
+
+
+def parse_cost(text: str) -> int:
+    """Parse the cost of a bcrypt hash, for argparse."""
+    if not (text.isascii() and text.isdigit() and COSTS[0] <= int(text[:4]) <= COSTS[1]):
+        raise argparse.ArgumentTypeError(f"expected a whole number from {COSTS[0]} to {COSTS[1]}, not {text}")
+    return int(text)

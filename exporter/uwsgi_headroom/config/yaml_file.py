@@ -25,6 +25,7 @@ history:                  # a file with the history that lasts; also `history: F
 web:
   listen_address: 127.0.0.1:9238
   allowed_hosts: [headroom.example.com]   # host names of the exporter behind a proxy
+  config_file: /etc/uwsgi-headroom/web.yml   # TLS and login, in the format of Prometheus exporters
 log:
   level: info
   format: logfmt
@@ -68,7 +69,7 @@ class _File(YamlNodes):
             route_templates=self._templates(routes.get("templates")),
         )
         history = self._history(top.get("history"))
-        web = self._mapping(top.get("web"), ("listen_address", "allowed_hosts"))
+        web = self._mapping(top.get("web"), ("listen_address", "allowed_hosts", "config_file"))
         log = self._mapping(top.get("log"), ("level", "format"))
         defaults = Config()
         listen = [
@@ -83,6 +84,7 @@ class _File(YamlNodes):
             servers=tuple(self._server(node) for node in self._list(top.get("servers"))),
             listen=tuple(listen) or defaults.listen,
             allowed_hosts=tuple(hosts),
+            web_config_file=self._text(web["config_file"]) if "config_file" in web else "",
             settings=sampling,
             routes_beyond_loopback=self._boolean(routes.get("beyond_loopback"), default=False),
             history=self._text(history["file"]) if "file" in history else "",

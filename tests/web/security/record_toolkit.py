@@ -1,7 +1,7 @@
 """Records what the Prometheus exporter toolkit does with the files in `files/`, in `toolkit.json`.
 
-    cd tests/web/security/toolkit && go mod init reference && go mod tidy && go build -o /tmp/reference .
-    python -m tests.web.security.record_toolkit /tmp/reference
+cd tests/web/security/toolkit && go mod init reference && go mod tidy && go build -o /tmp/reference .
+python -m tests.web.security.record_toolkit /tmp/reference
 """
 
 from __future__ import annotations

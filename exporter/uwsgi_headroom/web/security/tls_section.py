@@ -58,10 +58,10 @@ class TlsSection(YamlNodes):
         server_chooses = self._flag(keys.get("prefer_server_cipher_suites"), default=True)
         sans = self._sans(keys.get("client_allowed_sans"))
         given = {name: text for name in _ENABLING if name in keys and (text := self._string(keys[name]))}
-        if node is None or not given:
-            if keys:
-                self._fail(node, "TLS needs cert_file and key_file (or cert and key); without both, nothing is encrypted")  # type: ignore[arg-type]
+        if node is None or not keys:
             return None
+        if not given:
+            self._fail(node, "TLS needs cert_file and key_file (or cert and key); without both, nothing is encrypted")
         for name in ("cert", "key"):
             if name not in given and f"{name}_file" not in given:
                 self._fail(node, f"one of {name} and {name}_file is missing")
@@ -104,12 +104,12 @@ class TlsSection(YamlNodes):
         if text not in _CLIENT_AUTH:
             known = ", ".join(name for name in _CLIENT_AUTH if name)
             self._fail(keys["client_auth_type"], f"{text!r} is not one of {known}")
-        if _CLIENT_AUTH[text] == "none" and ("client_ca" in given or "client_ca_file" in given):
-            if text != "RequestClientCert":
-                self._fail(
-                    keys.get("client_ca_file") or keys["client_ca"],
-                    "a client CA needs client_auth_type: RequireAndVerifyClientCert; without it, nothing is verified",
-                )
+        has_ca = "client_ca" in given or "client_ca_file" in given
+        if has_ca and text in ("", "NoClientCert"):
+            self._fail(
+                keys.get("client_ca_file") or keys["client_ca"],
+                "a client CA needs client_auth_type: RequireAndVerifyClientCert; without it, nothing is verified",
+            )
         return _CLIENT_AUTH[text]
 
     def _sans(self, node: yaml.Node | None) -> frozenset[str] | None:
@@ -117,9 +117,7 @@ class TlsSection(YamlNodes):
             return None
         return frozenset(self._string(each) for each in self._list(node))
 
-    def _version(
-        self, node: yaml.Node | None, default: Literal["TLS12", "TLS13"]
-    ) -> Literal["TLS12", "TLS13"]:
+    def _version(self, node: yaml.Node | None, default: Literal["TLS12", "TLS13"]) -> Literal["TLS12", "TLS13"]:
         if node is None or self._is_null(node):
             return default
         text = self._string(node)
@@ -135,7 +133,7 @@ class TlsSection(YamlNodes):
             if self._string(name) not in go_names.CIPHERS:
                 self._fail(name, f"{self._string(name)!r} is not one of {', '.join(go_names.CIPHERS)}")
         ciphers = (go_names.CIPHERS[self._string(name)] for name in names)
-        return tuple(dict.fromkeys(cipher for cipher in ciphers if cipher)) if names else None
+        return tuple(dict.fromkeys(filter(None, ciphers))) if names else None
 
     def _curve(self, node: yaml.Node | None) -> str:
         names = self._list(node)
