@@ -104,13 +104,23 @@ def _check(line: CommandLine, options: argparse.Namespace) -> int:
         options.min_headroom, options.max_queue_wait, options.max_response_time, options.max_p95, options.max_p99
     )
     what_if = tuple(options.what_if or ())
-    return command.run(Request(tuple(options.addresses), options.seconds, options.format, thresholds, what_if))
+    addresses = tuple(options.addresses)
+    return command.run(
+        Request(addresses, options.seconds, options.format, thresholds, what_if, options.http_config_file)
+    )
 
 
 def _top(_line: CommandLine, options: argparse.Namespace) -> int:
     with interrupts.ending_the_process():
         from uwsgi_headroom.top import start
-    return start.run(options.addresses, options.interval, options.seconds, once=options.once, as_json=options.json)
+    return start.run(
+        options.addresses,
+        options.interval,
+        options.seconds,
+        once=options.once,
+        as_json=options.json,
+        http_config=options.http_config_file,
+    )
 
 
 def _report(line: CommandLine, options: argparse.Namespace) -> int:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from uwsgi_headroom import __version__
-from uwsgi_headroom.arguments.numbers import COSTS, DEFAULT_COST, parse_cost, seconds_between
+from uwsgi_headroom.arguments.access_flags import HASH_PASSWORD, add_cost_flag, add_http_config_flag
+from uwsgi_headroom.arguments.numbers import seconds_between
 from uwsgi_headroom.arguments.parser import Parser, UsageError, suggest
 from uwsgi_headroom.arguments.report_flags import DESCRIPTION, add_report_flags
 from uwsgi_headroom.check.request import FORMATS, WATCH_SECONDS
@@ -113,6 +114,7 @@ def _add_check(commands: argparse._SubParsersAction[Parser]) -> Parser:
         help="a stats server or a glob, as for --stats, or the URL of an exporter or of a server's page on it: the "
         "exporter then answers at once, from its history",
     )
+    add_http_config_flag(parser)
     parser.add_argument("--all", action="store_true", help="check every server found on this machine")
     parser.add_argument(
         "--seconds",
@@ -187,6 +189,7 @@ def _add_top(commands: argparse._SubParsersAction[Parser]) -> Parser:
         "could not be read.",
     )
     parser.add_argument("addresses", metavar="ADDRESS|URL", nargs="*", help="what to watch")
+    add_http_config_flag(parser)
     parser.add_argument(
         "--interval",
         metavar="SECONDS",
@@ -224,20 +227,9 @@ def _add_discover(commands: argparse._SubParsersAction[Parser]) -> Parser:
 
 def _add_hash_password(commands: argparse._SubParsersAction[Parser]) -> Parser:
     parser = _add_command(
-        commands,
-        "hash-password",
-        summary="hash a password for the exporter's login",
-        description="Read a password, twice from the terminal without showing it, or one line of standard input, and "
-        "print its bcrypt hash for basic_auth_users in the file of --web.config.file. Needs the extra `login`.",
+        commands, "hash-password", summary="hash a password for the exporter's login", description=HASH_PASSWORD
     )
-    parser.add_argument(
-        "--cost",
-        metavar="NUMBER",
-        type=parse_cost,
-        default=DEFAULT_COST,
-        help=f"each step doubles the time of a check, {COSTS[0]} to {COSTS[1]} (default {DEFAULT_COST}: a quarter of a "
-        "second, once for each client)",
-    )
+    add_cost_flag(parser)
     return parser
 
 

@@ -27,10 +27,10 @@ from pathlib import Path
 import yaml
 
 from uwsgi_headroom.arguments.numbers import COSTS
+from uwsgi_headroom.config.read_file import read_file
 from uwsgi_headroom.config.yaml_nodes import YamlNodes, compose
 from uwsgi_headroom.web.security import go_names
 from uwsgi_headroom.web.security.model import RateLimit, WebConfig
-from uwsgi_headroom.web.security.read_file import read_file
 from uwsgi_headroom.web.security.tls_section import TlsSection
 
 MOST_COST = COSTS[1]

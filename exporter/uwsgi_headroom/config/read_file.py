@@ -1,4 +1,4 @@
-"""Reads the small files of the web configuration: ordinary ones only, and never more than a megabyte."""
+"""Reads small files that a configuration names: ordinary ones only, and never more than a megabyte."""
 
 from __future__ import annotations
 

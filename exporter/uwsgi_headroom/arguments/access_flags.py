@@ -1,0 +1,34 @@
+"""The options for logins: of clients of an exporter, and of `hash-password`."""
+
+from __future__ import annotations
+
+from uwsgi_headroom.arguments.numbers import COSTS, DEFAULT_COST, parse_cost
+from uwsgi_headroom.arguments.parser import Parser
+
+HASH_PASSWORD = (
+    "Read a password, twice from the terminal without showing it, or one line of standard input, and print its bcrypt "
+    "hash for basic_auth_users in the file of --web.config.file. Needs the extra `login`."
+)
+
+
+def add_http_config_flag(parser: Parser) -> None:
+    """Add the option with the access to exporters."""
+    parser.add_argument(
+        "--http.config.file",
+        dest="http_config_file",
+        metavar="FILE",
+        help="a login, certificates to trust or a client certificate for exporters, in the format of Prometheus' HTTP "
+        "client configuration, as promtool reads it",
+    )
+
+
+def add_cost_flag(parser: Parser) -> None:
+    """Add the cost of a hash."""
+    parser.add_argument(
+        "--cost",
+        metavar="NUMBER",
+        type=parse_cost,
+        default=DEFAULT_COST,
+        help=f"each step doubles the time of a check, {COSTS[0]} to {COSTS[1]} (default {DEFAULT_COST}: a quarter of a "
+        "second, once for each client)",
+    )
