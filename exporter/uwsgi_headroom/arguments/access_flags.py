@@ -5,7 +5,7 @@ from __future__ import annotations
 from uwsgi_headroom.arguments.numbers import COSTS, DEFAULT_COST, parse_cost
 from uwsgi_headroom.arguments.parser import Parser
 
-HASH_PASSWORD = (
+HASHING = (
     "Read a password, twice from the terminal without showing it, or one line of standard input, and print its bcrypt "
     "hash for basic_auth_users in the file of --web.config.file. Needs the extra `login`."
 )

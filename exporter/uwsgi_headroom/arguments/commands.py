@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from uwsgi_headroom import __version__
-from uwsgi_headroom.arguments.access_flags import HASH_PASSWORD, add_cost_flag, add_http_config_flag
+from uwsgi_headroom.arguments.access_flags import HASHING, add_cost_flag, add_http_config_flag
 from uwsgi_headroom.arguments.numbers import seconds_between
 from uwsgi_headroom.arguments.parser import Parser, UsageError, suggest
 from uwsgi_headroom.arguments.report_flags import DESCRIPTION, add_report_flags
@@ -227,7 +227,7 @@ def _add_discover(commands: argparse._SubParsersAction[Parser]) -> Parser:
 
 def _add_hash_password(commands: argparse._SubParsersAction[Parser]) -> Parser:
     parser = _add_command(
-        commands, "hash-password", summary="hash a password for the exporter's login", description=HASH_PASSWORD
+        commands, "hash-password", summary="hash a password for the exporter's login", description=HASHING
     )
     add_cost_flag(parser)
     return parser

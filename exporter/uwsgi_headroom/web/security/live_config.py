@@ -43,7 +43,6 @@ class LiveConfig:
         self._files: tuple[Path, ...] = (path,)
         self._loaded = self._seen = self._signature()
         self.active = self._load()
-        self._loaded = self._seen = self._signature()
 
     @property
     def config(self) -> WebConfig:
@@ -84,6 +83,7 @@ class LiveConfig:
         if config.users:
             _require_bcrypt()
         self._files = (self._path, *(config.tls.files if config.tls else ()))
+        self._loaded = self._seen = (self._loaded[0], *map(_look_at, self._files[1:]))  # before they are read
         return Active(config, make_context(config.tls) if config.tls else None)
 
     def _signature(self) -> _Signature:

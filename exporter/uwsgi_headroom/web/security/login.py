@@ -71,12 +71,12 @@ class Login:
             if len(self._checks) >= MOST_CHECKS:
                 return Verdict(HTTPStatus.SERVICE_UNAVAILABLE, 1.0)
             hashed = stored or self._decoy(users, name)
+            self._clients.append(client)
             check = asyncio.create_task(self._check(token, client, password, hashed, known=stored is not None))
             self._checks[token] = check
         return RIGHT if await asyncio.shield(check) else WRONG
 
     async def _check(self, token: bytes, client: str, password: bytes, stored: bytes, *, known: bool) -> bool:
-        self._clients.append(client)
         try:
             right = await self._checker.check(password, stored) and known
         finally:

@@ -181,6 +181,7 @@ class _Tls(SSLProtocol):
         loop = asyncio.get_running_loop()
         super().__init__(loop, requests, context, None, server_side=True, **limits)  # type: ignore[arg-type]
         self._raw, self._requests, self._on_lost = raw, requests, on_lost
+        self._unsent = sys.maxsize
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._on_lost()
@@ -193,6 +194,16 @@ class _Tls(SSLProtocol):
     def resume_writing(self) -> None:
         self._requests.resume_raw()
         super().resume_writing()
+
+    def _check_shutdown_timeout(self) -> None:
+        """Let a slow client receive the rest of a response, which asyncio would discard, as long as it receives."""
+        unsent = self._requests.unsent_bytes()
+        if 0 < unsent < self._unsent:
+            self._unsent = unsent
+            loop = asyncio.get_running_loop()
+            self._shutdown_timeout_handle = loop.call_later(bounds.STALLED_SECONDS, self._check_shutdown_timeout)
+        else:
+            super()._check_shutdown_timeout()
 
     def _fatal_error(self, exc: BaseException, message: str = "TLS failed") -> None:
         """Send the alert that says why, which asyncio forgets, before the connection is closed."""
