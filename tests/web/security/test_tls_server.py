@@ -209,7 +209,7 @@ def test_a_client_that_receives_nothing_is_closed(tmp_path: Path, monkeypatch: p
                 raw.connect(server.address)
                 client = server.trust().wrap_socket(raw, server_hostname="127.0.0.1")
                 client.sendall(b"GET /?size=2000000 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-                received = 0
+                received, began = 0, time.monotonic()
                 if pause is None:
                     wait_until(lambda: server.slots._busy or server.slots._idle, what="the request")
                     wait_until(lambda: not (server.slots._busy or server.slots._idle), what="the end")

@@ -203,7 +203,7 @@ class _Tls(SSLProtocol):
             loop = asyncio.get_running_loop()
             self._shutdown_timeout_handle = loop.call_later(bounds.STALLED_SECONDS, self._check_shutdown_timeout)
         else:
-            super()._check_shutdown_timeout()
+            super()._check_shutdown_timeout()  # type: ignore[misc]
 
     def _fatal_error(self, exc: BaseException, message: str = "TLS failed") -> None:
         """Send the alert that says why, which asyncio forgets, before the connection is closed."""
