@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from uwsgi_headroom.arguments.numbers import COSTS, DEFAULT_COST, parse_cost
+from uwsgi_headroom.arguments.numbers import parse_cost
 from uwsgi_headroom.arguments.parser import Parser
+from uwsgi_headroom.config.defaults import DEFAULT_PASSWORD_COST, PASSWORD_COST_RANGE
 
 HASHING = (
     "Read a password, twice from the terminal without showing it, or one line of standard input, and print its bcrypt "
@@ -28,7 +29,7 @@ def add_cost_flag(parser: Parser) -> None:
         "--cost",
         metavar="NUMBER",
         type=parse_cost,
-        default=DEFAULT_COST,
-        help=f"each step doubles the time of a check, {COSTS[0]} to {COSTS[1]} (default {DEFAULT_COST}: a quarter of a "
-        "second, once for each client)",
+        default=DEFAULT_PASSWORD_COST,
+        help="each step doubles the time of a check, {} to {} (default {}: a quarter of a second, once for each "
+        "client)".format(*PASSWORD_COST_RANGE, DEFAULT_PASSWORD_COST),
     )

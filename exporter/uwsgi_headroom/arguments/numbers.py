@@ -6,12 +6,8 @@ import argparse
 import re
 from collections.abc import Callable
 
+from uwsgi_headroom.config.defaults import PASSWORD_COST_RANGE
 from uwsgi_headroom.number_range import parse_number
-
-COSTS = (4, 20)
-"""Lowest and highest cost of a bcrypt hash: at 20, a check takes a minute."""
-
-DEFAULT_COST = 12
 
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ms|s)?", re.ASCII)
 
@@ -43,6 +39,8 @@ def parse_duration(text: str) -> float:
 
 def parse_cost(text: str) -> int:
     """Parse the cost of a bcrypt hash, for argparse."""
-    if not (text.isascii() and text.isdigit() and COSTS[0] <= int(text[:4]) <= COSTS[1]):
-        raise argparse.ArgumentTypeError(f"expected a whole number from {COSTS[0]} to {COSTS[1]}, not {text}")
+    if not (text.isascii() and text.isdigit() and PASSWORD_COST_RANGE[0] <= int(text[:4]) <= PASSWORD_COST_RANGE[1]):
+        raise argparse.ArgumentTypeError(
+            f"expected a whole number from {PASSWORD_COST_RANGE[0]} to {PASSWORD_COST_RANGE[1]}, not {text}"
+        )
     return int(text)

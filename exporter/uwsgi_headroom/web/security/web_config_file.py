@@ -26,16 +26,14 @@ from pathlib import Path
 
 import yaml
 
-from uwsgi_headroom.arguments.numbers import COSTS
+from uwsgi_headroom.config.defaults import PASSWORD_COST_RANGE
 from uwsgi_headroom.config.read_file import read_file
 from uwsgi_headroom.config.yaml_nodes import YamlNodes, compose
 from uwsgi_headroom.web.security import go_names
 from uwsgi_headroom.web.security.model import RateLimit, WebConfig
 from uwsgi_headroom.web.security.tls_section import TlsSection
 
-MOST_COST = COSTS[1]
-"""The highest cost of a bcrypt hash: a check takes a minute. Each step doubles that; the toolkit's limit, 31, is a day.
-"""
+_MOST_COST = PASSWORD_COST_RANGE[1]
 
 _HASH = re.compile(r"\$2[abxy]\$(\d\d)\$[./A-Za-z0-9]{53}", re.ASCII)
 
@@ -102,8 +100,8 @@ class _WebConfigFile(YamlNodes):
         match = _HASH.fullmatch(text)
         if not match or not 4 <= int(match[1]) <= 31:
             self._fail(node, "this is not a bcrypt hash: write what `uwsgi-headroom hash-password` prints")
-        if int(match[1]) > MOST_COST:
-            self._fail(node, f"a bcrypt cost above {MOST_COST} takes minutes to hours for each login")
+        if int(match[1]) > _MOST_COST:
+            self._fail(node, f"a bcrypt cost above {_MOST_COST} takes minutes to hours for each login")
         return text.encode()
 
     def _rate_limit(self, node: yaml.Node | None) -> RateLimit | None:
