@@ -9,6 +9,7 @@ import asyncio
 import base64
 import contextlib
 import http.client
+import os
 import random
 import ssl
 import statistics
@@ -16,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import bcrypt
@@ -71,8 +73,18 @@ def cost(running: Exporter, action: Callable[[], object]) -> str:
     return f"{statistics.median(times) * 1000:.2f} | {used / TURNS * 1000:.2f}"
 
 
-def attacked(running: Exporter, trust: ssl.SSLContext, *, wrong: bool) -> tuple[list[float], dict[int, int], float]:
-    """Latencies of a remembered login in seconds, statuses of wrong passwords, and the share of a CPU that is used."""
+def loop_lag(running: Exporter, trust: ssl.SSLContext) -> float:
+    """The exporter's largest event loop delay in the last 30 to 60 s, in seconds."""
+    client = connect(running, trust)
+    login = base64.b64encode(f"prometheus:{PASSWORD}".encode()).decode()
+    client.request("GET", "/metrics", headers={"Authorization": f"Basic {login}"})
+    lines = client.getresponse().read().decode().splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith("uwsgi_exporter_loop_lag_seconds "))
+
+
+def attacked(running: Exporter, trust: ssl.SSLContext, *, wrong: bool) -> tuple[list[float], dict[int, int], str]:
+    """Latencies of a remembered login in seconds, statuses of wrong passwords, and the exporter's largest event loop
+    delay in the last minute and share of a CPU."""
     statuses: dict[int, int] = {}
 
     def guess() -> None:
@@ -102,12 +114,17 @@ def attacked(running: Exporter, trust: ssl.SSLContext, *, wrong: bool) -> tuple[
         return latencies
 
     async def both() -> list[float]:
-        return (await asyncio.gather(scrapes(), *([guesses()] if wrong else [])))[0]
+        guessing = asyncio.create_task(guesses()) if wrong else None
+        latencies = await scrapes()
+        if guessing:
+            await guessing
+        return latencies
 
     process = psutil.Process(running.pid)
     cpu, began = sum(process.cpu_times()[:2]), time.monotonic()
     latencies = asyncio.run(both())
-    return latencies, statuses, (sum(process.cpu_times()[:2]) - cpu) / (time.monotonic() - began)
+    share = (sum(process.cpu_times()[:2]) - cpu) / (time.monotonic() - began)
+    return latencies, statuses, f"{loop_lag(running, trust) * 1000:.0f} | {share:.0%}"
 
 
 def main() -> None:
@@ -128,10 +145,10 @@ def main() -> None:
         with served(directory, "") as running:
             plain = connect(running, None)
             print(
-                f"| scrape, kept connection, neither TLS nor login | {cost(running, lambda: get(plain, '/metrics'))} |"
+                f"| scrape, kept connection, neither TLS nor login | {cost(running, partial(get, plain, '/metrics'))} |"
             )
-            fresh = lambda: contextlib.closing(connect(running, None))  # noqa: E731
-            print(f"| `/-/healthy`, new connection, neither | {cost(running, lambda: _once(fresh, ''))} |")
+            figures = cost(running, partial(_once, running, None, ""))
+            print(f"| `/-/healthy`, new connection, neither | {figures} |")
         for kind, words in ((trustme.KeyType.ECDSA, "ECDSA P-256"), (trustme.KeyType.RSA, "RSA 2048")):
             leaf = ca.issue_cert("127.0.0.1", key_type=kind)
             leaf.private_key_and_cert_chain_pem.write_to_path(str(directory / "both.pem"))
@@ -141,25 +158,27 @@ def main() -> None:
                 if kind is trustme.KeyType.ECDSA:
                     print(
                         "| scrape, kept connection, TLS and login | "
-                        f"{cost(running, lambda client=client: get(client, '/metrics', PASSWORD))} |"
+                        f"{cost(running, partial(get, client, '/metrics', PASSWORD))} |"
                     )
-                fresh = lambda running=running: contextlib.closing(connect(running, trust))  # noqa: E731
                 get(client, "/-/healthy", PASSWORD)
-                figures = cost(running, lambda fresh=fresh: _once(fresh, PASSWORD))
+                figures = cost(running, partial(_once, running, trust, PASSWORD))
                 print(f"| `/-/healthy`, new connection with a full handshake, {words}, login | {figures} |")
                 if kind is trustme.KeyType.ECDSA:
                     results = [attacked(running, trust, wrong=wrong) for wrong in (False, True)]
-        print("\n| | median ms | 99 % ms | most ms | exporter's CPU |\n|---|---|---|---|---|")
+        print(f"\nLoad of the machine: {os.getloadavg()[0]:.0f} on {os.cpu_count()} CPUs")
+        print(
+            "\n| | median ms | 99 % ms | most ms | event loop's largest delay, ms | exporter's CPU |\n|---|---|---|---|---|---|"
+        )
         for words, (latencies, statuses, share) in zip(("quiet", "50 wrong logins a second"), results, strict=True):
             ranked = sorted(latencies)
             figures = " | ".join(
                 f"{value * 1000:.1f}" for value in (ranked[len(ranked) // 2], ranked[-len(ranked) // 100], ranked[-1])
             )
-            print(f"| {words} {statuses or ''} | {figures} | {share:.0%} |")
+            print(f"| {words} {statuses or ''} | {figures} | {share} |")
 
 
-def _once(fresh: Callable[[], contextlib.closing[http.client.HTTPConnection]], password: str) -> None:
-    with fresh() as client:
+def _once(running: Exporter, trust: ssl.SSLContext | None, password: str) -> None:
+    with contextlib.closing(connect(running, trust)) as client:
         assert get(client, "/-/healthy", password) == 200
 
 

@@ -169,8 +169,9 @@ class _SecureProtocol(LimitedProtocol):
 class _Tls(SSLProtocol):
     """asyncio's TLS. on_lost: called when the connection ends, with or without a complete handshake."""
 
-    max_size = 32 * 1024
-    """Bytes of a buffer for each connection, which asyncio allocates at once; 256 kB by default."""
+    max_size = 16 * 1024
+    """Bytes of a buffer for each connection, which asyncio allocates at once; 256 kB by default. As much as a record of
+    TLS holds."""
 
     def __init__(
         self, raw: asyncio.Transport, requests: _SecureProtocol, context: ssl.SSLContext, on_lost: Callable[[], None]
