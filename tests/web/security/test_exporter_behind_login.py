@@ -17,15 +17,18 @@ import yaml
 
 from app import monitoring
 from app.programs import running
-from tests.support.exporter import Exporter, exporter, run
+from tests.support.exporter import Exporter, exporter
 from tests.support.monitoring import Prometheus, find
 from tests.support.real_uwsgi import ROOT, free_port
 from tests.web.security.certificates import write_certificates
 from tests.web.security.secure_server import HASH, MUTUAL, PASSWORD, TLS, USERS, basic
+from uwsgi_headroom import cli
+from uwsgi_headroom.web.security.live_config import LiveConfig
 
 pytestmark = pytest.mark.integration
 
 STATS = f"shop=file://{ROOT}/tests/fixtures/2.0.31_threads.json"
+SERVE = ("--stats", STATS, "--web.listen-address", "127.0.0.1:0", "--web.config.file")
 PATHS = (
     "/",
     "/servers/shop",
@@ -71,6 +74,12 @@ def request(behind: Exporter, directory: Path, path: str, login: str = "", metho
         return client.getresponse().status
 
 
+def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """Run a command of the exporter in this process; returns its status and its output in one line."""
+    status = cli.main(arguments)
+    return status, " ".join("".join(capsys.readouterr()).split())
+
+
 def test_every_path_is_behind_the_login(behind: Exporter, directory: Path) -> None:
     """Whatever the path or the method; with the login, none asks for it again. The log names https."""
     for path in PATHS:
@@ -80,14 +89,12 @@ def test_every_path_is_behind_the_login(behind: Exporter, directory: Path) -> No
     assert behind.lines("msg=listening", f"url=https://127.0.0.1:{behind.port}/")
 
 
-def test_check_and_top(behind: Exporter, directory: Path) -> None:
+def test_check_and_top(behind: Exporter, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Both read an exporter with the client configuration that promtool reads."""
     url, config = f"https://127.0.0.1:{behind.port}", ("--http.config.file", str(directory / "client.yml"))
-    checked = json.loads(run("check", f"{url}/servers/shop", "--format", "json", *config).stdout)
-    assert checked["name"] == "shop"
-    assert checked["state"] == "up"
-    shown = json.loads(run("top", f"{url}/", "--json", *config).stdout)
-    assert shown["name"] == "shop"
+    for arguments in (("check", f"{url}/servers/shop", "--format", "json"), ("top", f"{url}/", "--json")):
+        shown = json.loads(command(capsys, *arguments, *config)[1])
+        assert (shown["name"], shown["state"]) == ("shop", "up")
 
 
 @pytest.mark.parametrize(
@@ -100,14 +107,14 @@ def test_check_and_top(behind: Exporter, directory: Path) -> None:
     ],
 )
 def test_a_client_that_does_not_get_in_says_why(
-    behind: Exporter, directory: Path, scheme: str, config: str, words: str
+    behind: Exporter, directory: Path, capsys: pytest.CaptureFixture[str], scheme: str, config: str, words: str
 ) -> None:
     """One sentence, with what to do; the status is unknown, and nothing is watched for half a minute."""
     more = ("--http.config.file", str(directory / config)) if config else ()
-    result = run("check", f"{scheme}://127.0.0.1:{behind.port}/", "--format", "nagios", *more)
-    assert result.returncode == 3
-    assert words in result.stdout
-    assert ("--http.config.file" in result.stdout) == (words == "certificate is not trusted")
+    status, shown = command(capsys, "check", f"{scheme}://127.0.0.1:{behind.port}/", "--format", "nagios", *more)
+    assert status == 3
+    assert words in shown
+    assert ("--http.config.file" in shown) == (words == "certificate is not trusted")
 
 
 def test_a_real_prometheus(behind: Exporter, directory: Path, tmp_path: Path) -> None:
@@ -128,7 +135,7 @@ def test_a_real_prometheus(behind: Exporter, directory: Path, tmp_path: Path) ->
         assert Prometheus(port).wait_for('uwsgi_up{server="shop"}')
 
 
-def test_client_certificates_of_top_and_check(directory: Path, tmp_path: Path) -> None:
+def test_client_certificates_of_check(directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With one the exporter answers; without one the message says what is missing."""
     (directory / "mutual.yml").write_text(MUTUAL)
     tls = {"ca_file": str(directory / "ca.pem")}
@@ -137,21 +144,18 @@ def test_client_certificates_of_top_and_check(directory: Path, tmp_path: Path) -
     (tmp_path / "with.yml").write_text(json.dumps({"tls_config": tls}))
     with exporter("--stats", STATS, "--web.config.file", str(directory / "mutual.yml")) as started:
         url = f"https://127.0.0.1:{started.port}/"
-        good, bad = (run("check", url, "--http.config.file", str(tmp_path / f"{n}.yml")) for n in ("with", "without"))
-        assert "shop" in good.stdout
-        assert "asks for a client certificate" in " ".join(bad.stdout.split())
+        for name, words in (("with", "shop"), ("without", "asks for a client certificate")):
+            assert words in command(capsys, "check", url, "--http.config.file", str(tmp_path / f"{name}.yml"))[1]
         started.process.terminate()
         assert started.process.wait(10) == -15
 
 
-def test_a_wrong_file_ends_the_start(tmp_path: Path) -> None:
+def test_a_wrong_file_ends_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With its line, as a usage error."""
     (tmp_path / "web.yml").write_text("basic_auth_user: {}\n")
-    result = run(
-        "--stats", STATS, "--web.listen-address", "127.0.0.1:0", "--web.config.file", str(tmp_path / "web.yml")
-    )
-    assert result.returncode == 2
-    assert f"{tmp_path}/web.yml:1: unknown key 'basic_auth_user'; did you mean 'basic_auth_users'?" in result.stderr
+    status, shown = command(capsys, *SERVE, str(tmp_path / "web.yml"))
+    assert status == 2
+    assert f"{tmp_path}/web.yml:1: unknown key 'basic_auth_user'; did you mean 'basic_auth_users'?" in shown
 
 
 def test_nothing_is_loaded_without_the_flag() -> None:
@@ -163,22 +167,16 @@ def test_nothing_is_loaded_without_the_flag() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_a_missing_bcrypt_is_named(tmp_path: Path) -> None:
+def test_a_missing_bcrypt_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A sentence says what to install; TLS alone needs no bcrypt."""
+    monkeypatch.setitem(sys.modules, "bcrypt", None)
     write_certificates(tmp_path)
     (tmp_path / "users.yml").write_text(f"basic_auth_users: {{a: {HASH}}}\n")
     (tmp_path / "tls.yml").write_text(TLS)
-    serve = ["--stats", "/a", "--web.listen-address", "127.0.0.1:0", "--web.config.file", str(tmp_path / "users.yml")]
-    code = (
-        "import sys; sys.modules['bcrypt'] = None\n"
-        "from pathlib import Path\n"
-        "from uwsgi_headroom.web.security.live_config import LiveConfig\n"
-        "from uwsgi_headroom.web.security import protect\n"
-        "from uwsgi_headroom import cli\n"
-        f"LiveConfig(Path({str(tmp_path / 'tls.yml')!r}))\n"
-        "print(cli.main(['hash-password']))\n"
-        f"print(cli.main({serve!r}))\n"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, input="x\n")
-    assert result.stdout == "1\n2\n"
-    assert result.stderr.count("uwsgi-headroom[login]") == 2
+    assert LiveConfig(tmp_path / "tls.yml").active.context
+    for arguments, expected in ((("hash-password",), 1), ((*SERVE, str(tmp_path / "users.yml")), 2)):
+        status, shown = command(capsys, *arguments)
+        assert status == expected
+        assert "uwsgi-headroom[login]" in shown
