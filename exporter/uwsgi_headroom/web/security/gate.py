@@ -37,8 +37,7 @@ class Gate:
         self._login: Login | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
+        if scope["type"] != "http":  # nothing else is served, so nothing else passes
             return
         config = self._live.config
         send = _with_headers(send, config.headers) if config.headers else send

@@ -90,7 +90,6 @@ class TlsConnection(asyncio.Protocol):
         self.abort()
 
     def _begin_tls(self, data: bytes) -> None:
-        self._cancel_timer()
         active = self._live.active
         assert active.context is not None
         requests = _SecureProtocol(
@@ -208,7 +207,7 @@ class _Tls(SSLProtocol):
 
     def _fatal_error(self, exc: BaseException, message: str = "TLS failed") -> None:
         """Send the alert that says why, which asyncio forgets, before the connection is closed."""
-        alert = getattr(self, "_outgoing", None)
+        alert = getattr(getattr(self, "_sslpipe", self), "_outgoing", None)  # of the pipe: Python 3.10
         if isinstance(exc, ssl.SSLError) and alert is not None and not self._raw.is_closing():
             self._raw.write(alert.read())
         super()._fatal_error(exc, message)
