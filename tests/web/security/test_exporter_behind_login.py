@@ -17,6 +17,7 @@ import yaml
 
 from app import monitoring
 from app.programs import running
+from tests.support.browser import browser, tab
 from tests.support.exporter import Exporter, exporter
 from tests.support.monitoring import Prometheus, find
 from tests.support.real_uwsgi import ROOT, free_port
@@ -180,3 +181,17 @@ def test_a_missing_bcrypt_is_named(
         status, shown = command(capsys, *arguments)
         assert status == expected
         assert "uwsgi-headroom[login]" in shown
+
+
+@pytest.mark.slow
+def test_the_page_in_a_browser(behind: Exporter, directory: Path) -> None:
+    """A browser that has the login shows figures: scripts, styles, the API and the event stream need no more."""
+    login = {"username": "prometheus", "password": PASSWORD}
+    with (
+        browser() as chromium,
+        tab(chromium, behind.port, http_credentials=login, ignore_https_errors=True) as shown,
+    ):
+        shown.page.goto(f"https://127.0.0.1:{behind.port}/servers/shop")
+        shown.page.wait_for_selector("main[data-time]")
+        shown.until("heard")
+        assert not shown.problems

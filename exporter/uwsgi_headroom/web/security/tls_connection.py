@@ -28,10 +28,11 @@ from uwsgi_headroom.web.security.live_config import Active
 _HANDSHAKE_RECORD = 0x16
 """The first byte of every TLS connection (RFC 8446, 5.1)."""
 
+_PLAIN_SENTENCE = "Client sent an HTTP request to an HTTPS server."
 _PLAIN_ANSWER = (
-    b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
-    b"Client sent an HTTP request to an HTTPS server.\n"
-)
+    "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
+    f"{_PLAIN_SENTENCE}\n"
+).encode()
 
 
 class Live(Protocol):
