@@ -24,6 +24,7 @@ from uwsgi_headroom.web import bounds
 from uwsgi_headroom.web.connection_limits import LimitedProtocol
 from uwsgi_headroom.web.connection_slots import ConnectionSlots
 from uwsgi_headroom.web.security.live_config import Active
+from uwsgi_headroom.web.security.model import TlsConfig
 
 _HANDSHAKE_RECORD = 0x16
 """The first byte of every TLS connection (RFC 8446, 5.1)."""
@@ -92,16 +93,18 @@ class TlsConnection(asyncio.Protocol):
 
     def _begin_tls(self, data: bytes) -> None:
         active = self._live.active
-        assert active.context is not None
+        context, config = active.context, active.config.tls
+        assert context is not None
+        assert config is not None
         requests = _SecureProtocol(
             **self._more,
             server_state=self._server_state,
             slots=self._slots,
             raw=self._transport,
-            allowed_sans=active.config.tls.allowed_sans if active.config.tls else None,
+            tls=config,
             on_ready=self.finish,
         )
-        tls = _Tls(self._transport, requests, active.context, self.finish)
+        tls = _Tls(self._transport, requests, context, self.finish)
         self._transport.set_protocol(tls)
         tls.connection_made(self._transport)
         _feed(tls, data, self._transport)
@@ -123,22 +126,27 @@ class _SecureProtocol(LimitedProtocol):
         self,
         *,
         raw: asyncio.Transport,
-        allowed_sans: frozenset[str] | None,
+        tls: TlsConfig,
         on_ready: Callable[[], None],
         **more: Any,
     ) -> None:
         super().__init__(**more)
-        self._raw, self._allowed_sans, self._on_ready = raw, allowed_sans, on_ready
+        self._raw, self._tls, self._on_ready = raw, tls, on_ready
         self._raw_is_paused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._on_ready()
         super().connection_made(transport)
         transport.set_write_buffer_limits(bounds.UNSENT_BYTES)
-        if self._allowed_sans is not None:
-            certificate = transport.get_extra_info("peercert")
-            if certificate and self._allowed_sans.isdisjoint(_names(certificate)):
-                self.abort()
+        if not self._is_allowed(transport.get_extra_info("peercert") or {}):
+            self.abort()
+
+    def _is_allowed(self, certificate: dict[str, Any]) -> bool:
+        """Whether a client's verified certificate, empty if it has none, has one of the allowed names."""
+        names = self._tls.allowed_sans
+        if names is None or (not certificate and self._tls.client_auth != "required"):
+            return True
+        return not names.isdisjoint(_names(certificate))
 
     def unsent_bytes(self) -> int:
         return super().unsent_bytes() + self._raw.get_write_buffer_size()
