@@ -224,6 +224,29 @@ def test_headers(sent: bytes, pair: tuple[bytes, bytes] | None) -> None:
     assert parse_basic(sent) == pair
 
 
+def test_a_panic_of_bcrypt_does_not_end_the_thread(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The password counts as wrong, the log says so once without it, and the next one is checked."""
+    monkeypatch.setattr(password_checker, "_REST", 0.0)
+    checkpw = bcrypt.checkpw
+
+    def panic(password: bytes, stored: bytes) -> bool:
+        if password == b"panic":
+            raise BaseException("Rust")
+        return checkpw(password, stored)
+
+    monkeypatch.setattr(password_checker.bcrypt, "checkpw", panic)
+
+    async def main() -> list[bool]:
+        checker = PasswordChecker()
+        pairs = [(b"panic", HASH.encode()), (PASSWORD.encode(), HASH.encode())]
+        return list(await asyncio.gather(*(checker.check(*pair) for pair in pairs)))
+
+    assert asyncio.run(main()) == [False, True]
+    assert [record.message for record in caplog.records] == ["a password could not be checked"]
+
+
 def test_real_bcrypt(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread compares with bcrypt: right, wrong, longer than 72 bytes as htpasswd does, with a NUL, and a salt
     that no implementation makes; and does not rest longer than it must."""

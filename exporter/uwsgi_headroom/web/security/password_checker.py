@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import queue
 import threading
@@ -17,6 +18,8 @@ import bcrypt
 
 MOST_BYTES = 72
 """bcrypt ignores the rest of a password; its newest versions refuse a longer one, and `htpasswd` does not."""
+
+_log = logging.getLogger(__name__)
 
 _REST = 3.0
 _LONGEST_REST_SECONDS = 2.0
@@ -58,7 +61,10 @@ class PasswordChecker:
 def _matches(password: bytes, stored: bytes) -> bool:
     try:
         return bcrypt.checkpw(password[:MOST_BYTES], stored)
-    except ValueError:  # a NUL in the password (before bcrypt 4.1), or a salt that no implementation makes
+    except ValueError:  # a NUL in the password, for some versions of bcrypt; a salt that no implementation makes
+        return False
+    except BaseException:  # noqa: BLE001 - also a panic of bcrypt's Rust, which is no Exception: the thread must go on
+        _log.exception("a password could not be checked")
         return False
 
 
