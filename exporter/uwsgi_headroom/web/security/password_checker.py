@@ -23,7 +23,8 @@ _log = logging.getLogger(__name__)
 
 _REST = 3.0
 _LONGEST_REST_SECONDS = 2.0
-_NICENESS = 10
+_NICENESS = 5
+"""A third of the share of an ordinary thread. With more, a first login on an overloaded machine takes minutes."""
 
 _Job = tuple[bytes, bytes, "asyncio.Future[bool]", asyncio.AbstractEventLoop]
 
