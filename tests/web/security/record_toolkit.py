@@ -22,7 +22,9 @@ def _main(program: str) -> None:
         directory = Path(name)
         write_certificates(directory)
         paths = [str(write_with_certificates(source, directory)) for source in sorted((HERE / "files").glob("*.yml"))]
-        output = subprocess.run([program, *paths], check=True, capture_output=True, text=True).stdout
+        output = subprocess.run([program, *paths], check=True, capture_output=True, text=True).stdout.replace(
+            name, "DIRECTORY"
+        )
     versions, *outcomes = map(json.loads, output.splitlines())
     record = {**versions, "files": {outcome.pop("file"): outcome for outcome in outcomes}}
     (HERE / "toolkit.json").write_text(json.dumps(record, indent=1) + "\n")

@@ -76,7 +76,7 @@ class TlsConnection(asyncio.Protocol):
             self.abort()
 
     def finish(self) -> None:
-        """Stop to count this connection: it is lost, or the protocol of its requests takes over."""
+        """Stop counting this connection: it is lost, or the protocol of its requests takes over."""
         self._cancel_timer()
         self._slots.remove(self)
         self._server_state.connections.discard(self)
