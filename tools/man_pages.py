@@ -18,6 +18,7 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("--stats shop=/run/uwsgi/shop.stats", "Export one server, as `shop`."),
         ("--stats '/run/uwsgi/*.stats'", "Export every server with a socket there, including later ones."),
         ("--config /etc/uwsgi-headroom.yml", "Read servers and settings from a file."),
+        ("--web.listen-address :9238 --web.config.file web.yml", "Serve other machines, with TLS and a login."),
     ),
     "check": (
         ("/run/uwsgi/shop.stats", "Watch a server for 30 seconds and report its state."),
@@ -43,6 +44,7 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
     "discover": (("", "List the uWSGI servers of this machine."),),
+    "hash-password": (("", "Ask for a password and print its hash."),),
     "completion": (
         ("bash > ~/.local/share/bash-completion/completions/uwsgi-headroom", "Enable completion in new bash shells."),
     ),
@@ -63,6 +65,11 @@ _EXIT_STATUSES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("1", "Nothing is written: the source has no data or cannot be read, or report was interrupted."),
         ("2", "An argument is wrong."),
         ("3", "A partial report is written, because the source failed halfway."),
+    ),
+    "hash-password": (
+        ("0", "The hash is printed."),
+        ("1", "The Python package bcrypt is missing."),
+        ("2", "An argument is wrong, or bcrypt would not keep the whole password."),
     ),
     "discover": (("0", "A stats server was found."), ("1", "No stats server was found.")),
 }

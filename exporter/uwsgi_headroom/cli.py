@@ -104,13 +104,23 @@ def _check(line: CommandLine, options: argparse.Namespace) -> int:
         options.min_headroom, options.max_queue_wait, options.max_response_time, options.max_p95, options.max_p99
     )
     what_if = tuple(options.what_if or ())
-    return command.run(Request(tuple(options.addresses), options.seconds, options.format, thresholds, what_if))
+    addresses = tuple(options.addresses)
+    return command.run(
+        Request(addresses, options.seconds, options.format, thresholds, what_if, options.http_config_file)
+    )
 
 
 def _top(_line: CommandLine, options: argparse.Namespace) -> int:
     with interrupts.ending_the_process():
         from uwsgi_headroom.top import start
-    return start.run(options.addresses, options.interval, options.seconds, once=options.once, as_json=options.json)
+    return start.run(
+        options.addresses,
+        options.interval,
+        options.seconds,
+        once=options.once,
+        as_json=options.json,
+        http_config=options.http_config_file,
+    )
 
 
 def _report(line: CommandLine, options: argparse.Namespace) -> int:
@@ -144,6 +154,12 @@ def _discover(_line: CommandLine, _options: argparse.Namespace) -> int:
     return discover_command.run()
 
 
+def _hash_password(_line: CommandLine, options: argparse.Namespace) -> int:
+    from uwsgi_headroom import hash_password
+
+    return hash_password.run(options.cost)
+
+
 def _completion(line: CommandLine, options: argparse.Namespace) -> int:
     from uwsgi_headroom.completion import command
 
@@ -156,5 +172,6 @@ _COMMANDS: dict[str, Callable[[CommandLine, argparse.Namespace], int]] = {
     "top": _top,
     "report": _report,
     "discover": _discover,
+    "hash-password": _hash_password,
     "completion": _completion,
 }

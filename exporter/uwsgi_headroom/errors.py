@@ -5,6 +5,7 @@ HeadroomError
 ├── AddressError    a stats address cannot be understood
 ├── HistoryFileError  a history file cannot be read or written
 ├── SourceError     a stats address could not be read (its `reason` says how)
+│   └── AccessError   the server wants a login or TLS, or its certificate is not trusted
 └── StatsError      the bytes read are not a document that uWSGI writes (its `reason` says how)
 
 A message names what was tried, what was expected and what to do. A message never contains any part of a document:
@@ -65,6 +66,10 @@ class ReadError(HeadroomError):
 
 class SourceError(ReadError):
     """The stats address gave no bytes, or not all of them."""
+
+
+class AccessError(SourceError):
+    """The server answers, but wants a login, a client certificate or TLS, or its own certificate is not trusted."""
 
 
 class StatsError(ReadError):

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import msgspec
 
 from uwsgi_headroom import source
-from uwsgi_headroom.errors import HeadroomError, ReadError, SourceError
+from uwsgi_headroom.errors import AccessError, HeadroomError, ReadError, SourceError
 from uwsgi_headroom.source import Http
 
 T = TypeVar("T")
@@ -71,6 +71,8 @@ async def get_document(url: Http, path: str, kind: type[T], seconds: float = ANS
     """Fetch the document at a path of an exporter's API. seconds: the timeout. Raises ApiError."""
     try:
         return msgspec.json.decode((await _read(url, path, seconds)).body, type=kind)
+    except AccessError as error:
+        raise ApiError(f"{url}: {_advise(url, error)}", error.reason) from None
     except ReadError as error:
         raise ApiError(f"{url}: {_WHY.get(error.reason, str(error))}", error.reason) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -86,6 +88,8 @@ async def find_who_answers(url: Http) -> Answer:
         msgspec.json.decode((await _read(url, "/api/v1/openapi.json", PROBE_SECONDS)).body, type=_Description)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return "other"
+    except AccessError:
+        return "exporter"  # or another server with a login or TLS, but no stats server: reading it says what is missing
     except SourceError as error:
         return "nobody" if error.reason == "refused" else "silent" if error.reason == "timeout" else "other"
     return "exporter"
@@ -93,4 +97,11 @@ async def find_who_answers(url: Http) -> Answer:
 
 async def _read(url: Http, path: str, seconds: float) -> source.Answer:
     target = url.target.partition("?")[0].rstrip("/") + path
-    return await source.read_document(Http(url.host, url.port, target, url.tls), timeout=seconds)
+    return await source.read_document(replace(url, target=target), timeout=seconds)
+
+
+def _advise(url: Http, error: AccessError) -> str:
+    """The sentence of an error, with the file that gives access unless it is given already."""
+    if url.access is not None or error.reason == "http":
+        return str(error)
+    return f"{error}; give what is needed with --http.config.file FILE"

@@ -12,12 +12,11 @@ import argparse
 import asyncio
 import contextlib
 import functools
-import ipaddress
 import logging
 import os
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -39,18 +38,17 @@ from uwsgi_headroom.web.connection_limits import LimitedProtocol
 from uwsgi_headroom.web.connection_slots import ConnectionSlots
 from uwsgi_headroom.web.descriptors import Capacity
 from uwsgi_headroom.web.event_stream import EventStreams
+from uwsgi_headroom.web.exposure import describe_exposure, is_exposed, refuse_exposed_routes
 from uwsgi_headroom.web.host_check import HostPolicy, make_policy
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
     from uvicorn.server import Protocols
+
+    from uwsgi_headroom.web.security.live_config import LiveConfig
 
 _SHUTDOWN_SECONDS = 3
 _TURN_SECONDS = 0.05
-
-_EXPOSED = (
-    "anyone who can reach this address can read the page, the API and the metrics: there is no login and no TLS; "
-    "listen on 127.0.0.1 behind a proxy with both, or restrict access with a firewall"
-)
 
 _log = logging.getLogger(__name__)
 
@@ -66,34 +64,29 @@ def run(options: argparse.Namespace) -> None:
         _log.warning("unknown environment variables are ignored", extra={"fields": {"names": " ".join(ignored)}})
     if not settings.servers:
         settings = replace(settings, servers=discover_servers())
+    live = _open_web_config(settings.web_config_file)
     sockets = [open_listener(host, port) for host, port in settings.listen]
-    if settings.settings.routes and not settings.routes_beyond_loopback:
-        _refuse_exposed_routes(sockets)
+    has_login = live is not None and live.config.needs_identity
+    if settings.settings.routes and not settings.routes_beyond_loopback and not has_login:
+        refuse_exposed_routes(sockets)
     for listener in sockets:
         host, port = listener.getsockname()[:2]
-        url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+        scheme = "https" if live and live.active.context else "http"
+        url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
         _log.info("listening", extra={"fields": {"url": url, "version": __version__}})
-        if is_exposed(host):
-            _log.warning(_EXPOSED, extra={"fields": {"url": url}})
+        if is_exposed(host) and (warning := describe_exposure(live.config if live else None)):
+            _log.warning(warning, extra={"fields": {"url": url}})
     writer = HistoryWriter(Path(settings.history).absolute(), settings.history_max_size) if settings.history else None
-    serve_until_signal(Fleet(settings.servers, settings.settings, writer=writer), sockets, settings.allowed_hosts)
+    serve_until_signal(Fleet(settings.servers, settings.settings, writer=writer), sockets, settings.allowed_hosts, live)
 
 
-def _refuse_exposed_routes(sockets: Sequence[socket.socket]) -> None:
-    """Raise ConfigError if other machines can reach one of the listeners: routes come from the paths of requests."""
-    for listener in sockets:
-        host, port = listener.getsockname()[:2]
-        if is_exposed(host):
-            raise ConfigError(
-                f"--routes: other machines can reach {host}:{port}, where there is no login, and routes come from the "
-                "paths of your users' requests; listen on 127.0.0.1 behind a proxy with a login, or allow it with "
-                "--routes-beyond-loopback"
-            )
+def _open_web_config(path: str) -> LiveConfig | None:
+    """Read the web configuration, None for no file. Raises ConfigError."""
+    if not path:
+        return None
+    from uwsgi_headroom.web.security.live_config import LiveConfig  # noqa: PLC0415 - nothing is loaded without the flag
 
-
-def is_exposed(host: str) -> bool:
-    """Whether other machines can reach a listener at this IP address, which may have a zone."""
-    return not ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    return LiveConfig(Path(path).absolute())
 
 
 def open_listener(host: str, port: int) -> socket.socket:
@@ -111,14 +104,17 @@ def open_listener(host: str, port: int) -> socket.socket:
         raise ConfigError(f"{host or '*'}:{port} {what}; {advice}") from None
 
 
-def serve_until_signal(fleet: Fleet, sockets: list[socket.socket], allowed_hosts: Sequence[str] = ()) -> None:
+def serve_until_signal(
+    fleet: Fleet, sockets: list[socket.socket], allowed_hosts: Sequence[str] = (), live: LiveConfig | None = None
+) -> None:
     """Serve a fleet on listening sockets until a signal. allowed_hosts: host names of the exporter that are not local.
+    live: TLS and login.
 
     Returns after SIGINT. SIGTERM ends the process by that signal, so that the parent sees it, unless the parent had
     SIGTERM ignored.
     """
     capacity = descriptors.share_out(descriptors.raise_soft_limit(), len(fleet.watches()), len(sockets))
-    server = _Server(fleet, capacity, make_policy(allowed_hosts, sockets))
+    server = _Server(fleet, capacity, make_policy(allowed_hosts, sockets), live)
     terminate = signal.signal(signal.SIGTERM, server.handle_exit)
     signal.signal(signal.SIGINT, server.handle_exit)
     asyncio.run(server.run_until_signal(sockets))
@@ -135,17 +131,24 @@ class _Server(uvicorn.Server):
     `ended_by` is the first signal, 0 before any.
     """
 
-    def __init__(self, fleet: Fleet, capacity: Capacity, hosts: HostPolicy) -> None:
+    def __init__(self, fleet: Fleet, capacity: Capacity, hosts: HostPolicy, live: LiveConfig | None) -> None:
         self.ended_by = 0
         self._fleet = fleet
         self._streams = EventStreams(capacity.streams)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._signalled = asyncio.Event()
+        application: ASGIApp = create_application(fleet, self._streams, hosts)
+        slots = ConnectionSlots(capacity.connections)
+        protocol: Callable[..., asyncio.Protocol] = functools.partial(LimitedProtocol, slots=slots)
+        if live is not None:
+            from uwsgi_headroom.web.security.protect import protect  # noqa: PLC0415
+
+            application, protocol = protect(application, slots, live)
         super().__init__(
             uvicorn.Config(
-                create_application(fleet, self._streams, hosts),
+                application,
                 loop="asyncio",
-                http=functools.partial(LimitedProtocol, slots=ConnectionSlots(capacity.connections)),  # type: ignore[arg-type]
+                http=protocol,  # type: ignore[arg-type]
                 backlog=capacity.backlog,
                 ws="none",
                 lifespan="off",

@@ -21,6 +21,7 @@ SAMPLES = {
     "config": ("{file}", lambda result: result.log_level, "error"),
     "web_listen_address": ("[::1]:1", lambda result: result.listen, (("::1", 1),)),
     "web_allowed_hosts": ("Headroom.example.com", lambda result: result.allowed_hosts, ("headroom.example.com",)),
+    "web_config_file": ("web.yml", lambda result: result.web_config_file, "web.yml"),
     "samples_per_second": ("2", lambda result: result.settings.samples_per_second, 2.0),
     "window": ("10m", lambda result: len(result.settings.windows), 1),
     "cpu_residency": ("true", lambda result: result.settings.cpu_residency, True),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from uwsgi_headroom import __version__
+from uwsgi_headroom.arguments.access_flags import HASHING, add_cost_flag, add_http_config_flag
 from uwsgi_headroom.arguments.numbers import seconds_between
 from uwsgi_headroom.arguments.parser import Parser, UsageError, suggest
 from uwsgi_headroom.arguments.report_flags import DESCRIPTION, add_report_flags
@@ -69,6 +70,7 @@ def make_command_line() -> CommandLine:
         "top": _add_top(commands),
         "report": _add_report(commands),
         "discover": _add_discover(commands),
+        "hash-password": _add_hash_password(commands),
         "completion": _add_completion(commands),
     }
     return CommandLine(program, made)
@@ -89,8 +91,8 @@ def _add_serve(commands: argparse._SubParsersAction[Parser]) -> Parser:
         commands,
         "serve",
         summary="export metrics over HTTP (the default)",
-        description="Sample uWSGI servers, and serve metrics, a live page and an API over HTTP. There is no login and "
-        "no TLS: beyond loopback, serve behind a proxy that has both.",
+        description="Sample uWSGI servers, and serve metrics, a live page and an API over HTTP. Beyond loopback, give "
+        "--web.config.file with TLS and a login: without it, there is neither.",
     )
     _add_version(parser)
     add_flags(parser)
@@ -112,6 +114,7 @@ def _add_check(commands: argparse._SubParsersAction[Parser]) -> Parser:
         help="a stats server or a glob, as for --stats, or the URL of an exporter or of a server's page on it: the "
         "exporter then answers at once, from its history",
     )
+    add_http_config_flag(parser)
     parser.add_argument("--all", action="store_true", help="check every server found on this machine")
     parser.add_argument(
         "--seconds",
@@ -186,6 +189,7 @@ def _add_top(commands: argparse._SubParsersAction[Parser]) -> Parser:
         "could not be read.",
     )
     parser.add_argument("addresses", metavar="ADDRESS|URL", nargs="*", help="what to watch")
+    add_http_config_flag(parser)
     parser.add_argument(
         "--interval",
         metavar="SECONDS",
@@ -219,6 +223,14 @@ def _add_discover(commands: argparse._SubParsersAction[Parser]) -> Parser:
         description="Find the uWSGI masters on this machine and their stats servers, and print the command that "
         "watches them. Exit status: 0, or 1 if there is no stats server.",
     )
+
+
+def _add_hash_password(commands: argparse._SubParsersAction[Parser]) -> Parser:
+    parser = _add_command(
+        commands, "hash-password", summary="hash a password for the exporter's login", description=HASHING
+    )
+    add_cost_flag(parser)
+    return parser
 
 
 def _add_completion(commands: argparse._SubParsersAction[Parser]) -> Parser:

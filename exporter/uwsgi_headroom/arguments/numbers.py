@@ -6,6 +6,7 @@ import argparse
 import re
 from collections.abc import Callable
 
+from uwsgi_headroom.config.defaults import PASSWORD_COST_RANGE
 from uwsgi_headroom.number_range import parse_number
 
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ms|s)?", re.ASCII)
@@ -34,3 +35,12 @@ def parse_duration(text: str) -> float:
     if not match:
         raise ValueError(text)
     return float(match[1]) / (1000 if match[2] == "ms" else 1)
+
+
+def parse_cost(text: str) -> int:
+    """Parse the cost of a bcrypt hash, for argparse."""
+    if not (text.isascii() and text.isdigit() and PASSWORD_COST_RANGE[0] <= int(text[:4]) <= PASSWORD_COST_RANGE[1]):
+        raise argparse.ArgumentTypeError(
+            f"expected a whole number from {PASSWORD_COST_RANGE[0]} to {PASSWORD_COST_RANGE[1]}, not {text}"
+        )
+    return int(text)

@@ -14,6 +14,7 @@ from uwsgi_headroom.check.percentile_thresholds import refuse_too_short
 from uwsgi_headroom.check.request import Request
 from uwsgi_headroom.check.targets import Targets, parse_targets, sort_targets
 from uwsgi_headroom.check.watching import judge_targets
+from uwsgi_headroom.config.http_client_file import load_optional
 from uwsgi_headroom.config.model import ServerConfig
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.errors import ConfigError
@@ -50,7 +51,8 @@ async def _judge(
 ) -> tuple[list[Server], bool]:
     """Return the documents, worst first, and whether the request names a single server. Raises ConfigError if a
     threshold cannot be judged."""
-    targets = await sort_targets(servers) if request.addresses else Targets(tuple(servers))
+    access = load_optional(request.http_config)
+    targets = await sort_targets(servers, access) if request.addresses else Targets(tuple(servers))
     if targets.watched:
         refuse_too_short(request.thresholds)
     documents = await judge_targets(targets, request.seconds, settings)

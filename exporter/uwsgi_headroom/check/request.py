@@ -21,7 +21,7 @@ class Request:
     addresses: stats servers, globs and URLs of exporters, as the user wrote them; empty: every server on this machine.
     seconds: how long to watch, or the length of an exporter's window; None: WATCH_SECONDS, or the window that the
     exporter's page shows. what_if: settings to predict,
-    such as `8x4`.
+    such as `8x4`. http_config: the path of an HTTP client configuration for exporters.
     """
 
     addresses: tuple[str, ...] = ()
@@ -29,3 +29,4 @@ class Request:
     format: Format = "text"
     thresholds: Thresholds = NO_THRESHOLDS
     what_if: tuple[str, ...] = ()
+    http_config: str | None = None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from uwsgi_headroom.config.model import ServerConfig
 from uwsgi_headroom.config.names import refuse_duplicate_addresses, refuse_duplicate_names
 from uwsgi_headroom.config.values import parse_server_argument
 from uwsgi_headroom.exporter_client import ExporterPage, find_who_answers, parse_page
-from uwsgi_headroom.source import Address, Http, Tcp
+from uwsgi_headroom.source import Address, Http, HttpAccess, Tcp
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,10 @@ def parse_targets(arguments: Sequence[str]) -> tuple[ServerConfig, ...]:
     return servers
 
 
-async def sort_targets(servers: Sequence[ServerConfig]) -> Targets:
-    """Find out which addresses are exporters, by asking all that may be one at the same time."""
-    pages = [_as_page(server.address) for server in servers]
+async def sort_targets(servers: Sequence[ServerConfig], access: HttpAccess | None = None) -> Targets:
+    """Find out which addresses are exporters, by asking all that may be one at the same time. access: for every
+    exporter."""
+    pages = [_as_page(server.address, access) for server in servers]
     answers = await asyncio.gather(*(_probe(page) for page in pages))
     sorted_out = list(zip(servers, pages, answers, strict=True))
     exporters = tuple(page for _, page, answer in sorted_out if page and answer)
@@ -51,12 +52,12 @@ async def sort_targets(servers: Sequence[ServerConfig]) -> Targets:
     )
 
 
-def _as_page(address: Address | None) -> ExporterPage | None:
+def _as_page(address: Address | None, access: HttpAccess | None) -> ExporterPage | None:
     match address:
         case Http() as url:
-            return parse_page(url)
+            return parse_page(replace(url, access=access))
         case Tcp(host, port):
-            return ExporterPage(Http(host, port), None)
+            return ExporterPage(Http(host, port, access=access), None)
     return None
 
 

@@ -34,3 +34,10 @@ HISTORY_MAX_SIZE = 10**9
 all, one of 64 workers 115 MB."""
 
 HISTORY_MAX_SIZE_RANGE = (10**6, 10**12)
+
+PASSWORD_COST_RANGE = (4, 20)
+"""Lowest and highest cost of a bcrypt hash. Each step doubles the time of a check: a minute at 20, more than a day at
+31, the highest that bcrypt has."""
+
+DEFAULT_PASSWORD_COST = 12
+"""A check takes a quarter of a second, once for each client."""

@@ -37,6 +37,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         + _also("web_allowed_hosts", "separated by spaces"),
     )
     parser.add_argument(
+        "--web.config.file",
+        dest="web_config_file",
+        metavar="FILE",
+        help="TLS and login, in the format of Prometheus exporters (default: neither)" + _also("web_config_file"),
+    )
+    parser.add_argument(
         "--samples-per-second",
         metavar="NUMBER",
         help="reads of each server per second, {:g} to {:g} (default {:g})".format(

@@ -65,11 +65,13 @@ SETTINGS = Settings()
 @dataclass(frozen=True, slots=True)
 class Config:
     """All settings of `serve`. routes_beyond_loopback: whether routes may be shown to other machines. history: the path
-    of the file with the history that lasts, "" for none; history_max_size: in bytes."""
+    of the file with the history that lasts, "" for none; history_max_size: in bytes. web_config_file: the path of the
+    file with TLS and login, "" for none."""
 
     servers: tuple[ServerConfig, ...] = ()
     listen: tuple[tuple[str, int], ...] = ((defaults.LISTEN_HOST, defaults.LISTEN_PORT),)
     allowed_hosts: tuple[str, ...] = ()
+    web_config_file: str = ""
     settings: Settings = SETTINGS
     routes_beyond_loopback: bool = False
     history: str = ""

@@ -35,6 +35,9 @@ def resolve_config(flags: argparse.Namespace, environment: Mapping[str, str] = o
     names, where = _values(flags, environment, "web_allowed_hosts")
     if names:
         settings = replace(settings, allowed_hosts=tuple(values.parse_host_name(name, where) for name in names))
+    web_config_file, _ = _value(flags, environment, "web_config_file")
+    if web_config_file:
+        settings = replace(settings, web_config_file=web_config_file)
     settings = replace(settings, settings=_watching(settings.settings, flags, environment))
     for slo in (settings.settings.slo, *(server.slo for server in servers)):
         if slo:

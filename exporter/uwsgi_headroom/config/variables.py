@@ -21,6 +21,7 @@ SETTINGS = (
     "config",
     "web_listen_address",
     "web_allowed_hosts",
+    "web_config_file",
     "samples_per_second",
     "window",
     "cpu_residency",

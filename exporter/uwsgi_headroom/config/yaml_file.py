@@ -25,6 +25,7 @@ history:                  # a file with the history that lasts; also `history: F
 web:
   listen_address: 127.0.0.1:9238
   allowed_hosts: [headroom.example.com]   # host names of the exporter behind a proxy
+  config_file: /etc/uwsgi-headroom/web.yml   # TLS and login, in the format of Prometheus exporters
 log:
   level: info
   format: logfmt
@@ -32,19 +33,16 @@ log:
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
 import yaml
 
 from uwsgi_headroom.config import slo, values
 from uwsgi_headroom.config.defaults import LOG_FORMATS, LOG_LEVELS, SAMPLES_PER_SECOND_RANGE
 from uwsgi_headroom.config.model import SETTINGS, Config, ServerConfig, Settings, Slo
+from uwsgi_headroom.config.yaml_nodes import YamlNodes, compose
 from uwsgi_headroom.errors import AddressError, ConfigError
-from uwsgi_headroom.number_range import parse_number
 from uwsgi_headroom.routes.templates import parse_template, refuse_too_many
 
 
@@ -52,23 +50,14 @@ def load_file(path: Path) -> Config:
     """Read a configuration file. Raises ConfigError with the line and the expected value in its message."""
     try:
         with path.open("rb") as file:
-            root = yaml.compose(file, Loader=yaml.SafeLoader)
+            root = compose(file, path)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        raise ConfigError(f"{path}{line}: not valid YAML: {getattr(error, 'problem', None) or error}") from None
-    except RecursionError:
-        raise ConfigError(f"{path}: not a configuration file: nested too deeply") from None
     return _File(str(path)).config(root) if root else Config()
 
 
-class _File:
-    """Walks the YAML nodes of one file, because a node, unlike a plain value, has a line number."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
+class _File(YamlNodes):
+    """Walks the YAML nodes of the configuration file."""
 
     def config(self, root: yaml.Node) -> Config:
         top = self._mapping(root, ("servers", "sampling", "backends", "routes", "history", "web", "log"))
@@ -80,7 +69,7 @@ class _File:
             route_templates=self._templates(routes.get("templates")),
         )
         history = self._history(top.get("history"))
-        web = self._mapping(top.get("web"), ("listen_address", "allowed_hosts"))
+        web = self._mapping(top.get("web"), ("listen_address", "allowed_hosts", "config_file"))
         log = self._mapping(top.get("log"), ("level", "format"))
         defaults = Config()
         listen = [
@@ -95,6 +84,7 @@ class _File:
             servers=tuple(self._server(node) for node in self._list(top.get("servers"))),
             listen=tuple(listen) or defaults.listen,
             allowed_hosts=tuple(hosts),
+            web_config_file=self._text(web["config_file"]) if "config_file" in web else "",
             settings=sampling,
             routes_beyond_loopback=self._boolean(routes.get("beyond_loopback"), default=False),
             history=self._text(history["file"]) if "file" in history else "",
@@ -176,63 +166,3 @@ class _File:
             slo.parse_objective(self._text(objective), self._where(objective)),
             self._where(node),
         )
-
-    def _mapping(self, node: yaml.Node | None, known: tuple[str, ...]) -> dict[str, yaml.Node]:
-        if node is None or self._is_null(node):
-            return {}
-        if not isinstance(node, yaml.MappingNode):
-            self._fail(node, f"expected keys and values: {', '.join(known)}")
-        keys: dict[str, yaml.Node] = {}
-        for key, value in node.value:
-            name = str(key.value)
-            if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(known)}"
-                self._fail(key, f"unknown key {name!r}{hint}")
-            if name in keys:
-                self._fail(key, f"duplicate key {name!r}")
-            keys[name] = value
-        return keys
-
-    def _list(self, node: yaml.Node | None) -> list[yaml.Node]:
-        if node is None or self._is_null(node):
-            return []
-        if not isinstance(node, yaml.SequenceNode):
-            self._fail(node, "expected a list, each entry after a dash")
-        return list(node.value)
-
-    def _one_or_more(self, node: yaml.Node | None) -> list[yaml.Node]:
-        return [node] if isinstance(node, yaml.ScalarNode) and not self._is_null(node) else self._list(node)
-
-    def _text(self, node: yaml.Node) -> str:
-        if not isinstance(node, yaml.ScalarNode) or not str(node.value).strip():
-            self._fail(node, "expected text")
-        return str(node.value)
-
-    def _number(self, node: yaml.Node | None, default: float, least: float, most: float) -> float:
-        if node is None:
-            return default
-        try:
-            return parse_number(self._text(node), least, most)
-        except ValueError:
-            self._fail(node, f"expected a number from {least:g} to {most:g}")
-
-    def _boolean(self, node: yaml.Node | None, default: bool) -> bool:
-        return default if node is None else values.parse_boolean(self._text(node), self._where(node))
-
-    def _choice(self, node: yaml.Node | None, known: Iterable[str], default: str) -> str:
-        if node is None:
-            return default
-        text = self._text(node)
-        if text not in known:
-            self._fail(node, f"{text!r} is not one of {', '.join(known)}")
-        return text
-
-    def _is_null(self, node: yaml.Node) -> bool:
-        return bool(node.tag == "tag:yaml.org,2002:null")
-
-    def _where(self, node: yaml.Node) -> str:
-        return f"{self._path}:{node.start_mark.line + 1}"
-
-    def _fail(self, node: yaml.Node, message: str) -> NoReturn:
-        raise ConfigError(f"{self._where(node)}: {message}")

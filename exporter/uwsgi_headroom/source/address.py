@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from uwsgi_headroom.errors import AddressError
+from uwsgi_headroom.source.access import HttpAccess
 
 _UNIX_PATH_BYTES = 107  # sockaddr_un.sun_path holds 108 with its closing NUL (unix(7))
 _HOST = re.compile(r"[A-Za-z0-9._%:-]+")
@@ -45,12 +46,14 @@ class Tcp:
 
 @dataclass(frozen=True, slots=True)
 class Http:
-    """A stats server with `stats-http`, or a proxy in front of one. `tls` is True for https."""
+    """A stats server with `stats-http`, a proxy in front of one, or an exporter. `tls` is True for https. access: for
+    an exporter only."""
 
     host: str
     port: int
     target: str = "/"
     tls: bool = False
+    access: HttpAccess | None = field(default=None, compare=False, repr=False)
 
     @property
     def netloc(self) -> str:

@@ -10,7 +10,8 @@ from functools import cache
 import h11
 
 from uwsgi_headroom import __version__
-from uwsgi_headroom.errors import SourceError
+from uwsgi_headroom.errors import AccessError, SourceError
+from uwsgi_headroom.source.access import HttpAccess
 from uwsgi_headroom.source.address import Http
 from uwsgi_headroom.source.answer import Answer
 from uwsgi_headroom.source.receive import exchange_over_tls, receive
@@ -21,6 +22,15 @@ _HEAD_BYTES = 8 * 1024
 """The largest head (status line and headers) of an answer. nginx has the same limit for servers behind it. h11 parses
 on the event loop and needs 5 µs for each header: 64 kB of short headers took 100 ms."""
 
+_ACCESS = {
+    401: "the server asks for a login, or for another one (HTTP status 401)",
+    403: "the server refuses access (HTTP status 403)",
+    429: "the server has had too many requests or wrong passwords from here (HTTP status 429): wait a minute",
+}
+
+_SPEAKS_TLS = (b"HTTP request to an HTTPS server", b"plain HTTP request was sent to HTTPS port")
+"""What Go's servers, this exporter and nginx answer to plain HTTP at a port that has TLS."""
+
 _MOST_INFORMATIONAL = 3
 """The most 1xx answers accepted before the real one. A proxy may send one; uWSGI sends none."""
 
@@ -29,12 +39,15 @@ async def read_http(address: Http, addresses: Sequence[AddressInfo], size_cap: i
     """GET the document. Raises OSError, or SourceError unless the answer is a plain 200."""
     connection = h11.Connection(h11.CLIENT)
     wire = _request(connection, address)
-    context = _tls_context() if address.tls else None
+    access = address.access or HttpAccess()
+    context = access.context or _tls_context() if address.tls else None
     sock = await connect_tcp(addresses)
     try:
         peer = sock.getpeername()[:2]
         if context:
-            received = await exchange_over_tls(sock, context, address.host, wire, size_cap + _HEAD_BYTES)
+            received = await exchange_over_tls(
+                sock, context, access.server_name or address.host, wire, size_cap + _HEAD_BYTES
+            )
         else:
             await asyncio.get_running_loop().sock_sendall(sock, wire)
             received = await receive(sock, size_cap + _HEAD_BYTES)
@@ -56,6 +69,8 @@ def _request(connection: h11.Connection, address: Http) -> bytes:
     The version is HTTP/1.0, so that a proxy in between does not send chunks: in the worst case, a chunked document
     costs one iteration of the parser per byte.
     """
+    access = address.access
+    authorization = [("Authorization", access.authorization)] if access and access.authorization else []
     request = h11.Request(
         method="GET",
         target=address.target,
@@ -64,6 +79,7 @@ def _request(connection: h11.Connection, address: Http) -> bytes:
             ("Accept", "application/json"),
             ("User-Agent", f"uwsgi-headroom/{__version__}"),
             ("Connection", "close"),
+            *authorization,
         ],
     )
     wire = (connection.send(request) or b"") + (connection.send(h11.EndOfMessage()) or b"")
@@ -77,6 +93,8 @@ def _body(connection: h11.Connection, received: bytes) -> bytes:
     top = received[:_HEAD_BYTES]
     if top.lstrip()[:1] == b"{":
         raise SourceError("http", "the answer is not HTTP: for a raw stats server write tcp://host:port")
+    if any(words in top for words in _SPEAKS_TLS) and not top.startswith(b"HTTP/1.1 200"):
+        raise AccessError("http", "the server speaks TLS here: write https://")
     connection.receive_data(top)
     if len(top) == len(received):
         connection.receive_data(b"")
@@ -98,6 +116,8 @@ def _read_head(connection: h11.Connection) -> h11.Response:
         for _ in range(_MOST_INFORMATIONAL + 1):
             event = connection.next_event()
             if isinstance(event, h11.Response):
+                if event.status_code in _ACCESS:
+                    raise AccessError("permission", _ACCESS[event.status_code])
                 if event.status_code != 200:
                     raise SourceError(
                         "http",

@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Callable, Sequence
 
 from uwsgi_headroom.config.defaults import SIZE_CAP
-from uwsgi_headroom.errors import Reason, SourceError
+from uwsgi_headroom.errors import AccessError, Reason, SourceError
 from uwsgi_headroom.source import http, replay, tcp, unix
 from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix
 from uwsgi_headroom.source.answer import Answer
@@ -27,6 +27,15 @@ _ADVICE: dict[int, str] = {
     errno.EADDRNOTAVAIL: "this machine cannot connect to the address: check the address, and this machine's free ports",
     errno.EMFILE: "the exporter has too many files open: raise its limit (LimitNOFILE, ulimit -n)",
     errno.ENFILE: "this machine has too many files open: raise fs.file-max",
+}
+
+
+_CERTIFICATE_ALERTS = {
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the server asks for a client certificate",
+    "SSLV3_ALERT_HANDSHAKE_FAILURE": "the server refuses the TLS handshake: it may ask for a client certificate",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "the server refuses the client certificate",
+    "TLSV1_ALERT_UNKNOWN_CA": "the server does not know the authority of the client certificate",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the server refuses the client certificate: it has expired",
 }
 
 
@@ -105,10 +114,13 @@ def _explain_os_error(error: OSError) -> SourceError:
     elif isinstance(error, socket.gaierror):
         advice = f"the name does not resolve ({error.strerror}): check its spelling, or give an IP address"
     elif isinstance(error, ssl.SSLCertVerificationError):
-        advice = (
+        return AccessError(
+            reason,
             f"the server's certificate is not trusted ({error.verify_message}): use the host name in the certificate, "
-            "or trust its CA"
+            "or trust its CA",
         )
+    elif isinstance(error, ssl.SSLError) and error.reason in _CERTIFICATE_ALERTS:
+        return AccessError("permission", _CERTIFICATE_ALERTS[error.reason])
     elif isinstance(error, ssl.SSLError):
         advice = "the TLS handshake failed: https:// is for a server that speaks TLS, http:// for one that does not"
     else:

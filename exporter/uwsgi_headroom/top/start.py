@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from uwsgi_headroom import logs
+from uwsgi_headroom.config.http_client_file import load_optional
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.terminal_text import print_lines
 from uwsgi_headroom.top import json_dump
@@ -19,10 +20,19 @@ NEEDED_FOR_SCREEN = "rich>=13.7"
 """The requirement of the extra `top` in setup.cfg. Not the extra's name, because no index has this package."""
 
 
-def run(addresses: Sequence[str], interval: float, seconds: float, *, once: bool, as_json: bool) -> int:
-    """Run `top` and return its exit status. Raises HeadroomError if there is nothing to show or rich is missing."""
+def run(
+    addresses: Sequence[str],
+    interval: float,
+    seconds: float,
+    *,
+    once: bool,
+    as_json: bool,
+    http_config: str | None = None,
+) -> int:
+    """Run `top` and return its exit status. http_config: the path of an HTTP client configuration. Raises
+    HeadroomError if there is nothing to show or rich is missing."""
     logs.configure("critical", "logfmt")  # the screen shows errors
-    attached = attach(addresses, discover_servers)
+    attached = attach(addresses, discover_servers, load_optional(http_config))
     if as_json:
         documents = asyncio.run(read_documents(attached, seconds))
         print_lines(json_dump.render_json(documents if len(documents) > 1 else documents[0]).splitlines())

@@ -22,6 +22,9 @@ REQUEST_SECONDS = 10.0
 """Longest time from the first byte of a request (for the first request: from the connection) to its last. Prometheus
 and browsers send a request at once; Go's HTTP servers have `ReadHeaderTimeout` for the same reason."""
 
+HANDSHAKE_SECONDS = 10.0
+"""Longest time from a connection to the end of its TLS handshake. A browser needs two round trips."""
+
 KEEP_ALIVE_SECONDS = 120
 """Longest time between two requests. Prometheus keeps its connection between scrapes, often a minute apart."""
 

@@ -83,7 +83,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._start_stall_timer(self.transport.get_write_buffer_size())
+        self._start_stall_timer(self.unsent_bytes())
 
     def resume_writing(self) -> None:
         self._cancel_stall_timer()
@@ -95,7 +95,11 @@ class LimitedProtocol(HttpToolsProtocol):
             self.abort()
 
     def is_sending(self) -> bool:
-        return self.transport.get_write_buffer_size() > 0
+        return self.unsent_bytes() > 0
+
+    def unsent_bytes(self) -> int:
+        """Bytes of responses that the kernel has not taken yet."""
+        return self.transport.get_write_buffer_size()
 
     def abort(self) -> None:
         self.transport.abort()
@@ -115,7 +119,8 @@ class LimitedProtocol(HttpToolsProtocol):
             f"HTTP/1.1 {status} {phrase}\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n"
             f"Content-Length: {len(phrase) + 1}\r\n\r\n{phrase}\n".encode()
         )
-        self.transport.write_eof()
+        if self.transport.can_write_eof():  # TLS cannot
+            self.transport.write_eof()
         self.flow.pause_reading()
         self._request_timer = self.loop.call_later(bounds.LINGER_SECONDS, self.abort)
 
@@ -139,7 +144,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._stall_timer = self.loop.call_later(bounds.STALLED_SECONDS, self._abort_if_stalled, waiting)
 
     def _abort_if_stalled(self, waiting: int) -> None:
-        left = self.transport.get_write_buffer_size()
+        left = self.unsent_bytes()
         if left >= waiting:
             self.abort()
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 from uwsgi_headroom.config import defaults
@@ -13,7 +13,7 @@ from uwsgi_headroom.config.names import refuse_duplicate_names
 from uwsgi_headroom.config.values import parse_server_argument
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.exporter_client import Answer, ExporterPage, find_who_answers, parse_page
-from uwsgi_headroom.source import Http, Tcp, parse_address
+from uwsgi_headroom.source import Http, HttpAccess, Tcp, parse_address
 from uwsgi_headroom.top.feeds.feed import Feed
 from uwsgi_headroom.top.feeds.local import LocalFeed
 from uwsgi_headroom.top.feeds.remote import RemoteFeed
@@ -29,21 +29,24 @@ class Attached:
     server: tuple[int, str] | None = None
 
 
-def attach(arguments: Sequence[str], discovered: Callable[[], tuple[ServerConfig, ...]]) -> Attached:
+def attach(
+    arguments: Sequence[str], discovered: Callable[[], tuple[ServerConfig, ...]], access: HttpAccess | None = None
+) -> Attached:
     """Make a feed for each exporter, and one feed for all stats servers.
 
     Without arguments, attach to the exporter on this machine, which has an hour of history and already reads uWSGI, or
-    else to the servers that `discovered` returns. The URL of a server's page selects that server. Raises ConfigError,
-    and HeadroomError if there is nothing to show.
+    else to the servers that `discovered` returns. The URL of a server's page selects that server. access: for every
+    exporter. Raises ConfigError, and HeadroomError if there is nothing to show.
     """
     if not arguments:
         local = parse_address(f"http://{defaults.LISTEN_ADDRESS}")
         assert isinstance(local, Http)
+        local = replace(local, access=access)
         if asyncio.run(_probe([local])) == ["exporter"]:
             return Attached([RemoteFeed(local)])
         return Attached([LocalFeed(discovered())])
     servers = [parse_server_argument(_quote(argument), "top") for argument in arguments]
-    pages = [_as_page(server) for server in servers]
+    pages = [_as_page(server, access) for server in servers]
     answers = asyncio.run(_probe([page and page.base for page in pages]))
     exporters: dict[Http, Feed] = {}
     watched: list[ServerConfig] = []
@@ -67,13 +70,13 @@ def _quote(argument: str) -> str:
     return quote(argument.strip(), safe=_ASCII) if argument.strip().startswith(("http://", "https://")) else argument
 
 
-def _as_page(server: ServerConfig) -> ExporterPage | None:
+def _as_page(server: ServerConfig, access: HttpAccess | None) -> ExporterPage | None:
     """Return the page that an address means if it is an exporter's; None if it cannot be."""
     match server.address:
         case Http() as url:
-            return parse_page(url)
+            return parse_page(replace(url, access=access))
         case Tcp(host, port):
-            return ExporterPage(Http(host, port), None)
+            return ExporterPage(Http(host, port, access=access), None)
     return None
 
 

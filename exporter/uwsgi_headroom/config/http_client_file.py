@@ -1,0 +1,144 @@
+"""Parses the file of `--http.config.file`: the HTTP client configuration of Prometheus, which promtool reads too.
+
+basic_auth:
+  username: prometheus             # or username_file
+  password_file: password          # relative to this file; or `password`
+authorization:                     # instead of basic_auth; also bearer_token or bearer_token_file
+  type: Bearer
+  credentials_file: token          # or `credentials`
+tls_config:
+  ca_file: ca.pem                  # or `ca`, the PEM text; without it, the authorities of the system are trusted
+  cert_file: client.pem            # for a server that asks for a client certificate; or `cert`
+  key_file: client.key             # or `key`
+  server_name: headroom.example.com
+  insecure_skip_verify: false
+  min_version: TLS12
+  max_version: TLS13
+"""
+
+from __future__ import annotations
+
+import base64
+import ssl
+from pathlib import Path
+
+import yaml
+
+from uwsgi_headroom.config.pem import load_authorities, load_certificate
+from uwsgi_headroom.config.read_file import read_file
+from uwsgi_headroom.config.yaml_nodes import YamlNodes, compose
+from uwsgi_headroom.errors import ConfigError
+from uwsgi_headroom.source.access import HttpAccess
+
+_LOGINS = ("basic_auth", "authorization", "bearer_token", "bearer_token_file")
+_IGNORED = ("follow_redirects", "enable_http2")
+"""Accepted without effect: an exporter redirects no API request, and HTTP/1.1 does for it."""
+
+_TLS = ("ca", "ca_file", "cert", "cert_file", "key", "key_file")
+_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
+
+
+def load_http_access(path: Path) -> HttpAccess:
+    """Read an HTTP client configuration, and the files that it names. Raises ConfigError, which quotes no secret."""
+    root = compose(read_file(path), path)
+    return _HttpClientFile(path).access(root) if root else HttpAccess()
+
+
+class _HttpClientFile(YamlNodes):
+    """Walks the YAML nodes of one file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self._directory = path.parent
+
+    def access(self, root: yaml.Node) -> HttpAccess:
+        top = self._mapping(root, (*_LOGINS, "tls_config", *_IGNORED))
+        given = [name for name in _LOGINS if name in top]
+        if len(given) > 1:
+            self._fail(top[given[1]], f"give one login: {given[0]} or {given[1]}")
+        for name in _IGNORED:
+            self._flag(top.get(name), default=True)
+        tls = self._mapping(
+            top.get("tls_config"), (*_TLS, "server_name", "insecure_skip_verify", "min_version", "max_version")
+        )
+        server_name = self._string(tls["server_name"]) if "server_name" in tls else ""
+        return HttpAccess(
+            self._login(given[0], top[given[0]]) if given else "", self._context(tls) if tls else None, server_name
+        )
+
+    def _login(self, kind: str, node: yaml.Node) -> str:
+        """The value of the Authorization header."""
+        if kind == "basic_auth":
+            keys = self._mapping(node, ("username", "username_file", "password", "password_file"))
+            pair = f"{self._secret(keys, 'username', node)}:{self._secret(keys, 'password', node)}"
+            return f"Basic {base64.b64encode(pair.encode()).decode()}"
+        if kind == "authorization":
+            keys = self._mapping(node, ("type", "credentials", "credentials_file"))
+            scheme = self._string(keys["type"]).strip() if "type" in keys else "Bearer"
+            if scheme.lower() == "basic":
+                self._fail(node, "write a user name and a password as basic_auth")
+            return self._header(f"{scheme} {self._secret(keys, 'credentials', node)}", node)
+        return self._header(f"Bearer {self._secret({kind: node}, 'bearer_token', node)}", node)
+
+    def _secret(self, keys: dict[str, yaml.Node], name: str, node: yaml.Node) -> str:
+        """A text, or the content of a file without its last line end."""
+        file = keys.get(f"{name}_file")
+        if name in keys and file is not None:
+            self._fail(file, f"give one of {name} and {name}_file")
+        if file is None:
+            return self._string(keys[name]) if name in keys else ""
+        try:
+            return read_file(self._directory / self._text(file), self._where(file)).decode().strip()
+        except UnicodeDecodeError:
+            self._fail(node, f"{name}_file is not a text file")
+
+    def _header(self, value: str, node: yaml.Node) -> str:
+        if not (value.isascii() and value.isprintable()):
+            self._fail(node, "a header cannot carry this text: it must be one line of ASCII")
+        return value
+
+    def _context(self, tls: dict[str, yaml.Node]) -> ssl.SSLContext:
+        authorities, cert, key = (self._file_or_text(tls, name) for name in ("ca", "cert", "key"))
+        if authorities is None:
+            context = ssl.create_default_context()
+        else:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            load_authorities(context, authorities[0], authorities[1])
+        if (cert is None) != (key is None):
+            self._fail(
+                next(iter(tls.values())), "a client certificate needs both cert_file and key_file (or cert and key)"
+            )
+        if cert and key:
+            load_certificate(context, cert[0], key[0], cert[1])
+        if self._flag(tls.get("insecure_skip_verify"), default=False):
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        context.minimum_version = self._version(tls.get("min_version"), "TLS12")
+        context.maximum_version = self._version(tls.get("max_version"), "TLS13")
+        if context.minimum_version > context.maximum_version:
+            self._fail(tls["min_version"], "min_version is above max_version")
+        return context
+
+    def _file_or_text(self, tls: dict[str, yaml.Node], name: str) -> tuple[Path | str, str] | None:
+        """The file or the text, and its line."""
+        file = tls.get(f"{name}_file")
+        if name in tls and file is not None:
+            self._fail(file, f"give one of {name} and {name}_file")
+        if file is not None:
+            return self._directory / self._text(file), self._where(file)
+        return (self._text(tls[name]), self._where(tls[name])) if name in tls else None
+
+    def _version(self, node: yaml.Node | None, default: str) -> ssl.TLSVersion:
+        text = default if node is None else self._string(node)
+        if text not in _VERSIONS:
+            assert node is not None
+            self._fail(node, f"{text!r} is not one of {', '.join(_VERSIONS)}")
+        return _VERSIONS[text]
+
+
+def load_optional(path: str | None) -> HttpAccess | None:
+    """The access of an option that may be missing. Raises ConfigError."""
+    try:
+        return load_http_access(Path(path)) if path else None
+    except ConfigError as error:
+        raise ConfigError(f"--http.config.file: {error}") from None

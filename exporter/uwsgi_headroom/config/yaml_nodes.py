@@ -1,0 +1,117 @@
+"""Walks YAML nodes: a node, unlike a plain value, has a line number, which every message gives."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, NoReturn
+
+import yaml
+
+from uwsgi_headroom.config import values
+from uwsgi_headroom.errors import ConfigError
+from uwsgi_headroom.number_range import parse_number
+
+
+def compose(content: bytes | IO[bytes], path: Path) -> yaml.Node | None:
+    """Parse YAML to its root node, None if it is empty. path: for messages. Raises ConfigError, and OSError if
+    `content` is a file that cannot be read."""
+    try:
+        root: yaml.Node | None = yaml.compose(content, Loader=yaml.SafeLoader)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        raise ConfigError(f"{path}{line}: not valid YAML: {getattr(error, 'problem', None) or error}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: not a configuration file: nested too deeply") from None
+    return root
+
+
+class YamlNodes:
+    """The readers of values that the parser of a file extends. path: for messages."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def _mapping(self, node: yaml.Node | None, known: tuple[str, ...]) -> dict[str, yaml.Node]:
+        if node is None or self._is_null(node):
+            return {}
+        if not isinstance(node, yaml.MappingNode):
+            self._fail(node, f"expected keys and values: {', '.join(known)}")
+        keys: dict[str, yaml.Node] = {}
+        for key, value in node.value:
+            name = str(key.value)
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(known)}"
+                self._fail(key, f"unknown key {name!r}{hint}")
+            if name in keys:
+                self._fail(key, f"duplicate key {name!r}")
+            keys[name] = value
+        return keys
+
+    def _list(self, node: yaml.Node | None) -> list[yaml.Node]:
+        if node is None or self._is_null(node):
+            return []
+        if not isinstance(node, yaml.SequenceNode):
+            self._fail(node, "expected a list, each entry after a dash")
+        return list(node.value)
+
+    def _one_or_more(self, node: yaml.Node | None) -> list[yaml.Node]:
+        return [node] if isinstance(node, yaml.ScalarNode) and not self._is_null(node) else self._list(node)
+
+    def _pairs(self, node: yaml.Node | None, expected: str) -> list[tuple[yaml.Node, yaml.Node]]:
+        """The keys and values of a mapping whose keys are not known beforehand."""
+        if node is None or self._is_null(node):
+            return []
+        if not isinstance(node, yaml.MappingNode):
+            self._fail(node, expected)
+        return list(node.value)
+
+    def _string(self, node: yaml.Node) -> str:
+        """A text that may be empty, as null is in Go."""
+        if not isinstance(node, yaml.ScalarNode):
+            self._fail(node, "expected text")
+        return "" if self._is_null(node) else str(node.value)
+
+    def _flag(self, node: yaml.Node | None, default: bool) -> bool:
+        """A YAML boolean: a text in quotes is none."""
+        if node is None or self._is_null(node):
+            return default
+        if node.tag != "tag:yaml.org,2002:bool":
+            self._fail(node, "expected true or false")
+        return str(node.value).lower() in ("true", "yes", "on")
+
+    def _text(self, node: yaml.Node) -> str:
+        if not isinstance(node, yaml.ScalarNode) or not str(node.value).strip():
+            self._fail(node, "expected text")
+        return str(node.value)
+
+    def _number(self, node: yaml.Node | None, default: float, least: float, most: float) -> float:
+        if node is None:
+            return default
+        try:
+            return parse_number(self._text(node), least, most)
+        except ValueError:
+            self._fail(node, f"expected a number from {least:g} to {most:g}")
+
+    def _boolean(self, node: yaml.Node | None, default: bool) -> bool:
+        return default if node is None else values.parse_boolean(self._text(node), self._where(node))
+
+    def _choice(self, node: yaml.Node | None, known: Iterable[str], default: str) -> str:
+        if node is None:
+            return default
+        text = self._text(node)
+        if text not in known:
+            self._fail(node, f"{text!r} is not one of {', '.join(known)}")
+        return text
+
+    def _is_null(self, node: yaml.Node) -> bool:
+        return bool(node.tag == "tag:yaml.org,2002:null")
+
+    def _where(self, node: yaml.Node) -> str:
+        return f"{self._path}:{node.start_mark.line + 1}"
+
+    def _fail(self, node: yaml.Node, message: str) -> NoReturn:
+        raise ConfigError(f"{self._where(node)}: {message}")

@@ -1,0 +1,47 @@
+"""Runs `hash-password`: reads a password and prints its bcrypt hash."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+
+from uwsgi_headroom.errors import ConfigError, HeadroomError
+from uwsgi_headroom.terminal_text import print_lines
+
+_MOST_BYTES = 72
+_LONGEST_LINE = 4096
+
+
+def run(cost: int) -> int:
+    """Run `hash-password` and return its exit status. Raises HeadroomError."""
+    try:
+        import bcrypt  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise HeadroomError(
+            "hash-password needs bcrypt: install uwsgi-headroom[login], or the package bcrypt"
+        ) from None
+    password = _ask() if sys.stdin.isatty() else _read_line()
+    if not password:
+        raise ConfigError("the password is empty")
+    if b"\0" in password:
+        raise ConfigError("a password cannot hold a NUL byte: bcrypt would ignore what follows")
+    if len(password) > _MOST_BYTES:
+        raise ConfigError(
+            f"the password has {len(password)} bytes, and bcrypt would ignore all after the first {_MOST_BYTES}: "
+            "choose a shorter one"
+        )
+    print_lines([bcrypt.hashpw(password, bcrypt.gensalt(cost)).decode()])
+    return 0
+
+
+def _ask() -> bytes:
+    password = getpass.getpass("Password: ")
+    if getpass.getpass("Again: ") != password:
+        raise ConfigError("the two passwords differ")
+    return password.encode("utf-8", "surrogateescape")
+
+
+def _read_line() -> bytes:
+    """One line of standard input, in any encoding."""
+    line = sys.stdin.buffer.readline(_LONGEST_LINE)
+    return line.removesuffix(b"\n").removesuffix(b"\r")

@@ -1,0 +1,114 @@
+"""Runs an ASGI application behind a web configuration, on a free loopback port, in a thread."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import ssl
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from tests.support.real_uwsgi import wait_until
+from tests.web.security.certificates import write_certificates
+from uwsgi_headroom.web.connection_slots import ConnectionSlots
+from uwsgi_headroom.web.security.live_config import LiveConfig
+from uwsgi_headroom.web.security.protect import protect
+
+TLS = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n"
+MUTUAL = f"{TLS}  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: ca.pem\n"
+PASSWORD = "correct horse"
+HASH = "$2b$04$8ANKGgtO2iIBF4euQhgJa.3cK9tXazbk4ehSBlpEmhUWxMXtwST1u"
+USERS = f"basic_auth_users:\n  prometheus: {HASH}\n"
+
+
+@dataclass(frozen=True)
+class SecureServer:
+    """A running server. directory: of its configuration, `web.yml`, and of the certificates."""
+
+    port: int
+    directory: Path
+    live: LiveConfig
+    server: uvicorn.Server
+    slots: ConnectionSlots
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return "127.0.0.1", self.port
+
+    def get(self, path: str = "/", login: str = "", client: str = "", tls: bool = True) -> tuple[int, str]:
+        """Make a request; returns status and body. login: `name:password`; client: the name of a certificate."""
+        connection = (
+            http.client.HTTPSConnection(*self.address, timeout=20, context=self.trust(client))
+            if tls
+            else http.client.HTTPConnection(*self.address, timeout=20)
+        )
+        with contextlib.closing(connection):
+            connection.request("GET", path, headers=basic(login) if login else {})
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+
+    def trust(self, client: str = "") -> ssl.SSLContext:
+        """The context of a client that trusts the authority."""
+        context = ssl.create_default_context(cafile=str(self.directory / "ca.pem"))
+        if client:
+            context.load_cert_chain(self.directory / f"{client}.pem", self.directory / f"{client}.key")
+        return context
+
+    def serial(self) -> str:
+        """The serial number of the certificate that a client sees."""
+        with contextlib.closing(http.client.HTTPSConnection(*self.address, timeout=20, context=self.trust())) as client:
+            client.connect()
+            return str(client.sock.getpeercert()["serialNumber"])
+
+
+def basic(login: str) -> dict[str, str]:
+    """The header of a login `name:password`."""
+    return {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"}
+
+
+async def _answer(request: Request) -> Response:
+    return PlainTextResponse("ok" * int(request.query_params.get("size", "1")))
+
+
+APP = Starlette(routes=[Route("/{path:path}", _answer)])
+
+
+@contextlib.contextmanager
+def secure_server(directory: Path, config: str, connections: int = 16, app: ASGIApp = APP) -> Iterator[SecureServer]:
+    """Serve with this web configuration until the block ends. `directory` gets certificates."""
+    write_certificates(directory)
+    (directory / "web.yml").write_text(config)
+    live = LiveConfig(directory / "web.yml")
+    slots = ConnectionSlots(connections)
+    application, protocol = protect(app, slots, live)
+    settings = uvicorn.Config(
+        application,
+        host="127.0.0.1",
+        port=0,
+        lifespan="off",
+        log_config=None,
+        ws="none",
+        http=protocol,  # type: ignore[arg-type]
+        timeout_graceful_shutdown=1,
+    )
+    server = uvicorn.Server(settings)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        wait_until(lambda: server.started, what="the server")
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield SecureServer(port, directory, live, server, slots)
+    finally:
+        server.should_exit = server.force_exit = True
+        thread.join(10)
+        assert not thread.is_alive(), "the server did not end"

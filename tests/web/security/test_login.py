@@ -1,0 +1,240 @@
+"""Logins: what is checked, remembered, slowed and refused."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import bcrypt
+import pytest
+
+from tests.web.security.secure_server import HASH, PASSWORD
+from uwsgi_headroom.web.security import login as login_module
+from uwsgi_headroom.web.security import password_checker
+from uwsgi_headroom.web.security.login import Login, Verdict, parse_basic
+from uwsgi_headroom.web.security.password_checker import PasswordChecker
+from uwsgi_headroom.web.security.throttle import Throttle
+
+USERS = {b"prometheus": HASH.encode(), b"slow": HASH.replace("$04$", "$05$").encode()}
+
+
+class Recording(PasswordChecker):
+    """Answers from a table, when it is allowed to, and records what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[bytes, bytes]] = []
+        self.go = asyncio.Event()
+        self.go.set()
+
+    def check(self, password: bytes, stored: bytes) -> asyncio.Future[bool]:
+        self.asked.append((password, stored))
+
+        async def answer() -> bool:
+            await self.go.wait()
+            return password == PASSWORD.encode() and stored == USERS[b"prometheus"]
+
+        return asyncio.ensure_future(answer())
+
+
+def header(name: str, password: str) -> bytes:
+    return b"Basic " + base64.b64encode(f"{name}:{password}".encode())
+
+
+RIGHT = header("prometheus", PASSWORD)
+
+
+def run(
+    scenario: Callable[[Login, Recording], Coroutine[Any, Any, None]], now: Callable[[], float] = lambda: 0.0
+) -> None:
+    async def main() -> None:
+        checker = Recording()
+        await scenario(Login(Throttle(now), checker), checker)
+
+    asyncio.run(main())
+
+
+async def statuses(login: Login, header: bytes, count: int, host: str = "10.0.0.1") -> list[int]:
+    return [(await login.judge(USERS, header, host)).status for _ in range(count)]
+
+
+def test_a_right_password_is_checked_once() -> None:
+    """Later requests need no bcrypt, from any address, until the hash changes."""
+
+    async def scenario(login: Login, checker: Recording) -> None:
+        assert await statuses(login, RIGHT, 3) == [200, 200, 200]
+        assert await statuses(login, RIGHT, 1, "10.0.0.2") == [200]
+        assert len(checker.asked) == 1
+        changed = {b"prometheus": HASH[:-1].encode() + b"a"}
+        assert (await login.judge(changed, RIGHT, "10.0.0.1")).status == 401
+        assert (await login.judge({b"x": USERS[b"slow"]}, RIGHT, "10.0.0.1")).status == 401
+        assert len(checker.asked) == 3
+
+    run(scenario)
+
+
+def test_a_wrong_password_is_never_remembered() -> None:
+    """Each one is checked, until the client is slowed; and nothing of a password is kept."""
+
+    async def scenario(login: Login, checker: Recording) -> None:
+        wrong = header("prometheus", "unmistakable")
+        assert await statuses(login, wrong, 5) == [401, 401, 401, 429, 429]
+        assert len(checker.asked) == 3
+        checker.asked.clear()
+        assert b"unmistakable" not in repr(vars(login)).encode()
+        assert not login._right
+
+    run(scenario)
+
+
+def test_a_remembered_login_does_not_notice_an_attack_from_its_own_address() -> None:
+    """A slowed address still passes with a pair that is remembered."""
+
+    async def scenario(login: Login, _checker: Recording) -> None:
+        await statuses(login, RIGHT, 1)
+        assert (await statuses(login, header("prometheus", "wrong"), 8))[-1] == 429
+        assert await statuses(login, RIGHT, 2) == [200, 200]
+
+    run(scenario)
+
+
+def test_an_unknown_user_takes_the_way_of_a_wrong_password() -> None:
+    """An unknown name is checked too, against a hash of a user's cost, always the same one for one name; the answer is
+    the same."""
+
+    async def scenario(login: Login, checker: Recording) -> None:
+        verdicts = [await login.judge(USERS, header(name, "x"), f"10.1.0.{i}") for i, name in enumerate(["nobody"] * 3)]
+        assert verdicts == [Verdict(401)] * 3  # type: ignore[arg-type]
+        hashes = {stored for _, stored in checker.asked}
+        assert len(hashes) == 1
+        assert hashes.pop()[:7] in (b"$2b$04$", b"$2b$05$")
+        checker.asked.clear()
+        for number in range(40):
+            await login.judge(USERS, header(f"nobody{number}", "x"), f"10.2.0.{number}")
+        assert {stored[4:6] for _, stored in checker.asked} == {b"04", b"05"}
+        for stored in {stored for _, stored in checker.asked}:
+            assert bcrypt.hashpw(b"x", stored)[:29] == stored[:29]  # bcrypt does all its work
+            assert not bcrypt.checkpw(b"x", stored)
+
+    run(scenario)
+
+
+def test_the_queue_is_bounded() -> None:
+    """A client has three passwords checked at once; all clients together twelve; the rest is answered at once."""
+
+    async def scenario(login: Login, checker: Recording) -> None:
+        checker.go.clear()
+        waiting = [
+            asyncio.ensure_future(login.judge(USERS, header("a", f"{number}"), f"10.0.{number // 4}.1"))
+            for number in range(16)
+        ]
+        await asyncio.sleep(0.01)
+        done = [task.result().status for task in waiting if task.done()]
+        assert done == [429] * 4
+        assert len(checker.asked) == login_module.MOST_CHECKS
+        assert await statuses(login, RIGHT, 1, "10.9.0.1") == [503]
+        checker.go.set()
+        assert [verdict.status for verdict in await asyncio.gather(*waiting)].count(401) == 12
+        assert await statuses(login, RIGHT, 1, "10.9.0.1") == [200]
+        assert not login._clients
+        assert not login._checks
+
+    run(scenario)
+
+
+def test_the_same_login_at_the_same_time_is_checked_once() -> None:
+    """A browser or `top` sends several requests before the first is answered. A request that ends does not end the
+    check for the others."""
+
+    async def scenario(login: Login, checker: Recording) -> None:
+        checker.go.clear()
+        requests = [asyncio.ensure_future(login.judge(USERS, RIGHT, "10.0.0.1")) for _ in range(6)]
+        await asyncio.sleep(0)
+        requests[0].cancel()
+        await asyncio.sleep(0)
+        checker.go.set()
+        verdicts = await asyncio.gather(*requests, return_exceptions=True)
+        assert [getattr(verdict, "status", None) for verdict in verdicts] == [None, *[200] * 5]
+        assert len(checker.asked) == 1
+
+    run(scenario)
+
+
+def test_few_pairs_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table has a bound; the pair that was used longest ago goes first."""
+    monkeypatch.setattr(login_module, "MOST_REMEMBERED", 1)
+
+    async def scenario(login: Login, _checker: Recording) -> None:
+        login._right[b"older"] = None
+        await statuses(login, RIGHT, 1)
+        assert len(login._right) == 1
+        assert b"older" not in login._right
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("sent", "pair"),
+    [
+        (b"Basic " + base64.b64encode(b"a:b:c"), (b"a", b"b:c")),
+        (b"bASIC  " + base64.b64encode(b":"), (b"", b"")),
+        (b"Basic " + base64.b64encode("Zoë:pä\0ß".encode()), ("Zoë".encode(), "pä\0ß".encode())),
+        (b"Basic " + base64.b64encode(b"\xff\xfe:\x80"), (b"\xff\xfe", b"\x80")),
+        (b"Basic " + base64.b64encode(b"nocolon"), None),
+        (b"Basic !!!!", None),
+        (b"Basic YTpi YTpi", None),
+        (b"Basic", None),
+        (b"", None),
+        (b"Bearer YTpi", None),
+        (b"\xff\xff \xff", None),
+    ],
+)
+def test_headers(sent: bytes, pair: tuple[bytes, bytes] | None) -> None:
+    """Only a well-formed header of RFC 7617 has a pair, in any bytes."""
+    assert parse_basic(sent) == pair
+
+
+def test_a_panic_of_bcrypt_does_not_end_the_thread(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The password counts as wrong, the log says so once without it, and the next one is checked."""
+    monkeypatch.setattr(password_checker, "_REST", 0.0)
+    checkpw = bcrypt.checkpw
+
+    def panic(password: bytes, stored: bytes) -> bool:
+        if password == b"panic":
+            raise BaseException("Rust")
+        return checkpw(password, stored)
+
+    monkeypatch.setattr(password_checker.bcrypt, "checkpw", panic)
+
+    async def main() -> list[bool]:
+        checker = PasswordChecker()
+        pairs = [(b"panic", HASH.encode()), (PASSWORD.encode(), HASH.encode())]
+        return list(await asyncio.gather(*(checker.check(*pair) for pair in pairs)))
+
+    assert asyncio.run(main()) == [False, True]
+    assert [record.message for record in caplog.records] == ["a password could not be checked"]
+
+
+def test_real_bcrypt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread compares with bcrypt: right, wrong, longer than 72 bytes as htpasswd does, with a NUL, and a salt
+    that no implementation makes; and does not rest longer than it must."""
+    monkeypatch.setattr(password_checker, "_REST", 0.0)
+
+    async def main() -> list[bool]:
+        checker = PasswordChecker()
+        long = b"x" * 72
+        stored = bcrypt.hashpw(long, bcrypt.gensalt(4))
+        pairs = [
+            (PASSWORD.encode(), HASH.encode()),
+            (b"wrong", HASH.encode()),
+            (long + b"ignored", stored),
+            (b"a\0b", HASH.encode()),
+            (b"x", b"$2b$04$" + b"9" * 53),
+        ]
+        return list(await asyncio.gather(*(checker.check(*pair) for pair in pairs)))
+
+    assert asyncio.run(main()) == [True, False, True, False, False]

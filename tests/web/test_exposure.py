@@ -1,0 +1,59 @@
+"""Warnings about listeners that other machines can reach."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.web.security.certificates import write_certificates
+from tests.web.security.secure_server import MUTUAL, TLS, USERS
+from uwsgi_headroom import cli, serve
+from uwsgi_headroom.web import exposure
+from uwsgi_headroom.web.exposure import describe_exposure
+from uwsgi_headroom.web.security.live_config import LiveConfig
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no login and no TLS"),
+        ("rate_limit: {interval: 1s, burst: 1}\n", "no login and no TLS"),
+        (TLS, "there is no login; add"),
+        (TLS + "  client_auth_type: VerifyClientCertIfGiven\n  client_ca_file: ca.pem\n", "there is no login; add"),
+        (USERS, "travel over the network in clear"),
+        (TLS + USERS, ""),
+        (MUTUAL, ""),
+    ],
+)
+def test_each_configuration(tmp_path: Path, text: str, words: str) -> None:
+    """The warning says what is missing; with TLS and a login, or required client certificates, there is none."""
+    write_certificates(tmp_path)
+    (tmp_path / "web.yml").write_text(text)
+    warning = describe_exposure(LiveConfig(tmp_path / "web.yml").config)
+    assert words in warning if words and warning else warning is None
+    assert describe_exposure(None) == exposure._NEITHER
+
+
+@pytest.fixture
+def exposed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every listener counts as one that other machines can reach, and nothing is served."""
+    monkeypatch.setattr(serve, "serve_until_signal", lambda *_: None)
+    for module in (serve, exposure):
+        monkeypatch.setattr(module, "is_exposed", lambda _host: True)
+    interrupt = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, interrupt)
+
+
+@pytest.mark.usefixtures("exposed")
+@pytest.mark.parametrize(("text", "status"), [("", 2), (TLS, 2), (USERS, 0), (MUTUAL, 0)])
+def test_routes_need_a_login(tmp_path: Path, capfd: pytest.CaptureFixture[str], text: str, status: int) -> None:
+    """Beyond loopback, routes are served to those who log in, in either way."""
+    write_certificates(tmp_path)
+    (tmp_path / "web.yml").write_text(text)
+    arguments = ["--stats", "/a", "--routes", "--web.listen-address", "127.0.0.1:0"]
+    assert cli.main([*arguments, "--web.config.file", str(tmp_path / "web.yml")]) == status
+    assert ("--routes: other machines can reach" in capfd.readouterr().err) == (status == 2)
