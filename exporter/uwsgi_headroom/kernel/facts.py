@@ -31,6 +31,8 @@ class Memory:
 class HostFacts:
     """The kernel's facts about a server. If the master's pid is not proven, only `off` and `backlogs` are set.
 
+    Processes have the pids of the stats document: those in uWSGI's own PID namespace.
+
     off: why there are no facts about the server's processes, as a sentence for an operator; None if there are.
     processes: the workers' processes, by pid; each is a child of the proven master.
     master_affinity: the CPUs that the master may run on, which its workers inherit.
@@ -39,6 +41,8 @@ class HostFacts:
     oom_kills: how often the kernel has killed a process because memory ran out, as of the last slow reading.
     cpu_times: idle and used time of the CPUs that the server may use; the same object until the next reading.
     waits: what the request threads wait for at this instant; None if that is switched off.
+    master_pid: the pid of the proven master here. local_pids: the pids of the workers here, by that in the document;
+        empty if they are equal, as without namespaces.
     """
 
     off: str | None = None
@@ -54,3 +58,9 @@ class HostFacts:
     identity: Identity | None = None
     oom_kills: OomKills | None = None
     waits: Waits | None = None
+    master_pid: int | None = None
+    local_pids: Mapping[int, int] = field(default_factory=dict)
+
+    def local_pid(self, pid: int) -> int | None:
+        """The pid here of a worker; None if the worker is not proven."""
+        return self.local_pids.get(pid) if self.local_pids else pid if pid in self.processes else None
