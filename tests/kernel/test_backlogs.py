@@ -189,20 +189,6 @@ def test_router() -> None:
         assert all(backlog.reason is None for backlog in Backlogs().read(server.pid, names(server)).values())
 
 
-@as_root
-@pytest.mark.integration
-def test_another_network_namespace(tmp_path: Path) -> None:
-    """In another network namespace queues are not measurable, whether or not the descriptors are readable."""
-    with accepting(binary=wrapped(tmp_path, uwsgi_binary(), "unshare --net")) as server:
-        for backlogs in (
-            Backlogs().read(server.pid, [server.socket, ":80"]),
-            as_nobody(lambda: Backlogs().read(server.pid, [server.socket, ":80"])),
-        ):
-            assert {reason(backlog) for backlog in backlogs.values()} == {
-                "uWSGI runs in another network namespace: run the exporter in it (same container or pod)"
-            }
-
-
 def test_unproven_master() -> None:
     """Without a proven master every queue is unmeasurable, never 0."""
     assert "not proven" in reason(Backlogs().read(None, ["/tmp/app.sock"])["/tmp/app.sock"])

@@ -89,6 +89,7 @@ def _is_listener(pid: int, document_pid: int, inodes: Collection[int]) -> bool:
 def read_start_ticks(pid: int) -> int:
     """The start of a process, in clock ticks since boot; -1 if it has ended or is hidden."""
     try:
-        return int(procfs.read_stat_fields(f"/proc/{pid}/stat")[19])
+        fields = procfs.read_stat_fields(f"/proc/{pid}/stat")
+        return -1 if fields[0] in (b"Z", b"X") else int(fields[19])
     except (OSError, ValueError, IndexError):
         return -1
