@@ -54,8 +54,10 @@ class Family:
 
 @contextlib.contextmanager
 def family(workers: int = 2, command: str = "unshare --pid --fork --kill-child", before: str = "") -> Iterator[Family]:
-    """Runs a shell and its children in other namespaces; without children, one process. before: commands that the shell runs first; what they leave
-    running is a child too."""
+    """Runs a shell and its children in other namespaces; without children, one process.
+
+    before: commands that the shell runs first; what they leave running is a child too.
+    """
     script = before + (" sleep 60 &" * workers + " wait" if workers else " exec sleep 60")
     with subprocess.Popen([*command.split(), "sh", "-c", script]) as outer:
         try:

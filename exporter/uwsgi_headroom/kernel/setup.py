@@ -14,6 +14,7 @@ from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.concurrency import ConcurrencyKind, find_concurrency_kind
 from uwsgi_headroom.kernel.options import Options, read_options
 from uwsgi_headroom.kernel.other_network import ask_in_network_of
+from uwsgi_headroom.kernel.patience import Patience
 from uwsgi_headroom.kernel.socket_holders import SocketHolders, are_mapped, find_socket_holders
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
@@ -49,6 +50,7 @@ class SetupReader:
         self._identity: tuple[int, Mapping[int, int], tuple[str, ...]] | None = None
         self._setup: Setup | None = None
         self._keep = KEEP_FIRST_SECONDS
+        self._patience = Patience()
 
     def read(self, master_pid: int, snapshot: Snapshot, children: Container[int], now: float) -> Setup:
         """The setup of the server whose proven master is `master_pid`. children: pids of its proven workers; now:
@@ -63,15 +65,15 @@ class SetupReader:
         identity = master_pid, {pid: worker.worker_id for pid, worker in workers.items()}, names
         is_new = identity != self._identity
         if self._setup is None or is_new or now - self._read_at >= self._keep:
-            self._setup = _read_setup(master_pid, workers, names)
+            self._setup = _read_setup(master_pid, workers, names, self._patience)
             self._identity, self._read_at = identity, now
             self._keep = KEEP_FIRST_SECONDS if is_new else KEEP_SECONDS
         return self._setup
 
 
-def _read_setup(master_pid: int, workers: Mapping[int, Worker], names: tuple[str, ...]) -> Setup:
+def _read_setup(master_pid: int, workers: Mapping[int, Worker], names: tuple[str, ...], patience: Patience) -> Setup:
     spawns = [worker.last_spawn for worker in workers.values() if worker.last_spawn]
-    options = read_options(master_pid, oldest_worker=min(spawns, default=None))
+    options = read_options(master_pid, oldest_worker=min(spawns, default=None), patience=patience)
     holders = find_socket_holders(master_pid, names, {pid: worker.worker_id for pid, worker in workers.items()})
     return Setup(
         options=options,
