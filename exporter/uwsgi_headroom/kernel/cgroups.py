@@ -54,6 +54,21 @@ def find_cgroups(pid: int, controller: str, root: Path) -> Cgroups:
     raise FileNotFoundError(f"the cgroup of process {pid} is not mounted here")
 
 
+def explain_hidden(pid: int, root: Path = Path("/")) -> str | None:
+    """Why the limits of a process are unknown, and what to do; None if its cgroups are visible."""
+    try:
+        for controller in ("cpu", "memory"):
+            find_cgroups(pid, controller, root)
+    except FileNotFoundError:
+        return (
+            "uWSGI's cgroup is not visible to the exporter: run it on the host, or share the host's cgroup namespace "
+            "and mount the host's /sys/fs/cgroup into its container, read-only"
+        )
+    except (OSError, ValueError):
+        return "uWSGI's cgroup cannot be read: the process has ended, or /proc hides it"
+    return None
+
+
 def _cgroup(lines: str, controller: str) -> tuple[Literal[0, 1, 2], str]:
     """The cgroup version that the controller belongs to (0 for none), and the path of the process in its hierarchy."""
     unified: str | None = None

@@ -39,6 +39,7 @@ class HostFacts:
     backlogs: by socket name as in the stats document.
     threads: of each process, by pid, if CPU residency is enabled.
     oom_kills: how often the kernel has killed a process because memory ran out, as of the last slow reading.
+    limits_off: why the limits of the server's cgroups are unknown, and so `cpus` and the available memory.
     cpu_times: idle and used time of the CPUs that the server may use; the same object until the next reading.
     waits: what the request threads wait for at this instant; None if that is switched off.
     master_pid: the pid of the proven master here. local_pids: the pids of the workers here, by that in the document;
@@ -50,6 +51,7 @@ class HostFacts:
     master_affinity: tuple[int, ...] | None = None
     backlogs: Mapping[str, Backlog] = field(default_factory=dict)
     cpus: UsableCpus | None = None
+    limits_off: str | None = None
     overflows: ListenOverflows | None = None
     threads: Mapping[int, Threads] = field(default_factory=dict)
     memory: Memory | None = None

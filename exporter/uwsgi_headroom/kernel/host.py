@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from uwsgi_headroom.kernel.available_memory import read_available_memory
 from uwsgi_headroom.kernel.backlogs import Backlog, Backlogs
+from uwsgi_headroom.kernel.cgroups import explain_hidden
 from uwsgi_headroom.kernel.cpus import UsableCpus, read_affinity, read_usable_cpus
 from uwsgi_headroom.kernel.facts import HostFacts, Memory
 from uwsgi_headroom.kernel.identity import Identity, read_identity
@@ -100,9 +101,11 @@ class Host:
             # uWSGI's cpu-affinity pins each worker, but not the master.
             allowed = {cpu for process in processes.values() for cpu in process.affinity or ()}
             affinity = read_affinity(master_pid)
+            cpus, available = read_usable_cpus(master_pid, affinity=allowed or None), read_available_memory(master_pid)
             self._slow = replace(
                 self._slow,
-                cpus=read_usable_cpus(master_pid, affinity=allowed or None),
+                cpus=cpus,
+                limits_off=None if cpus and available else explain_hidden(master_pid),
                 allowed=tuple(allowed) or affinity or (),
                 affinity=affinity,
                 overflows=read_listen_overflows(master_pid),
@@ -119,6 +122,7 @@ class Host:
             master_affinity=self._slow.affinity,
             backlogs=backlogs,
             cpus=self._slow.cpus,
+            limits_off=self._slow.limits_off,
             overflows=self._slow.overflows,
             threads={pid: read_threads(pid) for pid in processes} if self._cpu_residency else {},
             memory=self._slow.memory,
@@ -159,6 +163,7 @@ class _SlowFacts:
     at: float = 0.0
     proof: Proof = _NOT_ASKED
     cpus: UsableCpus | None = None
+    limits_off: str | None = None
     allowed: tuple[int, ...] = ()
     affinity: tuple[int, ...] | None = None
     overflows: ListenOverflows | None = None
