@@ -15,7 +15,6 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ import psutil
 
 from tests.support.contained import peer_pid
 from tests.support.other_namespaces import wrapped
-from tests.support.real_uwsgi import Uwsgi, accepting, uwsgi_binary
+from tests.support.real_uwsgi import Uwsgi, accepting, uwsgi_binary, wait_until
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.waits.sampler import WaitSetting
@@ -156,9 +155,15 @@ def running(combination: Combination) -> Iterator[tuple[Uwsgi, int]]:
                 stack.enter_context(socket.socket(socket.AF_UNIX)).connect(server.socket)
             yield server, master
     finally:
-        time.sleep(0.2)  # the kernel removes the last process a moment after its end
         for group in groups:
-            group.rmdir()
+            wait_until(lambda group=group: _removed(group), what="the end of the processes")  # type: ignore[misc]
+
+
+def _removed(group: Path) -> bool:
+    """Whether a cgroup could be removed: a process stays in it until its parent has noticed its end."""
+    with contextlib.suppress(OSError):
+        group.rmdir()
+    return not group.exists()
 
 
 @contextlib.contextmanager

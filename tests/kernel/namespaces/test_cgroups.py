@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.contained import family
 from tests.support.other_namespaces import ROOT, as_root
+from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel.cpus import read_usable_cpus
 
 CPU = Path("/sys/fs/cgroup/cpu")
@@ -32,10 +33,14 @@ def groups() -> Iterator[tuple[Path, Path]]:
         yield made[0], made[1]
     finally:
         for group in made:
-            for word in (group / "cgroup.procs").read_text().split():
-                with contextlib.suppress(OSError):
-                    (CPU / "cgroup.procs").write_text(word)
-            group.rmdir()
+            wait_until(lambda group=group: removed(group), what="the end of the processes")  # type: ignore[misc]
+
+
+def removed(group: Path) -> bool:
+    """Whether a cgroup could be removed: a process stays in it until its parent has noticed its end."""
+    with contextlib.suppress(OSError):
+        group.rmdir()
+    return not group.exists()
 
 
 ASK = """
