@@ -79,10 +79,18 @@ RIGHTS: Mapping[str, tuple[int, ...] | None] = {  # capabilities: linux/capabili
     "a user without capabilities": (),
 }
 
-FIGURES = ("processes", "unix_queue", "tcp_queue", "cpu_quota", "memory_limit", "options", "open_files")
-FIGURES += ("somaxconn", "overflows", "waits")
-HEADS = ("processes", "UNIX queue", "TCP queue", "CPU quota", "memory limit", "options", "open files")
-HEADS += ("somaxconn", "overflows", "waits")
+HEADS: Mapping[str, str] = {
+    "processes": "processes",
+    "unix_queue": "UNIX queue",
+    "tcp_queue": "TCP queue",
+    "cpu_quota": "CPU quota",
+    "memory_limit": "memory limit",
+    "options": "options",
+    "open_files": "open files",
+    "somaxconn": "somaxconn",
+    "overflows": "overflows",
+    "waits": "waits",
+}
 
 Figures = dict[str, object]
 
@@ -97,7 +105,7 @@ def main() -> None:
         for right, cells in measure(combination).items():
             rows[right].append(f"| {combination.title} | " + " | ".join(cells) + " |\n")
             print(f"{right}: {rows[right][-1]}", end="", file=sys.stderr)
-    head = f"| namespaces | {' | '.join(HEADS)} |\n|{'---|' * (len(HEADS) + 1)}\n"
+    head = f"| namespaces | {' | '.join(HEADS.values())} |\n|{'---|' * (len(HEADS) + 1)}\n"
     tables = "\n".join(f"### {right[0].upper()}{right[1:]}\n\n{head}{''.join(rows[right])}" for right in RIGHTS)
     if "--write" not in sys.argv:
         print(tables)
@@ -118,7 +126,7 @@ def measure(combination: Combination) -> dict[str, list[str]]:
             found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
             if found["off"]:
                 print(found["off"], file=sys.stderr)
-            cells[right] = [judge(found[name], truth[name]) for name in FIGURES]
+            cells[right] = [judge(found[name], truth[name]) for name in HEADS]
     return cells
 
 
