@@ -15,6 +15,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -176,8 +177,6 @@ def _removed(group: Path) -> bool:
 
 @contextlib.contextmanager
 def _short_directory() -> Iterator[str]:
-    import tempfile  # noqa: PLC0415  # only here
-
     with tempfile.TemporaryDirectory(prefix="hr-") as name:
         Path(name).chmod(0o755)
         yield name
