@@ -132,7 +132,6 @@ def measure(combination: Combination) -> dict[str, list[str]]:
 
 
 def judge(found: object, truth: object) -> str:
-    """A cell of the table."""
     return "-" if found is None else "yes" if found == truth else f"WRONG: {found}, not {truth}"
 
 

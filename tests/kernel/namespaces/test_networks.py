@@ -118,8 +118,7 @@ def test_without_the_right_to_enter() -> None:
     with family(0, IN_A_NETWORK) as processes:
         drop = "setpriv --bounding-set -sys_admin --inh-caps -sys_admin"
         code = (
-            "from uwsgi_headroom.kernel.mounts import OUR_MOUNTS
-from uwsgi_headroom.kernel.other_network import ask_in_network_of\n"
+            "from uwsgi_headroom.kernel.other_network import ask_in_network_of\n"
             f"try: ask_in_network_of({processes.master}, int)\n"
             "except OSError as error: print(error)"
         )
@@ -154,7 +153,6 @@ def test_an_exporter_that_is_root_in_its_own_user_namespace() -> None:
     def ask() -> tuple[bool, bool]:
         code = """
 import os, subprocess, time
-from uwsgi_headroom.kernel.mounts import OUR_MOUNTS
 from uwsgi_headroom.kernel.other_network import ask_in_network_of
 child = subprocess.Popen(["unshare", "--net", "sleep", "60"])
 ours = os.readlink("/proc/self/ns/net")
