@@ -46,7 +46,7 @@ def describe_target(watch: Watch, exporter: str | None, chosen: str) -> Target:
     workers = _living_workers(reading)
     named = [worker for worker in workers if str(worker.worker_id) == chosen] or (workers if len(workers) == 1 else ())
     if reading and isinstance(reading.snapshot, Snapshot | EmperorSnapshot) and reading.snapshot.pid > 0:
-        values |= _collect_pids(reading, reading.snapshot.pid, workers, named)
+        values |= collect_pids(reading, reading.snapshot.pid, workers, named)
     return Target(
         name=watch.name,
         values={name: value for name, value in values.items() if is_typeable(value)},
@@ -55,7 +55,7 @@ def describe_target(watch: Watch, exporter: str | None, chosen: str) -> Target:
     )
 
 
-def _collect_pids(reading: Reading, master_pid: int, workers: Sequence[Worker], named: Sequence[Worker]) -> Values:
+def collect_pids(reading: Reading, master_pid: int, workers: Sequence[Worker], named: Sequence[Worker]) -> Values:
     """Collect the PIDs for commands on the host. Those of a uWSGI that is process 1 of its container mean other
     processes there, unless they are proven and so known as they are here."""
     host = reading.host
