@@ -18,9 +18,7 @@ def reading(pid: int, host: HostFacts) -> Reading:
 def pids_of(found: Reading) -> dict[str, str]:
     assert isinstance(found.snapshot, Snapshot)
     workers = found.snapshot.workers
-    return {
-        key: value for key, value in collect_pids(found, found.snapshot.pid, workers, workers[:1]).items() if value
-    }
+    return {key: value for key, value in collect_pids(found, found.snapshot.pid, workers, workers[:1]).items() if value}
 
 
 def test_container() -> None:
