@@ -49,3 +49,20 @@ class Reading:
     def busy_threads(self, worker: Worker) -> int | None:
         """Count a worker's busy threads; 0 if its process is gone, because busy flags stay set until a respawn."""
         return 0 if worker.busy_threads and self.process_is_missing(worker) else worker.busy_threads
+
+    def has_same_master(self, before: Reading) -> bool | None:
+        """Whether the master is the process of an earlier reading. None if that is unknown: a uWSGI that is process 1
+        of its container is process 1 after a restart, too."""
+        ours, theirs = self.host, before.host
+        if self.snapshot.pid != before.snapshot.pid:
+            return False
+        if ours.master_pid is None or theirs.master_pid is None:
+            return None if self.snapshot.pid == 1 else True
+        if ours.master_pid != theirs.master_pid:
+            return False
+        now, then = (facts.identity.started if facts.identity else None for facts in (ours, theirs))
+        return now is None or then is None or abs(now - then) < _SAME_START
+
+
+_SAME_START = 1.0
+"""Seconds between two figures of one start: each is derived from the time since boot, by a clock that is adjusted."""

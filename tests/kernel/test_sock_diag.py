@@ -140,7 +140,7 @@ def test_interrupted_dump_is_repeated_once(monkeypatch: pytest.MonkeyPatch) -> N
     requests = []
     honest = sock_diag.ask
 
-    def interrupted(request: bytes) -> tuple[list[bytes], bool]:
+    def interrupted(request: bytes, seconds: float) -> tuple[list[bytes], bool]:
         requests.append(request)
         return honest(request)[0], True
 

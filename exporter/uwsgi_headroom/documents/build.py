@@ -216,6 +216,8 @@ def _list_unknowns(reading: Reading, figures: Figures | None) -> Iterator[schema
         yield schema.Unknown(what="processes", why=reading.host.off, socket=None)
     elif not reading.host.threads:
         yield schema.Unknown(what="residency", why="off; enable it with --cpu-residency", socket=None)
+    if reading.host.limits_off:
+        yield schema.Unknown(what="limits", why=reading.host.limits_off, socket=None)
     if waits := reading.host.waits:
         for why in (waits.off,) if waits.off else waits.gaps:
             yield schema.Unknown(what="waits", why=why, socket=None)

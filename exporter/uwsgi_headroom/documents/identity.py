@@ -14,6 +14,7 @@ def build_identity(reading: Reading) -> schema.Identity:
     options = setup.options if setup else None
     return schema.Identity(
         pid=reading.snapshot.pid or None,
+        local_pid=reading.host.master_pid,
         host=known.host if known else None,
         application=printable_name((options.application if options else "") or _find_mountpoint(reading)) or None,
         configuration_file=(options.configuration_file if options else "") or None,

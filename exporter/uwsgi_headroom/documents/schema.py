@@ -37,7 +37,7 @@ class Unknown(Struct, frozen=True, kw_only=True):
     """An unknown value, which is null, and the reason as a sentence. socket: its name, for an unknown queue. For waits,
     there may be several reasons why a part of the threads is in the state `unknown`."""
 
-    what: Literal["figures", "threads", "processes", "residency", "queue", "waits"]
+    what: Literal["figures", "threads", "processes", "residency", "queue", "limits", "waits"]
     why: str
     socket: str | None
 
@@ -216,13 +216,14 @@ class Setup(Struct, frozen=True, kw_only=True):
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """Identifies a server. pid: of the master, as uWSGI reports it; host: name of the host; application: the module or
-    file that its options name, else the mountpoint of its only application; configuration_file: the first one on its
-    command line, as written there; working_directory: of the master; started: start of the master's process in epoch
-    seconds, which a reload does not change; uptime: seconds since then; emperor_pid: of the uWSGI emperor that started
-    this vassal. Null: not visible, or none."""
+    """Identifies a server. pid: of the master, as uWSGI reports it; local_pid: in the exporter's PID namespace; host:
+    name of the host; application: the module or file that its options name, else the mountpoint of its only
+    application; configuration_file: the first one on its command line, as written there; working_directory: of the
+    master; started: start of the master's process in epoch seconds, which a reload does not change; uptime: seconds
+    since then; emperor_pid: of the uWSGI emperor that started this vassal. Null: not visible, or none."""
 
     pid: int | None = None
+    local_pid: int | None = None
     host: str | None = None
     application: str | None = None
     configuration_file: str | None = None

@@ -20,7 +20,8 @@ from uwsgi_headroom.stats.server import Worker as Stats
 class Worker(Struct, frozen=True, kw_only=True):
     """A worker slot.
 
-    worker_id: position in uWSGI's list, from 1. pid: in the master's PID namespace. accepting: accepts requests now.
+    worker_id: position in uWSGI's list, from 1. pid: in the master's PID namespace; local_pid: in the exporter's.
+    accepting: accepts requests now.
     Over the window: active (accepted requests for 90 % of it, so that it can be compared with others), window_requests,
     throughput (requests per second), share of the requests, response_time, interpreter_load (CPU seconds per second, of
     the one CPU that one interpreter can use), lock_waiters (mean threads that wait for the interpreter lock),
@@ -38,6 +39,7 @@ class Worker(Struct, frozen=True, kw_only=True):
 
     worker_id: int
     pid: int | None
+    local_pid: int | None = None
     state: State
     accepting: bool
     active: bool | None
@@ -105,6 +107,7 @@ def _build_worker(
     return Worker(
         worker_id=worker.worker_id,
         pid=worker.pid,
+        local_pid=reading.host.local_pid(worker.pid or 0),
         state=worker.state,
         accepting=worker.accepting,
         active=figures.active if figures else None,

@@ -63,10 +63,10 @@ class Recorder:
     def _up(self, time: float, before: Reading | None, reading: Reading) -> None:
         away = duration(time - (self._down_since or time))
         self._down_since = None
-        same = before is not None and before.snapshot.pid == reading.snapshot.pid
+        same = reading.has_same_master(before) if before else None
         evidence = (
             ""
-            if before is None
+            if same is None
             else ("Its master is the same process." if same else "Its master is another process: uWSGI was restarted.")
         )
         self.journal.add(time, "server_up", f"The server is up again after {away}.", evidence)

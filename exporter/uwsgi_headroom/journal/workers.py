@@ -67,7 +67,7 @@ class WorkerEvents:
         if not isinstance(earlier, Snapshot) or not isinstance(now, Snapshot):
             return
         if is_reload(earlier.workers, now.workers):
-            self._reload(earlier, now, reading)
+            self._reload(before, reading)
             return
         reserve: dict[bool, list[int]] = {True: [], False: []}
         for then, worker, requests in zip(earlier.workers, now.workers, lost, strict=False):
@@ -79,12 +79,22 @@ class WorkerEvents:
                 self._compare_worker(then, worker, before, reading, requests)
         self._cheaper(reserve, now, reading.time)
 
-    def _reload(self, earlier: Snapshot, now: Snapshot, reading: Reading) -> None:
+    def _reload(self, before: Reading, reading: Reading) -> None:
         self._away, self._pending, self._replaced = {}, {}, {}
-        if earlier.pid != now.pid:
-            title, evidence = "uWSGI was restarted.", f"Its master was process {earlier.pid} and is process {now.pid}."
-        else:
+        earlier, now = before.snapshot.pid, reading.snapshot.pid
+        same = reading.has_same_master(before)
+        if same is None:
+            title, evidence = (
+                "uWSGI was reloaded or restarted.",
+                f"Its counters restarted; its master is process {now}.",
+            )
+        elif same:
             title, evidence = "uWSGI was reloaded.", "Its counters restarted; its master is the same process."
+        else:
+            title = "uWSGI was restarted."
+            evidence = f"Its master was process {earlier} and is " + (
+                f"process {now}." if now != earlier else "another."
+            )
         self._journal.add(reading.time, "reload", title, evidence)
 
     def _compare_worker(self, then: Worker, now: Worker, before: Reading, reading: Reading, lost: int) -> None:
@@ -118,7 +128,8 @@ class WorkerEvents:
 
     def _record(self, end: _End, now: Worker, reading: Reading) -> None:
         options = reading.host.setup.options if reading.host.setup else None
-        kills = self._read_kills(reading.snapshot.pid) if end.kills else None
+        host = reading.host
+        kills = self._read_kills(host.master_pid or reading.snapshot.pid) if end.kills and not host.off else None
         age = max(0.0, end.time - end.then.last_spawn) if end.then.last_spawn else 0.0
         cause, evidence = find_cause(EndedProcess(end.then, now, age, end.resident_bytes), options, end.kills, kills)
         in_service = f" with at least {counted(end.lost, 'request')} in service" if end.lost else ""

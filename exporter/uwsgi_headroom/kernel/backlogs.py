@@ -8,9 +8,9 @@ lacks its `@`. A socket that is configured twice is listed twice. The public por
 are not listed.
 
 A queue is never guessed. A match among the descriptors of the proven master is certain. If the descriptors are hidden,
-a match is also certain if this is the master's network namespace and only one socket has the name: the master says
-that it listens on that name, and the dump has every listener. Otherwise the queue cannot be measured, and `reason`
-says why.
+a match is also certain if the list is that of the master's network namespace and only one socket has the name: the
+master says that it listens on that name, and the list has every listener. Otherwise the queue cannot be measured, and
+`reason` says why.
 """
 
 from __future__ import annotations
@@ -23,11 +23,16 @@ from uwsgi_headroom.kernel import sock_diag
 from uwsgi_headroom.kernel.descriptors import WHO_MAY_KNOW, read_socket_inodes
 from uwsgi_headroom.kernel.listener_dumps import ListenerDumps
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
+from uwsgi_headroom.kernel.other_network import ask_in_network_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from uwsgi_headroom.kernel.sock_diag import Family, Listener
+
+
+MOST_SECONDS = 0.05
+"""How long a list of another network namespace may take: it may have any number of listeners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,26 +58,41 @@ _IMPOSSIBLE = "no socket can have the name in uWSGI's stats: the name has a NUL 
 
 
 class Backlogs:
-    """Reads the queues of one server repeatedly, and caches the list of the master's descriptors."""
+    """Reads the queues of one server repeatedly, and caches the list of the master's descriptors, and whether the
+    master is in another network namespace."""
 
     def __init__(self, dumps: ListenerDumps | None = None) -> None:
         self._dumps = dumps or ListenerDumps()
         self._master_pid: int | None = None
-        self._held: frozenset[int] | None = None
+        self._sockets = _Sockets(None, False)
 
     def read(self, master_pid: int | None, names: Sequence[str]) -> dict[str, Backlog]:
         """The queue of each of uWSGI's socket names. `master_pid` is the proven pid, or None."""
         if master_pid is None:
             return dict.fromkeys(names, Backlog(None, None, _UNPROVEN))
-        held = self._held if master_pid == self._master_pid else None
-        backlogs = _measure_all(names, master_pid, held, self._dumps) if held is not None else {}
-        if held is None or any(backlog.reason for backlog in backlogs.values()):
+        known = self._sockets if master_pid == self._master_pid and self._sockets.held is not None else None
+        backlogs = _measure_all(names, master_pid, known, self._dumps) if known is not None else {}
+        if known is None or any(backlog.reason for backlog in backlogs.values()):
             # A reload gives new inodes to some sockets: those with a host name, and those whose name begins with \0.
-            self._master_pid, self._held = master_pid, read_socket_inodes(master_pid)
-            if held is None or self._held != held:
+            self._master_pid, self._sockets = master_pid, _read_sockets(master_pid)
+            if self._sockets != known:
                 self._dumps.forget()
-                backlogs = _measure_all(names, master_pid, self._held, self._dumps)
+                backlogs = _measure_all(names, master_pid, self._sockets, self._dumps)
         return backlogs
+
+
+@dataclass(frozen=True, slots=True)
+class _Sockets:
+    """The inodes of the sockets that a master holds, None if they are hidden; and whether the master is in another
+    network namespace, None if that is hidden."""
+
+    held: frozenset[int] | None
+    elsewhere: bool | None
+
+
+def _read_sockets(master_pid: int) -> _Sockets:
+    same = shares_network_namespace(master_pid)
+    return _Sockets(read_socket_inodes(master_pid), None if same is None else not same)
 
 
 def is_tcp(name: str) -> bool:
@@ -115,7 +135,7 @@ def _address(name: str) -> _Address | None:
 
 def find_inodes(master_pid: int, names: Sequence[str]) -> dict[str, frozenset[int]]:
     """The inodes of the listening sockets of each of uWSGI's names; a name without a match is left out."""
-    matches = _match_all(names, master_pid, read_socket_inodes(master_pid), ListenerDumps())
+    matches = _match_all(names, master_pid, _read_sockets(master_pid), ListenerDumps())
     return {
         name: frozenset(listener.inode for listener in listeners)
         for name, listeners in matches.items()
@@ -123,11 +143,9 @@ def find_inodes(master_pid: int, names: Sequence[str]) -> dict[str, frozenset[in
     }
 
 
-def _measure_all(
-    names: Sequence[str], master_pid: int, held: frozenset[int] | None, dumps: ListenerDumps
-) -> dict[str, Backlog]:
+def _measure_all(names: Sequence[str], master_pid: int, sockets: _Sockets, dumps: ListenerDumps) -> dict[str, Backlog]:
     """The queue of each name."""
-    return {name: _measure(match) for name, match in _match_all(names, master_pid, held, dumps).items()}
+    return {name: _measure(match) for name, match in _match_all(names, master_pid, sockets, dumps).items()}
 
 
 def _measure(match: list[Listener] | str) -> Backlog:
@@ -139,29 +157,47 @@ def _measure(match: list[Listener] | str) -> Backlog:
 
 
 def _match_all(
-    names: Sequence[str], master_pid: int, held: frozenset[int] | None, shared: ListenerDumps
+    names: Sequence[str], master_pid: int, sockets: _Sockets, shared: ListenerDumps
 ) -> dict[str, list[Listener] | str]:
     """The listeners of each name, or the reason why they are unknown. Needs one dump per address family."""
     understood = {name: _address(name) for name in names}
     addresses = {name: address for name, address in understood.items() if address}
     refused: dict[str, list[Listener] | str] = dict.fromkeys(understood.keys() - addresses.keys(), _IMPOSSIBLE)
-    if held is None and (refusal := _doubt_network(master_pid)):
-        return refused | dict.fromkeys(addresses, refusal)
+    if sockets.held is None and sockets.elsewhere is None:
+        return refused | dict.fromkeys(addresses, _HIDDEN.format(master_pid))
+    families = {address.family for address in addresses.values()}
+    try:
+        dumps = (
+            ask_in_network_of(master_pid, lambda: _dump_all(families, sockets.held, _list_in_time))
+            if sockets.elsewhere
+            else _dump_all(families, sockets.held, shared.list_listeners)
+        )
+    except OSError as refusal:
+        return refused | dict.fromkeys(addresses, str(refusal))
+    return refused | {name: _match(name, addresses[name], dumps, sockets.held) for name in addresses}
+
+
+def _list_in_time(family: Family, held: frozenset[int] | None) -> list[Listener]:
+    return sock_diag.list_listeners(family, held, seconds=MOST_SECONDS)
+
+
+def _dump_all(
+    families: Iterable[Family],
+    held: frozenset[int] | None,
+    list_listeners: Callable[[Family, frozenset[int] | None], list[Listener]],
+) -> dict[Family, list[Listener] | str]:
+    """The listeners in this thread's network namespace, or the reason why they are unknown."""
     dumps: dict[Family, list[Listener] | str] = {}
-    for family in {address.family for address in addresses.values()}:
+    for family in families:
         try:
-            dumps[family] = shared.list_listeners(family, held)
+            dumps[family] = list_listeners(family, held)
         except OSError as error:
             dumps[family] = str(error)
-    return refused | {name: _match(name, addresses[name], dumps, master_pid, held) for name in addresses}
+    return dumps
 
 
 def _match(
-    name: str,
-    address: _Address,
-    dumps: dict[Family, list[Listener] | str],
-    master_pid: int,
-    held: frozenset[int] | None,
+    name: str, address: _Address, dumps: dict[Family, list[Listener] | str], held: frozenset[int] | None
 ) -> list[Listener] | str:
     dump = dumps[address.family]
     if isinstance(dump, str):
@@ -172,7 +208,7 @@ def _match(
     if address.port:
         matches = [listener for listener in dump if listener.name.endswith(f":{address.port}")]
     if not matches:
-        return _doubt_network(master_pid) or f"uWSGI's master has no listening socket named {name}"
+        return f"uWSGI's master has no listening socket named {name}"
     if len(matches) > 1 and held is None:
         return f"{len(matches)} sockets listen on {name}, and this user may not see which is uWSGI's: {WHO_MAY_KNOW}"
     if len(matches) > 1 and address.port:
@@ -180,11 +216,4 @@ def _match(
     return matches
 
 
-def _doubt_network(master_pid: int) -> str | None:
-    """Why a dump of our own network namespace lacks the master's sockets; None if it has them."""
-    same = shares_network_namespace(master_pid)
-    if same is None:
-        return f"process {master_pid} is not visible: it has ended, or /proc hides it (mount option hidepid)"
-    if not same:
-        return "uWSGI runs in another network namespace: run the exporter in it (same container or pod)"
-    return None
+_HIDDEN = "process {} is not visible: it has ended, or /proc hides it (mount option hidepid)"

@@ -18,6 +18,9 @@ from pathlib import Path
 from typing import Literal
 
 from uwsgi_headroom.kernel import procfs
+from uwsgi_headroom.kernel.mounts import OUR_MOUNTS
+
+_ROOT = Path("/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ def find_cgroups(pid: int, controller: str, root: Path) -> Cgroups:
     version, path = _cgroup(procfs.read_text(root, f"proc/{pid}/cgroup"), controller)
     if version == 0:
         return Cgroups(0)
-    mountinfo = procfs.read_text(root, "proc/self/mountinfo")
+    mountinfo = OUR_MOUNTS.read() if root == _ROOT else procfs.read_text(root, "proc/self/mountinfo")
     for mount_root, mount_point in _mounts(mountinfo, version, controller):
         if (below := _below(path, mount_root)) is None:
             continue
@@ -52,6 +55,21 @@ def find_cgroups(pid: int, controller: str, root: Path) -> Cgroups:
         if os.path.exists(os.path.join(levels[-1], "cgroup.procs")):  # otherwise another mount hides it
             return Cgroups(version, levels, path)
     raise FileNotFoundError(f"the cgroup of process {pid} is not mounted here")
+
+
+def explain_hidden(pid: int, root: Path = Path("/")) -> str | None:
+    """Why the limits of a process are unknown, and what to do; None if its cgroups are visible."""
+    try:
+        for controller in ("cpu", "memory"):
+            find_cgroups(pid, controller, root)
+    except FileNotFoundError:
+        return (
+            "uWSGI's cgroup is not visible to the exporter: run it on the host, or share the host's cgroup namespace "
+            "and mount the host's /sys/fs/cgroup into its container, read-only"
+        )
+    except (OSError, ValueError):
+        return "uWSGI's cgroup cannot be read: the process has ended, or /proc hides it"
+    return None
 
 
 def _cgroup(lines: str, controller: str) -> tuple[Literal[0, 1, 2], str]:
@@ -70,6 +88,8 @@ def _mounts(mountinfo: str, version: Literal[1, 2], controller: str) -> list[tup
     """For each mount of the hierarchy, the cgroup at its root and the mount point (proc(5))."""
     mounts = []
     for line in mountinfo.splitlines():
+        if " - cgroup" not in line:  # a host of containers has thousands of other mounts
+            continue
         mount, _, filesystem = line.partition(" - ")
         kind, _, options = filesystem.split(" ", 2)
         of_version_1 = kind == "cgroup" and controller in options.split(",")

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from uwsgi_headroom.kernel.available_memory import read_available_memory
-from uwsgi_headroom.kernel.backlogs import Backlogs
+from uwsgi_headroom.kernel.backlogs import Backlog, Backlogs
+from uwsgi_headroom.kernel.cgroups import explain_hidden
 from uwsgi_headroom.kernel.cpus import UsableCpus, read_affinity, read_usable_cpus
 from uwsgi_headroom.kernel.facts import HostFacts, Memory
 from uwsgi_headroom.kernel.identity import Identity, read_identity
@@ -16,12 +17,14 @@ from uwsgi_headroom.kernel.machine_cpu import MachineCpu
 from uwsgi_headroom.kernel.netstat import ListenOverflows, read_listen_overflows
 from uwsgi_headroom.kernel.oom import OomKills, read_oom_kills
 from uwsgi_headroom.kernel.processes import Processes
-from uwsgi_headroom.kernel.proof import Proof, prove_master_pid
+from uwsgi_headroom.kernel.proof import Proof
+from uwsgi_headroom.kernel.prover import Prover
 from uwsgi_headroom.kernel.residency import read_threads
 from uwsgi_headroom.kernel.server_cpu import CpuTimes, ServerCpu
 from uwsgi_headroom.kernel.setup import Setup, SetupReader
 from uwsgi_headroom.kernel.waits.sampler import OFF, WaitSampler, WaitSetting
 from uwsgi_headroom.kernel.worker_memory import WorkerMemories
+from uwsgi_headroom.kernel.workers_here import WorkersHere
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker
@@ -65,6 +68,8 @@ class Host:
         self._cpu_residency = cpu_residency
         self._clock = clock
         self._slow = _SlowFacts()
+        self._prover = Prover(clock)
+        self._workers_here = WorkersHere()
         self._processes = Processes()
         self._backlogs = Backlogs(listeners)
         self._worker_memories = WorkerMemories()
@@ -82,36 +87,61 @@ class Host:
         interval, self._read_at = now - self._read_at, now
         longest_age = _limit(_SLOW_READINGS * interval, SLOW_SECONDS)
         quick = self._slow.claimed_identity == identity and now - self._slow.at < longest_age
-        if not quick:
-            proof = prove_master_pid(snapshot.pid, peer_pid=answer.peer_pid, listener=answer.peer)
+        if not quick or not self._prover.still_holds():
+            quick = False
+            proof = self._prover.prove(snapshot, answer)
             self._slow = _SlowFacts(identity, now, proof)
         proof = self._slow.proof
         backlogs = self._backlogs.read(proof.pid, [socket.name for socket in snapshot.sockets])
         if proof.pid is None:
             return HostFacts(off=proof.reason, backlogs=backlogs)
+        if (proof.pid, proof.depth) != (self._workers_here.master_pid, self._workers_here.depth):
+            self._workers_here = WorkersHere(proof.pid, proof.depth)
+        here = self._workers_here.translate(snapshot, again=not quick)
+        facts = self._read_proven(proof.pid, here, backlogs, quick=quick, now=now, interval=interval)
+        return self._workers_here.translate_back(facts)
+
+    def _read_proven(
+        self,
+        master_pid: int,
+        snapshot: Snapshot,
+        backlogs: dict[str, Backlog],
+        *,
+        quick: bool,
+        now: float,
+        interval: float,
+    ) -> HostFacts:
+        """The facts about a proven master and its workers, by their pids here. interval: seconds since the last
+        reading."""
         pids = [worker.pid for worker in snapshot.workers if worker.pid]
         at_rest = self._at_rest(snapshot, now, interval) if quick else ()
-        processes = self._processes.read(proof.pid, pids, quick=quick, at_rest=at_rest)
+        processes = self._processes.read(master_pid, pids, quick=quick, at_rest=at_rest)
         if not quick:
             # uWSGI's cpu-affinity pins each worker, but not the master.
             allowed = {cpu for process in processes.values() for cpu in process.affinity or ()}
-            affinity = read_affinity(proof.pid)
+            affinity = read_affinity(master_pid)
+            cpus, available = read_usable_cpus(master_pid, affinity=allowed or None), read_available_memory(master_pid)
             self._slow = replace(
                 self._slow,
-                cpus=read_usable_cpus(proof.pid, affinity=allowed or None),
+                cpus=cpus,
+                limits_off=None if cpus and available else explain_hidden(master_pid),
                 allowed=tuple(allowed) or affinity or (),
                 affinity=affinity,
-                overflows=read_listen_overflows(proof.pid),
-                memory=Memory(self._worker_memories.read(proof.pid, processes, now), read_available_memory(proof.pid)),
-                setup=self._setup.read(proof.pid, snapshot, processes, now),
-                identity=read_identity(proof.pid),
-                oom_kills=read_oom_kills(proof.pid),
+                overflows=read_listen_overflows(master_pid),
+                memory=Memory(
+                    self._worker_memories.read(master_pid, processes, now), read_available_memory(master_pid)
+                ),
+                setup=self._setup.read(master_pid, snapshot, processes, now),
+                identity=read_identity(master_pid),
+                oom_kills=read_oom_kills(master_pid),
             )
         return HostFacts(
+            master_pid=master_pid,
             processes=processes,
             master_affinity=self._slow.affinity,
             backlogs=backlogs,
             cpus=self._slow.cpus,
+            limits_off=self._slow.limits_off,
             overflows=self._slow.overflows,
             threads={pid: read_threads(pid) for pid in processes} if self._cpu_residency else {},
             memory=self._slow.memory,
@@ -119,7 +149,7 @@ class Host:
             cpu_times=self._read_cpu_times(),
             identity=self._slow.identity,
             oom_kills=self._slow.oom_kills,
-            waits=self._waits.sample(proof.pid, snapshot, processes, self._slow.setup),
+            waits=self._waits.sample(master_pid, snapshot, processes, self._slow.setup),
         )
 
     def _read_cpu_times(self) -> CpuTimes | None:
@@ -153,6 +183,7 @@ class _SlowFacts:
     at: float = 0.0
     proof: Proof = _NOT_ASKED
     cpus: UsableCpus | None = None
+    limits_off: str | None = None
     allowed: tuple[int, ...] = ()
     affinity: tuple[int, ...] | None = None
     overflows: ListenOverflows | None = None

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 
 from uwsgi_headroom.kernel import procfs
+from uwsgi_headroom.kernel.namespaces import read_pid_numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,7 @@ class Identity:
     host: the name of this host.
     started: epoch seconds of the start of the process, which a reload does not change.
     working_directory: the current one; it needs the permission to trace the process (see `descriptors`).
-    emperor_pid: the pid of the parent, if that is a uWSGI.
+    emperor_pid: the pid of the parent in its own PID namespace, as in its stats, if the parent is a uWSGI.
     """
 
     host: str
@@ -59,4 +60,6 @@ def _find_emperor(pid: int, proc: Path) -> int | None:
         name = procfs.read_text(proc, str(parent), "comm")
     except (OSError, ValueError, IndexError):
         return None
-    return parent if "uwsgi" in name else None
+    if "uwsgi" not in name:
+        return None
+    return next(reversed(read_pid_numbers(parent, proc=proc)), parent)

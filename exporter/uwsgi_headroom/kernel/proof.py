@@ -1,10 +1,12 @@
-"""Proves that a pid in a stats document is the pid of that process on this machine, in our own PID namespace.
+"""Proves which process here is the master whose pid is in a stats document.
 
-A pid has a meaning only within one PID namespace. Without a proof, a host fact might be about another process, so
-there are no host facts; the reason says why and what to do. The page and the log show the reason to the operator.
+A pid has a meaning only within one PID namespace, and the document has those of uWSGI's own. Without a proof, a host
+fact might be about another process, so there are no host facts; the reason says why and what to do. The page and the
+log show the reason to the operator.
 
 There are two proofs. For a UNIX socket, the kernel gives the pid of the peer (SO_PEERCRED, in the reader's own
-namespace). For TCP on an address of this machine, the master must hold the listening socket.
+namespace), and `NSpid` its pid in its own namespace. For TCP on an address of this machine, the process must hold the
+listening socket. Either way, a uWSGI in a PID namespace below ours has another pid here than in its document.
 """
 
 from __future__ import annotations
@@ -12,35 +14,57 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from uwsgi_headroom.kernel import sock_diag
 from uwsgi_headroom.kernel.descriptors import WHO_MAY_KNOW, read_socket_inodes
 from uwsgi_headroom.kernel.namespaces import read_pid_numbers
 
+Search = Callable[[int, Collection[int]], "int | None"]
+"""Finds the process that holds one of these socket inodes and has this pid in its own PID namespace."""
+
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The proven pid of the master; or None, with the `reason` and what to do about it."""
+    """The proven pid of the master here; or None, with the `reason` and what to do about it. depth: how many PID
+    namespaces the master is in, as seen from here; 1 if its pids are ours."""
 
     pid: int | None
     reason: str | None
+    depth: int = 1
 
 
-def prove_master_pid(document_pid: int, *, peer_pid: int | None, listener: tuple[str, int] | None) -> Proof:
-    """Try to prove that `document_pid`, the pid in uWSGI's stats, is the same process here.
+def prove_master_pid(
+    document_pid: int,
+    *,
+    peer_pid: int | None,
+    listener: tuple[str, int] | None,
+    search: Search = lambda _pid, _inodes: None,
+) -> Proof:
+    """Try to prove which process here has `document_pid`, the pid in uWSGI's stats, in its own PID namespace.
 
     `peer_pid` is the pid of SO_PEERCRED if the stats came from a UNIX socket; `listener` is the remote address of the
-    connection (getpeername(2)) if they came over TCP.
+    connection (getpeername(2)) if they came over TCP. `search` looks for a master in another PID namespace, which
+    takes long; only for TCP.
     """
+    pid: int | None = document_pid
+    if read_pid_numbers("self") != (os.getpid(),):
+        return Proof(None, _OTHER_PROC)
     if listener is not None:
-        reason = _doubt_listener(document_pid, *listener)
+        pid, reason = _find_listener(document_pid, *listener, search)
     elif peer_pid is not None:
-        reason = _doubt_peer(document_pid, peer_pid)
+        pid, reason = peer_pid, _doubt_peer(document_pid, peer_pid)
     else:
         reason = "the stats did not come from a socket: read them from uWSGI's own stats server"
-    reason = reason or _doubt_numbering(document_pid)
-    return Proof(None, reason) if reason else Proof(document_pid, None)
+    if reason or pid is None:
+        return Proof(None, reason)
+    numbers = read_pid_numbers(pid)
+    reason = _doubt_numbers(document_pid, pid, numbers)
+    return Proof(None, reason) if reason else Proof(pid, None, len(numbers))
+
+
+_OTHER_PROC = "/proc belongs to another PID namespace than the exporter: mount the exporter's own procfs on /proc"
 
 
 def _doubt_peer(document_pid: int, peer_pid: int) -> str | None:
@@ -49,47 +73,53 @@ def _doubt_peer(document_pid: int, peer_pid: int) -> str | None:
             "uWSGI runs in a PID namespace that the exporter cannot see: share the namespace (Docker --pid, "
             "Kubernetes shareProcessNamespace), or run the exporter where uWSGI runs"
         )
-    if peer_pid == document_pid:
-        return None
     numbers = read_pid_numbers(peer_pid)
-    if len(numbers) > 1 and numbers[-1] == document_pid:
-        return (
-            f"uWSGI runs in another PID namespace (its master is process {document_pid} there and "
-            f"{peer_pid} here): share the PID namespace or run the exporter in it"
-        )
+    if peer_pid == document_pid or not numbers or numbers[-1] == document_pid:
+        return None
     return (
         f"the stats are those of process {document_pid}, but process {peer_pid} listens on their socket: read "
         "uWSGI's own stats socket, not a proxy's"
     )
 
 
-def _doubt_listener(document_pid: int, host: str, port: int) -> str | None:
-    host = host.partition("%")[0]  # an IPv6 scope
-    if not _is_here(host):
-        return f"the stats server is on another host ({host}): run an exporter there, beside uWSGI"
-    names = {sock_diag.inet_name(host, port), f"0.0.0.0:{port}", f"[::]:{port}"}
+def _find_listener(document_pid: int, host: str, port: int, search: Search) -> tuple[int | None, str | None]:
+    """The process that listens on this address of this machine; or None and the reason."""
     try:
-        listening = sock_diag.list_listeners("inet") + sock_diag.list_listeners("inet6")
+        inodes = _find_inodes(host.partition("%")[0], port)  # without an IPv6 scope
     except OSError as error:
-        return str(error)
-    inodes = {listener.inode for listener in listening if listener.name in names}
-    if not inodes:
-        return (
-            f"nothing listens on {host} port {port} in this network namespace, so uWSGI runs in another one: "
-            "run the exporter there, or read the stats from a UNIX socket"
-        )
+        return None, str(error)
     held = read_socket_inodes(document_pid)
+    if held is not None and not inodes.isdisjoint(held) and len(read_pid_numbers(document_pid)) == 1:
+        return document_pid, None
+    if found := search(document_pid, inodes):
+        return found, None
     if held is None and os.path.exists(f"/proc/{document_pid}"):
-        return (
+        return None, (
             f"this user may not see whether process {document_pid} is the stats server: let uWSGI serve "
             f"its stats on a UNIX socket, which needs no privilege, or {WHO_MAY_KNOW}"
         )
-    if held is None or inodes.isdisjoint(held):
-        return (
-            f"the stats are those of process {document_pid}, but here that process does not listen on port {port}: "
-            "uWSGI is behind a proxy, or in another PID namespace (share it, or run the exporter in it)"
+    return None, (
+        f"the stats are those of process {document_pid}, but here that process does not listen on port {port}: "
+        "uWSGI is behind a proxy, or in another PID namespace (read its stats from a UNIX socket)"
+    )
+
+
+def _find_inodes(host: str, port: int) -> set[int]:
+    """The listening sockets of an address of this machine. Raises OSError with the reason if there is none here."""
+    if not _is_here(host):
+        raise OSError(
+            f"the stats server is on another host ({host}): run an exporter there, beside uWSGI; if it is a container "
+            "of this host, read its stats from a UNIX socket on a shared volume"
         )
-    return None
+    names = {sock_diag.inet_name(host, port), f"0.0.0.0:{port}", f"[::]:{port}"}
+    listening = sock_diag.list_listeners("inet") + sock_diag.list_listeners("inet6")
+    inodes = {listener.inode for listener in listening if listener.name in names}
+    if not inodes:
+        raise OSError(
+            f"nothing listens on {host} port {port} in this network namespace, so uWSGI runs in another one: "
+            "run the exporter there, or read the stats from a UNIX socket"
+        )
+    return inodes
 
 
 def _is_here(host: str) -> bool:
@@ -109,17 +139,13 @@ def _is_here(host: str) -> bool:
         return False
 
 
-def _doubt_numbering(pid: int) -> str | None:
-    """Why equal pids may be a coincidence: the process or `/proc` belongs to another PID namespace. None if neither
-    does."""
-    if read_pid_numbers("self") != (os.getpid(),):
-        return "/proc belongs to another PID namespace than the exporter: mount the exporter's own procfs on /proc"
-    numbers = read_pid_numbers(pid)
+def _doubt_numbers(document_pid: int, pid: int, numbers: tuple[int, ...]) -> str | None:
+    """Why `pid` here may be another process than the one in the document; `numbers` are its pids (NSpid)."""
     if not numbers:
         return f"/proc hides process {pid} from this user: add the exporter to the group of the mount option gid="
-    if numbers != (pid,):
+    if numbers[-1] != document_pid:
         return (
             f"process {pid} runs in another PID namespace, where its pid is {numbers[-1]}, so it is not the uWSGI "
-            f"whose stats say {pid}: share the PID namespace or run the exporter in it"
+            f"whose stats say {document_pid}: read uWSGI's own stats socket, not a proxy's"
         )
     return None

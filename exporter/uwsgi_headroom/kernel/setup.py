@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.concurrency import ConcurrencyKind, find_concurrency_kind
-from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.options import Options, read_options
+from uwsgi_headroom.kernel.other_network import ask_in_network_of
+from uwsgi_headroom.kernel.patience import Patience
 from uwsgi_headroom.kernel.socket_holders import SocketHolders, are_mapped, find_socket_holders
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
@@ -26,7 +26,8 @@ KEEP_FIRST_SECONDS = 4.0
 class Setup:
     """How a server is set up.
 
-    somaxconn: net.core.somaxconn, which caps `listen`; None if the server has another network namespace.
+    somaxconn: net.core.somaxconn, which caps `listen`; None if the server has another network namespace, and this
+        user may not enter it.
     concurrency_kind: whether a worker serves one request at a time (single), one per thread (threads), or many on one
         thread (async: gevent, ugreen and the like); None if unknown.
     socket_holders: by socket name as in the stats document, the ids of the accepting workers that take requests from
@@ -49,6 +50,7 @@ class SetupReader:
         self._identity: tuple[int, Mapping[int, int], tuple[str, ...]] | None = None
         self._setup: Setup | None = None
         self._keep = KEEP_FIRST_SECONDS
+        self._patience = Patience()
 
     def read(self, master_pid: int, snapshot: Snapshot, children: Container[int], now: float) -> Setup:
         """The setup of the server whose proven master is `master_pid`. children: pids of its proven workers; now:
@@ -63,15 +65,15 @@ class SetupReader:
         identity = master_pid, {pid: worker.worker_id for pid, worker in workers.items()}, names
         is_new = identity != self._identity
         if self._setup is None or is_new or now - self._read_at >= self._keep:
-            self._setup = _read_setup(master_pid, workers, names)
+            self._setup = _read_setup(master_pid, workers, names, self._patience)
             self._identity, self._read_at = identity, now
             self._keep = KEEP_FIRST_SECONDS if is_new else KEEP_SECONDS
         return self._setup
 
 
-def _read_setup(master_pid: int, workers: Mapping[int, Worker], names: tuple[str, ...]) -> Setup:
+def _read_setup(master_pid: int, workers: Mapping[int, Worker], names: tuple[str, ...], patience: Patience) -> Setup:
     spawns = [worker.last_spawn for worker in workers.values() if worker.last_spawn]
-    options = read_options(master_pid, oldest_worker=min(spawns, default=None))
+    options = read_options(master_pid, oldest_worker=min(spawns, default=None), patience=patience)
     holders = find_socket_holders(master_pid, names, {pid: worker.worker_id for pid, worker in workers.items()})
     return Setup(
         options=options,
@@ -82,11 +84,10 @@ def _read_setup(master_pid: int, workers: Mapping[int, Worker], names: tuple[str
     )
 
 
-def read_somaxconn(pid: int, *, proc: Path = Path("/proc")) -> int | None:
-    """net.core.somaxconn for a process; None if it is in another network namespace, which /proc/sys does not show."""
-    if not shares_network_namespace(pid, proc=proc):
-        return None
+def read_somaxconn(pid: int) -> int | None:
+    """net.core.somaxconn in the network namespace of a process; None if it cannot be asked. /proc/sys shows the
+    namespace of the reading thread."""
     try:
-        return int(procfs.read_file(proc, "sys/net/core/somaxconn"))
+        return int(ask_in_network_of(pid, lambda: procfs.read_file("/proc/sys/net/core/somaxconn")))
     except (OSError, ValueError):
         return None

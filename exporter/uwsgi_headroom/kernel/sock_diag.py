@@ -1,4 +1,4 @@
-"""Lists the listening sockets of this network namespace with their queues, over netlink, as `ss -xlt` does.
+"""Lists the listening sockets of a network namespace with their queues, over netlink, as `ss -xlt` does.
 
 One request is answered with one dump. The layouts are those of linux/netlink.h, sock_diag.h, unix_diag.h and
 inet_diag.h; constants keep their names. No privilege is needed. For a listening socket the kernel reports the
@@ -41,23 +41,27 @@ class Listener:
     limit: int
 
 
-def list_listeners(family: Family, inodes: Collection[int] | None = None) -> list[Listener]:
-    """The listening stream sockets of a family in this process's network namespace. Raises `OSError`.
+def list_listeners(
+    family: Family, inodes: Collection[int] | None = None, *, seconds: float = math.inf
+) -> list[Listener]:
+    """The listening stream sockets of a family in this thread's network namespace. Raises `OSError`.
 
-    `inodes` restricts the list, which saves most of the work on a host with hundreds of listeners.
+    `inodes` restricts the list, which saves most of the work on a host with hundreds of listeners. The list ends early
+    if it takes longer than `seconds`.
     """
-    return decode_listeners(family, dump_listeners(family), inodes)
+    return decode_listeners(family, dump_listeners(family, seconds), inodes)
 
 
-def dump_listeners(family: Family) -> dict[int, bytes]:
+def dump_listeners(family: Family, seconds: float = math.inf) -> dict[int, bytes]:
     """The kernel's description of each listening socket of a family, by inode. Raises `OSError`."""
+    end = time.monotonic() + seconds
     request, inode, _ = _FAMILIES[family]
     try:
-        payloads, interrupted = ask(request)
-        if interrupted:
+        payloads, interrupted = ask(request, seconds=seconds)
+        if interrupted and time.monotonic() < end:
             # The sockets changed during the dump, so one may be missing: repeat it once. Each entry is correct by
             # itself, and on such a busy host a third dump would be no better.
-            payloads, _ = ask(request)
+            payloads, _ = ask(request, seconds=end - time.monotonic())
         return {inode.unpack_from(payload)[0]: payload for payload in payloads}
     except (OSError, struct.error) as error:
         raise OSError(explain(error)) from error

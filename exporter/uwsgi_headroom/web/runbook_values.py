@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -44,20 +45,29 @@ def describe_target(watch: Watch, exporter: str | None, chosen: str) -> Target:
         values |= {"EXPORTER": exporter, "SERVER_API": f"{exporter}{build.server_path(watch.name)}"}
     workers = _living_workers(reading)
     named = [worker for worker in workers if str(worker.worker_id) == chosen] or (workers if len(workers) == 1 else ())
-    if workers:
-        values["WORKER_PIDS"] = " ".join(str(worker.pid) for worker in workers)
-    if named:
-        values["WORKER_PID"] = str(named[0].pid)
     if reading and isinstance(reading.snapshot, Snapshot | EmperorSnapshot) and reading.snapshot.pid > 0:
-        values["MASTER_PID"] = str(reading.snapshot.pid)
-        # The PID is valid here only if the processes are proven to be of this host.
-        values["UNIT"] = (reading.host.processes and find_systemd_unit(reading.snapshot.pid)) or ""
+        values |= collect_pids(reading, reading.snapshot.pid, workers, named)
     return Target(
         name=watch.name,
         values={name: value for name, value in values.items() if is_typeable(value)},
         workers=tuple(workers),
         chosen=named[0].worker_id if named else None,
     )
+
+
+def collect_pids(reading: Reading, master_pid: int, workers: Sequence[Worker], named: Sequence[Worker]) -> Values:
+    """Collect the PIDs for commands on the host. Those of a uWSGI that is process 1 of its container mean other
+    processes there, unless they are proven and so known as they are here."""
+    host = reading.host
+    if host.off and master_pid == 1:
+        return {}
+    pids = {worker.worker_id: host.local_pids.get(worker.pid or 0, worker.pid) for worker in workers}
+    return {
+        "WORKER_PIDS": " ".join(str(pid) for pid in pids.values()),
+        "WORKER_PID": str(pids[named[0].worker_id]) if named else "",
+        "MASTER_PID": str(host.master_pid or master_pid),
+        "UNIT": (host.processes and find_systemd_unit(host.master_pid or master_pid)) or "",
+    }
 
 
 def _living_workers(reading: Reading | None) -> list[Worker]:

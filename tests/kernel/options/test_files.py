@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -36,7 +38,7 @@ def test_a_link_to_the_outside_finds_nothing(files: MasterFiles, tmp_path: Path)
     """A file of this machine cannot be read through a link in a container."""
     for number, target in enumerate((str(tmp_path / "outside"), "../../outside", "/../outside")):
         (tmp_path / f"root/srv/{number}.ini").symlink_to(target)
-        with pytest.raises(OSError, match="outside"):
+        with pytest.raises(OSError, match="No such file"):
             files.read(f"{number}.ini")
 
 
@@ -59,3 +61,39 @@ def test_an_impossible_name(files: MasterFiles) -> None:
     """A NUL in a name raises ValueError."""
     with pytest.raises(ValueError, match="null"):
         files.read("a\0b")
+
+
+def test_a_directory_that_is_replaced_by_a_link(files: MasterFiles, tmp_path: Path) -> None:
+    """A directory that becomes a link to the outside, at any moment of a read, does not lead there."""
+    inside, kept, outside = tmp_path / "root/etc", tmp_path / "root/kept", tmp_path / "app.ini"
+    outside.write_text("outside")
+    ended = threading.Event()
+
+    def replace() -> None:
+        while not ended.is_set():
+            inside.rename(kept)
+            inside.symlink_to(tmp_path)
+            inside.unlink()
+            kept.rename(inside)
+
+    thread = threading.Thread(target=replace)
+    thread.start()
+    read = set()
+    try:
+        for _ in range(500):
+            with contextlib.suppress(OSError):
+                read.add(files.read("/etc/app.ini"))
+            files._end = None
+    finally:
+        ended.set()
+        thread.join()
+    assert read <= {"inside"}
+
+
+def test_too_many_directories(files: MasterFiles) -> None:
+    """A path through hundreds of directories does not use up the exporter's descriptors."""
+    before = len(os.listdir("/proc/self/fd"))
+    os.makedirs(files._process / "root" / "/".join("d" * 100))
+    with pytest.raises(OSError, match="too many directories"):
+        files.read("/" + "/".join("d" * 100))
+    assert len(os.listdir("/proc/self/fd")) == before

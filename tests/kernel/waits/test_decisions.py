@@ -23,7 +23,7 @@ class SlowPeers(Peers):
         self.all: dict[int, Peer] = {}
         self.may_list = True
 
-    def learn(self, inodes: object, others: object = None) -> None:
+    def learn(self, inodes: object, others: object = None, *, elsewhere: int | None = None) -> None:
         if self.may_list:
             self._known.update(self.all)
             self.lists += 1

@@ -1,25 +1,34 @@
 """Reads configuration files as a uWSGI master sees them: within its root directory, from its working directory.
 
 Both directories need the permission to trace the process, as its descriptors do (see `descriptors`). The files are
-untrusted: only a regular file is opened, the read never blocks, and one bound applies to all files of a process
-together.
+untrusted. Names are resolved step by step from descriptors of directories, so that no link leads out of the process's
+root directory, whatever is replaced meanwhile. Only a regular file is opened, the read never waits for long, and one
+bound applies to all files of a process together.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+from uwsgi_headroom.kernel.patience import MOST_SECONDS, Patience
 
 MOST_BYTES = 256 << 10
 _MOST_LINKS = 40  # the kernel's own limit: path_resolution(7)
+_MOST_DEPTH = 64  # directories, each of which takes a descriptor
 
 
 class MasterFiles:
     """The files of one process. newest: the latest change of any file read so far, in epoch seconds."""
 
-    def __init__(self, pid: int, *, proc: Path = Path("/proc")) -> None:
+    def __init__(self, pid: int, *, proc: Path = Path("/proc"), patience: Patience | None = None) -> None:
         self._process = proc / str(pid)
+        self._patience = patience or Patience()
+        self._end: float | None = None
         self._bytes_left = MOST_BYTES
         self.newest = 0.0
 
@@ -37,40 +46,58 @@ class MasterFiles:
 
     def read(self, name: str) -> str:
         """Read a file by the name that the process would use. Raises OSError, for example if all files together are
-        longer than MOST_BYTES; ValueError for an impossible name."""
-        path = self._resolve(os.path.join(os.readlink(self._process / "cwd"), name))
-        if not stat.S_ISREG(os.lstat(path).st_mode):
-            raise OSError(f"{name} is not a regular file")
-        # The file may have been replaced since, so its type is checked again, and open() and read() never block.
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC)
-        self.newest = max(self.newest, os.fstat(file).st_ctime)
-        content = _read_bounded(file, self._bytes_left)
+        longer than MOST_BYTES or take longer than half a second; ValueError for an impossible name."""
+        path = os.path.join(os.readlink(self._process / "cwd"), name)
+        self._end = self._end or time.monotonic() + MOST_SECONDS
+        most = self._bytes_left
+        content, changed = self._patience.ask(lambda: self._read(path, most), self._end - time.monotonic())
         self._bytes_left -= len(content)
+        self.newest = max(self.newest, changed)
         return content.decode(errors="replace")
 
-    def _resolve(self, path: str) -> str:
-        """Translate an absolute path of the process to a path of this process. Links are resolved within the process's
-        root directory, which may be that of a container. Raises OSError."""
-        root = str(self._process / "root")
-        left, passed, links = path.split("/")[::-1], list[str](), 0
-        while left:
-            part = left.pop()
-            if part in ("", "."):
-                continue
-            if part == "..":
-                passed = passed[:-1]
-                continue
-            here = os.path.join(root, *passed, part)
-            if not stat.S_ISLNK(os.lstat(here).st_mode):
-                passed.append(part)
-                continue
-            links += 1
-            if links > _MOST_LINKS:
-                raise OSError(f"{path} has too many symbolic links")
-            target = os.readlink(here)
-            passed = [] if target.startswith("/") else passed
-            left += target.split("/")[::-1]
-        return os.path.join(root, *passed)
+    def _read(self, path: str, most: int) -> tuple[bytes, float]:
+        """The content of a file and its latest change."""
+        with self._find(path) as found:
+            if not stat.S_ISREG(os.fstat(found).st_mode):
+                raise OSError(f"{path} is not a regular file")
+            # The type of an open descriptor never changes; a device or a FIFO is not opened even for a moment.
+            file = os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        changed = os.fstat(file).st_ctime
+        return _read_bounded(file, most), changed
+
+    @contextmanager
+    def _find(self, path: str) -> Iterator[int]:
+        """A descriptor for an absolute path of the process, which permits no more than fstat(2). Links are resolved
+        within the process's root directory, which may be that of a container. Raises OSError."""
+        with ExitStack() as opened:
+            folders = [_open_path(self._process / "root", os.O_DIRECTORY, None, opened)]
+            left, links = path.split("/")[::-1], 0
+            while left:
+                part = left.pop()
+                if part in ("", "."):
+                    continue
+                if part == "..":
+                    folders = folders[: max(1, len(folders) - 1)]
+                    continue
+                here = _open_path(part, os.O_NOFOLLOW, folders[-1], opened)
+                if not stat.S_ISLNK(os.fstat(here).st_mode):
+                    folders.append(here)
+                    if len(folders) > _MOST_DEPTH:
+                        raise OSError(f"{path} is in too many directories")
+                    continue
+                links += 1
+                if links > _MOST_LINKS:
+                    raise OSError(f"{path} has too many symbolic links")
+                target = os.readlink("", dir_fd=here)
+                folders = folders[:1] if target.startswith("/") else folders
+                left += target.split("/")[::-1]
+            yield folders[-1]
+
+
+def _open_path(path: str | Path, flags: int, folder: int | None, opened: ExitStack) -> int:
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC | flags, dir_fd=folder)
+    opened.callback(os.close, descriptor)
+    return descriptor
 
 
 def _read_bounded(file: int, most: int) -> bytes:

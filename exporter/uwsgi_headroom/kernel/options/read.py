@@ -18,6 +18,7 @@ from pathlib import Path
 
 from uwsgi_headroom.kernel.options.files import MasterFiles
 from uwsgi_headroom.kernel.options.model import APPLICATIONS, FIELDS, KINDS, PLAIN_NAME, Options, Value, parse_value
+from uwsgi_headroom.kernel.patience import Patience
 
 COMMAND_LINE = "command line"
 MOST_FILES = 10
@@ -59,10 +60,12 @@ _NO_ABBREVIATIONS = ("http", "cheap", "lazy", "reload", "socket", "pivot", "st")
 """uWSGI options whose name is a prefix of one in `_READ`. Any other prefix may be an abbreviation of it."""
 
 
-def read_options(pid: int, *, oldest_worker: float | None = None, proc: Path = Path("/proc")) -> Options:
+def read_options(
+    pid: int, *, oldest_worker: float | None = None, proc: Path = Path("/proc"), patience: Patience | None = None
+) -> Options:
     """The options of the uWSGI master whose proven pid is `pid`. oldest_worker: the spawn time of its oldest worker, in
-    whole epoch seconds as in uWSGI's stats. Never raises."""
-    files = MasterFiles(pid, proc=proc)
+    whole epoch seconds as in uWSGI's stats. patience: remembers a file that does not answer. Never raises."""
+    files = MasterFiles(pid, proc=proc, patience=patience)
     try:
         words = _words_of_uwsgi(files.read_command_line())
     except OSError:

@@ -32,14 +32,16 @@ class Decisions:
         self._peers = peers
         self._young: dict[str, Counter[Decision]] = defaultdict(Counter)
 
-    def learn(self, waits: Collection[Wait], others: Callable[[], Iterable[int]]) -> None:
+    def learn(
+        self, waits: Collection[Wait], others: Callable[[], Iterable[int]], *, elsewhere: int | None = None
+    ) -> None:
         """Find the peers of the sockets in a sample, as far as the time allows, and remember what young sockets are
-        used for. others: all sockets of these workers, which later samples will ask for. Raises OSError with the reason
-        to show."""
+        used for. others: all sockets of these workers, which later samples will ask for. elsewhere: as for `Peers`.
+        Raises OSError with the reason to show."""
         wanted = {inode for wait in waits for inode in wait.sockets}
         unknown = {inode for inode in wanted if self._peers.get(inode) is None}
         first_list = not self._peers.lists
-        self._peers.learn(unknown, others)
+        self._peers.learn(unknown, others, elsewhere=elsewhere)
         if first_list:
             return  # these sockets are of any age
         for wait in waits:

@@ -21,6 +21,7 @@ from itertools import islice
 from typing import Literal
 
 from uwsgi_headroom.kernel import sock_diag
+from uwsgi_headroom.kernel.other_network import ask_in_network_of
 
 MOST_OF_THE_TIME = 0.002
 MOST_SECONDS = 0.02
@@ -70,8 +71,8 @@ _NO_COOKIE = (1 << 64) - 1
 
 
 class Peers:
-    """The known peers of sockets, by inode, in this process's network namespace. lists: how often the kernel's list of
-    sockets was read."""
+    """The known peers of sockets, by inode, in the network namespace of one server. lists: how often the kernel's list
+    of sockets was read."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -84,9 +85,12 @@ class Peers:
         """The peer of a socket; None if it is not known yet."""
         return self._known.get(inode)
 
-    def learn(self, inodes: Collection[int], others: Callable[[], Iterable[int]] = tuple) -> None:
+    def learn(
+        self, inodes: Collection[int], others: Callable[[], Iterable[int]] = tuple, *, elsewhere: int | None = None
+    ) -> None:
         """Find the peers of these sockets, as far as the time allows. If a list is made for them, it is searched for
-        `others` as well. Raises OSError with the reason to show."""
+        `others` as well. elsewhere: a process in whose network namespace the sockets are, None for this one. Raises
+        OSError with the reason to show."""
         start = self._clock()
         may_list = start >= self._not_before
         if may_list:  # an unconnected socket may be connected by now
@@ -97,6 +101,13 @@ class Peers:
         if len(self._known) + len(self._not_unix) > _MOST_KNOWN:
             self._known.clear()
             self._not_unix.clear()
+        if elsewhere is None:
+            self._ask(wanted, others, start, may_list)
+        else:
+            ask_in_network_of(elsewhere, lambda: self._ask(wanted, others, start, may_list))
+
+    def _ask(self, wanted: set[int], others: Callable[[], Iterable[int]], start: float, may_list: bool) -> None:
+        """Ask the kernel in this thread's network namespace."""
         try:
             for inode in list(islice(wanted - self._not_unix, _MOST_ASKED)):
                 if peer := _ask_unix(inode):

@@ -74,7 +74,7 @@ class WaitSampler:
         )
         self._delays = RunDelays()
         self._decisions = Decisions(Peers(clock))
-        self._same_network = False
+        self._near: int | None = None  # a master in our network namespace
         self._workers: tuple[Worker, ...] = ()
         self._sampled_at = clock()
         self._cost = _FIRST_COST
@@ -165,14 +165,14 @@ class WaitSampler:
 
     def _learn_peers(self, master_pid: int, seen: list[Seen]) -> list[str]:
         """Find the peers of the sockets that threads wait for; returns the reason if that is not possible."""
-        if not self._same_network:
-            self._same_network = bool(shares_network_namespace(master_pid))
-        if not self._same_network:
-            return []
+        if self._near != master_pid:
+            self._near = master_pid if shares_network_namespace(master_pid) else None
         try:
             workers = {each.by.process.pid: each.by.process for each in seen[:_MOST_LISTED]}.values()
             self._decisions.learn(
-                [each.wait for each in seen], lambda: [inode for process in workers for inode in process.sockets]
+                [each.wait for each in seen],
+                lambda: [inode for process in workers for inode in process.sockets],
+                elsewhere=None if self._near else master_pid,
             )
         except OSError as error:
             return [str(error)]

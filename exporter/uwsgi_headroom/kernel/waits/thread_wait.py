@@ -33,7 +33,7 @@ Result = State | Literal["idle", "running"]
 """idle: the thread waits for a request. running: it runs or could run."""
 
 GAP_POLL = "a thread that polls hides for what: allow the exporter to read what is polled (--read-pollfds)"
-GAP_SOCKET = "the other end of a socket is not known yet, or uWSGI runs in another network namespace"
+GAP_SOCKET = "the other end of a socket is not known yet"
 GAP_MIXED = "a thread waits for several servers at once, or for a socket without a server"
 GAP_LOCK = "it is not known to whom a lock belongs: the program has no CPython, or a file of it was replaced"
 GAP_THREADS = "it is not known yet which threads serve requests and which are the application's own"

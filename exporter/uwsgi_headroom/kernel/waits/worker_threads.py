@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.options import Options
+from uwsgi_headroom.kernel.patience import Patience
 from uwsgi_headroom.kernel.waits.descriptors import Epolls
 from uwsgi_headroom.kernel.waits.idle_locks import IdleLocks
 from uwsgi_headroom.kernel.waits.memory_map import Generation, MemoryMap, read_generation, read_memory_map
@@ -81,6 +82,7 @@ class WorkerThreads:
         self._idle_locks = IdleLocks()
         self._sees_locks = False
         self._learn_at = float("-inf")
+        self._patience = Patience()
 
     def find(self, worker: Worker, pid: int, start_time: float | None, options: Options) -> LookedAt | None:
         """Find the request threads of a worker, whose process began at `start_time`; None if there is no time yet to
@@ -108,9 +110,9 @@ class WorkerThreads:
             if memory is None and start >= self._not_before:
                 self._maps.clear()  # of the program before a reload
                 self._idle_locks = IdleLocks()
-                began = time.thread_time()
-                memory = self._maps[generation] = read_memory_map(pid)
-                self._not_before = start + (time.thread_time() - began) / _MOST_OF_THE_TIME
+                memory, cost = self._patience.ask(lambda: _read_timed(pid))
+                self._maps[generation] = memory
+                self._not_before = start + cost / _MOST_OF_THE_TIME
         except (FileNotFoundError, ProcessLookupError):
             return _NOTHING_KNOWN  # the worker has just ended
         except (OSError, ValueError) as error:
@@ -174,6 +176,12 @@ class WorkerThreads:
         for key in ended:
             del self._known[key]
         return [pid for pid, _ in ended]
+
+
+def _read_timed(pid: int) -> tuple[MemoryMap, float]:
+    """The memory map of a process, and the CPU seconds that it took."""
+    began = time.thread_time()
+    return read_memory_map(pid), time.thread_time() - began
 
 
 def _has_ended(pid: int) -> bool:

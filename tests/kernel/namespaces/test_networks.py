@@ -1,0 +1,166 @@
+"""Listen queues, limits and peers of sockets in another network namespace."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.contained import contained, family, namespaces_of_threads, read_namespace, snapshot_of
+from tests.support.other_namespaces import as_nobody, as_root, in_child, python_in
+from tests.support.real_uwsgi import Uwsgi, wait_until
+from uwsgi_headroom.kernel.backlogs import Backlog, Backlogs
+from uwsgi_headroom.kernel.host import Host
+from uwsgi_headroom.kernel.mounts import OUR_MOUNTS
+from uwsgi_headroom.kernel.other_network import WHO_MAY_ASK, ask_in_network_of
+from uwsgi_headroom.kernel.setup import read_somaxconn
+from uwsgi_headroom.kernel.waits.peers import Peer, Peers
+from uwsgi_headroom.source import Answer
+
+pytestmark = as_root
+
+IN_A_NETWORK = "unshare --net --pid --fork --kill-child"
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Uwsgi, int]]:
+    """A uWSGI in another network namespace, with its pid here."""
+    with contained(tmp_path_factory.mktemp("there"), "--listen", "20") as (server, master):
+        yield server, master
+
+
+def names(server: Uwsgi) -> list[str]:
+    return [each.name for each in snapshot_of(server).sockets]
+
+
+@pytest.mark.integration
+def test_queues_of_a_real_uwsgi(there: tuple[Uwsgi, int]) -> None:
+    """The queues of sockets in another network namespace are exact, on UNIX and TCP, as their limits."""
+    server, master = there
+    (http,) = [name for name in names(server) if name != server.socket]
+    backlogs = Backlogs()
+    assert backlogs.read(master, names(server)) == dict.fromkeys(names(server), Backlog(0, 20, None))
+    (worker,) = Host().read_facts(snapshot_of(server), Answer(b"", peer_pid=master)).local_pids.values()
+    os.kill(worker, 19)  # SIGSTOP
+    try:
+        with contextlib.ExitStack() as clients:
+            for _ in range(3):
+                clients.enter_context(socket.socket(socket.AF_UNIX)).connect(server.socket)
+            assert backlogs.read(master, names(server)) == {
+                server.socket: Backlog(3, 20, None),
+                http: Backlog(0, 20, None),
+            }
+    finally:
+        os.kill(worker, 18)  # SIGCONT
+
+
+@pytest.mark.integration
+def test_without_privileges(there: tuple[Uwsgi, int]) -> None:
+    """A user who may not enter the namespace gets the reason, for every socket; never 0."""
+    server, master = there
+    sockets = names(server)
+    found = as_nobody(lambda: Backlogs().read(master, sockets))
+    assert found == dict.fromkeys(sockets, Backlog(None, None, WHO_MAY_ASK))
+    assert as_nobody(lambda: read_somaxconn(master)) is None
+
+
+@pytest.mark.integration
+def test_nothing_stays_behind(there: tuple[Uwsgi, int]) -> None:
+    """No thread of the exporter stays in the other namespace, no descriptor keeps it alive, and no socket of another
+    namespace is left open."""
+    server, master = there
+    OUR_MOUNTS.read()  # it stays open, for all servers
+    ours, threads, descriptors = read_namespace("net"), threading.active_count(), len(os.listdir("/proc/self/fd"))
+    host = Host()
+    for _ in range(50):
+        host.read_facts(snapshot_of(server), Answer(b"", peer_pid=master))
+    assert ask_in_network_of(master, lambda: read_namespace("net", "thread-self")) != ours
+    assert namespaces_of_threads() == {ours}
+    assert threading.active_count() == threads
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def test_somaxconn() -> None:
+    """somaxconn is that of the server's network namespace, not the exporter's."""
+    with family(0, IN_A_NETWORK, before="echo 77 >/proc/sys/net/core/somaxconn;") as processes:
+        wait_until(lambda: read_somaxconn(processes.master) == 77)
+        assert Path("/proc/sys/net/core/somaxconn").read_text() != "77\n"
+
+
+def test_equal_addresses() -> None:
+    """A socket here with the same address is not taken for the one in the other namespace."""
+    with socket.socket() as ours, family(0, IN_A_NETWORK) as processes:
+        ours.bind(("127.0.0.1", 0))
+        ours.listen(5)
+        name = f"127.0.0.1:{ours.getsockname()[1]}"
+        backlog = Backlogs().read(processes.master, [name])[name]
+        assert backlog == Backlog(None, None, f"uWSGI's master has no listening socket named {name}")
+
+
+def test_errors_of_the_question() -> None:
+    """An error of the question is raised in the thread that asked."""
+    with family(0, IN_A_NETWORK) as processes, pytest.raises(ZeroDivisionError):
+        ask_in_network_of(processes.master, lambda: 1 // 0)
+
+
+def test_a_process_that_is_gone() -> None:
+    """A process that has ended has no network to ask."""
+    with pytest.raises(OSError, match="not visible"):
+        ask_in_network_of(2**22 + 1, os.getpid)
+
+
+def test_without_the_right_to_enter() -> None:
+    """With the right to trace but not to change namespaces, as in most containers, the reason says what to grant."""
+    with family(0, IN_A_NETWORK) as processes:
+        drop = "setpriv --bounding-set -sys_admin --inh-caps -sys_admin"
+        code = (
+            "from uwsgi_headroom.kernel.other_network import ask_in_network_of\n"
+            f"try: ask_in_network_of({processes.master}, int)\n"
+            "except OSError as error: print(error)"
+        )
+        out = subprocess.run(
+            [*drop.split(), "python3", "-c", code],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(__import__("sys").path)},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout
+        assert out.strip() == WHO_MAY_ASK
+
+
+def test_peers() -> None:
+    """The other ends of sockets are found in the namespace of the sockets: addresses there mean other hosts."""
+    listen = "python3 -c 'import socket,time;s=socket.socket();s.bind((\"127.0.0.1\",0));s.listen();time.sleep(60)' &"
+    with family(1, IN_A_NETWORK, before=f"ip link set lo up; {listen}") as processes:
+        sockets = Path(f"/proc/{processes.master}/net/tcp")
+        wait_until(lambda: " 0A " in sockets.read_text(), what="the listener")
+        (inode,) = [int(line.split()[9]) for line in sockets.read_text().splitlines()[1:]]
+        peers = Peers()
+        peers.learn([inode])
+        assert peers.get(inode) is None
+        peers = Peers()
+        peers.learn([inode], elsewhere=processes.master)
+        assert peers.get(inode) == Peer("listening")
+
+
+def test_an_exporter_that_is_root_in_its_own_user_namespace() -> None:
+    """As root of a user namespace that owns the network (as after `podman unshare`), the exporter may enter it."""
+
+    def ask() -> tuple[bool, bool]:
+        code = """
+import os, subprocess, time
+from uwsgi_headroom.kernel.other_network import ask_in_network_of
+child = subprocess.Popen(["unshare", "--net", "sleep", "60"])
+ours = os.readlink("/proc/self/ns/net")
+while os.readlink(f"/proc/{child.pid}/ns/net") == ours:
+    time.sleep(0.01)
+print(ask_in_network_of(child.pid, lambda: os.readlink("/proc/thread-self/ns/net")) != ours)
+child.kill()
+"""
+        return python_in("--user --map-root-user --pid --mount-proc", code) == "True", True
+
+    assert in_child(ask)[0]

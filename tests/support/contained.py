@@ -1,0 +1,102 @@
+"""Runs processes in namespaces of their own, as container engines do, and finds their pids on both sides."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.other_namespaces import wrapped
+from tests.support.real_uwsgi import Uwsgi, accepting, uwsgi_binary, wait_until
+from uwsgi_headroom import stats
+from uwsgi_headroom.kernel.namespaces import read_pid_numbers
+from uwsgi_headroom.source import Answer
+from uwsgi_headroom.stats.server import Snapshot
+
+CONTAINER = "unshare --pid --net --mount --uts --ipc --mount-proc --fork --kill-child"
+"""The namespaces of a container, except for its user and cgroup namespaces."""
+
+
+def read_children(pid: int) -> list[int]:
+    """The children of a process's main thread."""
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@dataclass(frozen=True)
+class Family:
+    """A stand-in for a master with workers. master: its pid here; workers: theirs."""
+
+    master: int
+    workers: tuple[int, ...]
+
+    def document(self, **changes: Any) -> Snapshot:
+        """The stats document that a uWSGI with these processes would give, with pids of its own namespace."""
+        started = int(time.time())
+        workers = [{"pid": read_pid_numbers(pid)[-1], "last_spawn": started} for pid in self.workers]
+        document = {"pid": read_pid_numbers(self.master)[-1], "workers": workers} | changes
+        snapshot = stats.decode(json.dumps(document).encode())
+        assert isinstance(snapshot, Snapshot)
+        return snapshot
+
+    @property
+    def answer(self) -> Answer:
+        """As from a UNIX socket on which the master listens."""
+        return Answer(b"", peer_pid=self.master)
+
+
+@contextlib.contextmanager
+def family(workers: int = 2, command: str = "unshare --pid --fork --kill-child", before: str = "") -> Iterator[Family]:
+    """Runs a shell and its children in other namespaces; without children, one process.
+
+    before: commands that the shell runs first; what they leave running is a child too.
+    """
+    script = before + (" sleep 60 &" * workers + " wait" if workers else " exec sleep 60")
+    with subprocess.Popen([*command.split(), "sh", "-c", script]) as outer:
+        try:
+            master = outer.pid
+            for _ in range(command.count("--fork")):
+                wait_until(lambda parent=master: read_children(parent), what="the next level")  # type: ignore[misc]
+                (master,) = read_children(master)
+            wait_until(lambda: len(read_children(master)) >= workers, what="the children")
+            yield Family(master, tuple(read_children(master)[-workers:] if workers else ()))
+        finally:
+            outer.kill()
+
+
+@contextlib.contextmanager
+def contained(directory: Path, *options: str, command: str = CONTAINER) -> Iterator[tuple[Uwsgi, int]]:
+    """Runs uWSGI in a container, its stats socket in a directory that both sides see. Returns it and its pid here."""
+    binary = wrapped(directory, uwsgi_binary(), command)
+    with accepting(*options, binary=binary) as server:
+        yield server, peer_pid(server.stats)
+
+
+def peer_pid(path: str) -> int:
+    """The pid of the process that listens on a UNIX socket."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(path)
+        return int(struct.unpack("iII", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
+
+
+def snapshot_of(server: Uwsgi) -> Snapshot:
+    snapshot = stats.decode(server.document())
+    assert isinstance(snapshot, Snapshot)
+    return snapshot
+
+
+def read_namespace(kind: str, task: str = "self") -> str:
+    """The identity of a namespace of a process or thread."""
+    return os.readlink(f"/proc/{task}/ns/{kind}")
+
+
+def namespaces_of_threads(kind: str = "net") -> set[str]:
+    """The namespaces in which this process's threads are."""
+    return {read_namespace(kind, f"self/task/{thread}") for thread in os.listdir("/proc/self/task")}
