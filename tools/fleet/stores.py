@@ -49,24 +49,8 @@ def victoriametrics(context: Context, replicas: Sequence[str]) -> Store:
         )
     ]
     programs += [_agent(context, f"agent-{replica}", replica, f"http://{store}/api/v1/write") for replica in replicas]
-    rules = vmalert_rules.write(context.rules, context.directory / "vmalert-rules")
-    programs.append(
-        Program(
-            "vmalert",
-            "starting vmalert",
-            [
-                "vmalert",
-                f"-httpListenAddr={context.address('vmalert')}",
-                f"-rule={rules}/*.yaml",
-                f"-datasource.url=http://{store}",
-                f"-remoteWrite.url=http://{store}",
-                f"-remoteRead.url=http://{store}",
-                f"-notifier.url=http://{store}/no-alertmanager",
-                f"-evaluationInterval={context.interval}s",
-            ],
-            lambda: get(context.port("vmalert"), "/health") is not None,
-        )
-    )
+    if context.rules:
+        programs.append(_vmalert(context, store))
     return Store(programs, "victoria-metrics")
 
 
@@ -112,6 +96,25 @@ KINDS: dict[str, Callable[[Context, Sequence[str]], Store]] = {
     "victoriametrics": victoriametrics,
     "thanos": thanos,
 }
+
+
+def _vmalert(context: Context, store: str) -> Program:
+    rules = vmalert_rules.write(context.rules, context.directory / "vmalert-rules")
+    return Program(
+        "vmalert",
+        "starting vmalert",
+        [
+            "vmalert",
+            f"-httpListenAddr={context.address('vmalert')}",
+            f"-rule={rules}/*.yaml",
+            f"-datasource.url=http://{store}",
+            f"-remoteWrite.url=http://{store}",
+            f"-remoteRead.url=http://{store}",
+            f"-notifier.url=http://{store}/no-alertmanager",
+            f"-evaluationInterval={context.interval}s",
+        ],
+        lambda: get(context.port("vmalert"), "/health") is not None,
+    )
 
 
 def _prometheus(context: Context, name: str, replica: str, *, rules: bool) -> Program:
