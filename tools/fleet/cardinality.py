@@ -46,7 +46,7 @@ MAY_BE_ABSENT = frozenset(
     f"uwsgi_{name}"
     for name in (
         "worker_oldest_request_age_seconds worker_unique_memory_bytes harakiri_seconds listen_backlog_limit "
-        "cpu_others_follow_load response_time_percentile_seconds memory_headroom_workers"
+        "cpu_others_follow_load response_time_percentile_seconds memory_headroom_workers headroom_ratio"
     ).split()
 )
 """Known only at times, or only of some servers."""
