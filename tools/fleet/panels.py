@@ -20,12 +20,14 @@ DAY = 86400.0
 TIMEOUT = 60.0
 
 
-def measure(store: Prometheus, seconds: float, turns: int = TURNS) -> dict[str, dict[str, Any]]:
+def measure(
+    store: Prometheus, seconds: float, turns: int = TURNS, at: float | None = None
+) -> dict[str, dict[str, Any]]:
     """Returns median and worst duration, in seconds, and the bytes of the answer, of every query of every dashboard.
 
-    seconds: length of the time range; the capacity review looks ninety days back.
+    seconds: length of the time range; the capacity review looks ninety days back. at: end of the range, now by default.
     """
-    now = time.time()
+    now = time.time() if at is None else at
     measured: dict[str, dict[str, Any]] = {}
     for name in NAMES:
         length = 90 * DAY if name == "capacity" else seconds

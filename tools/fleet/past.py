@@ -36,6 +36,7 @@ from uwsgi_headroom.report.sources.time_range import TimeRange
 
 HISTORY = History(services=(replace(stories.STORY, servers=2, peak=83 / 3, reloads=(1.2,)),), days=4.0)
 DAY = 86400.0
+SETTLED_SECONDS = 25.0
 RARE = ("full", "queue", "occupancy", "by_time")
 """Columns that the comparison leaves out where they count a few samples: see tests/report/sources/test_agreement.py."""
 
@@ -74,13 +75,25 @@ def make_buckets(directory: Path, blocks: Path) -> dict[str, Path]:
     configuration = ["--objstore.config", _bucket(bucket)]
     command = ["thanos", "tools", "bucket"]
     subprocess.run([*command, "upload-blocks", f"--path={blocks}", '--label=replica="a"', *configuration], check=True)
-    subprocess.run([*command, "downsample", f"--data-dir={directory / 'work'}", *configuration, f"--http-address=127.0.0.1:{free_port()}"], check=True)
+    downsample = [*command, "downsample", f"--data-dir={directory / 'work'}", f"--http-address=127.0.0.1:{free_port()}"]
+    with subprocess.Popen([*downsample, *configuration]) as process:  # it continues until it is ended
+        _wait_until_settled(bucket)
+        process.terminate()
     without = directory / "bucket-without-raw"
     shutil.copytree(bucket, without)
     for block in _blocks(without):
         if resolution(block) == 0:
             shutil.rmtree(block)
     return {"raw": bucket, "downsampled": without}
+
+
+def _wait_until_settled(bucket: Path) -> None:
+    """Returns when no block was added for `SETTLED_SECONDS`."""
+    known, since = -1, time.monotonic()
+    while time.monotonic() - since < SETTLED_SECONDS:
+        if (number := len(list(_blocks(bucket)))) != known:
+            known, since = number, time.monotonic()
+        time.sleep(1)
 
 
 def _blocks(bucket: Path) -> Iterator[Path]:
@@ -151,7 +164,7 @@ def _program(name: str, port: int, path: str, command: list[Any]) -> Program:
 
 
 def _import(directory: Path, blocks: Path, port: int) -> None:
-    command = ["vmctl", "-s", "prometheus", f"--prom-snapshot={blocks}", f"--vm-addr=http://127.0.0.1:{port}"]
+    command = ["vmctl", "prometheus", "-s", "--vm-disable-progress-bar", f"--prom-snapshot={blocks}", f"--vm-addr=http://127.0.0.1:{port}"]
     with (directory / "vmctl.log").open("w") as log:
         subprocess.run(command, check=True, stdout=log, stderr=log)
 

@@ -16,6 +16,11 @@ from tools.fleet import vmalert_rules
 from tools.fleet.context import Context
 
 
+LOOKBACK = "30s"
+"""How far behind the clock vmalert asks. The samples of one scrape arrive in several parts through remote write: a rule
+that is evaluated at once sees some workers with their last sample and others without."""
+
+
 @dataclass(frozen=True)
 class Store:
     """A store's programs, and the name of the one that answers queries."""
@@ -112,6 +117,7 @@ def _vmalert(context: Context, store: str) -> Program:
             f"-remoteRead.url=http://{store}",
             f"-notifier.url=http://{store}/no-alertmanager",
             f"-evaluationInterval={context.interval}s",
+            f"-datasource.lookback={LOOKBACK}",
         ],
         lambda: get(context.port("vmalert"), "/health") is not None,
     )

@@ -61,10 +61,12 @@ def read(pid: int, port: int | None, data: Path) -> Usage:
 
 
 def own_figures(port: int) -> dict[str, float]:
-    """Returns the figures of `COUNTERS` that a program exports, summed over labels."""
+    """Returns the figures of `COUNTERS` that a program exports, summed over labels. VictoriaMetrics' index is counted
+    apart from its samples."""
     sums: dict[str, float] = {}
-    for name, labels, value in _SAMPLE.findall(get(port, "/metrics", timeout=30) or ""):
-        if name in COUNTERS and 'quantile="' not in labels:
+    for found, labels, value in _SAMPLE.findall(get(port, "/metrics", timeout=30) or ""):
+        if found in COUNTERS and 'quantile="' not in labels:
+            name = f"{found} of the index" if 'type="indexdb"' in labels else found
             sums[name] = sums.get(name, 0.0) + float(value)
     return sums
 
