@@ -36,8 +36,13 @@ def test_each_metric_has_the_predicted_number_of_series(name: str, workers: int)
 def test_the_terms_add_up_to_the_numbers_of_a_server() -> None:
     """The formula in the guide is linear in its terms."""
     terms = cardinality.coefficients()
-    for shape in (Shape(workers=8), Shape(workers=3, sockets=2, windows=3, backends=4, routes=51, cpus=16, objective=True)):
-        worker = terms["worker"] + terms["worker, with waits"] + shape.cpus * terms["worker and CPU, with cpu-residency"]
+    for shape in (
+        Shape(workers=8),
+        Shape(workers=3, sockets=2, windows=3, backends=4, routes=51, cpus=16, objective=True),
+    ):
+        worker = (
+            terms["worker"] + terms["worker, with waits"] + shape.cpus * terms["worker and CPU, with cpu-residency"]
+        )
         expected = (
             terms["server"]
             + shape.workers * worker

@@ -17,7 +17,9 @@ HOURS = 3600.0
 @pytest.fixture(scope="module")
 def captured() -> list[Series]:
     """The series of a real 8x8, and their growth in a minute."""
-    return exposition.read((CAPTURED / "8x8_a_minute_before.metrics").read_text(), (CAPTURED / "8x8.metrics").read_text())
+    return exposition.read(
+        (CAPTURED / "8x8_a_minute_before.metrics").read_text(), (CAPTURED / "8x8.metrics").read_text()
+    )
 
 
 def values(text: str) -> dict[str, float]:
@@ -37,8 +39,11 @@ def test_counters_never_fall(captured: list[Series]) -> None:
     counters = {series.name for series in captured if series.grows}
     before: dict[str, float] = {}
     for second in range(0, 300, 7):
-        found = {name: value for name, value in values(host.text(START, START + second)).items()
-                 if name.partition("{")[0] in counters}
+        found = {
+            name: value
+            for name, value in values(host.text(START, START + second)).items()
+            if name.partition("{")[0] in counters
+        }
         assert all(value >= before.get(name, 0.0) for name, value in found.items())
         before = found
 
@@ -52,9 +57,7 @@ def test_requests_grow_with_the_load_of_the_plan(captured: list[Series]) -> None
     rate = sum(series.second - series.first for series in captured if series.name == name)
     rate /= exposition.observed_seconds(captured)
     for server in fleet.of_host(0):
-        grown = sum(
-            last[key] - first[key] for key in last if key.startswith(name) and f'server="{server.name}"' in key
-        )
+        grown = sum(last[key] - first[key] for key in last if key.startswith(name) and f'server="{server.name}"' in key)
         assert grown == pytest.approx(rate * server.load * HOURS, rel=0.01)
 
 

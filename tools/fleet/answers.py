@@ -35,7 +35,11 @@ def check(store: Prometheus, captured: Sequence[Series], fleet: plan.Fleet) -> d
         results[name] = _compare(wanted, _by(store.query(name), labels))
     for name, (labels, wanted_set) in known_alerts(fleet).items():
         found = set(_by(store.query(f'ALERTS{{alertname="{name}",alertstate="firing"}}'), labels))
-        results[name] = {"wanted": len(wanted_set), "found": len(found), "wrong": sorted(map(str, wanted_set ^ found))[:10]}
+        results[name] = {
+            "wanted": len(wanted_set),
+            "found": len(found),
+            "wrong": sorted(map(str, wanted_set ^ found))[:10],
+        }
     return results
 
 
@@ -69,7 +73,9 @@ def known_values(captured: Sequence[Series], fleet: plan.Fleet) -> dict[str, tup
             lambda server: plan.HOT_WORKER if server.trouble == "uneven" else 1.0
         ),
         "server:uwsgi_queue_length:ratio_rate5m": by_server(
-            lambda server: plan.QUEUED if server.trouble == "queue" else rate("uwsgi_socket_queue_seconds_total") * server.load
+            lambda server: (
+                plan.QUEUED if server.trouble == "queue" else rate("uwsgi_socket_queue_seconds_total") * server.load
+            )
         ),
     }
 
@@ -96,7 +102,11 @@ def _compare(wanted: Mapping[Key, float], found: Mapping[Key, float]) -> dict[st
         for key, value in wanted.items()
         if value or key not in found
     }
-    wrong = [f"{key}: {found.get(key)} instead of {wanted[key]}" for key, difference in off.items() if not difference <= TOLERANCE]
+    wrong = [
+        f"{key}: {found.get(key)} instead of {wanted[key]}"
+        for key, difference in off.items()
+        if not difference <= TOLERANCE
+    ]
     wrong += [f"{key}: unexpected" for key in found.keys() - wanted.keys()]
     finite = [difference for difference in off.values() if math.isfinite(difference)]
     return {

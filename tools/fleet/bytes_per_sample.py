@@ -17,7 +17,7 @@ from app.loopback import get
 from app.programs import Program, running
 from tests.support.monitoring import find
 from tests.support.real_uwsgi import ROOT, free_port
-from tools.fleet import hosts, plan
+from tools.fleet import hosts, past, plan
 from tools.fleet.exposition import Series
 
 BEGIN = 1_790_000_000.0 // 86400 * 86400
@@ -69,9 +69,7 @@ def _victoriametrics(directory: Path, blocks: Path, interval: int) -> dict[str, 
         lambda: get(port, "/health") is not None,
     )
     with running([program], directory, cwd=ROOT):
-        address = f"http://127.0.0.1:{port}"
-        command = ["vmctl", "prometheus", "-s", "--vm-disable-progress-bar", f"--prom-snapshot={blocks}", f"--vm-addr={address}"]
-        subprocess.run(command, check=True, capture_output=True)
+        subprocess.run(past.vmctl(blocks, port), check=True, capture_output=True)
         get(port, "/internal/force_flush")
         get(port, "/internal/force_merge", timeout=60)
         time.sleep(20)

@@ -69,7 +69,11 @@ def _line(series: Series, server: plan.Server, seconds: float, means: Mapping[ob
     if not series.grows:
         return _gauge(series, server)
     rate = means[_group(series)] / seconds
-    if series.name == "uwsgi_socket_queue_seconds_total" and server.trouble == "queue" and ":" in series.labels["socket"]:
+    if (
+        series.name == "uwsgi_socket_queue_seconds_total"
+        and server.trouble == "queue"
+        and ":" in series.labels["socket"]
+    ):
         return Line(series.name, _labels(series, server), series.second, 0.0, plan.QUEUED, 0.0, False)
     if series.name.startswith(FOLLOWS_CLOCK):
         return Line(series.name, _labels(series, server), series.second, 0.0, rate, 0.0, series.integral)

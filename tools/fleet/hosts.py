@@ -41,8 +41,13 @@ class Host:
         loads = [clock + ahead(self.number * plan.SLOTS + slot, now) for slot in range(plan.SLOTS)] + [clock]
         moment = int(now / KNOT_SECONDS) + self.number * 101
         values = [
-            max(0.0, line.base + line.load_rate * loads[part] + line.clock_rate * clock
-                + (line.swing * _NOISE[(moment + 13 * place) % 8191] if line.swing else 0.0))
+            max(
+                0.0,
+                line.base
+                + line.load_rate * loads[part]
+                + line.clock_rate * clock
+                + (line.swing * _NOISE[(moment + 13 * place) % 8191] if line.swing else 0.0),
+            )
             for place, (part, line) in enumerate(self.places)
         ]
         return self.template % tuple(values)
@@ -124,4 +129,3 @@ async def serve(captured: Sequence[Series], fleet: plan.Fleet, port: int) -> Non
     server = await asyncio.start_server(hosts.answer, "127.0.0.1", port, limit=1 << 16)
     async with server:
         await server.serve_forever()
-

@@ -7,6 +7,7 @@ VictoriaMetrics, and Thanos uploads and downsamples them in a bucket in the file
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 import time
@@ -122,15 +123,25 @@ def list_programs(directory: Path, blocks: Path, buckets: dict[str, Path]) -> tu
             "prometheus",
             prometheus,
             "/-/ready",
-            [find("prometheus"), f"--config.file={directory / 'empty.yml'}", f"--storage.tsdb.path={data}",
-             "--storage.tsdb.retention.time=2y", f"--web.listen-address=127.0.0.1:{prometheus}", "--log.level=warn"],
+            [
+                find("prometheus"),
+                f"--config.file={directory / 'empty.yml'}",
+                f"--storage.tsdb.path={data}",
+                "--storage.tsdb.retention.time=2y",
+                f"--web.listen-address=127.0.0.1:{prometheus}",
+                "--log.level=warn",
+            ],
         ),
         _program(
             "victoria-metrics",
             victoria,
             "/health",
-            ["victoria-metrics", f"-httpListenAddr=127.0.0.1:{victoria}", "-retentionPeriod=2y",
-             f"-storageDataPath={directory / 'victoria-metrics-data'}"],
+            [
+                "victoria-metrics",
+                f"-httpListenAddr=127.0.0.1:{victoria}",
+                "-retentionPeriod=2y",
+                f"-storageDataPath={directory / 'victoria-metrics-data'}",
+            ],
         ),
     ]
     for name, bucket in buckets.items():
@@ -140,11 +151,22 @@ def list_programs(directory: Path, blocks: Path, buckets: dict[str, Path]) -> tu
                 f"store-{name}",
                 store_http,
                 "/-/ready",
-                ["thanos", "store", f"--data-dir={directory / f'store-{name}'}", "--objstore.config", _bucket(bucket),
-                 f"--http-address=127.0.0.1:{store_http}", f"--grpc-address=127.0.0.1:{store_grpc}", "--log.level=warn"],
+                [
+                    "thanos",
+                    "store",
+                    f"--data-dir={directory / f'store-{name}'}",
+                    "--objstore.config",
+                    _bucket(bucket),
+                    f"--http-address=127.0.0.1:{store_http}",
+                    f"--grpc-address=127.0.0.1:{store_grpc}",
+                    "--log.level=warn",
+                ],
             )
         )
-        for kind, more in (("", ()), (" auto", ("--query.auto-downsampling", "--query.instant.default.max_source_resolution=1h"))):
+        for kind, more in (
+            ("", ()),
+            (" auto", ("--query.auto-downsampling", "--query.instant.default.max_source_resolution=1h")),
+        ):
             port, query_grpc = free_port(), free_port()
             sources.append(Source(f"thanos {name}{kind}", port))
             programs.append(
@@ -152,8 +174,16 @@ def list_programs(directory: Path, blocks: Path, buckets: dict[str, Path]) -> tu
                     f"query-{name}{kind}".replace(" ", "-"),
                     port,
                     "/-/ready",
-                    ["thanos", "query", "--query.replica-label=replica", f"--endpoint=127.0.0.1:{store_grpc}", *more,
-                     f"--http-address=127.0.0.1:{port}", f"--grpc-address=127.0.0.1:{query_grpc}", "--log.level=warn"],
+                    [
+                        "thanos",
+                        "query",
+                        "--query.replica-label=replica",
+                        f"--endpoint=127.0.0.1:{store_grpc}",
+                        *more,
+                        f"--http-address=127.0.0.1:{port}",
+                        f"--grpc-address=127.0.0.1:{query_grpc}",
+                        "--log.level=warn",
+                    ],
                 )
             )
     return sources, programs
@@ -164,9 +194,20 @@ def _program(name: str, port: int, path: str, command: list[Any]) -> Program:
 
 
 def _import(directory: Path, blocks: Path, port: int) -> None:
-    command = ["vmctl", "prometheus", "-s", "--vm-disable-progress-bar", f"--prom-snapshot={blocks}", f"--vm-addr=http://127.0.0.1:{port}"]
     with (directory / "vmctl.log").open("w") as log:
-        subprocess.run(command, check=True, stdout=log, stderr=log)
+        subprocess.run(vmctl(blocks, port), check=True, stdout=log, stderr=log)
+
+
+def vmctl(blocks: Path, port: int) -> list[str]:
+    """Returns the command that copies blocks to VictoriaMetrics. vmctl 1.79 works only in a terminal, which `script`
+    provides."""
+    address = f"--vm-addr=http://127.0.0.1:{port}"
+    return [
+        "script",
+        "-qec",
+        shlex.join(["vmctl", "prometheus", "-s", f"--prom-snapshot={blocks}", address]),
+        "/dev/null",
+    ]
 
 
 def report(source: Source) -> dict[str, Any]:
@@ -209,7 +250,9 @@ def capacity(source: Source) -> dict[str, Any]:
             else:
                 found = {
                     labels: [value for _, value in values]
-                    for labels, values in store.query_range(query.expression, (end - length) // query.step * query.step, end - 60, query.step).items()
+                    for labels, values in store.query_range(
+                        query.expression, (end - length) // query.step * query.step, end - 60, query.step
+                    ).items()
                 }
         except AssertionError as error:
             results[query.where] = {"error": str(error)[:300]}

@@ -34,15 +34,18 @@ class Settings:
     kinds: Sequence[str]
     replicas: Sequence[str]
     rules: Sequence[Path]
-    relabel: Path | None = None
+    relabel: list[dict[str, Any]]
 
 
 def run(settings: Settings) -> dict[str, Any]:
     """Returns all results as a document of JSON, which is also in `results.json` of the directory."""
     settings.directory.mkdir(parents=True, exist_ok=True)
-    relabel = json.loads(settings.relabel.read_text()) if settings.relabel else []
     context = Context(
-        settings.directory, settings.directory / "targets.json", settings.interval, list(settings.rules), relabel
+        settings.directory,
+        settings.directory / "targets.json",
+        settings.interval,
+        list(settings.rules),
+        settings.relabel,
     )
     built = {kind: stores.KINDS[kind](context, settings.replicas) for kind in settings.kinds}
     programs = [_hosts(settings, context)] + [program for store in built.values() for program in store.programs]
@@ -90,7 +93,9 @@ def _running(programs: Sequence[Program], directory: Path) -> Iterator[Running]:
 
 def _measure(up: Running, context: Context) -> dict[str, dict[str, Any]]:
     return {
-        name: usage.read(pid, None if name == "hosts" else context.ports.get(name), context.directory / f"{name}-data").as_dict()
+        name: usage.read(
+            pid, None if name == "hosts" else context.ports.get(name), context.directory / f"{name}-data"
+        ).as_dict()
         for name, pid in up.pids().items()
     }
 

@@ -15,7 +15,6 @@ from tests.support.monitoring import find
 from tools.fleet import vmalert_rules
 from tools.fleet.context import Context
 
-
 LOOKBACK = "30s"
 """How far behind the clock vmalert asks. The samples of one scrape arrive in several parts through remote write: a rule
 that is evaluated at once sees some workers with their last sample and others without."""

@@ -56,7 +56,11 @@ class Usage:
 def read(pid: int, port: int | None, data: Path) -> Usage:
     """Measures a program. port: of its `/metrics`; data: its directory, which may not exist."""
     return Usage(
-        time.time(), cpu_seconds(pid), psutil.Process(pid).memory_info().rss, _disk(data), own_figures(port) if port else {}
+        time.time(),
+        cpu_seconds(pid),
+        psutil.Process(pid).memory_info().rss,
+        _disk(data),
+        own_figures(port) if port else {},
     )
 
 
