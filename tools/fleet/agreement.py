@@ -1,4 +1,4 @@
-"""Compares the answers of stores that hold the same fleet: every recorded series, and every query of every dashboard."""
+"""Compares the answers of stores that hold the same fleet: recorded series, and the queries of all dashboards."""
 
 from __future__ import annotations
 

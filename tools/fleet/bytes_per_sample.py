@@ -17,7 +17,7 @@ from app.loopback import get
 from app.programs import Program, running
 from tests.support.monitoring import find
 from tests.support.real_uwsgi import ROOT, free_port
-from tools.fleet import hosts, past, plan
+from tools.fleet import hosts, past_stores, plan
 from tools.fleet.exposition import Series
 
 BEGIN = 1_790_000_000.0 // 86400 * 86400
@@ -31,8 +31,16 @@ def measure(directory: Path, captured: Sequence[Series], interval: int, hours: f
     text = directory / f"day-{interval}.txt"
     with text.open("w") as file:
         file.writelines(scrapes(captured, interval, hours))
-    command = [find("promtool"), "tsdb", "create-blocks-from", "openmetrics", "--max-block-duration=72h", text, blocks]
-    subprocess.run(command, check=True, capture_output=True)
+    command: list[str | Path] = [
+        find("promtool"),
+        "tsdb",
+        "create-blocks-from",
+        "openmetrics",
+        "--max-block-duration=72h",
+        text,
+        blocks,
+    ]
+    subprocess.run([*command, text, blocks], check=True, capture_output=True)
     text.unlink()
     stats = [json.loads(file.read_text())["stats"] for file in blocks.glob("*/meta.json")]
     chunks = sum(file.stat().st_size for file in blocks.glob("*/chunks/*"))
@@ -69,7 +77,7 @@ def _victoriametrics(directory: Path, blocks: Path, interval: int) -> dict[str, 
         lambda: get(port, "/health") is not None,
     )
     with running([program], directory, cwd=ROOT):
-        subprocess.run(past.vmctl(blocks, port), check=True, capture_output=True)
+        subprocess.run(past_stores.vmctl(blocks, port), check=True, capture_output=True)
         get(port, "/internal/force_flush")
         get(port, "/internal/force_merge", timeout=60)
         time.sleep(20)

@@ -19,96 +19,40 @@ from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
 from uwsgi_headroom.stats.server import STATES
 from uwsgi_headroom.watch.supervise import TASKS
 
-PER_WORKER = [
-    "requests_total",
-    "running_time_seconds_total",
-    "static_requests_total",
-    "busy_threads",
-    "threads",
-    "accepting",
-    "exceptions_total",
-    "harakiri_total",
-    "respawns_total",
-    "signals_total",
-    "transmitted_bytes_total",
-    "last_spawn_time_seconds",
-    "oldest_request_age_seconds",
-    "resident_memory_bytes",
-    "open_fds",
-    "unique_memory_bytes",
-    "cpu_affinity_cpus",
-    "last_cpu",
-    "busy_thread_seconds_total",
-    "lost_requests_total",
-]
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+PER_WORKER = _words("""
+requests_total running_time_seconds_total static_requests_total busy_threads threads accepting exceptions_total
+harakiri_total respawns_total signals_total transmitted_bytes_total last_spawn_time_seconds oldest_request_age_seconds
+resident_memory_bytes open_fds unique_memory_bytes cpu_affinity_cpus last_cpu busy_thread_seconds_total
+lost_requests_total
+""")
 TWICE_PER_WORKER = ("cpu_seconds_total", "context_switches_total")
 PER_WORKER_OF_LONGEST_WINDOW = ("request_share", "response_time_seconds", "interpreter_load")
 PER_SOCKET = ("queue_length", "max_queue_length", "queue_measurable", "queue_seconds_total", "queue_full_seconds_total")
-PER_WINDOW = [
-    "window_seconds",
-    "throughput_requests_per_second",
-    "mean_response_time_seconds",
-    "queue_wait_seconds",
-    "hot_worker_ratio",
-    "hot_worker_ratio_noise_floor",
-    "request_share_fairness",
-    "unevenness_cost_ratio",
-]
-ONCE = [
-    "up",
-    "server_info",
-    "scrape_duration_seconds",
-    "stats_document_size_bytes",
-    "signal_queue_length",
-    "thunder_lock",
-    "host_facts_available",
-    "harakiri_seconds",
-    "listen_backlog_limit",
-    "threads_configured",
-    "threads_available",
-    "threads_ceiling",
-    "threads_busy",
-    "threads_stuck",
-    "memory_available_bytes",
-    "memory_headroom_workers",
-    "cpus_usable",
-    "workers_sharing_one_cpu",
-    "cpu_others_follow_load",
-    "listen_queue_length",
-    "listen_overflows_total",
-    "listen_drops_total",
-    "cpu_used_by_workers_seconds_total",
-    "cpu_available_idle_seconds_total",
-    "cpu_used_by_others_seconds_total",
-    "full_occupancy_seconds_total",
-    "server_reloads_total",
-    "exporter_samples_total",
-    "exporter_observed_seconds_total",
-    "exporter_sample_gap_seconds_total",
-    "workers_without_application",
-    "exporter_sampling_duty_ratio",
-    "exporter_sampling_interval_seconds",
-]
-PROCESS = [
-    "virtual_memory_bytes",
-    "resident_memory_bytes",
-    "start_time_seconds",
-    "cpu_seconds_total",
-    "open_fds",
-    "max_fds",
-]
+PER_WINDOW = _words("""
+window_seconds throughput_requests_per_second mean_response_time_seconds queue_wait_seconds hot_worker_ratio
+hot_worker_ratio_noise_floor request_share_fairness unevenness_cost_ratio
+""")
+ONCE = _words("""
+up server_info scrape_duration_seconds stats_document_size_bytes signal_queue_length thunder_lock host_facts_available
+harakiri_seconds listen_backlog_limit threads_configured threads_available threads_ceiling threads_busy threads_stuck
+memory_available_bytes memory_headroom_workers cpus_usable workers_sharing_one_cpu cpu_others_follow_load
+listen_queue_length listen_overflows_total listen_drops_total cpu_used_by_workers_seconds_total
+cpu_available_idle_seconds_total cpu_used_by_others_seconds_total full_occupancy_seconds_total server_reloads_total
+exporter_samples_total exporter_observed_seconds_total exporter_sample_gap_seconds_total workers_without_application
+exporter_sampling_duty_ratio exporter_sampling_interval_seconds
+""")
+PROCESS = _words("virtual_memory_bytes resident_memory_bytes start_time_seconds cpu_seconds_total open_fds max_fds")
 MAY_BE_ABSENT = frozenset(
     f"uwsgi_{name}"
-    for name in [
-        "worker_oldest_request_age_seconds",
-        "worker_unique_memory_bytes",
-        "harakiri_seconds",
-        "listen_backlog_limit",
-        "cpu_others_follow_load",
-        "response_time_percentile_seconds",
-        "memory_headroom_workers",
-        "headroom_ratio",
-    ]
+    for name in _words(
+        "worker_oldest_request_age_seconds worker_unique_memory_bytes harakiri_seconds listen_backlog_limit "
+        "cpu_others_follow_load response_time_percentile_seconds memory_headroom_workers headroom_ratio"
+    )
 )
 """Known only at times, or only of some servers."""
 
@@ -185,7 +129,7 @@ def coefficients() -> dict[str, int]:
         return total(of_server(shape)) - total(of_server(base))
 
     def part(**change: int | bool) -> Shape:
-        return Shape(**{**vars(base), **change})  # type: ignore[arg-type]
+        return Shape(**{**vars(base), **change})
 
     per_worker = more(part(workers=1))
     waits = more(part(waits=True))
