@@ -49,4 +49,4 @@ def table(bytes_of_series: float, bytes_of_sample: float) -> str:
 
 
 def _gigabytes(number: float) -> str:
-    return f"{number / 1e9:,.1f} GB" if number < 1e11 else f"{number / 1e12:,.1f} TB"
+    return f"{number / 1e9:,.1f} GB" if number < 1e12 else f"{number / 1e12:,.1f} TB"
