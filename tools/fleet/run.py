@@ -6,7 +6,7 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from app.loopback import get
 from app.programs import Program, Running, running
 from tests.support.monitoring import Prometheus
 from tests.support.real_uwsgi import ROOT, free_port
-from tools.fleet import answers, hosts, panels, plan, stores, usage
+from tools.fleet import agreement, answers, hosts, panels, plan, stores, usage
 from tools.fleet.context import Context
 
 SETTLE_SECONDS = 60.0
@@ -60,12 +60,22 @@ def run(settings: Settings) -> dict[str, Any]:
         queried = {kind: Prometheus(context.port(store.queried)) for kind, store in built.items()}
         result["answers"] = answers.check_all(queried, answers.read_captured(settings.captured), settings.fleet)
         _write(settings, result)
+        result["agreement"] = _agreement(settings, queried)
         result["panels"] = {kind: panels.measure(store, settings.minutes * 60) for kind, store in queried.items()}
         _write(settings, result)
         result["end"] = _measure(up, context)
         result["snapshot"] = _snapshots(context)
     _write(settings, result)
     return result
+
+
+def _agreement(settings: Settings, queried: Mapping[str, Prometheus]) -> dict[str, Any]:
+    """Compares each store with Prometheus, if that runs too, a minute ago: when all of them had every sample."""
+    seconds = settings.minutes * 60
+    at = time.time() - min(SETTLE_SECONDS, seconds / 2)
+    asked = {**agreement.recorded_series(settings.rules), **agreement.panel_queries(seconds, at - seconds)}
+    others = {kind: store for kind, store in queried.items() if kind != "prometheus" and "prometheus" in queried}
+    return {kind: agreement.compare(queried["prometheus"], store, asked, at) for kind, store in others.items()}
 
 
 def _write(settings: Settings, result: dict[str, Any]) -> None:
