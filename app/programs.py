@@ -75,6 +75,10 @@ class Running:
         """Returns the names of the running programs."""
         return [started.program.name for started in self._started]
 
+    def pids(self) -> dict[str, int]:
+        """Returns the process id of each running program, by name."""
+        return {started.program.name: started.process.pid for started in self._started}
+
     def start(self, program: Program) -> None:
         """Starts a program and returns when it is ready. Raises `ProgramError` if it fails, or a required one ends.
 

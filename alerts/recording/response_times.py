@@ -35,7 +35,8 @@ def _percentile(level: str, share: float, t: Thresholds) -> Recording:
     if level == "service":
         buckets = by_service("sum", f"rate({_BUCKETS}{{{COMMON_BUCKETS}}}[{w}])", t)
         requests = by_service("sum", requests, t)
+    # Neither side has the label `le`. Without `ignoring`, MetricsQL 1.79 applies the filter of the left side to both.
     return Recording(
         f"{level}:uwsgi_response_time_seconds:p{100 * share:g}_rate{w}",
-        f"histogram_quantile({share:g}, {buckets})\nand round({requests}) >= {round(1 / (1 - share))}",
+        f"histogram_quantile({share:g}, {buckets})\nand ignoring (le) round({requests}) >= {round(1 / (1 - share))}",
     )

@@ -49,7 +49,7 @@ def _flow(t: Thresholds) -> Sequence[Recording]:
 def _balance(t: Thresholds) -> Sequence[Recording]:
     w, seconds = t.window, t.window_seconds
     active, calm = f"worker:uwsgi_active_requests:rate{w}", f"worker:uwsgi_calm_requests:rate{w}"
-    median = f"server:uwsgi_active_requests:median_rate{w}"
+    median = f"quantile without (worker_id) (0.5, {active})"
     workers, requests = f"server:uwsgi_active_workers:count{w}", f"server:uwsgi_active_requests:rate{w}"
     calm_time = f"server:uwsgi_calm_response_time_seconds:ratio_rate{w}"
     z_squared = f"(9 + 2 * ln({workers} / 2))"
@@ -59,7 +59,7 @@ def _balance(t: Thresholds) -> Sequence[Recording]:
         Recording(requests, by_server("sum", active)),
         Recording(
             f"server:uwsgi_hot_worker_ratio:ratio_rate{w}",
-            f"{workers} * {by_server('max', active)} / ({requests} > 0)",
+            f"{by_server('count', active)} * {by_server('max', active)} / ({by_server('sum', active)} > 0)",
         ),
         # Derived in uwsgi_headroom.analysis.balance.noise_floor. One worker is always even.
         Recording(
@@ -75,7 +75,9 @@ def _balance(t: Thresholds) -> Sequence[Recording]:
             and {requests} > 0
             """,
         ),
-        Recording(median, f"quantile without (worker_id) (0.5, {active})"),
+        Recording(f"server:uwsgi_active_requests:median_rate{w}", median),
+        # Workers are compared with the median of the same evaluation: where recorded series are written to a remote
+        # store, as by vmalert, the recorded median is that of the evaluation before.
         # A worker at the median is calm, unless the median is also the maximum; if all workers tie, all are calm.
         Recording(
             calm,
