@@ -34,12 +34,18 @@ def uwsgi_binary() -> str:
     raise RuntimeError("no uwsgi to test against: run `make test`, or set UWSGI to its path")
 
 
+_given: set[int] = set()
+
+
 def free_port() -> int:
-    """A TCP port on 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port on 127.0.0.1 that was free a moment ago, a different one each time."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+        if port not in _given:
+            _given.add(port)
+            return port
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 20.0, what: str = "condition") -> None:
