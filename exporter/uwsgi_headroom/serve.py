@@ -1,4 +1,4 @@
-"""Serves a fleet over HTTP until SIGINT or SIGTERM.
+"""Serves a fleet over HTTP until SIGINT or SIGTERM. `service` connects it with systemd and handles SIGHUP.
 
 Both signals end the exporter in the same way at any moment, so no other code may handle them. `asyncio.run` would
 cancel its main task on SIGINT, and uvicorn raises a signal again while the event loop still runs: both cancel requests
@@ -18,7 +18,6 @@ import os
 import signal
 import socket
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -26,11 +25,17 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from uwsgi_headroom import __version__, logs
-from uwsgi_headroom.config import precedence, variables
+from uwsgi_headroom.config import variables
+from uwsgi_headroom.config.defaults import LISTEN_HOST, LISTEN_PORT
 from uwsgi_headroom.errors import ConfigError
+from uwsgi_headroom.service.activation import take_sockets
+from uwsgi_headroom.service.hangup import Hangup
+from uwsgi_headroom.service.lifecycle import Lifecycle
+from uwsgi_headroom.service.manager import ServiceManager
+from uwsgi_headroom.service.reload import Reloader
+from uwsgi_headroom.service.settings_source import SettingsSource
 from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.watch import suspend
-from uwsgi_headroom.watch.discover import discover_servers
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.supervise import supervise
 from uwsgi_headroom.web import bounds, descriptors
@@ -60,28 +65,45 @@ def run(options: argparse.Namespace) -> None:
     HeadroomError."""
     # Until the exporter serves, Ctrl-C ends it at once, as SIGTERM does: asyncio could print a KeyboardInterrupt.
     signal.signal(signal.SIGINT, lambda _signal, _frame: os._exit(0))
-    settings = precedence.resolve_config(options)
+    source = SettingsSource(options)
+    hangup = Hangup(reloads=bool(source.file or os.environ.get("NOTIFY_SOCKET")))
+    settings = source.read()
     logs.configure(settings.log_level, settings.log_format)
     if ignored := variables.unknown(os.environ):
         _log.warning("unknown environment variables are ignored", extra={"fields": {"names": " ".join(ignored)}})
-    if not settings.servers:
-        settings = replace(settings, servers=discover_servers())
-    sockets = [open_listener(host, port) for host, port in settings.listen]
+    settings = source.with_servers(settings)
+    sockets = _open_listeners(settings.listen)
     if settings.settings.routes and not settings.routes_beyond_loopback:
         _refuse_exposed_routes(sockets)
     for listener in sockets:
+        if listener.family == socket.AF_UNIX:
+            _log.info("listening", extra={"fields": {"path": listener.getsockname(), "version": __version__}})
+            continue
         host, port = listener.getsockname()[:2]
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
         _log.info("listening", extra={"fields": {"url": url, "version": __version__}})
         if is_exposed(host):
             _log.warning(_EXPOSED, extra={"fields": {"url": url}})
     writer = HistoryWriter(Path(settings.history).absolute(), settings.history_max_size) if settings.history else None
-    serve_until_signal(Fleet(settings.servers, settings.settings, writer=writer), sockets, settings.allowed_hosts)
+    manager = ServiceManager(os.environ, os.getpid())
+    fleet = Fleet(settings.servers, settings.settings, writer=writer, on_turn=manager.turned)
+    reloader = Reloader(source.read_again, settings, fleet, manager)
+    serve_until_signal(fleet, sockets, settings.allowed_hosts, Lifecycle(manager, reloader, hangup))
+
+
+def _open_listeners(addresses: Sequence[tuple[str, int]]) -> list[socket.socket]:
+    """Take the sockets that systemd passes; without any, open these addresses. Raises ConfigError."""
+    passed = take_sockets(os.environ, os.getpid())
+    if passed and tuple(addresses) != ((LISTEN_HOST, LISTEN_PORT),):
+        _log.warning("systemd passes sockets, so --web.listen-address and web.listen_address are ignored")
+    return passed or [open_listener(host, port) for host, port in addresses]
 
 
 def _refuse_exposed_routes(sockets: Sequence[socket.socket]) -> None:
     """Raise ConfigError if other machines can reach one of the listeners: routes come from the paths of requests."""
     for listener in sockets:
+        if listener.family == socket.AF_UNIX:
+            continue  # its permissions decide who may connect
         host, port = listener.getsockname()[:2]
         if is_exposed(host):
             raise ConfigError(
@@ -111,14 +133,19 @@ def open_listener(host: str, port: int) -> socket.socket:
         raise ConfigError(f"{host or '*'}:{port} {what}; {advice}") from None
 
 
-def serve_until_signal(fleet: Fleet, sockets: list[socket.socket], allowed_hosts: Sequence[str] = ()) -> None:
+def serve_until_signal(
+    fleet: Fleet,
+    sockets: list[socket.socket],
+    allowed_hosts: Sequence[str] = (),
+    lifecycle: Lifecycle | None = None,
+) -> None:
     """Serve a fleet on listening sockets until a signal. allowed_hosts: host names of the exporter that are not local.
 
     Returns after SIGINT. SIGTERM ends the process by that signal, so that the parent sees it, unless the parent had
-    SIGTERM ignored.
+    SIGTERM ignored; so does the SIGHUP of a closed terminal.
     """
     capacity = descriptors.share_out(descriptors.raise_soft_limit(), len(fleet.watches()), len(sockets))
-    server = _Server(fleet, capacity, make_policy(allowed_hosts, sockets))
+    server = _Server(fleet, capacity, make_policy(allowed_hosts, sockets), lifecycle)
     terminate = signal.signal(signal.SIGTERM, server.handle_exit)
     signal.signal(signal.SIGINT, server.handle_exit)
     asyncio.run(server.run_until_signal(sockets))
@@ -126,6 +153,10 @@ def serve_until_signal(fleet: Fleet, sockets: list[socket.socket], allowed_hosts
     if server.ended_by == signal.SIGTERM:
         logging.shutdown()  # Python does not do this when a signal ends the process
         signal.raise_signal(signal.SIGTERM)
+    if server.ended_by == signal.SIGHUP:
+        logging.shutdown()
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGHUP)
 
 
 class _Server(uvicorn.Server):
@@ -135,9 +166,10 @@ class _Server(uvicorn.Server):
     `ended_by` is the first signal, 0 before any.
     """
 
-    def __init__(self, fleet: Fleet, capacity: Capacity, hosts: HostPolicy) -> None:
+    def __init__(self, fleet: Fleet, capacity: Capacity, hosts: HostPolicy, lifecycle: Lifecycle | None) -> None:
         self.ended_by = 0
         self._fleet = fleet
+        self._lifecycle = lifecycle
         self._streams = EventStreams(capacity.streams)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._signalled = asyncio.Event()
@@ -168,6 +200,11 @@ class _Server(uvicorn.Server):
             await self.serve(sockets=sockets)
         finally:
             await self._stop_reading()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._lifecycle and not self.should_exit:
+            self._lifecycle.serving(self.handle_exit)
 
     def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
         """Leave the signals to `serve_until_signal`."""
@@ -204,6 +241,8 @@ class _Server(uvicorn.Server):
                 connection.shutdown()
 
     async def _stop_reading(self) -> None:
+        if self._lifecycle:
+            self._lifecycle.ending()
         self._streams.close()
         self._sampling.cancel()
         await self._fleet.close()
