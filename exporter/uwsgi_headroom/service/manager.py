@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 from collections.abc import Mapping, Sequence
 
@@ -11,6 +12,8 @@ from uwsgi_headroom.watch.watch import Watch
 
 LEAST_WATCHDOG_SECONDS = 3 * GLOB_SECONDS
 """A shorter watchdog could end an exporter that is only slow: a turn of sampling takes GLOB_SECONDS."""
+
+_STANDARD_ERROR = 2
 
 _log = logging.getLogger(__name__)
 
@@ -27,6 +30,8 @@ class ServiceManager:
         self._has_watchdog = seconds is not None
         self._servers = self._problem = self._sent = ""
         self._stopping = False
+        if self._has_watchdog:
+            faulthandler.enable(file=_STANDARD_ERROR)  # SIGABRT from the watchdog then logs where each thread stands
         if seconds is not None and seconds < LEAST_WATCHDOG_SECONDS:
             fields = {"seconds": f"{seconds:g}", "least": f"{LEAST_WATCHDOG_SECONDS:g}"}
             _log.warning("the watchdog's time is too short: raise WatchdogSec=", extra={"fields": fields})
