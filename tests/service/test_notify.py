@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import socket
 from pathlib import Path
@@ -47,7 +48,7 @@ def test_a_socket_that_nobody_empties(tmp_path: Path) -> None:
             notifier.send(STATUS="x" * 1000)
         end.setblocking(False)
         count = 0
-        with pytest.raises(BlockingIOError):
+        with contextlib.suppress(BlockingIOError):
             while end.recv(2000):
                 count += 1
         assert 0 < count < 5000
