@@ -77,7 +77,7 @@ def test_a_broken_file_changes_nothing(tmp_path: Path, caplog: pytest.LogCapture
     [
         (lambda _path: None, "No such file or directory"),
         (lambda path: path.mkdir(), "not a regular file"),
-        (lambda path: os.mkfifo(path), "not a regular file"),
+        (os.mkfifo, "not a regular file"),
         (lambda path: path.write_bytes(b"\xff\xfe\x00"), "not valid YAML"),
         (lambda path: path.write_text("servers: [/run/a, /run/a]"), "already named"),
     ],

@@ -1,9 +1,10 @@
-"""A stand-in for systemd: a notification socket that keeps every message, and sockets passed to a program."""
+"""A stand-in for systemd: a notification socket that keeps every message, and descriptors passed to a program."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.real_uwsgi import wait_until
+
+_PASS = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1", LISTEN_FDNAMES="web")
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
 
 
 @dataclass(frozen=True)
@@ -53,8 +61,6 @@ def manager(address: str = "") -> Iterator[Manager]:
             thread.join(10)
 
 
-def passing(command: Sequence[str], listener: socket.socket) -> list[str]:
-    """The command line that runs a command with a socket passed to it, as systemd does. Pass the socket's descriptor to
-    the shell."""
-    script = f'LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=web exec "$@" 3<&{listener.fileno()}'
-    return ["sh", "-c", script, "sh", *command]
+def passing(command: Sequence[str], descriptor: int) -> list[str]:
+    """The command line that runs a command with an inherited descriptor passed to it, as systemd passes a socket."""
+    return [sys.executable, "-c", _PASS, str(descriptor), *command]
