@@ -54,7 +54,7 @@ from pathlib import Path
 from uwsgi_headroom.store.reader import HistoryFile
 
 with HistoryFile(Path("/var/lib/uwsgi-headroom/history.sqlite")) as file:
-    print(sum(record.window.requests for record in file.records("shop", 0, 1e11, 60)))
+    print(sum(worker.requests for record in file.records("shop", 0, 1e11, 60) for worker in record.window.workers))
 """,
 }
 """Files of the container, by path, with their text."""

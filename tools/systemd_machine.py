@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,9 +113,8 @@ def _install(copy: Path) -> None:
 @contextlib.contextmanager
 def _booted(copy: Path) -> Iterator[Booted]:
     """Boots the root in a container without a network. Raises `UnavailableError` if systemd does not start here."""
-    place = copy.parent / f"podman-{os.getpid()}"
+    place = Path(tempfile.mkdtemp(prefix="headroom-"))  # podman wants a short path
     name = f"uwsgi-headroom-{os.getpid()}"
-    place.mkdir()
     settings = place / "containers.conf"
     settings.write_text(_CONTAINERS)
     podman = ["env", f"CONTAINERS_CONF={settings}", "podman", "--storage-driver=vfs"]
