@@ -11,14 +11,15 @@ from dataclasses import dataclass
 MOST_EXPOSED = 2.0
 """The highest exposure that `systemd-analyze security` may find, 0 to 10."""
 
-STOP_SECONDS = 5.0
+STOP_SECONDS = 10.0
+WAIT_SECONDS = 90.0  # on a busy machine, Python alone may take half a minute to start
 WATCHDOG_SECONDS = 30.0
 SHORT_WATCHDOG_SECONDS = 15.0
 STILL_SECONDS = 30.0  # until a sampler counts as standing still, with a turn
 
 _CONFIG = "/etc/uwsgi-headroom.yml"
 _WELL = "servers:\n  - stats: /run/uwsgi/*.stats\n"
-_METRICS = "curl -s --max-time 20 127.0.0.1:9238/metrics"
+_METRICS = "curl -s --max-time 60 127.0.0.1:9238/metrics"
 _UNIT = "uwsgi-headroom"
 
 FILES = {
@@ -83,7 +84,7 @@ class Booted:
         """Runs a shell script; returns its output. Raises `FailedError` if it fails."""
         ran = subprocess.run([*self.command, "sh", "-c", script], capture_output=True, text=True, check=False)
         if ran.returncode:
-            raise FailedError(f"this failed: {script}\n{ran.stdout}{ran.stderr}")
+            raise FailedError(f"this ended with {ran.returncode}: {script}\n{ran.stdout}{ran.stderr}")
         return ran.stdout
 
     def show(self, name: str) -> str:
@@ -124,11 +125,38 @@ def _start(booted: Booted) -> None:
     booted.output("systemctl start shop; while ! [ -S /run/uwsgi/shop.stats ]; do sleep 0.2; done")
     booted.output(f"systemctl start {_UNIT}")
     expect(booted.show("ActiveState") == "active", "systemctl start returns before READY")
-    booted.wait(lambda: booted.show("StatusText") == "1 server watched", 10, "the status names the server")
-    booted.wait(lambda: booted.metric(r'uwsgi_up\{server="shop"\}') == 1, 10, "shop can be read")
+    booted.wait(lambda: booted.show("StatusText") == "1 server watched", WAIT_SECONDS, "the status names the server")
+    booted.wait(lambda: booted.metric(r'uwsgi_up\{server="shop"\}') == 1, WAIT_SECONDS, "shop can be read")
     expect(booted.metric("uwsgi_listen_queue_length") == 0, "the listen queue is not known")
     user = booted.output(f"ps -o user= -p {booted.show('MainPID')}").strip()
     expect(user not in ("root", "www-data"), f"the exporter runs as {user}")
+
+
+def _figures(booted: Booted) -> None:
+    """An exporter of the same user and group, without the sandbox, has the same series."""
+    plain = f"{_METRICS.replace('9238', '9239')}"
+    properties = "-p DynamicUser=yes -p SupplementaryGroups=www-data -p Environment=UWSGI_HEADROOM_HISTORY=/tmp/history"
+    program = "/opt/uwsgi-headroom/bin/uwsgi-headroom --web.listen-address 127.0.0.1:9239"
+    booted.output(f"systemd-run --quiet --unit=plain {properties} {program} --config {_CONFIG}")
+    booted.wait(lambda: "uwsgi_up" in booted.output(f"{plain} || true"), WAIT_SECONDS, "an exporter without a sandbox")
+    booted.output("curl -s 127.0.0.1:8080/ > /dev/null; sleep 12")  # some figures are read every few seconds
+    series = [
+        set(re.findall(r"^(\w+(?:\{.*?\})?) ", booted.output(scrape), re.MULTILINE)) for scrape in (_METRICS, plain)
+    ]
+    booted.output("systemctl stop plain")
+    expect(len(series[0]) > 100, f"only {len(series[0])} series")
+    expect(series[0] == series[1], f"the sandbox changes the series: {sorted(series[0] ^ series[1])}")
+
+
+def _waits(booted: Booted) -> None:
+    """Waits are known with the rights of waits.conf, and not without them."""
+    place = f"/etc/systemd/system/{_UNIT}.service.d/waits.conf"
+    known = "uwsgi_wait_observed_seconds_total"
+    expect(known not in booted.output(_METRICS), "waits are known without rights")
+    booted.output(f"install -D -m 644 /srv/source/deploy/systemd/waits.conf {place}")
+    booted.output(f"systemctl daemon-reload; systemctl restart {_UNIT}")
+    booted.wait(lambda: known in booted.output(_METRICS), WAIT_SECONDS, "waits are known")
+    booted.output(f"rm {place}; systemctl daemon-reload; systemctl restart {_UNIT}")
 
 
 def _history(booted: Booted) -> None:
@@ -146,13 +174,15 @@ def _reload(booted: Booted) -> None:
     pid, samples = booted.show("MainPID"), booted.metric("uwsgi_exporter_samples_total")
     booted.output(f"printf '{_WELL}  - gone=/nowhere\n' > {_CONFIG}; systemctl reload {_UNIT}")
     status = "2 servers watched, 1 cannot be read"
-    booted.wait(lambda: booted.show("StatusText") == status, 15, "the new server is watched")
+    booted.wait(lambda: booted.show("StatusText") == status, WAIT_SECONDS, "the new server is watched")
     expect(booted.show("MainPID") == pid, "the reload started another process")
     expect(booted.metric(r'uwsgi_exporter_samples_total\{server="shop"\}') > samples, "the reload lost the totals")
     booted.output(f"echo 'nonsense: 1' >> {_CONFIG}; systemctl reload {_UNIT}")
-    booted.wait(lambda: f"{_CONFIG}:4: unknown key" in booted.show("StatusText"), 10, "the broken file is reported")
+    booted.wait(
+        lambda: f"{_CONFIG}:4: unknown key" in booted.show("StatusText"), WAIT_SECONDS, "the broken file is reported"
+    )
     booted.output(f"printf '{_WELL}' > {_CONFIG}; systemctl reload {_UNIT}")
-    booted.wait(lambda: booted.show("StatusText") == "1 server watched", 10, "the file is read again")
+    booted.wait(lambda: booted.show("StatusText") == "1 server watched", WAIT_SECONDS, "the file is read again")
     expect(booted.show("ActiveState") == "active", "the reload does not end")
 
 
@@ -168,9 +198,13 @@ def _socket(booted: Booted) -> None:
 
 def _await_restart(booted: Booted, seconds: float, what: str) -> None:
     restarts = int(booted.show("NRestarts"))
-    booted.wait(lambda: int(booted.show("NRestarts")) > restarts, seconds + 15, f"the watchdog ends an exporter {what}")
+    booted.wait(
+        lambda: int(booted.show("NRestarts")) > restarts,
+        seconds + WAIT_SECONDS,
+        f"the watchdog ends an exporter {what}",
+    )
     booted.output("rm -f /srv/hang /srv/block")
-    booted.wait(lambda: booted.show("ActiveState") == "active", 15, "it starts again")
+    booted.wait(lambda: booted.show("ActiveState") == "active", WAIT_SECONDS, "it starts again")
     expect(booted.metric("uwsgi_up") in (0, 1), "it serves again")
 
 
@@ -202,6 +236,8 @@ def _journal(booted: Booted) -> None:
 CHECKS: dict[str, Callable[[Booted], None]] = {
     "systemd-analyze verify and security": _verify,
     "start: ready, figures, listen queue, a user of its own": _start,
+    "the sandbox hides no figure": _figures,
+    "waits.conf shows what threads wait for": _waits,
     "stop and start again lose no history": _history,
     "reload: totals stay, a broken file is reported": _reload,
     "the socket starts it, and refuses nothing in a restart": _socket,
