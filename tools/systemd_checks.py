@@ -11,7 +11,7 @@ from dataclasses import dataclass
 MOST_EXPOSED = 2.0
 """The highest exposure that `systemd-analyze security` may find, 0 to 10."""
 
-STOP_SECONDS = 10.0
+STOP_SECONDS = 10.0  # measured 0.15 on an idle machine
 WAIT_SECONDS = 90.0  # on a busy machine, Python alone may take half a minute to start
 WATCHDOG_SECONDS = 30.0
 SHORT_WATCHDOG_SECONDS = 15.0
@@ -134,7 +134,7 @@ def _start(booted: Booted) -> None:
 
 def _figures(booted: Booted) -> None:
     """An exporter of the same user and group, without the sandbox, has the same series."""
-    plain = f"{_METRICS.replace('9238', '9239')}"
+    plain = _METRICS.replace("9238", "9239")
     properties = "-p DynamicUser=yes -p SupplementaryGroups=www-data -p Environment=UWSGI_HEADROOM_HISTORY=/tmp/history"
     program = "/opt/uwsgi-headroom/bin/uwsgi-headroom --web.listen-address 127.0.0.1:9239"
     booted.output(f"systemd-run --quiet --unit=plain {properties} {program} --config {_CONFIG}")
@@ -149,7 +149,6 @@ def _figures(booted: Booted) -> None:
 
 
 def _waits(booted: Booted) -> None:
-    """Waits are known with the rights of waits.conf, and not without them."""
     place = f"/etc/systemd/system/{_UNIT}.service.d/waits.conf"
     known = "uwsgi_wait_observed_seconds_total"
     expect(known not in booted.output(_METRICS), "waits are known without rights")
@@ -160,13 +159,15 @@ def _waits(booted: Booted) -> None:
 
 
 def _history(booted: Booted) -> None:
-    for turn in (1, 2):
+    expected = 0
+    for turn in (0, 1, 2):
         booted.output("for i in 1 2 3 4 5 6 7 8 9 10; do curl -s 127.0.0.1:8080/ > /dev/null; done; sleep 1")
         began = time.monotonic()
         booted.output(f"systemctl stop {_UNIT}")
         expect(time.monotonic() - began < STOP_SECONDS, "systemctl stop takes too long")
-        kept = booted.output("/opt/uwsgi-headroom/bin/python /srv/requests.py").strip()
-        expect(kept == str(10 * turn), f"the history has {kept} of {10 * turn} requests after restart {turn}")
+        kept = int(booted.output("/opt/uwsgi-headroom/bin/python /srv/requests.py"))
+        expected = expected + 10 if turn else kept
+        expect(kept == expected >= 10, f"the history has {kept} of {expected} requests after restart {turn}")
         booted.output(f"systemctl start {_UNIT}; sleep 1")
 
 
