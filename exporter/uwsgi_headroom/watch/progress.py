@@ -62,10 +62,9 @@ class Progress:
             for noted in before.values():
                 noted.since += gap
         for watch in watches:
-            noted = before.get(watch)
-            if noted is None or noted.number != watch.reader.attempts:
-                noted = _Attempts(watch.reader.attempts, now)
-            self._attempts[watch] = noted
+            earlier = before.get(watch)
+            same = earlier is not None and earlier.number == watch.reader.attempts
+            self._attempts[watch] = earlier if earlier and same else _Attempts(watch.reader.attempts, now)
         return [
             watch.name
             for watch, noted in self._attempts.items()
