@@ -79,55 +79,45 @@ def ask(listener: socket.socket) -> socket.socket:
     return client
 
 
-@pytest.mark.parametrize("kind", ["tcp", "unix"])
-def test_a_request_before_the_exporter_starts(tmp_path: Path, kind: str) -> None:
-    """A connection waits in the socket's queue, and the exporter answers it. A configured address is not opened, and
-    the log says so."""
-    log = tmp_path / "log"
-    listener = socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET)
-    listener.bind(str(tmp_path / "web.sock") if kind == "unix" else ("127.0.0.1", 0))
-    listener.listen()
+def answer(client: socket.socket) -> bytes:
+    """The whole response."""
+    received = b""
+    while part := client.recv(65536):
+        received += part
+    return received
+
+
+def test_requests_before_the_exporter_starts(tmp_path: Path) -> None:
+    """Connections wait in the queues of passed sockets, TCP and UNIX, and the exporter answers them. A configured
+    address is not opened, and the log says so."""
+    log, path = tmp_path / "log", str(tmp_path / "web.sock")
     arguments = ["--stats", "/nowhere", "--web.listen-address", "203.0.113.1:9", "--routes"]
-    with listener, ask(listener) as client, log.open("wb") as output:
-        process = subprocess.Popen(
-            passing([*COMMAND, *arguments], listener.fileno()),
-            cwd=ROOT,
-            stdout=output,
-            stderr=output,
-            env=clean_environment(),
-            pass_fds=[listener.fileno()],
-        )
-        try:
-            answer = b""
-            while part := client.recv(65536):
-                answer += part
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == -signal.SIGTERM
-        finally:
-            process.kill()
-            process.wait(20)
-        assert answer.startswith(b"HTTP/1.1 200 OK")
-        assert b"\nuwsgi_up{" in answer
-        ask(listener).close()  # the port stays open
-    text = log.read_text()
-    assert "Traceback" not in text
-    assert text.count("are ignored") == 1
-    assert (f"path={tmp_path}/web.sock" if kind == "unix" else "url=http://127.0.0.1:") in text
-
-
-def test_a_passed_descriptor_that_is_no_listener(tmp_path: Path) -> None:
-    """The exporter ends with one sentence and the status of a wrong configuration."""
-    with (tmp_path / "file").open("wb") as file:
-        ran = subprocess.run(
-            passing([*COMMAND, "--stats", "/nowhere"], file.fileno()),
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            env=clean_environment(),
-            pass_fds=[file.fileno()],
-            timeout=60,
-            check=False,
-        )
-    assert ran.returncode == 2
-    assert "LISTEN_FDS: descriptor 3 (web) is not a socket" in ran.stderr
-    assert "Traceback" not in ran.stderr
+    with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as unix:
+        unix.bind(path)
+        unix.listen()
+        with ask(tcp) as one, ask(unix) as two, log.open("wb") as output:
+            process = subprocess.Popen(
+                passing([*COMMAND, *arguments], tcp.fileno(), unix.fileno()),
+                cwd=ROOT,
+                stdout=output,
+                stderr=output,
+                env=clean_environment(),
+                pass_fds=[tcp.fileno(), unix.fileno()],
+            )
+            try:
+                answers = [answer(one), answer(two)]
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(20) == -signal.SIGTERM
+            finally:
+                process.kill()
+                process.wait(20)
+        ask(tcp).close()  # the sockets stay open
+        ask(unix).close()
+    for text in answers:
+        assert text.startswith(b"HTTP/1.1 200 OK")
+        assert b"\nuwsgi_up{" in text
+    written = log.read_text()
+    assert "Traceback" not in written
+    assert written.count("are ignored") == 1
+    assert f"path={path}" in written
+    assert "url=http://127.0.0.1:" in written

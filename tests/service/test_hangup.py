@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.exporter import COMMAND, clean_environment
 from tests.support.real_uwsgi import ROOT, wait_until
+from uwsgi_headroom.service.hangup import Hangup
 
 pytestmark = pytest.mark.integration
 
@@ -37,15 +38,15 @@ class Running:
 
 
 @contextlib.contextmanager
-def started(folder: Path, *arguments: str, before: tuple[str, ...] = (), terminal: bool = False) -> Iterator[Running]:
-    """Runs the exporter until the block ends, once it has read its server. before: a program that starts it."""
+def started(folder: Path, *arguments: str, terminal: bool = False) -> Iterator[Running]:
+    """Runs the exporter until the block ends, once it has read its server. terminal: in a terminal of its own."""
     keyboard, screen = pty.openpty() if terminal else (-1, os.open(os.devnull, os.O_RDWR))
     log = folder / "log"
     (folder / "well.json").write_bytes((ROOT / "tests/fixtures/minified.json").read_bytes())
     (folder / "x.yml").write_text(f"servers: [well=file://{folder}/well.json]\n")
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [*before, *COMMAND, *arguments, "--web.listen-address", "127.0.0.1:0"],
+            [*(["setsid", "--ctty"] if terminal else []), *COMMAND, *arguments, "--web.listen-address", "127.0.0.1:0"],
             cwd=ROOT,
             stdin=screen,
             stdout=output,
@@ -68,7 +69,7 @@ def started(folder: Path, *arguments: str, before: tuple[str, ...] = (), termina
 
 def test_a_terminal_that_is_closed_ends_it(tmp_path: Path) -> None:
     """With a terminal, SIGHUP reloads; when the terminal is closed, its SIGHUP ends the exporter in order."""
-    with started(tmp_path, "--config", f"{tmp_path}/x.yml", before=("setsid", "--ctty"), terminal=True) as running:
+    with started(tmp_path, "--config", f"{tmp_path}/x.yml", terminal=True) as running:
         for count in (1, 2):
             running.process.send_signal(signal.SIGHUP)
             running.logs(RELOADED, count)
@@ -101,12 +102,28 @@ def test_without_a_file_it_ends(tmp_path: Path) -> None:
     assert "Traceback" not in running.log.read_text()
 
 
-def test_nohup_is_obeyed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("reloads", [False, True])
+def test_nohup_is_obeyed(reloads: bool) -> None:
     """If SIGHUP was ignored at start, it stays ignored, with a file and without."""
-    with started(tmp_path, "--config", f"{tmp_path}/x.yml", before=("nohup",)) as running:
-        running.process.send_signal(signal.SIGHUP)
-        ignored = int(Path(f"/proc/{running.process.pid}/status").read_text().split("SigIgn:")[1].split()[0], 16)
-        assert ignored & 1 << (signal.SIGHUP - 1)
-        running.process.send_signal(signal.SIGTERM)
-        assert running.process.wait(20) == -signal.SIGTERM
-    assert RELOADED not in running.log.read_text()
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        Hangup(reloads=reloads).attach(lambda _signal, _frame: None, lambda: None)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_request_before_the_exporter_serves_is_kept() -> None:
+    """A SIGHUP while the exporter starts reloads once it serves."""
+    before = signal.getsignal(signal.SIGHUP)
+    reloads: list[str] = []
+    try:
+        hangup = Hangup(reloads=True)
+        signal.raise_signal(signal.SIGHUP)
+        assert not reloads
+        hangup.attach(lambda _signal, _frame: reloads.append("end"), lambda: reloads.append("reload"))
+        assert reloads == ["reload"]
+        signal.raise_signal(signal.SIGHUP)
+        assert reloads == ["reload"] * 2
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -15,8 +15,11 @@ from tests.support.real_uwsgi import wait_until
 
 _PASS = """
 import os, sys
-os.dup2(int(sys.argv[1]), 3)
-os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1", LISTEN_FDNAMES="web")
+passed = [os.dup(int(number)) for number in sys.argv[1].split(",")]
+for place, descriptor in enumerate(passed, 3):
+    os.dup2(descriptor, place)
+    os.set_inheritable(place, True)  # dup2 of a descriptor to itself changes nothing
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS=str(len(passed)))
 os.execvp(sys.argv[2], sys.argv[2:])
 """
 
@@ -61,6 +64,6 @@ def manager(address: str = "") -> Iterator[Manager]:
             thread.join(10)
 
 
-def passing(command: Sequence[str], descriptor: int) -> list[str]:
-    """The command line that runs a command with an inherited descriptor passed to it, as systemd passes a socket."""
-    return [sys.executable, "-c", _PASS, str(descriptor), *command]
+def passing(command: Sequence[str], *descriptors: int) -> list[str]:
+    """The command line that runs a command with inherited descriptors passed to it, as systemd passes sockets."""
+    return [sys.executable, "-c", _PASS, ",".join(map(str, descriptors)), *command]
