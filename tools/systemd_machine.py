@@ -29,6 +29,7 @@ from tools.systemd_checks import Booted, FailedError
 
 UNAVAILABLE = 75  # EX_TEMPFAIL of sysexits.h
 BOOT_SECONDS = 60.0
+END_SECONDS = 30.0
 
 _PROGRAMS = ("podman", "runc")
 _PACKAGES = ("systemd", "systemd-sysv", "dbus", "python3", "python3-venv", "curl", "procps")
@@ -131,7 +132,24 @@ def _booted(copy: Path) -> Iterator[Booted]:
         yield booted
     finally:
         subprocess.run([*podman, "rm", "--force", "--time=3", name], capture_output=True, check=False)
+        _await_end(place)
         shutil.rmtree(place, ignore_errors=True)
+
+
+def _await_end(place: Path) -> None:
+    """Waits for the processes that clean up after the container: they would make their directories again."""
+    end = time.monotonic() + END_SECONDS
+    while is_named(place) and time.monotonic() < end:
+        time.sleep(0.2)
+
+
+def is_named(place: Path) -> bool:
+    """Whether the command line of any process contains this path."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            if os.fsencode(place) in (process / "cmdline").read_bytes():
+                return True
+    return False
 
 
 def _await_boot(booted: Booted) -> None:

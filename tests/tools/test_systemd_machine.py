@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 
 import pytest
 
@@ -47,6 +48,17 @@ def test_its_ends(monkeypatch, capsys, error, status):
     monkeypatch.setattr(systemd_machine, "_check", check)
     assert systemd_machine.main(["trixie"]) == status
     assert (str(error) or "stopped") in capsys.readouterr().err
+
+
+def test_a_process_with_a_path_in_its_command_line(tmp_path):
+    """A directory is in use as long as a process names it."""
+    assert not systemd_machine.is_named(tmp_path)
+    command = ["sh", "-c", "echo up; read line", f"--root={tmp_path}/storage"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdout.readline() == b"up\n"
+        assert systemd_machine.is_named(tmp_path)
+        running.stdin.close()
+    assert not systemd_machine.is_named(tmp_path)
 
 
 def test_a_command_that_fails_shows_its_output():
