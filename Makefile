@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test test-all lint generate bench bench-accuracy bench-waits bench-model bench-cost bench-page bench-hostile scenarios bare-machine try-container clean
+.PHONY: help demo test test-all lint generate bench bench-accuracy bench-waits bench-model bench-cost bench-page bench-hostile scenarios bare-machine systemd-machine try-container clean
 .DEFAULT_GOAL := help
 
 help:  ## print this list
@@ -74,6 +74,9 @@ scenarios:  ## check over 60 situations on a real uWSGI, for 8 minutes (NAME="ch
 
 bare-machine:  ## check `make demo` on a minimal Debian, as root (SUITE=trixie)
 	@exec $(PYTHON) -m tools.bare_machine $(SUITE)
+
+systemd-machine:  ## check the systemd unit in a container that runs systemd, as root, for 4 minutes (SUITE=trixie)
+	@exec $(PYTHON) -m tools.systemd_machine $(SUITE)
 
 try-container:  ## build the container image and compare its figures with the truth, as root, for 2 minutes (ARGS="--write")
 	@$(PYTHON) -m tools.prepare bench

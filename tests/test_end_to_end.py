@@ -337,7 +337,8 @@ def endings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, st
     """Exit status and log of one exporter for each moment and signal."""
     folder = tmp_path_factory.mktemp("endings")
     (folder / "well.json").write_bytes(WELL)
-    arguments = ["--stats", f"well=file://{folder}/well.json", "--web.listen-address", "127.0.0.1:0"]
+    (folder / "x.yml").write_text(f"servers: [well=file://{folder}/well.json]\n")
+    arguments = ["--config", f"{folder}/x.yml", "--web.listen-address", "127.0.0.1:0"]
     ran = subprocess.run(
         [sys.executable, "-m", "tests.support.signalled", str(folder), *arguments],
         cwd=ROOT,
@@ -357,6 +358,14 @@ def test_a_signal_ends_it_at_any_moment(endings: dict[str, tuple[int, str]], mom
     status, log = endings[f"{moment} {signals}"]
     first = signalled.SIGNALS[signals][0]
     assert status == (0 if first == signal.SIGINT else -first), log
+    assert [line for line in log.splitlines() if " level=info " not in line] == []
+
+
+@pytest.mark.parametrize("moment", signalled.HANGUPS)
+def test_a_hangup_is_harmless_at_any_moment(endings: dict[str, tuple[int, str]], moment: str) -> None:
+    """SIGHUP, twice, then SIGTERM: the exporter reloads or is already ending, and ends as after SIGTERM alone."""
+    status, log = endings[f"{moment} SIGHUP"]
+    assert status == -signal.SIGTERM, log
     assert [line for line in log.splitlines() if " level=info " not in line] == []
 
 

@@ -34,6 +34,17 @@ def test_json() -> None:
     assert '"msg": "a line", "number": 0' in done.stderr
 
 
+def test_level_and_style_change_while_it_runs() -> None:
+    """After `adjust`, lines have the other style, and lines below the level are left out, each line once."""
+    script = SCRIPT + 'logs.adjust("warning", "json"); logging.info("quiet"); logging.warning("loud")'
+    done = subprocess.run(
+        [sys.executable, "-c", script, "logfmt", "1"], capture_output=True, text=True, check=True, timeout=60
+    )
+    first, last = done.stderr.splitlines()
+    assert 'msg="a line"' in first
+    assert '"level": "warning", "msg": "loud"' in last
+
+
 def test_nobody_waits_for_a_full_pipe() -> None:
     """If nobody reads, lines that do not fit into the pipe are dropped, and the program continues and ends."""
     reader, writer = os.pipe()

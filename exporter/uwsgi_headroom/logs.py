@@ -29,6 +29,15 @@ def configure(level: str, style: Format) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
+def adjust(level: str, style: Format) -> None:
+    """Change the level and the format of the lines that `configure` set up."""
+    root = logging.getLogger()
+    root.setLevel(level.upper())
+    for handler in root.handlers:
+        if isinstance(handler, _BackgroundHandler):
+            handler.setFormatter(_Formatter(style))
+
+
 class _BackgroundHandler(logging.Handler):
     """Writes to a file descriptor from a thread. Never waits, except for a second at most at the program's end.
 

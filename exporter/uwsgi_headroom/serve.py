@@ -1,4 +1,4 @@
-"""Serves a fleet over HTTP until SIGINT or SIGTERM.
+"""Serves a fleet over HTTP until SIGINT or SIGTERM. `service` connects it with systemd and handles SIGHUP.
 
 Both signals end the exporter in the same way at any moment, so no other code may handle them. `asyncio.run` would
 cancel its main task on SIGINT, and uvicorn raises a signal again while the event loop still runs: both cancel requests
@@ -17,7 +17,6 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -25,11 +24,16 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from uwsgi_headroom import __version__, logs
-from uwsgi_headroom.config import precedence, variables
-from uwsgi_headroom.errors import ConfigError
+from uwsgi_headroom.config import variables
+from uwsgi_headroom.config.defaults import LISTEN_HOST, LISTEN_PORT
+from uwsgi_headroom.service.activation import take_sockets
+from uwsgi_headroom.service.hangup import Hangup
+from uwsgi_headroom.service.lifecycle import Lifecycle
+from uwsgi_headroom.service.manager import ServiceManager
+from uwsgi_headroom.service.reload import Reloader
+from uwsgi_headroom.service.settings_source import SettingsSource
 from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.watch import suspend
-from uwsgi_headroom.watch.discover import discover_servers
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.supervise import supervise
 from uwsgi_headroom.web import bounds, descriptors
@@ -40,6 +44,7 @@ from uwsgi_headroom.web.descriptors import Capacity
 from uwsgi_headroom.web.event_stream import EventStreams
 from uwsgi_headroom.web.exposure import describe_exposure, is_exposed, refuse_exposed_routes
 from uwsgi_headroom.web.host_check import HostPolicy, make_policy
+from uwsgi_headroom.web.listeners import open_listener
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -58,18 +63,22 @@ def run(options: argparse.Namespace) -> None:
     HeadroomError."""
     # Until the exporter serves, Ctrl-C ends it at once, as SIGTERM does: asyncio could print a KeyboardInterrupt.
     signal.signal(signal.SIGINT, lambda _signal, _frame: os._exit(0))
-    settings = precedence.resolve_config(options)
+    source = SettingsSource(options)
+    hangup = Hangup(reloads=bool(source.file or os.environ.get("NOTIFY_SOCKET")))
+    settings = source.read()
     logs.configure(settings.log_level, settings.log_format)
     if ignored := variables.unknown(os.environ):
         _log.warning("unknown environment variables are ignored", extra={"fields": {"names": " ".join(ignored)}})
-    if not settings.servers:
-        settings = replace(settings, servers=discover_servers())
+    settings = source.with_servers(settings)
     live = _open_web_config(settings.web_config_file)
-    sockets = [open_listener(host, port) for host, port in settings.listen]
+    sockets = _open_listeners(settings.listen)
     has_login = live is not None and live.config.needs_identity
     if settings.settings.routes and not settings.routes_beyond_loopback and not has_login:
         refuse_exposed_routes(sockets)
     for listener in sockets:
+        if listener.family == socket.AF_UNIX:
+            _log.info("listening", extra={"fields": {"path": listener.getsockname(), "version": __version__}})
+            continue
         host, port = listener.getsockname()[:2]
         scheme = "https" if live and live.active.context else "http"
         url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
@@ -77,7 +86,18 @@ def run(options: argparse.Namespace) -> None:
         if is_exposed(host) and (warning := describe_exposure(live.config if live else None)):
             _log.warning(warning, extra={"fields": {"url": url}})
     writer = HistoryWriter(Path(settings.history).absolute(), settings.history_max_size) if settings.history else None
-    serve_until_signal(Fleet(settings.servers, settings.settings, writer=writer), sockets, settings.allowed_hosts, live)
+    manager = ServiceManager(os.environ, os.getpid())
+    fleet = Fleet(settings.servers, settings.settings, writer=writer, on_turn=manager.turned)
+    reloader = Reloader(source.read_again, settings, fleet, manager)
+    serve_until_signal(fleet, sockets, settings.allowed_hosts, Lifecycle(manager, reloader, hangup), live)
+
+
+def _open_listeners(addresses: Sequence[tuple[str, int]]) -> list[socket.socket]:
+    """Take the sockets that systemd passes; without any, open these addresses. Raises ConfigError."""
+    passed = take_sockets(os.environ, os.getpid())
+    if passed and tuple(addresses) != ((LISTEN_HOST, LISTEN_PORT),):
+        _log.warning("systemd passes sockets, so --web.listen-address and web.listen_address are ignored")
+    return passed or [open_listener(host, port) for host, port in addresses]
 
 
 def _open_web_config(path: str) -> LiveConfig | None:
@@ -89,32 +109,21 @@ def _open_web_config(path: str) -> LiveConfig | None:
     return LiveConfig(Path(path).absolute())
 
 
-def open_listener(host: str, port: int) -> socket.socket:
-    """Open a listening socket. Raises ConfigError with the address in its message."""
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        if host and ":" not in host:
-            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        if not host and socket.has_dualstack_ipv6():
-            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=bounds.BACKLOG)
-        return socket.create_server((host, port), family=family, backlog=bounds.BACKLOG)
-    except OSError as error:
-        what = "is in use by another program" if error.errno == 98 else f"is not available ({error.strerror})"
-        advice = "choose another address with --web.listen-address HOST:PORT"
-        raise ConfigError(f"{host or '*'}:{port} {what}; {advice}") from None
-
-
 def serve_until_signal(
-    fleet: Fleet, sockets: list[socket.socket], allowed_hosts: Sequence[str] = (), live: LiveConfig | None = None
+    fleet: Fleet,
+    sockets: list[socket.socket],
+    allowed_hosts: Sequence[str] = (),
+    lifecycle: Lifecycle | None = None,
+    live: LiveConfig | None = None,
 ) -> None:
     """Serve a fleet on listening sockets until a signal. allowed_hosts: host names of the exporter that are not local.
     live: TLS and login.
 
     Returns after SIGINT. SIGTERM ends the process by that signal, so that the parent sees it, unless the parent had
-    SIGTERM ignored.
+    SIGTERM ignored; so does the SIGHUP of a closed terminal.
     """
     capacity = descriptors.share_out(descriptors.raise_soft_limit(), len(fleet.watches()), len(sockets))
-    server = _Server(fleet, capacity, make_policy(allowed_hosts, sockets), live)
+    server = _Server(fleet, capacity, make_policy(allowed_hosts, sockets), lifecycle, live)
     terminate = signal.signal(signal.SIGTERM, server.handle_exit)
     signal.signal(signal.SIGINT, server.handle_exit)
     asyncio.run(server.run_until_signal(sockets))
@@ -122,6 +131,10 @@ def serve_until_signal(
     if server.ended_by == signal.SIGTERM:
         logging.shutdown()  # Python does not do this when a signal ends the process
         signal.raise_signal(signal.SIGTERM)
+    if server.ended_by == signal.SIGHUP:
+        logging.shutdown()
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGHUP)
 
 
 class _Server(uvicorn.Server):
@@ -131,9 +144,17 @@ class _Server(uvicorn.Server):
     `ended_by` is the first signal, 0 before any.
     """
 
-    def __init__(self, fleet: Fleet, capacity: Capacity, hosts: HostPolicy, live: LiveConfig | None) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        capacity: Capacity,
+        hosts: HostPolicy,
+        lifecycle: Lifecycle | None,
+        live: LiveConfig | None,
+    ) -> None:
         self.ended_by = 0
         self._fleet = fleet
+        self._lifecycle = lifecycle
         self._streams = EventStreams(capacity.streams)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._signalled = asyncio.Event()
@@ -172,6 +193,11 @@ class _Server(uvicorn.Server):
         finally:
             await self._stop_reading()
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._lifecycle and not self.should_exit:
+            self._lifecycle.serving(self.handle_exit)
+
     def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
         """Leave the signals to `serve_until_signal`."""
         return contextlib.nullcontext()
@@ -207,6 +233,8 @@ class _Server(uvicorn.Server):
                 connection.shutdown()
 
     async def _stop_reading(self) -> None:
+        if self._lifecycle:
+            self._lifecycle.ending()
         self._streams.close()
         self._sampling.cancel()
         await self._fleet.close()

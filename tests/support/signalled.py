@@ -56,6 +56,18 @@ SIGNALS = {
     "SIGTERM and SIGINT": (signal.SIGTERM, signal.SIGINT),
 }
 
+HANGUPS = (
+    "settings are resolved",
+    "the event loop is made",
+    "the server starts",
+    "a server is read",
+    "the server ends",
+    "the event loop is closed",
+)
+"""Moments of a SIGHUP, of two at once, before SIGTERM."""
+
+_HANGUP = (signal.SIGHUP, signal.SIGHUP, signal.SIGTERM)
+
 _SECONDS = 60  # then SIGALRM kills an exporter that has not ended
 
 _clients: list[socket.socket] = []
@@ -100,17 +112,18 @@ def _run(moment: str, signals: Sequence[int], arguments: list[str], log: Path) -
     signal.alarm(_SECONDS)
     _call_first(*MOMENTS[moment], lambda: _send(signals))
     if moment in ENDING:
-        _call_first(*MOMENTS["an answer is made"], lambda: _send(signals[:1]))
+        _call_first(*MOMENTS["an answer is made"], lambda: _send([s for s in signals if s != signal.SIGHUP][:1]))
     return cli.main(arguments)
 
 
 def _main(folder: str, *arguments: str) -> int:
     running = {}
-    for moment, signals in itertools.product(MOMENTS, SIGNALS):
-        name = f"{moment} {signals}"
+    signals = {f"{moment} {name}": (moment, SIGNALS[name]) for moment, name in itertools.product(MOMENTS, SIGNALS)}
+    signals |= {f"{moment} SIGHUP": (moment, _HANGUP) for moment in HANGUPS}
+    for name, (moment, sent) in signals.items():
         running[name] = os.fork()
         if not running[name]:
-            return _run(moment, SIGNALS[signals], list(arguments), Path(folder) / f"{name}.log")
+            return _run(moment, sent, list(arguments), Path(folder) / f"{name}.log")
     statuses = {name: os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for name, pid in running.items()}
     print(json.dumps(statuses))
     return 0

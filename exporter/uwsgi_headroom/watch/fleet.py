@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import glob
 import os
 import stat
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from uwsgi_headroom.clock import Clock
-from uwsgi_headroom.config.model import SETTINGS, ServerConfig, Settings
+from uwsgi_headroom.config.model import SETTINGS, ServerConfig, Settings, Slo
 from uwsgi_headroom.config.names import GlobNames
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.listener_dumps import ListenerDumps
@@ -24,6 +26,7 @@ from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.watch.cpu_budget import CpuBudget
 from uwsgi_headroom.watch.loop_lag import LoopLag
 from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, Observation
+from uwsgi_headroom.watch.progress import Progress
 from uwsgi_headroom.watch.route_namer import RouteNamer
 from uwsgi_headroom.watch.supervise import supervise
 from uwsgi_headroom.watch.watch import Watch
@@ -44,6 +47,7 @@ FORGET_SECONDS = 600.0
 @dataclass
 class _GlobbedServer:
     watch: Watch
+    entry: ServerConfig
     last_seen_at: float
 
 
@@ -56,6 +60,7 @@ class Fleet:
         settings: Settings = SETTINGS,
         clock: Clock | None = None,
         writer: HistoryWriter | None = None,
+        on_turn: Callable[[Sequence[Watch]], None] = lambda _watches: None,
     ) -> None:
         self.clock = clock or Clock()
         self.settings = settings
@@ -71,11 +76,17 @@ class Fleet:
         )
         self._templates = Templates(settings.route_templates) if settings.routes else None
         self.restarts: Counter[str] = Counter()
+        self._progress = Progress(self.clock.monotonic, on_turn)
+        self._changed = asyncio.Event()
         self._paused = False
+        self._kept: dict[object, Watch] = {}
+        self._globbed: dict[str, _GlobbedServer] = {}
+        self._name_servers(servers)
+
+    def _name_servers(self, servers: Sequence[ServerConfig]) -> None:
         self._named = [self._watch(server.name, server.address, server) for server in servers if server.address]
         self._globs = [server for server in servers if server.address is None]
         self._names = GlobNames([server.pattern for server in self._globs], {watch.name for watch in self._named})
-        self._globbed: dict[str, _GlobbedServer] = {}
 
     def watches(self) -> list[Watch]:
         """Return every watch: named ones in the order of the configuration, then those of the last `refresh`."""
@@ -92,7 +103,8 @@ class Fleet:
                 if path in self._globbed:
                     self._globbed[path].last_seen_at = now
                 elif _is_socket(path):
-                    self._globbed[path] = _GlobbedServer(self._watch(self._names.name(path), Unix(path), entry), now)
+                    watch = self._watch(self._names.name(path), Unix(path), entry)
+                    self._globbed[path] = _GlobbedServer(watch, entry, now)
         for path, server in list(self._globbed.items()):
             if now - server.last_seen_at >= FORGET_SECONDS:
                 server.watch.finish_minute()
@@ -130,13 +142,54 @@ class Fleet:
                 for watch in watches:
                     if watch not in tasks or tasks[watch].done():
                         name = f"sample {watch.name}"
-                        tasks[watch] = asyncio.create_task(supervise("sample", watch.sample, self.restarts), name=name)
+                        work = functools.partial(self._progress.sample, watch)
+                        tasks[watch] = asyncio.create_task(supervise("sample", work, self.restarts), name=name)
                 for forgotten in tasks.keys() - set(watches):
                     tasks.pop(forgotten).cancel()
-                await asyncio.sleep(GLOB_SECONDS)
+                self._progress.end_turn(watches)
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), GLOB_SECONDS)
+                self._changed.clear()
         finally:
             for task in tasks.values():
                 task.cancel()
+
+    async def reconfigure(self, servers: Sequence[ServerConfig], settings: Settings) -> tuple[int, int]:
+        """Watch these servers from here on, with the objective and the windows of these settings. Returns how many
+        servers were added and removed.
+
+        A server keeps its history if its name, address and objective are the same. No other is read before the reads of
+        removed servers have ended, and what those have of the present minute is written.
+        """
+        before = self.watches()
+        self.settings = replace(self.settings, slo=settings.slo, windows=settings.windows)
+        self._kept = {_identity(watch.name, watch.address, watch.slo): watch for watch in before}
+        self._name_servers(servers)
+        globbed, self._globbed = self._globbed, {}
+        self.refresh()
+        self._keep_lost_sockets(globbed)
+        removed = list(self._kept.values())
+        self._kept = {}
+        added = [watch for watch in self.watches() if watch not in before]
+        ends = [*(watch.reader.pause() for watch in added), *(watch.reader.close() for watch in removed)]
+        try:
+            await asyncio.gather(*ends)
+        finally:
+            for watch in removed:
+                watch.finish_minute()
+        if not self._paused:
+            for watch in added:
+                watch.reader.resume()
+        self._changed.set()
+        return len(added), len(removed)
+
+    def _keep_lost_sockets(self, globbed: dict[str, _GlobbedServer]) -> None:
+        """Keep the servers whose sockets are gone, if their globs are still configured."""
+        for path, server in globbed.items():
+            entry = next((entry for entry in self._globs if entry.pattern == server.entry.pattern), None)
+            if entry and path not in self._globbed and all(watch.address != Unix(path) for watch in self._named):
+                watch = self._watch(self._names.name(path), Unix(path), entry)
+                self._globbed[path] = _GlobbedServer(watch, entry, server.last_seen_at)
 
     @property
     def health(self) -> ExporterHealth:
@@ -170,6 +223,10 @@ class Fleet:
             watch.reader.resume()
 
     def _watch(self, name: str, address: Address, config: ServerConfig) -> Watch:
+        kept = self._kept.pop(_identity(name, address, config.slo or self.settings.slo), None)
+        if kept:
+            kept.reader.timeout, kept.reader.size_cap = config.timeout, config.size_cap
+            return kept
         return Watch(
             name,
             address,
@@ -190,6 +247,10 @@ class Fleet:
             writer=self.writer,
             budget=self._budget,
         )
+
+
+def _identity(name: str, address: Address, slo: Slo | None) -> object:
+    return name, address, slo and (slo.threshold, slo.objective)
 
 
 def _is_socket(path: str) -> bool:

@@ -26,10 +26,11 @@ class Reader:
     stats itself.
 
     `outcome` is the result of the last finished read, None before the first; `finished_first` is set with the first
-    outcome; `errors` counts failed reads by reason; `faults` contains each internal error. Each outcome is passed to
-    `on_outcome` once, with its monotonic time. A change from readable to unreadable or back, or of the reason, is
-    logged, a few times a minute at most; a repeated failure is not. routes: names the routes of requests in service;
-    None if they are off. on_cpu is called with the CPU seconds that each reading took once its document was received.
+    outcome; `attempts` counts finished reads, `errors` failed reads by reason; `faults` contains each internal error.
+    Each outcome is passed to `on_outcome` once, with its monotonic time. A change from readable to unreadable or back,
+    or of the reason, is logged, a few times a minute at most; a repeated failure is not. routes: names the routes of
+    requests in service; None if they are off. timeout and size_cap may be changed: they apply from the next read.
+    on_cpu is called with the CPU seconds that each reading took once its document was received.
     """
 
     def __init__(  # noqa: PLR0913 - each is a setting of its own, passed by keyword
@@ -50,8 +51,9 @@ class Reader:
         self.outcome: Reading | ReadError | None = None
         self.finished_first = asyncio.Event()
         self.errors: Counter[Reason] = Counter()
-        self._timeout = timeout
-        self._size_cap = size_cap
+        self.attempts = 0
+        self.timeout = timeout
+        self.size_cap = size_cap
         self._clock = clock or Clock()
         self._on_outcome = on_outcome
         self._on_cpu = on_cpu
@@ -142,7 +144,7 @@ class Reader:
 
     async def _read_once(self) -> Reading:
         start = self._clock.monotonic()
-        answer = await source.read_document(self.address, timeout=self._timeout, size_cap=self._size_cap)
+        answer = await source.read_document(self.address, timeout=self.timeout, size_cap=self.size_cap)
         at, epoch = self._clock.monotonic(), self._clock.epoch()
         self._cpu_began = time.thread_time()  # other tasks have run meanwhile
         snapshot = self._decode(answer.body)
@@ -169,6 +171,7 @@ class Reader:
     def _note(self, outcome: Reading | ReadError) -> None:
         """Keep an outcome as the latest, and log it if its kind differs from the one before."""
         before, self.outcome = self.outcome, outcome
+        self.attempts += 1
         self.finished_first.set()
         address = {"address": str(self.address)}
         if isinstance(outcome, ReadError):

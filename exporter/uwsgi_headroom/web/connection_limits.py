@@ -34,7 +34,9 @@ class LimitedProtocol(HttpToolsProtocol):
         if not self._slots.admit(self):
             self.abort()
             return
-        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, bounds.UNSENT_BYTES)
+        accepted = transport.get_extra_info("socket")
+        if accepted.family != socket.AF_UNIX:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, bounds.UNSENT_BYTES)
         self._start_request_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:

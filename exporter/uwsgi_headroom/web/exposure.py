@@ -45,6 +45,8 @@ def refuse_exposed_routes(sockets: Sequence[socket.socket]) -> None:
     """Raise ConfigError if other machines can reach one of these listeners, which have no login: routes come from the
     paths of requests."""
     for listener in sockets:
+        if listener.family == socket.AF_UNIX:
+            continue  # its permissions decide who may connect
         host, port = listener.getsockname()[:2]
         if is_exposed(host):
             raise ConfigError(

@@ -49,7 +49,7 @@ def make_policy(allowed: Iterable[str], sockets: Iterable[socket.socket]) -> Hos
     """
     own = socket.gethostname().lower()
     names = frozenset({own, own.partition(".")[0], *(_without_port(name) for name in allowed)})
-    addresses = (listener.getsockname()[:2] for listener in sockets)
+    addresses = (listener.getsockname()[:2] for listener in sockets if listener.family != socket.AF_UNIX)
     loopback = frozenset((host, port) for host, port in addresses if ipaddress.ip_address(host).is_loopback)
     return HostPolicy(names, None if allowed else loopback)
 

@@ -1,0 +1,113 @@
+"""Sockets from systemd are taken if they are listening stream sockets; others are refused with advice."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from uwsgi_headroom.errors import ConfigError
+from uwsgi_headroom.service.activation import take_sockets
+
+PID = 7
+
+
+def taken(descriptor: int, **more: str) -> list[socket.socket]:
+    """What is taken of one passed descriptor."""
+    environment = {"LISTEN_PID": str(PID), "LISTEN_FDS": "1", **more}
+    return take_sockets(environment, PID, first=descriptor)
+
+
+@contextlib.contextmanager
+def passed(made: socket.socket) -> Iterator[int]:
+    """A descriptor of this socket that another process would own."""
+    with made:
+        descriptor = os.dup(made.fileno())
+    try:
+        yield descriptor
+    finally:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+
+
+def unix_listener(path: Path) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX)
+    made.bind(str(path))
+    made.listen()
+    return made
+
+
+@pytest.mark.parametrize("kind", ["tcp", "tcp6", "unix"])
+def test_a_listening_socket_is_taken(tmp_path: Path, kind: str) -> None:
+    """A TCP or UNIX socket accepts connections afterwards, and programs that this one starts do not get it."""
+    makers: dict[str, Callable[[], socket.socket]] = {
+        "tcp": lambda: socket.create_server(("127.0.0.1", 0)),
+        "tcp6": lambda: socket.create_server(("::1", 0), family=socket.AF_INET6),
+        "unix": lambda: unix_listener(tmp_path / "web.sock"),
+    }
+    with passed(makers[kind]()) as descriptor:
+        os.set_inheritable(descriptor, True)
+        (listener,) = taken(descriptor, LISTEN_FDNAMES="web")
+        with listener, socket.socket(listener.family) as client:
+            assert listener.fileno() == descriptor
+            assert not listener.get_inheritable()
+            client.connect(listener.getsockname())
+            listener.accept()[0].close()
+
+
+def test_several_sockets_in_their_order() -> None:
+    """All passed sockets are taken; names may be missing."""
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
+        first = 200
+        os.dup2(one.fileno(), first)
+        os.dup2(two.fileno(), first + 1)
+        environment = {"LISTEN_PID": str(PID), "LISTEN_FDS": "2", "LISTEN_FDNAMES": "web"}
+        listeners = take_sockets(environment, PID, first=first)
+        assert [listener.getsockname() for listener in listeners] == [one.getsockname(), two.getsockname()]
+        for listener in listeners:
+            listener.close()
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM), "not a listening TCP or UNIX stream socket"),
+        (lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM), "not a listening TCP or UNIX stream socket"),
+        (lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM), "not a listening TCP or UNIX stream socket"),
+        (lambda: socket.socketpair()[0], "not a listening TCP or UNIX stream socket"),
+    ],
+    ids=["udp", "unix datagrams", "not listening", "connected"],
+)
+def test_another_socket_is_refused(make: Callable[[], socket.socket], what: str) -> None:
+    """The message names the descriptor, its name and what the unit needs; the descriptor stays open."""
+    with passed(make()) as descriptor:
+        with pytest.raises(ConfigError, match=rf"descriptor {descriptor} \(web\) is {what}; .*Accept=no"):
+            taken(descriptor, LISTEN_FDNAMES="web")
+        os.fstat(descriptor)
+
+
+def test_what_is_no_socket_is_refused(tmp_path: Path) -> None:
+    """A file and a closed descriptor are refused."""
+    descriptor = os.open(tmp_path / "file", os.O_CREAT)
+    with pytest.raises(ConfigError, match=rf"descriptor {descriptor} is not a socket"):
+        taken(descriptor)
+    os.close(descriptor)
+    with pytest.raises(ConfigError, match=r"Bad file descriptor"):
+        taken(descriptor)
+
+
+@pytest.mark.parametrize("count", ["", "-1", "many", "1000000", "9" * 5000])
+def test_a_wrong_number_is_refused(count: str) -> None:
+    """LISTEN_FDS has to be a number that a service manager could pass."""
+    with pytest.raises(ConfigError, match="LISTEN_FDS"):
+        taken(3, LISTEN_FDS=count)
+
+
+@pytest.mark.parametrize("environment", [{}, {"LISTEN_FDS": "1"}, {"LISTEN_PID": "8", "LISTEN_FDS": "1"}])
+def test_sockets_of_another_process_are_left_alone(environment: dict[str, str]) -> None:
+    """Variables that the parent of this process was given are not for this process."""
+    assert take_sockets(environment, PID) == []

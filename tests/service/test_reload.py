@@ -1,0 +1,207 @@
+"""A reload applies what can be applied, names what needs a restart, and changes nothing if it fails."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.service_manager import Manager, manager
+from uwsgi_headroom import logs
+from uwsgi_headroom.arguments.commands import make_command_line
+from uwsgi_headroom.config.model import Config, Slo
+from uwsgi_headroom.config.values import make_server
+from uwsgi_headroom.errors import ConfigError, HeadroomError
+from uwsgi_headroom.service import settings_source
+from uwsgi_headroom.service.manager import ServiceManager
+from uwsgi_headroom.service.reload import Reloader, restart_needed
+from uwsgi_headroom.service.settings_source import SettingsSource
+from uwsgi_headroom.watch.fleet import Fleet
+
+SHOP = make_server("/run/shop", name="shop")
+STARTED = Config(servers=(SHOP,))
+
+
+def reloaded(read: Callable[[], Config], started: Config = STARTED) -> tuple[str, Fleet]:
+    """The problem of one reload, and the fleet after it."""
+
+    async def change() -> tuple[str, Fleet]:
+        fleet = Fleet(started.servers, started.settings)
+        reloader = Reloader(read, started, fleet, ServiceManager({}, 1))
+        return await reloader.reload(), fleet
+
+    return asyncio.run(change())
+
+
+def names(fleet: Fleet) -> list[str]:
+    return [watch.name for watch in fleet.watches()]
+
+
+def source(*arguments: str) -> SettingsSource:
+    return SettingsSource(make_command_line().parse(["serve", *arguments]))
+
+
+@pytest.fixture(autouse=True)
+def _the_log_of_the_tests_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "adjust", lambda _level, _style: None)
+
+
+def test_what_changed_is_watched(caplog: pytest.LogCaptureFixture) -> None:
+    """The servers of the file are watched, and the log counts the changes."""
+    caplog.set_level(logging.INFO)
+    problem, fleet = reloaded(lambda: Config(servers=(SHOP, make_server("/run/api", name="api"))))
+    assert problem == ""
+    assert names(fleet) == ["shop", "api"]
+    assert caplog.records[-1].fields == {"servers": 2, "added": 1, "removed": 0}
+
+
+def test_a_broken_file_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One sentence with the line is logged, and the running configuration stays."""
+    path = tmp_path / "x.yml"
+    path.write_text("servers:\n  - name: shop\n    stats: /run/shop\n    timeout: never\n")
+    problem, fleet = reloaded(source("--config", str(path)).read_again)
+    assert problem == f"{path}:4: expected a number from 0.1 to 60"
+    assert names(fleet) == ["shop"]
+    (record,) = caplog.records
+    assert record.fields == {"reason": problem}
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda _path: None, "No such file or directory"),
+        (lambda path: path.mkdir(), "not a regular file"),
+        (os.mkfifo, "not a regular file"),
+        (lambda path: path.write_bytes(b"\xff\xfe\x00"), "not valid YAML"),
+        (lambda path: path.write_text("servers: [/run/a, /run/a]"), "already named"),
+    ],
+    ids=["gone", "a directory", "a pipe", "binary", "two of one name"],
+)
+def test_a_file_that_cannot_be_read_again(tmp_path: Path, make: Callable[[Path], None], reason: str) -> None:
+    """A reload neither fails with another error nor waits for a file that gives nothing."""
+    make(tmp_path / "x.yml")
+    problem, fleet = reloaded(source("--config", str(tmp_path / "x.yml")).read_again)
+    assert reason in problem
+    assert names(fleet) == ["shop"]
+
+
+def test_an_internal_error_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """A bug in reading the settings is logged, and the exporter goes on."""
+
+    def fails() -> Config:
+        raise ZeroDivisionError
+
+    problem, fleet = reloaded(fails)
+    assert problem == "internal error"
+    assert names(fleet) == ["shop"]
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_an_objective_for_another_rate_is_refused() -> None:
+    """A threshold that only the file's sampling rate could judge is refused, because that rate needs a restart."""
+    fast = replace(STARTED.settings, samples_per_second=20.0, slo=Slo(0.15, 0.99, "x.yml:4"))
+    problem, fleet = reloaded(lambda: replace(STARTED, settings=fast))
+    assert problem.startswith("x.yml:4: a threshold of 150ms cannot be judged with 5 samples per second")
+    assert fleet.settings.slo is None
+
+
+def test_settings_that_need_a_restart_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    """The log names the keys of the file; those that a reload applies are not among them."""
+    read = replace(
+        STARTED,
+        listen=(("127.0.0.1", 1),),
+        history="/h",
+        log_level="debug",
+        settings=replace(STARTED.settings, windows=(30.0,), waits=False, backends=(("a", "1:1"),)),
+    )
+    assert restart_needed(STARTED, STARTED) == []
+    expected = ["web.listen_address", "history.file", "sampling.waits", "backends"]
+    assert restart_needed(STARTED, read) == expected
+    problem, fleet = reloaded(lambda: read)
+    assert (problem, fleet.settings.windows, fleet.settings.waits) == ("", (30.0,), True)
+    assert caplog.records[0].fields == {"settings": " ".join(expected)}
+
+
+def requested(heard: Manager, count: int, *, between: bool) -> int:
+    """How many times the settings are read after so many requests, one after the other or all at once."""
+    reads = 0
+
+    def read() -> Config:
+        nonlocal reads
+        reads += 1
+        return Config(servers=(SHOP,))
+
+    async def ask() -> None:
+        one = ServiceManager({"NOTIFY_SOCKET": heard.address}, 1)
+        reloader = Reloader(read, Config(), Fleet([]), one)
+        running = asyncio.create_task(reloader.run())
+        for number in range(count):
+            reloader.request()
+            while between and len(heard.states("READY")) <= number:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.01)
+        while not heard.states("READY"):  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.01)
+        running.cancel()
+
+    asyncio.run(asyncio.wait_for(ask(), 20))
+    return reads
+
+
+def test_each_request_is_served() -> None:
+    """Requests one after the other are reloads of their own; each is reported from its beginning to its end."""
+    with manager() as heard:
+        assert requested(heard, 3, between=True) == 3
+        assert [("RELOADING" in message, "READY" in message) for message in heard.messages] == [
+            (True, False),
+            (False, True),
+        ] * 3
+
+
+def test_requests_before_a_reload_begins_are_one() -> None:
+    """Several requests at once lead to one reload."""
+    with manager() as heard:
+        assert requested(heard, 5, between=False) == 1
+
+
+def discovering(monkeypatch: pytest.MonkeyPatch, *found: tuple[str, ...]) -> None:
+    """Has discovery find these names, one tuple after the other."""
+    left = [tuple(make_server(f"/run/{name}", name=name) for name in names) for names in found]
+
+    def discover() -> tuple[object, ...]:
+        if not (servers := left.pop(0)):
+            raise HeadroomError("none was found")
+        return servers
+
+    monkeypatch.setattr(settings_source, "discover_servers", discover)
+
+
+def test_a_server_that_was_found_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without servers in the settings, a reload looks for more, and loses none that restarts at this moment."""
+    discovering(monkeypatch, ("a", "b"), ("b", "c"), ())
+    settings = source()
+    found = [[server.name for server in settings.with_servers(Config()).servers] for _ in range(3)]
+    assert found == [["a", "b"], ["a", "b", "c"], ["a", "b", "c"]]
+
+
+def test_an_empty_file_without_uwsgi_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the file loses its servers and discovery finds none, the reload fails."""
+    discovering(monkeypatch, ())
+    with pytest.raises(HeadroomError, match="none was found"):
+        source().read_again()
+
+
+def test_where_the_file_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The file is that of the flag, else of the environment."""
+    monkeypatch.setenv("UWSGI_HEADROOM_CONFIG", "/from/environment")
+    assert source("--config", "/from/flag").file == "/from/flag"
+    assert source().file == "/from/environment"
+    with pytest.raises(ConfigError):
+        source().read_again()
+    monkeypatch.delenv("UWSGI_HEADROOM_CONFIG")
+    assert SettingsSource(argparse.Namespace(config=None)).file == ""

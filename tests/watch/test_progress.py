@@ -1,0 +1,167 @@
+"""A turn counts while every sampler moves on, whatever its server does, and not while one stands still."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+
+from tests.support import bad_servers
+from tests.support.captured_documents import document
+from tests.support.clock import MovableClock
+from uwsgi_headroom.config.values import make_server
+from uwsgi_headroom.watch import fleet as fleet_module
+from uwsgi_headroom.watch import supervise
+from uwsgi_headroom.watch.fleet import GLOB_SECONDS, Fleet
+from uwsgi_headroom.watch.progress import SLACK_SECONDS, Progress, longest_seconds
+from uwsgi_headroom.watch.watch import Watch
+
+
+class Turns:
+    """The progress of watches on a clock that a test moves; `count` turns were completed."""
+
+    def __init__(self, *names: str) -> None:
+        self.hands = MovableClock()
+        self.watches = [Watch(name, make_server(f"/run/{name}").address) for name in names]
+        self.count = 0
+        self.progress = Progress(self.hands.clock.monotonic, self._note)
+
+    def _note(self, watches: object) -> None:
+        assert watches == self.watches
+        self.count += 1
+
+    def turn(self, *attempted: Watch, seconds: float = GLOB_SECONDS) -> bool:
+        """Ends a turn after these seconds, in which these servers were read; whether the turn was completed."""
+        before = self.count
+        self.hands.move(seconds)
+        for watch in attempted:
+            watch.reader.attempts += 1
+        self.progress.end_turn(self.watches)
+        return self.count > before
+
+    def turns_until_still(self, *attempted: Watch) -> float:
+        """Seconds of completed turns, until one is not."""
+        began = self.hands.clock.monotonic()
+        while self.turn(*attempted):
+            assert self.hands.clock.monotonic() - began < 1000, "no turn stands still"
+        return self.hands.clock.monotonic() - began
+
+
+def test_no_server_is_no_standstill() -> None:
+    """Without servers, each turn is completed."""
+    turns = Turns()
+    assert [turns.turn() for _ in range(100)] == [True] * 100
+
+
+def test_one_sampler_that_stands_still(caplog: pytest.LogCaptureFixture) -> None:
+    """If one of several samplers makes no attempt within the longest time it may take, turns stop, and the log names
+    its server; when it goes on, turns do too."""
+    turns = Turns("well", "stuck")
+    well, stuck = turns.watches
+    assert turns.turn(well, stuck)
+    seconds = turns.turns_until_still(well)
+    assert longest_seconds(stuck) < seconds <= longest_seconds(stuck) + GLOB_SECONDS
+    assert "sampling stands still" in caplog.text
+    assert caplog.records[-1].fields == {"servers": "stuck"}
+    assert turns.turn(well, stuck)
+
+
+def test_a_long_timeout_is_no_standstill() -> None:
+    """A read may take as long as its server's timeout, and the pause after it."""
+    turns = Turns("slow")
+    (slow,) = turns.watches
+    slow.reader.timeout = 60.0
+    assert turns.turn(slow)
+    assert turns.turns_until_still() > 60.0 + SLACK_SECONDS
+
+
+def test_a_restart_of_a_sampler_is_no_standstill() -> None:
+    """A sampler that ends with an error is restarted after a pause, of a minute at most."""
+    turns = Turns("shop")
+    (shop,) = turns.watches
+
+    async def fails() -> None:
+        raise ZeroDivisionError
+
+    shop.sample = fails  # type: ignore[method-assign]
+    with contextlib.suppress(ZeroDivisionError):
+        asyncio.run(turns.progress.sample(shop))
+    assert turns.turns_until_still() > supervise.RESTART_SECONDS[-1] + longest_seconds(shop)
+    assert turns.turn(shop)
+    assert turns.turns_until_still() < supervise.RESTART_SECONDS[-1]
+
+
+def test_a_process_that_was_stopped_is_no_standstill() -> None:
+    """Time in which the process itself did not run does not count against its samplers; time before does."""
+    turns = Turns("shop")
+    (shop,) = turns.watches
+    assert turns.turn(shop)
+    assert turns.turn(seconds=3600)
+    assert turns.turns_until_still() < longest_seconds(shop) + 2 * GLOB_SECONDS
+
+
+def test_a_server_that_is_no_longer_watched_is_forgotten() -> None:
+    """A server without a sampler does not hold up turns."""
+    turns = Turns("gone", "well")
+    gone, well = turns.watches
+    assert turns.turn(gone, well)
+    turns.turns_until_still(well)
+    turns.watches = [well]
+    assert turns.turn(well)
+    assert turns.progress._attempts.keys() == {well}
+
+
+@pytest.mark.parametrize("what", ["silent", "answering", "refusing", "none"])
+def test_a_fleet_completes_turns(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """Turns are completed with servers that accept and never answer, with answering ones, and without any."""
+    monkeypatch.setattr(fleet_module, "GLOB_SECONDS", 0.01)
+    counts: list[int] = []
+
+    async def sampled(*addresses: str) -> None:
+        servers = [make_server(address, name=f"s{number}", timeout=0.1) for number, address in enumerate(addresses)]
+        fleet = Fleet(servers, on_turn=lambda watches: counts.append(len(watches)))
+        sampling = asyncio.create_task(fleet.run())
+        while len(counts) < 20:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.01)
+        sampling.cancel()
+        await fleet.close()
+
+    with contextlib.ExitStack() as stack:
+        addresses = {
+            "silent": lambda: [stack.enter_context(bad_servers.accepts_and_never_writes("unix")) for _ in range(3)],
+            "answering": lambda: [stack.enter_context(bad_servers.answers("unix", document("minified")))],
+            "refusing": lambda: ["/nowhere"],
+            "none": list,
+        }[what]()
+        asyncio.run(asyncio.wait_for(sampled(*addresses), 20))
+    assert set(counts) == {len(addresses)}
+
+
+def test_a_fleet_whose_sampler_hangs_completes_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read that ignores its timeout ends the turns, although the event loop runs."""
+    monkeypatch.setattr(fleet_module, "GLOB_SECONDS", 0.01)
+    hands = MovableClock()
+    counts: list[int] = []
+
+    async def hangs(*_arguments: object, **_more: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("uwsgi_headroom.source.read_document", hangs)
+
+    async def sampled() -> None:
+        servers = [make_server("/nowhere", name="shop")]
+        fleet = Fleet(servers, clock=hands.clock, on_turn=lambda watches: counts.append(len(watches)))
+        sampling = asyncio.create_task(fleet.run())
+        while not counts:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.01)
+        for _ in range(8):
+            hands.move(GLOB_SECONDS)
+            await asyncio.sleep(0.03)
+        before = len(counts)
+        await asyncio.sleep(0.1)
+        assert len(counts) == before
+        sampling.cancel()
+        await fleet.close()
+
+    asyncio.run(asyncio.wait_for(sampled(), 20))

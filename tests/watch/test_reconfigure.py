@@ -1,0 +1,257 @@
+"""A changed configuration changes what is watched; servers whose entries did not change keep everything."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support import bad_servers
+from tests.support.captured_documents import document
+from tests.watch.test_fleet import listening
+from uwsgi_headroom.clock import Clock
+from uwsgi_headroom.config.model import SETTINGS, ServerConfig, Settings, Slo
+from uwsgi_headroom.config.values import make_server
+from uwsgi_headroom.store.database import Minute
+from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.watch import Watch
+
+
+class Written:
+    """A writer that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.minutes: list[Minute] = []
+        self.problem, self.size, self.dropped = "", 0, 0
+
+    def put(self, minute: Minute) -> None:
+        self.minutes.append(minute)
+
+    def close(self, _seconds: float) -> None:
+        pass
+
+
+def reconfigured(
+    before: Sequence[ServerConfig], after: Sequence[ServerConfig], old: Settings = SETTINGS, new: Settings = SETTINGS
+) -> tuple[dict[str, Watch], dict[str, Watch], tuple[int, int]]:
+    """The watches by name before and after a change, and how many were added and removed."""
+
+    async def change() -> tuple[dict[str, Watch], dict[str, Watch], tuple[int, int]]:
+        fleet = Fleet(before, old)
+        fleet.refresh()
+        first = {watch.name: watch for watch in fleet.watches()}
+        counts = await fleet.reconfigure(after, new)
+        return first, {watch.name: watch for watch in fleet.watches()}, counts
+
+    return asyncio.run(change())
+
+
+def test_only_what_changed_is_replaced() -> None:
+    """Servers are added, removed and replaced; those whose name and address stay are the same, in the new order."""
+    shop, api, blog = (make_server(f"/run/{name}", name=name) for name in ("shop", "api", "blog"))
+    moved = make_server("/run/elsewhere", name="api")
+    first, then, counts = reconfigured([shop, api, blog], [moved, make_server("/run/new", name="new"), shop])
+    assert list(then) == ["api", "new", "shop"]
+    assert then["shop"] is first["shop"]
+    assert then["api"] is not first["api"]
+    assert str(then["api"].address) == "unix:///run/elsewhere"
+    assert counts == (2, 2)
+
+
+def test_another_line_of_the_file_is_no_change() -> None:
+    """An entry that moves to another line, with its objective, keeps its server."""
+    entry = replace(make_server("/run/shop", name="shop"), where="x.yml:2", slo=Slo(1.0, 0.99, "x.yml:3"))
+    moved = replace(entry, where="x.yml:9", slo=Slo(1.0, 0.99, "x.yml:10"))
+    first, then, counts = reconfigured([entry], [moved])
+    assert then["shop"] is first["shop"]
+    assert counts == (0, 0)
+
+
+def test_limits_change_in_place() -> None:
+    """A server keeps its history when its timeout and its size limit change."""
+    first, then, counts = reconfigured(
+        [make_server("/run/shop", name="shop", timeout=5.0)],
+        [make_server("/run/shop", name="shop", timeout=9.0, size_cap=5000)],
+    )
+    assert then["shop"] is first["shop"]
+    assert (then["shop"].reader.timeout, then["shop"].reader.size_cap) == (9.0, 5000)
+    assert counts == (0, 0)
+
+
+def test_an_objective_changes_its_servers() -> None:
+    """A changed default objective replaces the servers that have none of their own."""
+    own = replace(make_server("/run/own", name="own"), slo=Slo(2.0, 0.9))
+    servers = [own, make_server("/run/shop", name="shop")]
+    first, then, counts = reconfigured(servers, servers, new=replace(SETTINGS, slo=Slo(1.0, 0.99)))
+    assert then["own"] is first["own"]
+    assert then["shop"].slo == Slo(1.0, 0.99)
+    assert counts == (1, 1)
+
+
+def test_windows_change_and_other_settings_stay() -> None:
+    """Of the settings of sampling, only windows and the objective change while the exporter runs."""
+
+    async def change() -> Settings:
+        fleet = Fleet([], SETTINGS)
+        await fleet.reconfigure([], replace(SETTINGS, windows=(30.0,), cpu_residency=True, samples_per_second=1.0))
+        return fleet.settings
+
+    assert asyncio.run(change()) == replace(SETTINGS, windows=(30.0,))
+
+
+def test_globs(tmp_path: Path) -> None:
+    """Sockets that a glob still finds keep their servers, also when another glob finds them under the same name;
+    a changed name is another server."""
+    with listening(tmp_path / "shop.stats"), listening(tmp_path / "api.stats"):
+        every, shops = make_server(f"{tmp_path}/*.stats"), make_server(f"{tmp_path}/s*.stats", timeout=7.0)
+        first, then, counts = reconfigured([every], [shops])
+        assert then == {"shop": first["shop"]}
+        assert then["shop"].reader.timeout == 7.0
+        assert counts == (0, 1)
+        first, then, counts = reconfigured([every], [every, make_server("/other/*.sock")])
+        assert sorted(then) == [f"{tmp_path}/api.stats"[1:], f"{tmp_path}/shop.stats"[1:]]
+        assert counts == (2, 2)
+
+
+def test_a_socket_becomes_named_and_back(tmp_path: Path) -> None:
+    """A globbed server that is configured under its own name stays the same server; under another name it does not."""
+    with listening(tmp_path / "shop.stats"):
+        glob, named = make_server(f"{tmp_path}/*.stats"), make_server(f"{tmp_path}/shop.stats", name="shop")
+        for before, after in ([glob], [glob, named]), ([glob, named], [glob]):
+            first, then, counts = reconfigured(before, after)
+            assert then == first
+            assert counts == (0, 0)
+        first, then, _ = reconfigured([glob], [glob, make_server(f"{tmp_path}/shop.stats", name="store")])
+        assert list(then) == ["store"]
+
+
+def test_a_lost_socket_is_still_reported(tmp_path: Path) -> None:
+    """A globbed server that is down at the time of a change stays, if its glob does."""
+    glob, more = make_server(f"{tmp_path}/*.stats"), make_server("/run/api", name="api")
+
+    async def change() -> None:
+        fleet = Fleet([glob])
+        with listening(tmp_path / "shop.stats"):
+            fleet.refresh()
+        (shop,) = fleet.watches()
+        assert await fleet.reconfigure([more, glob], SETTINGS) == (1, 0)
+        assert fleet.watches()[1] is shop
+        assert await fleet.reconfigure([more], SETTINGS) == (0, 1)
+        assert [watch.name for watch in fleet.watches()] == ["api"]
+
+    asyncio.run(change())
+
+
+def test_a_master_never_has_two_connections() -> None:
+    """A server that gets another name is read under the new one only after the read under the old one has ended."""
+    open_now = most = 0
+
+    def behave(connection: socket.socket, _ended: object) -> None:
+        nonlocal open_now, most
+        open_now += 1
+        most = max(most, open_now)
+        connection.settimeout(20)
+        with contextlib.suppress(OSError):
+            connection.recv(1)  # the sampler sends nothing: returns when it has closed the connection for writing
+            while not bad_servers.has_left(connection):
+                pass
+        open_now -= 1
+
+    async def change(address: str) -> None:
+        fleet = Fleet([make_server(address, name="old")])
+        sampling = asyncio.create_task(fleet.run())
+        while not open_now:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.01)
+        for name in ("new", "newer"):
+            await fleet.reconfigure([make_server(address, name=name)], SETTINGS)
+            await asyncio.sleep(0.1)
+        sampling.cancel()
+        await fleet.close()
+
+    with bad_servers.serving("unix", behave) as address:
+        asyncio.run(asyncio.wait_for(change(address), 20))
+    assert most == 1
+
+
+def test_sampling_follows_at_once() -> None:
+    """An added server is read, a removed one no longer, and a kept one goes on with its totals; the removed one's part
+    of the minute is written."""
+    written = Written()
+
+    async def change(shop: str, api: str) -> None:
+        kept, gone = make_server(shop, name="shop"), make_server(shop, name="gone")
+        fleet = Fleet([kept, gone], clock=Clock(), writer=written)  # type: ignore[arg-type]
+        sampling = asyncio.create_task(fleet.run())
+
+        async def samples(watch: Watch, count: int) -> None:
+            while watch.integrals.totals.samples < count:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.01)
+
+        removed = fleet.watches()[1]
+        await samples(removed, 5)
+        before = fleet.watches()[0].integrals.totals.samples
+        await fleet.reconfigure([kept, make_server(api, name="api")], SETTINGS)
+        after = removed.integrals.totals.samples
+        await samples(fleet.watches()[1], 2)
+        await samples(fleet.watches()[0], before + 2)
+        assert removed.integrals.totals.samples == after
+        assert [minute.server for minute in written.minutes if minute.record][-1] == "gone"
+        assert not [task for task in asyncio.all_tasks() if task.get_name() == "sample gone"]
+        sampling.cancel()
+        await fleet.close()
+
+    with (
+        bad_servers.answers("unix", document("minified")) as shop,
+        bad_servers.answers("unix", document("minified")) as api,
+    ):
+        asyncio.run(asyncio.wait_for(change(shop, api), 20))
+
+
+def test_a_change_during_a_pause_reads_nothing() -> None:
+    """An added server is read after the pause."""
+
+    async def change(address: str) -> None:
+        fleet = Fleet([])
+        sampling = asyncio.create_task(fleet.run())
+        await fleet.pause()
+        await fleet.reconfigure([make_server(address, name="shop")], SETTINGS)
+        (shop,) = fleet.watches()
+        await asyncio.sleep(0.1)
+        assert shop.reader.attempts == 0
+        fleet.resume()
+        await asyncio.wait_for(shop.reader.finished_first.wait(), 10)
+        sampling.cancel()
+        await fleet.close()
+
+    with bad_servers.answers("unix", document("minified")) as address:
+        asyncio.run(change(address))
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_change_that_is_cancelled_loses_no_minute(again: bool) -> None:
+    """If the exporter ends during a change, the removed servers' minutes are written, once."""
+    written = Written()
+
+    async def change(address: str) -> None:
+        fleet = Fleet([make_server(address, name="shop")], writer=written)  # type: ignore[arg-type]
+        (shop,) = fleet.watches()
+        for _ in range(2):
+            await shop.reader.read()
+            await asyncio.sleep(0.3)
+        await shop.reader.read()
+        changing = asyncio.create_task(fleet.reconfigure([], SETTINGS))
+        await asyncio.sleep(0)
+        if again:
+            await changing
+        changing.cancel()
+        await asyncio.wait({changing})
+        await fleet.close()
+
+    with bad_servers.answers("unix", document("minified")) as address:
+        asyncio.run(change(address))
+    assert [minute.server for minute in written.minutes if minute.record] == ["shop"]
