@@ -32,6 +32,7 @@ from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.discover import discover_servers
 from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.probed import MOST_PROBED
 from uwsgi_headroom.watch.supervise import supervise
 from uwsgi_headroom.web import bounds, descriptors
 from uwsgi_headroom.web.app import create_application
@@ -76,7 +77,8 @@ def run(options: argparse.Namespace) -> None:
         if is_exposed(host):
             _log.warning(_EXPOSED, extra={"fields": {"url": url}})
     writer = HistoryWriter(Path(settings.history).absolute(), settings.history_max_size) if settings.history else None
-    serve_until_signal(Fleet(settings.servers, settings.settings, writer=writer), sockets, settings.allowed_hosts)
+    fleet = Fleet(settings.servers, settings.settings, writer=writer, probe=settings.probe)
+    serve_until_signal(fleet, sockets, settings.allowed_hosts)
 
 
 def _refuse_exposed_routes(sockets: Sequence[socket.socket]) -> None:
@@ -117,7 +119,8 @@ def serve_until_signal(fleet: Fleet, sockets: list[socket.socket], allowed_hosts
     Returns after SIGINT. SIGTERM ends the process by that signal, so that the parent sees it, unless the parent had
     SIGTERM ignored.
     """
-    capacity = descriptors.share_out(descriptors.raise_soft_limit(), len(fleet.watches()), len(sockets))
+    servers = len(fleet.watches()) + (MOST_PROBED if fleet.probed else 0)
+    capacity = descriptors.share_out(descriptors.raise_soft_limit(), servers, len(sockets))
     server = _Server(fleet, capacity, make_policy(allowed_hosts, sockets))
     terminate = signal.signal(signal.SIGTERM, server.handle_exit)
     signal.signal(signal.SIGINT, server.handle_exit)

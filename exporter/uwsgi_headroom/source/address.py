@@ -34,10 +34,11 @@ class Unix:
 
 @dataclass(frozen=True, slots=True)
 class Tcp:
-    """A raw TCP stats server."""
+    """A raw TCP stats server. is_guarded: whether its name must not lead to addresses of `source/guard.py`."""
 
     host: str
     port: int
+    is_guarded: bool = False
 
     def __str__(self) -> str:
         return f"tcp://{_netloc(self.host, self.port)}"
@@ -45,12 +46,13 @@ class Tcp:
 
 @dataclass(frozen=True, slots=True)
 class Http:
-    """A stats server with `stats-http`, or a proxy in front of one. `tls` is True for https."""
+    """A stats server with `stats-http`, or a proxy in front of one. `tls` is True for https. is_guarded: as of Tcp."""
 
     host: str
     port: int
     target: str = "/"
     tls: bool = False
+    is_guarded: bool = False
 
     @property
     def netloc(self) -> str:

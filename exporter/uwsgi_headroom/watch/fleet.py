@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from uwsgi_headroom.clock import Clock
-from uwsgi_headroom.config.model import SETTINGS, ServerConfig, Settings
+from uwsgi_headroom.config.model import SETTINGS, ProbeConfig, ServerConfig, Settings
 from uwsgi_headroom.config.names import GlobNames
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.machine_cpu import MachineCpu
@@ -22,6 +22,7 @@ from uwsgi_headroom.source import Address, Unix
 from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.watch.loop_lag import LoopLag
 from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, Observation
+from uwsgi_headroom.watch.probed import ProbedServers
 from uwsgi_headroom.watch.route_namer import RouteNamer
 from uwsgi_headroom.watch.supervise import supervise
 from uwsgi_headroom.watch.watch import Watch
@@ -54,6 +55,7 @@ class Fleet:
         settings: Settings = SETTINGS,
         clock: Clock | None = None,
         writer: HistoryWriter | None = None,
+        probe: ProbeConfig | None = None,
     ) -> None:
         self.clock = clock or Clock()
         self.settings = settings
@@ -67,6 +69,7 @@ class Fleet:
         )
         self._templates = Templates(settings.route_templates) if settings.routes else None
         self.restarts: Counter[str] = Counter()
+        self.probed = ProbedServers(probe.targets, self._watch_probed, self.clock, self.restarts) if probe else None
         self._paused = False
         self._named = [self._watch(server.name, server.address, server) for server in servers if server.address]
         self._globs = [server for server in servers if server.address is None]
@@ -122,6 +125,8 @@ class Fleet:
             while True:
                 if not self._paused:  # a new socket would be read at once
                     self.refresh()
+                if self.probed:
+                    self.probed.forget_idle()
                 watches = self.watches()
                 for watch in watches:
                     if watch not in tasks or tasks[watch].done():
@@ -148,6 +153,8 @@ class Fleet:
 
     async def close(self) -> None:
         """End reads in flight, and write the rest of the history."""
+        if self.probed:
+            await self.probed.close()
         await asyncio.gather(*(watch.reader.close() for watch in self.watches()))
         if self.writer:
             for watch in self.watches():
@@ -157,6 +164,8 @@ class Fleet:
     async def pause(self) -> None:
         """End reads in flight, and start none until `resume`."""
         self._paused = True
+        if self.probed:
+            await self.probed.pause()
         await asyncio.gather(*(watch.reader.pause() for watch in self.watches()))
 
     def resume(self) -> None:
@@ -164,8 +173,13 @@ class Fleet:
         self._paused = False
         for watch in self.watches():
             watch.reader.resume()
+        if self.probed:
+            self.probed.resume()
 
-    def _watch(self, name: str, address: Address, config: ServerConfig) -> Watch:
+    def _watch_probed(self, name: str, address: Address) -> Watch:
+        return self._watch(name, address, ServerConfig(name, address), keeps_history=False)
+
+    def _watch(self, name: str, address: Address, config: ServerConfig, *, keeps_history: bool = True) -> Watch:
         return Watch(
             name,
             address,
@@ -177,7 +191,7 @@ class Fleet:
             routes=RouteNamer(self._templates) if self._templates is not None else None,
             clock=self.clock,
             lag=self.lag,
-            writer=self.writer,
+            writer=self.writer if keeps_history else None,
         )
 
 
