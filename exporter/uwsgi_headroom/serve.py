@@ -57,15 +57,15 @@ _log = logging.getLogger(__name__)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Serve with the settings of these flags; without any server, watch those found on this machine. Raises
-    HeadroomError."""
+    """Serve with the settings of these flags; without any server or target of probes, watch those found on this
+    machine. Raises HeadroomError."""
     # Until the exporter serves, Ctrl-C ends it at once, as SIGTERM does: asyncio could print a KeyboardInterrupt.
     signal.signal(signal.SIGINT, lambda _signal, _frame: os._exit(0))
     settings = precedence.resolve_config(options)
     logs.configure(settings.log_level, settings.log_format)
     if ignored := variables.unknown(os.environ):
         _log.warning("unknown environment variables are ignored", extra={"fields": {"names": " ".join(ignored)}})
-    if not settings.servers:
+    if not settings.servers and not (settings.probe and settings.probe.targets):
         settings = replace(settings, servers=discover_servers())
     sockets = [open_listener(host, port) for host, port in settings.listen]
     if settings.settings.routes and not settings.routes_beyond_loopback:

@@ -134,21 +134,6 @@ def test_a_scan_of_ports_connects_to_nothing(tmp_path: Path) -> None:
         assert seen == []
 
 
-def test_answers_of_a_target_that_is_down(tmp_path: Path) -> None:
-    """An allowed target that cannot be read has a successful answer, which says so; as /metrics would."""
-    with probing(tmp_path, "127.0.0.9:1", "localhost:1", f"{tmp_path}/*.stats", servers=[]) as running:
-        for target, reason in {
-            "127.0.0.9:1": "refused",
-            f"{tmp_path}/none.stats": "not_found",
-            "localhost:1": "unreachable",  # a name that leads to loopback
-        }.items():
-            status, body = probe(running, target)
-            assert status == 200
-            assert "\nprobe_success 0.0\n" in body
-            assert f'uwsgi_up{{server="{target}"}} 0.0' in body
-            assert f'uwsgi_exporter_read_errors_total{{reason="{reason}",server="{target}"}} 1.0' in body
-
-
 def make_fleet(*patterns: str, named: tuple[str, ...] = ()) -> Fleet:
     servers = [make_server(address, name=f"server{number}") for number, address in enumerate(named)]
     return Fleet(servers, probe=ProbeConfig(tuple(parse_pattern(pattern, "test") for pattern in patterns)))
@@ -172,6 +157,28 @@ async def request(route: object, target: str, *headers: tuple[bytes, bytes], que
     }
     response: Response = await route.endpoint(Request(scope))  # type: ignore[attr-defined]
     return response
+
+
+def test_answers_of_a_target_that_is_down(tmp_path: Path) -> None:
+    """An allowed target that cannot be read has a successful answer, which says so, as /metrics does."""
+    expected = {
+        "127.0.0.9:1": "refused",
+        f"{tmp_path}/none.stats": "not_found",
+        "localhost:1": "unreachable",  # a name that leads to loopback
+    }
+
+    async def scenario() -> None:
+        fleet = make_fleet("127.0.0.9:1", "localhost:1", f"{tmp_path}/*.stats")
+        for target, reason in expected.items():
+            response = await ask(fleet, target)
+            body = bytes(response.body).decode()
+            assert response.status_code == 200
+            assert "\nprobe_success 0.0\n" in body
+            assert f'uwsgi_up{{server="{target}"}} 0.0' in body
+            assert f'uwsgi_exporter_read_errors_total{{reason="{reason}",server="{target}"}} 1.0' in body
+        await fleet.close()
+
+    asyncio.run(scenario())
 
 
 def test_off_unless_configured() -> None:
