@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,9 @@ from tools.rights.users import USERS, User
 
 FILE = Path(__file__).resolve().parents[1] / "docs" / "rights.md"
 _KINDS = {"unix": "Over a UNIX socket", "tcp": "Over TCP"}
+
+MOST_NAMED = 45
+"""A larger group of figures is what the stats document itself has, which everyone who may connect can read."""
 
 Measurements = Mapping[tuple[str, str], Measured]
 
@@ -54,7 +58,7 @@ def _figures(measured: Measurements, over: str, users: Sequence[User]) -> list[s
 
 
 def _name_all(names: Sequence[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names) if len(names) <= 30 else f"the {len(names)} others"
+    return ", ".join(f"`{name}`" for name in names) if len(names) <= MOST_NAMED else f"all others ({len(names)})"
 
 
 def _unknowns(measured: Measurements, over: str, users: Sequence[User]) -> list[str]:
@@ -63,7 +67,7 @@ def _unknowns(measured: Measurements, over: str, users: Sequence[User]) -> list[
         one = measured[user.letter, over]
         reasons = {("everything", f"the stats server cannot be read: {one.problem}")} if one.problem else one.unknown
         for what, why in sorted(reasons):
-            by_reason.setdefault((what, why), []).append(user.letter)
+            by_reason.setdefault((what, re.sub(r"process \d+", "process N", why)), []).append(user.letter)
     lines = ["| column | `unknown` in the API | why |\n|---|---|---|\n"]
     return lines + [f"| {', '.join(letters)} | {what} | {why} |\n" for (what, why), letters in by_reason.items()]
 

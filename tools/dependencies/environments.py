@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import subprocess
+import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,7 +34,7 @@ SUBSET = (
 )
 """The tests that use the dependencies: the HTTP server and its limits, metrics, documents, YAML, processes, charts."""
 
-LIMITS = ("tests/web/test_connection_limits.py", "tests/web/test_app.py")
+LIMITS = ("tests/web/test_connection_limits.py", "tests/web/test_connection_slots.py", "tests/web/test_host_check.py")
 """The tests of every minor version of uvicorn and starlette: `web/connection_limits.py` overrides private methods."""
 
 _VERSIONS = """
@@ -73,6 +75,14 @@ def install(python: Path, packages: Sequence[str]) -> None:
     subprocess.run([str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages], check=True)
 
 
+def run_tests_with(version: str, tests: Sequence[str]) -> tuple[int, str]:
+    """Run tests with another version of one package (`NAME==VERSION`), in front of those of this environment."""
+    with tempfile.TemporaryDirectory(prefix="headroom-dependency-") as directory:
+        target = ["--no-deps", "--no-compile", "--target", directory, version]
+        install(Path(sys.executable), target)
+        return run_tests(Path(sys.executable), tests, directory)
+
+
 def lowest_packages(dependencies: Sequence[Dependency]) -> list[str]:
     """Return the lower end of each range, as pip's arguments."""
     return [*(f"{each.name}=={each.lowest}" for each in dependencies), *TEST_TOOLS]
@@ -89,10 +99,14 @@ def read_installed(python: Path, names: Sequence[str]) -> dict[str, tuple[str, s
     return {name: (version, licence) for name, (version, licence) in json.loads(answer.stdout).items()}
 
 
-def run_tests(python: Path, tests: Sequence[str]) -> tuple[int, str]:
-    """Run tests; returns pytest's exit status and its last line."""
+def run_tests(python: Path, tests: Sequence[str], directory: str = "") -> tuple[int, str]:
+    """Run tests; returns pytest's exit status and its last line. directory: of packages that come first."""
     command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", "--durations=0", *tests]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'exporter'}:{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{directory}:{ROOT / 'exporter'}:{ROOT}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     answer = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     lines = answer.stdout.strip().splitlines() or answer.stderr.strip().splitlines() or [""]
     if answer.returncode:
