@@ -34,8 +34,12 @@ SUBSET = (
 )
 """The tests that use the dependencies: the HTTP server and its limits, metrics, documents, YAML, processes, charts."""
 
-LIMITS = ("tests/web/test_connection_limits.py", "tests/web/test_connection_slots.py", "tests/web/test_host_check.py")
-"""The tests of every minor version of uvicorn and starlette: `web/connection_limits.py` overrides private methods."""
+LIMITS = {
+    "uvicorn": ("tests/web/test_connection_limits.py", "tests/web/test_connection_slots.py"),
+    "starlette": ("tests/web/test_host_check.py",),
+}
+"""The tests of every minor version: `web/connection_limits.py` overrides private methods of uvicorn, and the host check
+uses the whole application."""
 
 _VERSIONS = """
 import importlib.metadata, json, sys
