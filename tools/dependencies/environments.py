@@ -13,24 +13,22 @@ from pathlib import Path
 
 from tools.dependencies.ranges import ROOT, Dependency
 
-TEST_TOOLS = ("pytest", "hypothesis", "jsonschema", "pyte")
+TEST_TOOLS = ("pytest", "pytest-xdist", "hypothesis", "jsonschema", "playwright", "pyte")
 
 SUBSET = (
-    "tests/config",
-    "tests/metrics",
-    "tests/source/test_read.py",
-    "tests/stats",
-    "tests/top/test_once.py",
+    "tests/config/test_yaml_file.py",
+    "tests/metrics/test_exposition.py",
     "tests/report/render/test_forms.py",
     "tests/report/statistics/test_usl.py",
-    "tests/web/test_api_routes.py",
-    "tests/web/test_app.py",
+    "tests/source/test_read.py",
+    "tests/stats/test_decode.py",
+    "tests/top/test_once.py",
     "tests/web/test_connection_limits.py",
+    "tests/web/test_connection_slots.py",
     "tests/web/test_event_stream.py",
-    "tests/web/test_http_abuse.py",
+    "tests/web/test_host_check.py",
     "tests/web/test_metrics_route.py",
     "tests/web/test_probe_route.py",
-    "tests/watch/test_reader.py",
 )
 """The tests that use the dependencies: the HTTP server and its limits, metrics, documents, YAML, processes, charts."""
 
