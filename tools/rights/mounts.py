@@ -32,6 +32,8 @@ def open_ways(paths: Sequence[Path]) -> None:
         for number, path in enumerate(below):
             path.mkdir(parents=True, exist_ok=True)
             _mount("--move", str(stage / str(number)), str(path))
+            (stage / str(number)).rmdir()
+        stage.rmdir()
 
 
 def _closed_parent(path: Path) -> Path | None:
