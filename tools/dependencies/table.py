@@ -44,7 +44,6 @@ def render(dependencies: Sequence[Dependency], lowest: Mapping[str, str], newest
 def read_rows(path: Path = FILE) -> dict[str, list[str]]:
     """Return the cells behind the name of each row, by name."""
     _, _, rest = path.read_text().partition("<!-- tested -->\n")
-    rows = [
-        [cell.strip() for cell in line.strip("| \n").split(" | ")] for line in rest.splitlines() if line[:2] == "| "
-    ]
+    lines = rest.partition("<!-- /tested -->")[0].splitlines()
+    rows = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines if line.startswith("| ")]
     return {row[0]: row[1:] for row in rows[1:]}
