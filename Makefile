@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test test-all lint generate bench bench-accuracy bench-waits bench-model bench-cost bench-page bench-hostile scenarios bare-machine systemd-machine try-container clean
+.PHONY: help demo test test-all test-dependencies lint generate bench bench-accuracy bench-waits bench-model bench-cost bench-page bench-hostile scenarios bare-machine systemd-machine try-container clean
 .DEFAULT_GOAL := help
 
 help:  ## print this list
@@ -28,6 +28,10 @@ test-all:  ## run all tests, including the slow ones
 	@$(PYTHON) -m tools.prepare test
 	@$(BESIDE) -m "not alone"
 	@$(PYTEST) -q -m alone tests/kernel
+
+test-dependencies:  ## test the lowest and newest versions of the dependencies, for 10 minutes (ARGS="--write")
+	@$(PYTHON) -m tools.prepare test
+	@.venv/bin/python -m tools.dependencies $(ARGS)
 
 lint:  ## check style, formatting and types
 	@$(PYTHON) -m tools.prepare lint

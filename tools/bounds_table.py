@@ -16,6 +16,7 @@ MODULES = {
     "Routes": "uwsgi_headroom.routes.bounds",
     "Reading": "uwsgi_headroom.watch.pace",
     "When a server counts as up": "uwsgi_headroom.watch.watch",
+    "Probes": "uwsgi_headroom.watch.probed",
     "The history file": "uwsgi_headroom.store.writer",
     "The HTTP face": "uwsgi_headroom.web.bounds",
 }

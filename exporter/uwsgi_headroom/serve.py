@@ -35,6 +35,7 @@ from uwsgi_headroom.service.settings_source import SettingsSource
 from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.probed import MOST_PROBED
 from uwsgi_headroom.watch.supervise import supervise
 from uwsgi_headroom.web import bounds, descriptors
 from uwsgi_headroom.web.app import create_application
@@ -59,8 +60,8 @@ _log = logging.getLogger(__name__)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Serve with the settings of these flags; without any server, watch those found on this machine. Raises
-    HeadroomError."""
+    """Serve with the settings of these flags; without any server or target of probes, watch those found on this
+    machine. Raises HeadroomError."""
     # Until the exporter serves, Ctrl-C ends it at once, as SIGTERM does: asyncio could print a KeyboardInterrupt.
     signal.signal(signal.SIGINT, lambda _signal, _frame: os._exit(0))
     source = SettingsSource(options)
@@ -87,7 +88,7 @@ def run(options: argparse.Namespace) -> None:
             _log.warning(warning, extra={"fields": {"url": url}})
     writer = HistoryWriter(Path(settings.history).absolute(), settings.history_max_size) if settings.history else None
     manager = ServiceManager(os.environ, os.getpid())
-    fleet = Fleet(settings.servers, settings.settings, writer=writer, on_turn=manager.turned)
+    fleet = Fleet(settings.servers, settings.settings, writer=writer, on_turn=manager.turned, probe=settings.probe)
     reloader = Reloader(source.read_again, settings, fleet, manager)
     serve_until_signal(fleet, sockets, settings.allowed_hosts, Lifecycle(manager, reloader, hangup), live)
 
@@ -122,7 +123,8 @@ def serve_until_signal(
     Returns after SIGINT. SIGTERM ends the process by that signal, so that the parent sees it, unless the parent had
     SIGTERM ignored; so does the SIGHUP of a closed terminal.
     """
-    capacity = descriptors.share_out(descriptors.raise_soft_limit(), len(fleet.watches()), len(sockets))
+    servers = len(fleet.watches()) + (MOST_PROBED if fleet.probed else 0)
+    capacity = descriptors.share_out(descriptors.raise_soft_limit(), servers, len(sockets))
     server = _Server(fleet, capacity, make_policy(allowed_hosts, sockets), lifecycle, live)
     terminate = signal.signal(signal.SIGTERM, server.handle_exit)
     signal.signal(signal.SIGINT, server.handle_exit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from uwsgi_headroom.config import defaults
+from uwsgi_headroom.config.probe_targets import TargetPattern
 from uwsgi_headroom.logs import Format
 from uwsgi_headroom.source.address import Address
 
@@ -63,10 +64,17 @@ SETTINGS = Settings()
 
 
 @dataclass(frozen=True, slots=True)
+class ProbeConfig:
+    """What `/probe` may read besides the configured servers: the addresses that these patterns allow."""
+
+    targets: tuple[TargetPattern, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """All settings of `serve`. routes_beyond_loopback: whether routes may be shown to other machines. history: the path
     of the file with the history that lasts, "" for none; history_max_size: in bytes. web_config_file: the path of the
-    file with TLS and login, "" for none."""
+    file with TLS and login, "" for none. probe: None for no `/probe`."""
 
     servers: tuple[ServerConfig, ...] = ()
     listen: tuple[tuple[str, int], ...] = ((defaults.LISTEN_HOST, defaults.LISTEN_PORT),)
@@ -76,5 +84,6 @@ class Config:
     routes_beyond_loopback: bool = False
     history: str = ""
     history_max_size: int = defaults.HISTORY_MAX_SIZE
+    probe: ProbeConfig | None = None
     log_level: str = "info"
     log_format: Format = "logfmt"

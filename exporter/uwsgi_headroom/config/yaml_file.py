@@ -26,6 +26,8 @@ web:
   listen_address: 127.0.0.1:9238
   allowed_hosts: [headroom.example.com]   # host names of the exporter behind a proxy
   config_file: /etc/uwsgi-headroom/web.yml   # TLS and login, in the format of Prometheus exporters
+probe:                    # `/probe?target=`, off without this key; also `probe: true`, for the servers above alone
+  targets: ["10.0.3.*:1717", /run/uwsgi/*.stats]
 log:
   level: info
   format: logfmt
@@ -40,7 +42,8 @@ import yaml
 
 from uwsgi_headroom.config import slo, values
 from uwsgi_headroom.config.defaults import LOG_FORMATS, LOG_LEVELS, SAMPLES_PER_SECOND_RANGE
-from uwsgi_headroom.config.model import SETTINGS, Config, ServerConfig, Settings, Slo
+from uwsgi_headroom.config.model import SETTINGS, Config, ProbeConfig, ServerConfig, Settings, Slo
+from uwsgi_headroom.config.probe_targets import parse_pattern
 from uwsgi_headroom.config.yaml_nodes import YamlNodes, compose
 from uwsgi_headroom.errors import AddressError, ConfigError
 from uwsgi_headroom.routes.templates import parse_template, refuse_too_many
@@ -60,7 +63,7 @@ class _File(YamlNodes):
     """Walks the YAML nodes of the configuration file."""
 
     def config(self, root: yaml.Node) -> Config:
-        top = self._mapping(root, ("servers", "sampling", "backends", "routes", "history", "web", "log"))
+        top = self._mapping(root, ("servers", "sampling", "backends", "routes", "history", "web", "probe", "log"))
         routes = self._routes(top.get("routes"))
         sampling = replace(
             self._sampling(top.get("sampling")),
@@ -91,6 +94,7 @@ class _File(YamlNodes):
             history_max_size=values.parse_size(self._text(history["max_size"]), self._where(history["max_size"]))
             if "max_size" in history
             else defaults.history_max_size,
+            probe=self._probe(top.get("probe")),
             log_level=self._choice(log.get("level"), LOG_LEVELS, defaults.log_level),
             log_format=self._choice(log.get("format"), LOG_FORMATS, defaults.log_format),  # type: ignore[arg-type]
         )
@@ -132,6 +136,14 @@ class _File(YamlNodes):
         if isinstance(node, yaml.ScalarNode) and not self._is_null(node):
             return {"file": node}
         return self._mapping(node, ("file", "max_size"))
+
+    def _probe(self, node: yaml.Node | None) -> ProbeConfig | None:
+        if node is None or self._is_null(node):
+            return None
+        if isinstance(node, yaml.ScalarNode):
+            return ProbeConfig() if self._boolean(node, default=False) else None
+        targets = self._one_or_more(self._mapping(node, ("targets",)).get("targets"))
+        return ProbeConfig(tuple(parse_pattern(self._text(each), self._where(each)) for each in targets))
 
     def _templates(self, node: yaml.Node | None) -> tuple[str, ...]:
         templates = [parse_template(self._text(each), self._where(each)) for each in self._one_or_more(node)]

@@ -31,9 +31,10 @@ class SettingsSource:
         return precedence.resolve_config(self._options)
 
     def with_servers(self, settings: Config) -> Config:
-        """Return the settings; if they name no server, with those that discovery finds. Servers that were found before
-        stay: one that restarts at this moment cannot be found. Raises HeadroomError if there is none."""
-        if settings.servers:
+        """Return the settings; if they name no server and no target of probes, with those that discovery finds. Servers
+        that were found before stay: one that restarts at this moment cannot be found. Raises HeadroomError if there is
+        none."""
+        if settings.servers or (settings.probe and settings.probe.targets):
             self._found = ()
             return settings
         known = {server.address for server in self._found}

@@ -35,10 +35,11 @@ class Unix:
 
 @dataclass(frozen=True, slots=True)
 class Tcp:
-    """A raw TCP stats server."""
+    """A raw TCP stats server. is_guarded: whether its name must not lead to addresses of `source/guard.py`."""
 
     host: str
     port: int
+    is_guarded: bool = False
 
     def __str__(self) -> str:
         return f"tcp://{_netloc(self.host, self.port)}"
@@ -46,13 +47,14 @@ class Tcp:
 
 @dataclass(frozen=True, slots=True)
 class Http:
-    """A stats server with `stats-http`, a proxy in front of one, or an exporter. `tls` is True for https. access: for
-    an exporter only."""
+    """A stats server with `stats-http`, a proxy in front of one, or an exporter. `tls` is True for https. is_guarded:
+    as of Tcp. access: for an exporter only."""
 
     host: str
     port: int
     target: str = "/"
     tls: bool = False
+    is_guarded: bool = False
     access: HttpAccess | None = field(default=None, compare=False, repr=False)
 
     @property

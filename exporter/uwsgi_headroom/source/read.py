@@ -13,6 +13,7 @@ from uwsgi_headroom.errors import AccessError, Reason, SourceError
 from uwsgi_headroom.source import http, replay, tcp, unix
 from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix
 from uwsgi_headroom.source.answer import Answer
+from uwsgi_headroom.source.guard import refuse_local
 from uwsgi_headroom.source.resolve import AddressInfo, resolve_host
 from uwsgi_headroom.source.wait_channel import waits_to_write_a_pipe
 
@@ -60,13 +61,14 @@ async def read_document(address: Address, *, timeout: float, size_cap: int = SIZ
 
 async def _resolve(address: Tcp | Http, timeout: float) -> Sequence[AddressInfo]:
     try:
-        return await asyncio.wait_for(resolve_host(address.host, address.port), timeout)
+        found = await asyncio.wait_for(resolve_host(address.host, address.port), timeout)
     except asyncio.TimeoutError:
         raise SourceError(
             "timeout",
             f"the name {address.host} was not resolved within {timeout:g} s: check this machine's resolver "
             "(/etc/resolv.conf), or give an IP address",
         ) from None
+    return refuse_local(found) if address.is_guarded else found
 
 
 def _why_silent(listeners: Sequence[int]) -> str:

@@ -16,7 +16,7 @@ from uwsgi_headroom.top.feeds.attach import attach
 from uwsgi_headroom.top.once import exit_status, read_documents
 from uwsgi_headroom.watch.discover import discover_servers
 
-NEEDED_FOR_SCREEN = "rich>=13.7"
+NEEDED_FOR_SCREEN = "rich>=13.7,<16"
 """The requirement of the extra `top` in setup.cfg. Not the extra's name, because no index has this package."""
 
 

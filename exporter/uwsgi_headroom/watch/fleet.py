@@ -14,22 +14,17 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from uwsgi_headroom.clock import Clock
-from uwsgi_headroom.config.model import SETTINGS, ServerConfig, Settings, Slo
+from uwsgi_headroom.config.model import SETTINGS, ProbeConfig, ServerConfig, Settings, Slo
 from uwsgi_headroom.config.names import GlobNames
-from uwsgi_headroom.kernel.host import Host
-from uwsgi_headroom.kernel.listener_dumps import ListenerDumps
-from uwsgi_headroom.kernel.machine_cpu import MachineCpu
-from uwsgi_headroom.kernel.waits.sampler import WaitSetting
-from uwsgi_headroom.routes.templates import Templates
 from uwsgi_headroom.source import Address, Unix
 from uwsgi_headroom.store.writer import HistoryWriter
-from uwsgi_headroom.watch.cpu_budget import CpuBudget
 from uwsgi_headroom.watch.loop_lag import LoopLag
 from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, Observation
+from uwsgi_headroom.watch.probed import ProbedServers
 from uwsgi_headroom.watch.progress import Progress
-from uwsgi_headroom.watch.route_namer import RouteNamer
 from uwsgi_headroom.watch.supervise import supervise
 from uwsgi_headroom.watch.watch import Watch
+from uwsgi_headroom.watch.watch_maker import WatchMaker
 
 GLOB_SECONDS = 5.0
 """Seconds between two expansions of the globs."""
@@ -61,23 +56,17 @@ class Fleet:
         clock: Clock | None = None,
         writer: HistoryWriter | None = None,
         on_turn: Callable[[Sequence[Watch]], None] = lambda _watches: None,
+        probe: ProbeConfig | None = None,
     ) -> None:
         self.clock = clock or Clock()
         self.settings = settings
         self.writer = writer
         self.lag = LoopLag(self.clock.monotonic)
-        self._machine_cpu = MachineCpu(self.clock.monotonic)
-        self._listeners = ListenerDumps(self.clock.monotonic)
-        self._budget = CpuBudget(self.clock.monotonic)
-        self._wait_setting = WaitSetting(
-            enabled=settings.waits,
-            backends={address: name for name, address in settings.backends},
-            read_pollfds=settings.read_pollfds,
-        )
-        self._templates = Templates(settings.route_templates) if settings.routes else None
+        self._maker = WatchMaker(settings, self.clock, self.lag, writer)
         self.restarts: Counter[str] = Counter()
         self._progress = Progress(self.clock.monotonic, on_turn)
         self._changed = asyncio.Event()
+        self.probed = ProbedServers(probe.targets, self._watch_probed, self.clock, self.restarts) if probe else None
         self._paused = False
         self._kept: dict[object, Watch] = {}
         self._globbed: dict[str, _GlobbedServer] = {}
@@ -138,6 +127,8 @@ class Fleet:
             while True:
                 if not self._paused:  # a new socket would be read at once
                     self.refresh()
+                if self.probed:
+                    self.probed.forget_idle()
                 watches = self.watches()
                 for watch in watches:
                     if watch not in tasks or tasks[watch].done():
@@ -198,13 +189,15 @@ class Fleet:
         history = HistoryHealth(not writer.problem, writer.size, writer.dropped) if writer else None
         return ExporterHealth(self.lag.largest, self.restarts, history)
 
-    def fail(self, name: str, error: Exception) -> Observation:
-        """Turn a bug in this package into a failed observation of a server."""
-        watch = next(watch for watch in self.watches() if watch.name == name)
-        return watch.failed_observation(watch.reader.fault(error))
+    def fail(self, name: str, error: Exception) -> Observation | None:
+        """Turn a bug in this package into a failed observation of a server; None if it is no longer watched."""
+        watch = next((watch for watch in self.watches() if watch.name == name), None)
+        return watch.failed_observation(watch.reader.fault(error)) if watch else None
 
     async def close(self) -> None:
         """End reads in flight, and write the rest of the history."""
+        if self.probed:
+            await self.probed.close()
         await asyncio.gather(*(watch.reader.close() for watch in self.watches()))
         if self.writer:
             for watch in self.watches():
@@ -214,6 +207,8 @@ class Fleet:
     async def pause(self) -> None:
         """End reads in flight, and start none until `resume`."""
         self._paused = True
+        if self.probed:
+            await self.probed.pause()
         await asyncio.gather(*(watch.reader.pause() for watch in self.watches()))
 
     def resume(self) -> None:
@@ -221,32 +216,18 @@ class Fleet:
         self._paused = False
         for watch in self.watches():
             watch.reader.resume()
+        if self.probed:
+            self.probed.resume()
 
     def _watch(self, name: str, address: Address, config: ServerConfig) -> Watch:
         kept = self._kept.pop(_identity(name, address, config.slo or self.settings.slo), None)
         if kept:
             kept.reader.timeout, kept.reader.size_cap = config.timeout, config.size_cap
             return kept
-        return Watch(
-            name,
-            address,
-            timeout=config.timeout,
-            size_cap=config.size_cap,
-            samples_per_second=self.settings.samples_per_second,
-            slo=config.slo or self.settings.slo,
-            host=Host(
-                self.settings.cpu_residency,
-                self.clock.monotonic,
-                self._machine_cpu,
-                self._wait_setting,
-                self._listeners,
-            ),
-            routes=RouteNamer(self._templates) if self._templates is not None else None,
-            clock=self.clock,
-            lag=self.lag,
-            writer=self.writer,
-            budget=self._budget,
-        )
+        return self._maker.make(name, address, config, self.settings)
+
+    def _watch_probed(self, name: str, address: Address) -> Watch:
+        return self._maker.make(name, address, ServerConfig(name, address), self.settings, keeps_history=False)
 
 
 def _identity(name: str, address: Address, slo: Slo | None) -> object:

@@ -90,6 +90,7 @@ class Reader:
         """End the read in flight, if any, close its connection, and start no other."""
         self._closed = True
         self._not_paused.set()
+        self.finished_first.set()  # responses that wait for the first outcome must not delay the end
         await self._cancel_read()
 
     async def pause(self) -> None:

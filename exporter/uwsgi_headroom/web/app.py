@@ -9,7 +9,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from uwsgi_headroom.watch.fleet import Fleet
-from uwsgi_headroom.web import api_routes, metrics_route, page_routes, runbook_routes
+from uwsgi_headroom.web import api_routes, metrics_route, page_routes, probe_route, runbook_routes
 from uwsgi_headroom.web.event_stream import EventStreams
 from uwsgi_headroom.web.host_check import HostCheck, HostPolicy
 
@@ -29,6 +29,7 @@ def create_application(fleet: Fleet, streams: EventStreams | None = None, hosts:
     application = Starlette(
         routes=[
             metrics_route.route(fleet),
+            *probe_route.routes(fleet),
             Route("/-/healthy", alive),
             Route("/-/ready", alive),
             *page_routes.routes(fleet),

@@ -1,7 +1,8 @@
 """Refuses requests whose Host header is a foreign name, to protect the exporter against DNS rebinding.
 
 A website can have its own name resolve to 127.0.0.1, so that its scripts can read everything there as their own site.
-The Host header still contains that name. Metrics and probes are not checked, since scrapers use any name.
+The Host header still contains that name. Metrics and health are not checked, since scrapers use any name; `/probe` is,
+since it connects to the address that the request names.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-_UNCHECKED = frozenset({"/metrics", "/probe", "/-/healthy", "/-/ready"})
+_UNCHECKED = frozenset({"/metrics", "/-/healthy", "/-/ready"})
 
 _REFUSAL = (
     "421: this exporter does not accept the host name in this address, because the name could be a foreign site's (DNS "

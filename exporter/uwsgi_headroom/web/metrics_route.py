@@ -91,7 +91,7 @@ async def _render_all(fleet: Fleet, observations: Sequence[Observation], *, open
                 await _render([observation], fleet.health, openmetrics=openmetrics)
                 rendered.append(observation)
             except Exception as error:  # noqa: BLE001 - an internal error about one server must not affect others
-                rendered.append(fleet.fail(observation.name, error))
+                rendered += filter(None, [fleet.fail(observation.name, error)])
         return await _render(rendered, fleet.health, openmetrics=openmetrics)
 
 

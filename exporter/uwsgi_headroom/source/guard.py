@@ -1,0 +1,48 @@
+"""Refuses names that lead to addresses which a name from outside must not reach; does no I/O.
+
+A name in an address that a client of the exporter gave (`/probe`) is resolved by somebody else: its owner may let it
+lead to this machine itself, or to the metadata service of a cloud, whose answers hold credentials. The addresses that
+are checked here are those that are then connected to: no second lookup can change them.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+
+from uwsgi_headroom.errors import SourceError
+from uwsgi_headroom.source.resolve import AddressInfo
+
+_THIS_NETWORK = ipaddress.ip_network("0.0.0.0/8")
+
+_METADATA = frozenset(map(ipaddress.ip_address, ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "168.63.129.16")))
+"""Metadata services outside the link-local network, of Amazon, Google, Alibaba and Microsoft."""
+
+
+def refuse_local(addresses: Sequence[AddressInfo]) -> Sequence[AddressInfo]:
+    """Return the addresses of a name. Raises SourceError if any of them is not an ordinary address of another host."""
+    if any(_is_refused(sockaddr[0]) for *_, sockaddr in addresses):
+        raise SourceError(
+            "unreachable",
+            "the name leads to an address that a name may not lead to in a probe (loopback, link-local, multicast, "
+            "reserved or tunnelled): give the IP address itself, and allow it in `probe.targets`",
+        )
+    return addresses
+
+
+def _is_refused(text: str) -> bool:
+    """Whether an IP address, which may have a zone, is special. IPv4 in IPv6 is: mapped, NAT64, 6to4 and Teredo."""
+    address = ipaddress.ip_address(text.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped or address.sixtofour or address.teredo:
+            return True
+    elif address in _THIS_NETWORK:
+        return True
+    return (
+        address.is_loopback
+        or address.is_link_local
+        or address.is_unspecified
+        or address.is_multicast
+        or address.is_reserved
+        or address in _METADATA
+    )

@@ -1,0 +1,81 @@
+"""The tables of docs/rights.md, and two of their columns measured again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.real_uwsgi import ROOT
+from tools.rights.measure import Measured
+from tools.rights.users import USERS, User
+from tools.rights_table import FILE, render
+
+ONE, TWO = User("A", "another user"), User("B", "root", name="root")
+
+
+def table(text: str, over: str) -> dict[str, dict[str, str]]:
+    """The cells of the table of figures over a kind of socket: "yes" or "no" by figure and column."""
+    _, _, rest = text.partition(f"### Over {over}\n")
+    lines = rest.lstrip().partition("\n\n")[0].splitlines()
+    head, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line[:4] != "|---"]
+    return {
+        name.strip("` "): dict(zip(head[1:], cells, strict=True)) for names, *cells in rows for name in names.split(",")
+    }
+
+
+def test_figures_are_grouped_by_who_has_them() -> None:
+    """Those that most users have come first; what a user cannot read at all is said once."""
+    measured = {
+        ("A", "unix"): Measured(frozenset({"uwsgi_up"}), frozenset(), "permission"),
+        ("B", "unix"): Measured(frozenset({"uwsgi_up", "uwsgi_b", "uwsgi_a"}), frozenset(), ""),
+        ("A", "tcp"): Measured(frozenset({"uwsgi_up"}), frozenset({("waits", "of process 12 no")}), ""),
+        ("B", "tcp"): Measured(frozenset({"uwsgi_up"}), frozenset({("waits", "of process 34 no")}), ""),
+    }
+    text = render(measured, (ONE, TWO))
+    assert "| `uwsgi_up` | yes | yes |\n| `uwsgi_a`, `uwsgi_b` | no | yes |\n" in text
+    assert "| A | everything | the stats server cannot be read: permission |\n" in text
+    assert "| A, B | waits | of process N no |\n" in text
+    assert table(text, "a UNIX socket")["uwsgi_b"] == {"A": "no", "B": "yes"}
+
+
+def test_the_document_has_a_column_for_each_user() -> None:
+    """And its sentences about capabilities are what was measured."""
+    text = FILE.read_text()
+    over_unix, over_tcp = table(text, "a UNIX socket"), table(text, "TCP")
+    for cells in (*over_unix.values(), *over_tcp.values()):
+        assert list(cells) == [user.letter for user in USERS]
+    for user in USERS:
+        assert f"| {user.letter} | {user.words} |" in text
+    assert having(over_unix["uwsgi_worker_open_fds"]) == "DFGI"
+    assert having(over_unix["uwsgi_worker_unique_memory_bytes"]) == "CFGI"
+    assert having(over_unix["uwsgi_wait_thread_seconds_total"]) == "FGI"
+    assert having(over_unix["uwsgi_harakiri_seconds"]) == "FGI"
+    assert having(over_tcp["uwsgi_worker_cpu_seconds_total"]) == "FGI"
+    for cells in (*over_unix.values(), *over_tcp.values()):
+        assert cells["E"] == cells["B"]  # CAP_NET_ADMIN adds nothing
+
+
+def having(cells: dict[str, str]) -> str:
+    return "".join(letter for letter, cell in cells.items() if cell == "yes")
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+@pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="needs root and setpriv")
+def test_two_columns_measured_again() -> None:
+    """A user in the socket's group, and the same with both capabilities, have what the document says."""
+    command = [sys.executable, "-m", "tools.rights_table", "--only", "BF"]
+    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    for over in ("a UNIX socket", "TCP"):
+        documented, measured = table(FILE.read_text(), over), table(answer.stdout, over)
+        named = {name for name in measured if not name.startswith("all others")}
+        assert {"uwsgi_worker_unique_memory_bytes", "uwsgi_wait_thread_seconds_total"} <= named
+        for name in named & documented.keys():
+            assert {letter: documented[name][letter] for letter in "BF"} == measured[name], name
+        different = {name for name in named if measured[name]["B"] != measured[name]["F"]}
+        assert different <= documented.keys()

@@ -1,0 +1,405 @@
+"""`/probe`: what it answers, and what it never connects to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import http.client
+import json
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tests.support import bad_servers
+from tests.support.cancellation import cancelled_everywhere
+from tests.support.captured_documents import document
+from tests.support.counted_server import counted_server
+from tests.support.exporter import Exporter, exporter
+from tests.support.real_uwsgi import wait_until
+from uwsgi_headroom import metrics
+from uwsgi_headroom.config.defaults import SIZE_CAP
+from uwsgi_headroom.config.model import ProbeConfig
+from uwsgi_headroom.config.probe_targets import parse_pattern
+from uwsgi_headroom.config.values import make_server
+from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.observation import Observation
+from uwsgi_headroom.watch.probed import MOST_PROBED
+from uwsgi_headroom.web import probe_route
+from uwsgi_headroom.web.app import create_application
+
+
+@contextlib.contextmanager
+def probing(directory: Path, *targets: str, servers: list[dict[str, str]], history: bool = False) -> Iterator[Exporter]:
+    """Runs an exporter with these patterns."""
+    configuration: dict[str, object] = {"servers": servers, "probe": {"targets": targets}}
+    if history:
+        configuration["history"] = str(directory / "history.sqlite")
+    path = directory / "config.yml"
+    path.write_text(json.dumps(configuration))  # JSON is YAML
+    with exporter("--config", str(path)) as running:
+        yield running
+
+
+def probe(exporter: Exporter, target: str) -> tuple[int, str]:
+    return exporter.get(f"/probe?target={quote(target, safe='')}")
+
+
+def series(body: str) -> list[str]:
+    return [line.rpartition(" ")[0] for line in body.splitlines() if not line.startswith("#")]
+
+
+@contextlib.contextmanager
+def port_counting_connections() -> Iterator[tuple[int, list[object]]]:
+    """A listener on every loopback address, IPv6 too, that notes who connects."""
+    seen: list[object] = []
+    with socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True) as listener:
+        listener.settimeout(0.02)
+        ended = threading.Event()
+
+        def accept() -> None:
+            while not ended.is_set():
+                with contextlib.suppress(OSError):
+                    connection, address = listener.accept()
+                    seen.append(address)
+                    connection.close()
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        try:
+            yield listener.getsockname()[1], seen
+        finally:
+            ended.set()
+            thread.join()
+
+
+def test_a_scan_of_ports_connects_to_nothing(tmp_path: Path) -> None:
+    """Whatever is no allowed target is answered alike, whether it exists or not, and is never connected to; a server
+    is probed by its name or by an address that a pattern allows, with its own series alone."""
+    with (
+        port_counting_connections() as (port, seen),
+        bad_servers.answers("unix", document("minified")) as shop,
+        bad_servers.answers("unix", document("threads_4x8_busy")) as other,
+        probing(
+            tmp_path,
+            f"{Path(other).parent}/*",
+            "127.0.0.9:1",
+            servers=[{"name": "shop", "stats": shop}],
+            history=True,
+        ) as running,
+    ):
+        hosts = [
+            "127.0.0.1",
+            "127.1",
+            "2130706433",
+            "0x7f000001",
+            "localhost",
+            "LOCALHOST",
+            "[::1]",
+            "[::ffff:127.0.0.1]",
+        ]
+        hosts += ["user@127.0.0.1", "127.0.0.9:1@127.0.0.1", "%31%32%37.0.0.1", "0", "", "127.0.0.9", "127.0.0.2"]
+        refused = [f"{scheme}{host}:{port}" for scheme in ("", "tcp://", "http://", "https://") for host in hosts]
+        refused += [f"127.0.0.1:{near}" for near in (*range(port - 20, port), port + 1)]  # ports where nothing listens
+        refused += [f"file://{tmp_path}/config.yml", "file:///etc/passwd", f"{tmp_path}/config.yml", "/nowhere", shop]
+        refused += [f"127.0.0.9:1\r\nHost: 127.0.0.1:{port}", f"127.0.0.9:1#@127.0.0.1:{port}", "@uwsgi", "shop "]
+        answers = {probe(running, target) for target in refused}
+        assert len(answers) == 1
+        assert answers == {(403, probe_route._NOT_ALLOWED)}
+        assert seen == []
+
+        status, body = probe(running, "shop")
+        assert status == 200
+        assert 'uwsgi_up{server="shop"} 1.0' in body
+        status, body = probe(running, other)
+        assert status == 200
+        assert {"probe_success", "probe_duration_seconds"} <= set(series(body))
+        assert [line for line in series(body) if f'server="{other}"' not in line and line[:6] != "probe_"] == []
+        assert len(series(body)) > 100
+        for path in ("/metrics", "/api/v1/servers", "/", "/api/v1/servers/shop/journal"):
+            assert other not in running.get(path)[1]
+        assert running.get(f"/api/v1/servers/{other}")[0] == 404
+        running.process.send_signal(signal.SIGTERM)
+        running.process.wait(10)
+        kept = b"".join(file.read_bytes() for file in tmp_path.glob("history.sqlite*"))
+        assert b"shop" in kept
+        assert other.encode() not in kept
+        assert seen == []
+
+
+def make_fleet(*patterns: str, named: tuple[str, ...] = ()) -> Fleet:
+    servers = [make_server(address, name=f"server{number}") for number, address in enumerate(named)]
+    return Fleet(servers, probe=ProbeConfig(tuple(parse_pattern(pattern, "test") for pattern in patterns)))
+
+
+async def ask(fleet: Fleet, target: str, *headers: tuple[bytes, bytes], query: str | None = None) -> Response:
+    (route,) = probe_route.routes(fleet)
+    return await request(route, target, *headers, query=query)
+
+
+async def request(route: object, target: str, *headers: tuple[bytes, bytes], query: str | None = None) -> Response:
+    text = f"target={quote(target, safe='')}" if query is None else query
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/probe",
+        "query_string": text.encode(),
+        "headers": list(headers),
+        "server": ("127.0.0.1", 80),
+        "scheme": "http",
+    }
+    response: Response = await route.endpoint(Request(scope))  # type: ignore[attr-defined]
+    return response
+
+
+def test_answers_of_a_target_that_is_down(tmp_path: Path) -> None:
+    """An allowed target that cannot be read has a successful answer, which says so, as /metrics does."""
+    expected = {
+        "127.0.0.9:1": "refused",
+        f"{tmp_path}/none.stats": "not_found",
+        "localhost:1": "unreachable",  # a name that leads to loopback
+    }
+
+    async def scenario() -> None:
+        fleet = make_fleet("127.0.0.9:1", "localhost:1", f"{tmp_path}/*.stats")
+        for target, reason in expected.items():
+            response = await ask(fleet, target)
+            body = bytes(response.body).decode()
+            assert response.status_code == 200
+            assert "\nprobe_success 0.0\n" in body
+            assert f'uwsgi_up{{server="{target}"}} 0.0' in body
+            assert f'uwsgi_exporter_read_errors_total{{reason="{reason}",server="{target}"}} 1.0' in body
+        await fleet.close()
+
+    asyncio.run(scenario())
+
+
+def test_off_unless_configured() -> None:
+    """There is no such path."""
+    paths = [getattr(route, "path", "") for route in create_application(Fleet([])).routes]
+    assert "/probe" not in paths
+    assert "/metrics" in paths
+    assert probe_route.routes(make_fleet())
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "target",
+        "target=",
+        "target=a&target=b",
+        "target=a&module=x",
+        "module=x",
+        "Target=a",
+        "target=a&",
+        "&target=a",
+        "target=a;target=b&x=1",
+        "=a",
+        "&" * 1000,
+    ],
+)
+def test_parameters(query: str) -> None:
+    """Exactly one, with a value; a sentence says so."""
+    response = asyncio.run(ask(make_fleet(), "", query=query))
+    assert (response.status_code, bytes(response.body).decode()) == (400, probe_route._USAGE)
+
+
+def test_pages_of_other_sites_cannot_start_a_probe() -> None:
+    """A browser says where a request comes from; Prometheus and people at the address bar are not refused."""
+
+    async def scenario() -> None:
+        fleet = make_fleet("127.0.0.1:1")
+        assert fleet.probed
+        for value in (b"cross-site", b"same-site", b"?"):
+            response = await ask(fleet, "127.0.0.1:1", (b"sec-fetch-site", value))
+            assert response.status_code == 403
+        assert fleet.probed.watches() == []
+        for value in (b"none", b"same-origin"):
+            assert (await ask(fleet, "127.0.0.1:1", (b"sec-fetch-site", value))).status_code == 200
+        await fleet.close()
+
+    asyncio.run(scenario())
+
+
+def test_many_probes_share_one_reading_and_its_rendering(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred at a time cause no read of their own, and two renderings of each format at most."""
+    rendered = 0
+
+    def families(observations: list[Observation]) -> object:
+        nonlocal rendered
+        rendered += 1
+        return metrics.families(observations)
+
+    monkeypatch.setattr(probe_route, "families", families)
+
+    async def scenario(address: str, reads: list[float]) -> None:
+        fleet = make_fleet(f"{Path(address).parent}/*")
+        (route,) = probe_route.routes(fleet)
+        answers = await asyncio.gather(*(request(route, address) for _ in range(100)))
+        assert {answer.status_code for answer in answers} == {200}
+        assert len(reads) <= 2
+        assert rendered <= 2
+        assert len({bytes(answer.body) for answer in answers}) == 1
+        await fleet.close()
+
+    with counted_server() as server:
+        asyncio.run(scenario(server.address, server.reads))
+
+
+def test_formats() -> None:
+    """Text or OpenMetrics, compressed or not, as the client accepts."""
+
+    async def scenario(address: str) -> None:
+        fleet = make_fleet(f"{Path(address).parent}/*")
+        (route,) = probe_route.routes(fleet)
+        response = await request(
+            route, address, (b"accept", b"application/openmetrics-text"), (b"accept-encoding", b"gzip")
+        )
+        assert response.headers["content-encoding"] == "gzip"
+        body = gzip.decompress(bytes(response.body))
+        assert body.endswith(b"# EOF\n")
+        assert "openmetrics" in response.headers["content-type"]
+        response = await request(route, address)
+        assert b"# EOF" not in bytes(response.body)
+        assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+        await fleet.close()
+
+    with bad_servers.answers("unix", document("minified")) as address:
+        asyncio.run(scenario(address))
+
+
+def test_a_full_house() -> None:
+    """A sentence, and when to try again; configured servers are not affected."""
+
+    async def scenario() -> None:
+        fleet = make_fleet("127.0.*.*:1", named=("file:///nowhere",))
+        assert fleet.probed
+        for number in range(MOST_PROBED):
+            fleet.probed.find(f"127.0.0.{number}:1", [])
+        response = await ask(fleet, "127.0.1.0:1")
+        assert (response.status_code, response.headers["retry-after"]) == (503, "60")
+        assert b"50 addresses are probed already" in bytes(response.body)
+        await fleet.watches()[0].reader.read()
+        assert (await ask(fleet, "server0")).status_code == 200
+        await fleet.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_error_about_a_target_is_that_targets_failure(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in /metrics: down, with the reason `internal`, logged once and without the document's words."""
+    words = "hunter2"
+
+    def families(observations: list[Observation]) -> object:
+        if observations[0].reading:
+            raise ZeroDivisionError(words)
+        return metrics.families(observations)
+
+    monkeypatch.setattr(probe_route, "families", families)
+
+    async def scenario(address: str) -> None:
+        fleet = make_fleet(f"{Path(address).parent}/*")
+        for _ in range(2):
+            body = bytes((await ask(fleet, address)).body).decode()
+            assert "\nprobe_success 0.0\n" in body
+            assert f'uwsgi_up{{server="{address}"}} 0.0' in body
+        await fleet.close()
+
+    with bad_servers.answers("unix", document("minified")) as address:
+        asyncio.run(scenario(address))
+    assert [record.getMessage() for record in caplog.records].count("internal error") == 1
+    assert words not in caplog.text
+
+
+def test_cancelled_at_every_await() -> None:
+    """The next probe of the same target works."""
+
+    async def scenario(address: str) -> None:
+        fleet = make_fleet(f"{Path(address).parent}/*")
+        (route,) = probe_route.routes(fleet)
+
+        async def works() -> None:
+            assert b'uwsgi_up{server="' in bytes((await asyncio.wait_for(request(route, address), 8)).body)
+
+        assert await cancelled_everywhere(lambda: request(route, address), works) >= 1
+        await fleet.close()
+
+    with bad_servers.answers("unix", document("minified")) as address:
+        asyncio.run(scenario(address))
+
+
+@pytest.mark.slow
+def test_targets_that_misbehave(tmp_path: Path) -> None:
+    """Servers that hang, dribble, never end or send a document of the largest size: the probe is answered within the
+    timeout of a read, other targets and /metrics meanwhile at once; the end of the exporter waits for none of them."""
+    large = json.dumps({"version": "2.0.31", "workers": [], "padding": "x" * (SIZE_CAP - 100)}).encode()
+    with (
+        bad_servers.accepts_and_never_writes("tcp") as hanging,
+        bad_servers.drips("tcp", document("minified"), 0.1) as dripping,
+        bad_servers.endless("tcp") as endless,
+        bad_servers.answers("tcp", large) as largest,
+        bad_servers.answers("tcp", large + b" " * 200) as too_large,
+        bad_servers.answers("unix", document("minified")) as shop,
+    ):
+        expected = {hanging: "timeout", dripping: "timeout", endless: "too_large", largest: "", too_large: "too_large"}
+        with probing(tmp_path, *expected, servers=[{"name": "shop", "stats": shop}]) as running:
+            answers: dict[str, str] = {}
+
+            def one(target: str) -> None:
+                answers[target] = probe(running, target)[1]
+
+            threads = [threading.Thread(target=one, args=(target,)) for target in expected for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            for path in ("/probe?target=shop", "/metrics"):
+                assert 'uwsgi_up{server="shop"} 1.0' in running.get(path)[1]
+            assert hanging not in answers
+            for thread in threads:
+                thread.join(30)
+            for target, reason in expected.items():
+                assert f"\nprobe_success {0 if reason else 1}.0\n" in answers[target]
+                errors = [
+                    line for line in answers[target].splitlines() if line.startswith("uwsgi_exporter_read_errors")
+                ]
+                assert {line.split('"')[1] for line in errors if not line.endswith(" 0.0")} == ({reason} - {""})
+            running.process.send_signal(signal.SIGTERM)
+            assert running.process.wait(10) == -signal.SIGTERM
+
+
+def test_a_probe_while_the_exporter_ends(tmp_path: Path) -> None:
+    """A probe that waits for its first reading is answered at the end, and nothing is logged as a fault."""
+    with (
+        bad_servers.accepts_and_never_writes("unix") as hanging,
+        probing(tmp_path, f"{Path(hanging).parent}/*", servers=[]) as running,
+    ):
+        answers: list[object] = []
+
+        def one() -> None:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                answers.append(probe(running, hanging))
+
+        thread = threading.Thread(target=one)
+        thread.start()
+        wait_until(lambda: connections(running.pid, hanging), what="the probe's read")
+        running.process.send_signal(signal.SIGTERM)
+        assert running.process.wait(10) == -signal.SIGTERM
+        thread.join(10)
+        assert not thread.is_alive()
+        assert not running.lines("Traceback")
+        assert not running.lines("level=error")
+
+
+def connections(pid: int, path: str) -> int:
+    """How many sockets are connected to a UNIX path."""
+    lines = [line.split() for line in Path(f"/proc/{pid}/net/unix").read_text().splitlines()[1:]]
+    return sum(1 for line in lines if line[-1] == path and line[5] == "03")

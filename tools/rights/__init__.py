@@ -1,0 +1,1 @@
+"""Measures which figures of the exporter need which right, on a real uWSGI."""
