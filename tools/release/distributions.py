@@ -1,0 +1,29 @@
+"""Builds the wheel and the source distribution, and checks both."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tools import commands
+from tools.environments import Environment
+from tools.release.archives import rewrite_tar_gz
+from tools.release.source import Source
+
+
+def build_distributions(source: Source, tools: Environment, target: Path) -> list[Path]:
+    """Writes the wheel and the sdist into `target`; returns their paths. Raises `CommandError` if a check fails.
+
+    setuptools gives the wheel's files the time SOURCE_DATE_EPOCH, but the sdist's their own, so that one is packed anew.
+    """
+    python = tools.program("python")
+    build = [python, "-m", "build", "--no-isolation", "--outdir", target, source.root]
+    commands.run_command(["env", f"SOURCE_DATE_EPOCH={source.epoch}", "PYTHONDONTWRITEBYTECODE=1", *build])
+    name = f"uwsgi_headroom-{source.version}"
+    wheel, sdist = target / f"{name}-py3-none-any.whl", target / f"{name}.tar.gz"
+    rewrite_tar_gz(sdist, source.epoch, source.scratch / "sdist")
+    for path in (wheel, sdist):
+        os.utime(path, (source.epoch, source.epoch))
+    commands.run_command([python, "-m", "twine", "check", "--strict", wheel, sdist])
+    commands.run_command([tools.program("check-wheel-contents"), wheel])
+    return [wheel, sdist]
