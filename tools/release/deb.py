@@ -97,7 +97,7 @@ def _lay_out(source: Source, wheel: Path, tools: Environment, architecture: str,
     tree, debian, root = build / "tree", build / "debian", source.root
     modules = tree / "usr/lib/uwsgi-headroom"
     bundle.bundle(wheel, root / bundle.LOCK, tools, architecture, modules)
-    _install(debian / "uwsgi-headroom", tree / "usr/bin/uwsgi-headroom", 0o755)
+    _install(debian / "launcher", tree / "usr/bin/uwsgi-headroom", 0o755)
     _install(debian / "uwsgi-headroom.yml", tree / "etc/uwsgi-headroom/uwsgi-headroom.yml")
     for rules in sorted((root / "alerts/rules").glob("*.yaml")):
         _install(rules, tree / "usr/share/uwsgi-headroom/rules" / rules.name)
