@@ -53,13 +53,18 @@ def unit_for_package(text: str) -> str:
     return text
 
 
+def maintainer() -> str:
+    """Returns who publishes the package, from DEBFULLNAME and DEBEMAIL, as Debian's own tools do."""
+    return f"{os.environ.get('DEBFULLNAME', 'uwsgi-headroom')} <{os.environ.get('DEBEMAIL', 'root@localhost')}>"
+
+
 def changelog(version: str, epoch: int) -> str:
     """Returns debian/changelog of one entry: what changed is in CHANGELOG.md, which the package has too."""
     date = formatdate(epoch)
     entry = f"  * Version {version}: see changelog.gz for what changed."
     return (
         f"{NAME} ({version}) stable; urgency=medium\n\n{entry}\n\n"
-        f" -- The authors of uwsgi-headroom <root@localhost>  {date}\n"
+        f" -- {maintainer()}  {date}\n"
     )
 
 
@@ -81,6 +86,8 @@ def build_deb(source: Source, wheel: Path, tools: Environment, architecture: str
     build = source.scratch / f"deb-{architecture}" / f"{NAME}-{source.version}"
     shutil.copytree(source.root / "deploy/debian/debian", build / "debian")
     _lay_out(source, wheel, tools, architecture, build)
+    control = build / "debian/control"
+    control.write_text(control.read_text().replace("@MAINTAINER@", maintainer()))
     (build / "debian/changelog").write_text(changelog(source.version, source.epoch))
     _set_times(build, source.epoch)
     command = ["dpkg-buildpackage", "--build=binary", "--no-sign", "--no-check-builddeps", f"--host-arch={architecture}"]
