@@ -3,6 +3,7 @@ PYTHON ?= python3
 PORT ?= 9238
 
 .PHONY: help demo test test-all lint generate bench bench-accuracy bench-waits bench-model bench-cost bench-page bench-hostile scenarios bare-machine clean
+.PHONY: lock dist deb try-deb standalone release release-twice
 .DEFAULT_GOAL := help
 
 help:  ## print this list
@@ -75,6 +76,27 @@ scenarios:  ## check over 60 situations on a real uWSGI, for 8 minutes (NAME="ch
 bare-machine:  ## check `make demo` on a minimal Debian, as root (SUITE=trixie)
 	@exec $(PYTHON) -m tools.bare_machine $(SUITE)
 
+lock:  ## choose the versions that packages bundle, again (needs Python 3.11): deploy/requirements.txt
+	@$(PYTHON) -m tools.release.lock
+
+dist:  ## build the wheel and the source distribution of the last commit into dist/
+	@$(PYTHON) -m tools.release --only python
+
+deb:  ## build the Debian package of the last commit into dist/ (ARCHITECTURE=arm64)
+	@$(PYTHON) -m tools.release.deb $(if $(ARCHITECTURE),--architecture $(ARCHITECTURE))
+
+try-deb:  ## install, upgrade, remove and purge that package on minimal Debians, as root (SUITE=trixie)
+	@exec $(PYTHON) -m tools.release.try_deb $(SUITE)
+
+standalone:  ## build one file that needs no Python on its host, on an old Debian, as root
+	@exec $(PYTHON) -m tools.release.standalone
+
+release:  ## build everything of a release from the last commit into dist/; publishes nothing
+	@$(PYTHON) -m tools.release
+
+release-twice:  ## build a release twice, in different places, and compare the bytes
+	@$(PYTHON) -m tools.release.twice
+
 clean:  ## remove the environments and everything generated
-	rm -rf .venv .venv-uwsgi .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist exporter/*.egg-info
+	rm -rf .venv .venv-uwsgi .venv-release .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist exporter/*.egg-info
 	find app exporter tests tools -name __pycache__ -prune -exec rm -rf {} +

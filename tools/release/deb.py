@@ -62,10 +62,7 @@ def changelog(version: str, epoch: int) -> str:
     """Returns debian/changelog of one entry: what changed is in CHANGELOG.md, which the package has too."""
     date = formatdate(epoch)
     entry = f"  * Version {version}: see changelog.gz for what changed."
-    return (
-        f"{NAME} ({version}) stable; urgency=medium\n\n{entry}\n\n"
-        f" -- {maintainer()}  {date}\n"
-    )
+    return f"{NAME} ({version}) stable; urgency=medium\n\n{entry}\n\n -- {maintainer()}  {date}\n"
 
 
 def package_name(version: str, architecture: str) -> str:
@@ -90,8 +87,19 @@ def build_deb(source: Source, wheel: Path, tools: Environment, architecture: str
     control.write_text(control.read_text().replace("@MAINTAINER@", maintainer()))
     (build / "debian/changelog").write_text(changelog(source.version, source.epoch))
     _set_times(build, source.epoch)
-    command = ["dpkg-buildpackage", "--build=binary", "--no-sign", "--no-check-builddeps", f"--host-arch={architecture}"]
-    settings = [f"SOURCE_DATE_EPOCH={source.epoch}", "DEB_BUILD_OPTIONS=nocheck noautodbgsym", "TZ=UTC", "LC_ALL=C.UTF-8"]
+    command = [
+        "dpkg-buildpackage",
+        "--build=binary",
+        "--no-sign",
+        "--no-check-builddeps",
+        f"--host-arch={architecture}",
+    ]
+    settings = [
+        f"SOURCE_DATE_EPOCH={source.epoch}",
+        "DEB_BUILD_OPTIONS=nocheck noautodbgsym",
+        "TZ=UTC",
+        "LC_ALL=C.UTF-8",
+    ]
     commands.run_command(["env", *settings, *command], cwd=build)
     made = target / package_name(source.version, architecture)
     shutil.copyfile(build.parent / made.name, made)
