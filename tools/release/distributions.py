@@ -14,10 +14,10 @@ from tools.release.source import Source
 def build_distributions(source: Source, tools: Environment, target: Path) -> list[Path]:
     """Writes the wheel and the sdist into `target`; returns their paths. Raises `CommandError` if a check fails.
 
-    setuptools gives the wheel's files the time SOURCE_DATE_EPOCH, but the sdist's their own, so that one is packed anew.
+    setuptools gives the wheel's files the time SOURCE_DATE_EPOCH, but not the sdist's, which is therefore packed again.
     """
-    python = tools.program("python")
-    build = [python, "-m", "build", "--no-isolation", "--outdir", target, source.root]
+    python = str(tools.program("python"))
+    build = [python, "-m", "build", "--no-isolation", "--outdir", str(target), str(source.root)]
     commands.run_command(["env", f"SOURCE_DATE_EPOCH={source.epoch}", "PYTHONDONTWRITEBYTECODE=1", *build])
     name = f"uwsgi_headroom-{source.version}"
     wheel, sdist = target / f"{name}-py3-none-any.whl", target / f"{name}.tar.gz"

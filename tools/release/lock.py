@@ -33,7 +33,7 @@ def main() -> str | None:
             # Nothing of this machine's index goes into the file.
             silent = ["--no-header", "--no-emit-index-url", "--no-emit-find-links", "--no-emit-trusted-host"]
             pinned = ["--generate-hashes", "--strip-extras", "--quiet", *silent, "--no-emit-options", *extras]
-            compile_command = [tools.program("pip-compile"), *pinned, "--output-file", made, "setup.cfg"]
+            compile_command = [str(tools.program("pip-compile")), *pinned, "--output-file", str(made), "setup.cfg"]
             commands.run_command(compile_command, cwd=ROOT)
             (ROOT / LOCK).write_text(HEADER + made.read_text())
     except (SetupError, CommandError) as error:

@@ -31,7 +31,7 @@ def build_sbom(source: Source, wheel: Path, tools: Environment, target: Path) ->
             opened.extractall(modules)
     made = target / f"uwsgi-headroom-{source.version}.cdx.json"
     words = ["environment", "--output-reproducible", "--mc-type", "application", "--of", "JSON", "--sv", "1.6"]
-    where = ["--pyproject", _described(source), "-o", made, environment]
+    where = ["--pyproject", str(_described(source)), "-o", str(made), str(environment)]
     commands.run_command([tools.program("cyclonedx-py"), *words, *where])
     shutil.rmtree(environment)
     os.utime(made, (source.epoch, source.epoch))

@@ -1,9 +1,10 @@
 """`make try-deb`: installs, upgrades, removes and purges the Debian package on minimal Debians of two suites.
 
-Needs root, and the package in dist/ (`make deb`). In each suite: installs an older package, whose configuration differs;
-changes the configuration file; upgrades; runs the service's command as an ordinary user beside Debian's uWSGI, and
-compares its metrics with the requests that were sent; removes the package, then purges it. No systemd runs there. The
-exit status is 0 if everything is right, 1 if not, and 75 if the check cannot run here; the reason is printed.
+Needs root, and the package in dist/ (`make deb`). In each suite: installs an older package, whose configuration
+differs; changes the configuration file; upgrades; runs the service's command as an ordinary user beside Debian's
+uWSGI, and compares its metrics with the requests that were sent; removes the package, then purges it. No systemd runs
+there. The exit status is 0 if everything is right, 1 if not, and 75 if the check cannot run here; the reason is
+printed.
 """
 
 from __future__ import annotations
@@ -31,10 +32,17 @@ _MODULES = "usr/lib/uwsgi-headroom"
 _CONFIG = "etc/uwsgi-headroom/uwsgi-headroom.yml"
 _HISTORY = "var/lib/private/uwsgi-headroom/history.sqlite"
 _APT = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y")
+_OFFLINE = (
+    "--option",
+    "Acquire::http::Proxy=http://127.0.0.1:1",
+    "--option",
+    "Acquire::https::Proxy=http://127.0.0.1:1",
+)
+"""Nothing answers on port 1: a download would fail."""
 _CHANGED = "# changed by the administrator\n"
 _COMPLETIONS = {
-    "bash": "source /usr/share/bash-completion/completions/uwsgi-headroom; COMP_WORDS=(uwsgi-headroom ch); COMP_CWORD=1;"
-    " _uwsgi_headroom; echo ${COMPREPLY[@]}",
+    "bash": "source /usr/share/bash-completion/completions/uwsgi-headroom; COMP_WORDS=(uwsgi-headroom ch);"
+    " COMP_CWORD=1; _uwsgi_headroom; echo ${COMPREPLY[@]}",
     "fish": "complete -C 'uwsgi-headroom ch'",
     "zsh": "autoload -Uz compinit; compinit -D -u; echo check: $_comps[uwsgi-headroom]",
 }
@@ -79,7 +87,7 @@ def older_package(package: Path, scratch: Path) -> Path:
     (tree / _CONFIG).write_text("# of the older version\n" + (tree / _CONFIG).read_text())
     gone = tree / _MODULES / "uwsgi_headroom/of_the_older_version.py"
     gone.write_text("GONE = True\n")
-    commands.run_command(["dpkg-deb", "--root-owner-group", "--build", tree, older])
+    commands.run_command(["dpkg-deb", "-Zgzip", "-z1", "--root-owner-group", "--build", tree, older])
     shutil.rmtree(tree)
     return older
 
@@ -122,7 +130,7 @@ def _try(bare: Machine, package: Path, older: Path) -> None:
 
 def _install(bare: Machine, package: str) -> None:
     """Installs a package file with what is there. A changed configuration file is kept, as unattended upgrades do."""
-    options = ["--option", "Dpkg::Options::=--force-confold", "--no-install-recommends", "--no-download"]
+    options = ["--option", "Dpkg::Options::=--force-confold", "--no-install-recommends", *_OFFLINE]
     _run(bare, *_APT, "install", *options, package)
 
 
