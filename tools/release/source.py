@@ -1,4 +1,7 @@
-"""Exports the last commit into a directory of its own, from which everything of a release is built."""
+"""Exports the last commit into a directory of its own, from which everything of a release is built.
+
+`python3 -m tools.release.source` prints the version.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.environments import SetupError
+from tools.environments import ROOT, SetupError
 
+_MODULE = "exporter/uwsgi_headroom/__init__.py"
 _VERSION = re.compile(r'^__version__ = "([^"]+)"$', re.MULTILINE)
 
 
@@ -33,14 +37,14 @@ class Source:
     @property
     def version(self) -> str:
         """`__version__` of the exporter."""
-        return version_of((self.root / "exporter/uwsgi_headroom/__init__.py").read_text())
+        return version_of((self.root / _MODULE).read_text())
 
 
 def version_of(module: str) -> str:
     """Returns `__version__` of a module's text. Raises `SetupError` if there is none."""
     found = _VERSION.search(module)
     if not found:
-        raise SetupError("exporter/uwsgi_headroom/__init__.py has no line: __version__ = ...")
+        raise SetupError(f"{_MODULE} has no line: __version__ = ...")
     return found[1]
 
 
@@ -72,3 +76,7 @@ def _git(checkout: Path, *arguments: str) -> str:
     if ran.returncode:
         raise SetupError(f"git {arguments[0]}: {ran.stderr.strip()}")
     return ran.stdout
+
+
+if __name__ == "__main__":
+    print(version_of((ROOT / _MODULE).read_text()))
