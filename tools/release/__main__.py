@@ -25,6 +25,7 @@ from tools.release.sbom import build_sbom
 from tools.release.source import changed_files, exported
 
 SUMS = "SHA256SUMS"
+KINDS = ("python", "deb", "chart", "sbom")
 
 
 def build(checkout: Path, target: Path, only: Sequence[str] = ()) -> list[Path]:
@@ -62,7 +63,7 @@ def checksums(paths: Sequence[Path]) -> str:
 def main(argv: Sequence[str] | None = None) -> str | None:
     """Builds a release into dist/; returns a message about what is missing."""
     parser = argparse.ArgumentParser(prog="python3 -m tools.release", description=__doc__)
-    parser.add_argument("--only", action="append", default=[], choices=("python", "deb", "chart", "sbom"))
+    parser.add_argument("--only", action="append", default=[], choices=KINDS)
     only: list[str] = parser.parse_args(argv).only
     try:
         if changed := changed_files(ROOT):

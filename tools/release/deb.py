@@ -97,6 +97,7 @@ def build_deb(source: Source, wheel: Path, tools: Environment, architecture: str
     settings = [
         f"SOURCE_DATE_EPOCH={source.epoch}",
         "DEB_BUILD_OPTIONS=nocheck noautodbgsym",
+        "DPKG_DEB_THREADS_MAX=1",
         "TZ=UTC",
         "LC_ALL=C.UTF-8",
     ]

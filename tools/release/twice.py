@@ -6,30 +6,35 @@ files. The exit status is 0 if each file has the same bytes, else 1.
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tools import commands
 from tools.commands import CommandError
 from tools.environments import ROOT, SetupError
-from tools.release.__main__ import SUMS, build
+from tools.release.__main__ import KINDS, SUMS, build
 
 ZONES = ("UTC", "Asia/Kathmandu")
 MASKS = (0o022, 0o077)
 
 
-def main() -> str | None:
+def main(argv: Sequence[str] | None = None) -> str | None:
     """Builds twice; returns a message with the files that differ."""
+    parser = argparse.ArgumentParser(prog="python3 -m tools.release.twice", description=__doc__)
+    parser.add_argument("--only", action="append", default=[], choices=KINDS)
+    only: list[str] = parser.parse_args(argv).only
     with tempfile.TemporaryDirectory(prefix="headroom-twice-") as name:
         sums = []
         try:
             for number, (zone, mask) in enumerate(zip(ZONES, MASKS, strict=True)):
                 directory = Path(name) / ("first" if number == 0 else "the/second/one")
-                sums.append(_build(directory, zone, mask))
+                sums.append(_build(directory, zone, mask, only))
         except (SetupError, CommandError) as error:
             return f"\nmake release-twice: {error}"
     first, second = (set(text.splitlines()) for text in sums)
@@ -39,7 +44,7 @@ def main() -> str | None:
     return None
 
 
-def _build(directory: Path, zone: str, mask: int) -> str:
+def _build(directory: Path, zone: str, mask: int, only: Sequence[str]) -> str:
     """Builds in a clone below `directory`; returns the checksums."""
     temporary = directory / "temporary"
     temporary.mkdir(parents=True)
@@ -49,7 +54,7 @@ def _build(directory: Path, zone: str, mask: int) -> str:
     os.umask(mask)
     commands.run_command(["git", "clone", "--quiet", "--depth=1", f"file://{_repository()}", directory / "clone"])
     target = directory / "dist"
-    build(directory / "clone", target)
+    build(directory / "clone", target, only)
     return (target / SUMS).read_text()
 
 
