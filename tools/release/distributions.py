@@ -18,7 +18,9 @@ def build_distributions(source: Source, tools: Environment, target: Path) -> lis
     """
     python = str(tools.program("python"))
     build = [python, "-m", "build", "--no-isolation", "--outdir", str(target), str(source.root)]
-    commands.run_command(["env", f"SOURCE_DATE_EPOCH={source.epoch}", "PYTHONDONTWRITEBYTECODE=1", *build])
+    # The umask of the build becomes the permissions of the files that setuptools writes.
+    plain = ["sh", "-c", 'umask 022 && exec "$@"', "sh"]
+    commands.run_command([*plain, "env", f"SOURCE_DATE_EPOCH={source.epoch}", "PYTHONDONTWRITEBYTECODE=1", *build])
     name = f"uwsgi_headroom-{source.version}"
     wheel, sdist = target / f"{name}-py3-none-any.whl", target / f"{name}.tar.gz"
     rewrite_tar_gz(sdist, source.epoch, source.scratch / "sdist")

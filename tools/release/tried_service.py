@@ -75,7 +75,14 @@ def check_service(bare: Machine, history: Path) -> None:
 
 def _uwsgi(port: int) -> list[str]:
     options = ["--plugin", "python3", "--master", "--processes", str(WORKERS), "--wsgi-file", "/srv/app.py"]
-    where = ["--http-socket", f"127.0.0.1:{port}", "--stats", "/run/uwsgi/shop.stats", "--chmod-socket=660"]
+    where = [
+        "--http-socket",
+        f"127.0.0.1:{port}",
+        "--stats",
+        "/run/uwsgi/shop.stats",
+        "--chmod-socket=660",
+        "--die-on-term",
+    ]
     return [*_as("www-data"), "/usr/bin/uwsgi-core", *options, *where]
 
 
