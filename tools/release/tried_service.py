@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -97,20 +98,21 @@ def _counted(port: int) -> float:
 
 @contextlib.contextmanager
 def _running(bare: Machine, words: list[str]) -> Iterator[None]:
-    """Runs a command during the block. Raises `FailedError` with its output if it ends before, or the block fails."""
-    process = subprocess.Popen(
-        bare.command(words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    try:
-        yield
-    except FailedError as error:
-        process.terminate()
-        said = process.communicate(timeout=30)[0]
-        raise FailedError(f"{error}\n{words[-1]}: {said[-2000:]}") from error
-    finally:
-        if process.poll() is None:
+    """Runs a command during the block. If the block fails, adds the end of the command's output to the message."""
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen(bare.command(words), stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT)
+        try:
+            yield
+        except FailedError as error:
+            said.seek(0)
+            raise FailedError(f"{error}\n{' '.join(words)}:\n{said.read()[-2000:]}") from error
+        finally:
             process.terminate()
-            process.communicate(timeout=30)
+            try:
+                process.wait(READY_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 def _wait(ready: Callable[[], object], otherwise: str) -> None:
