@@ -3,7 +3,7 @@ PYTHON ?= python3
 PORT ?= 9238
 
 .PHONY: help demo test test-all lint generate bench bench-accuracy bench-waits bench-model bench-cost bench-page bench-hostile scenarios bare-machine clean
-.PHONY: lock dist deb try-deb standalone release release-twice
+.PHONY: lock dist deb try-deb standalone try-standalone release release-twice
 .DEFAULT_GOAL := help
 
 help:  ## print this list
@@ -90,6 +90,9 @@ try-deb:  ## install, upgrade, remove and purge that package on minimal Debians,
 
 standalone:  ## build one file that needs no Python on its host, on an old Debian, as root
 	@exec $(PYTHON) -m tools.release.standalone
+
+try-standalone:  ## run that file beside a real uWSGI, check its figures and print its cost (PROGRAM=other)
+	@exec $(PYTHON) -m tools.release.try_standalone $(PROGRAM)
 
 release:  ## build everything of a release from the last commit into dist/; publishes nothing
 	@$(PYTHON) -m tools.release
