@@ -31,10 +31,12 @@ def main(argv: Sequence[str] | None = None) -> str | None:
     only: list[str] = parser.parse_args(argv).only
     with tempfile.TemporaryDirectory(prefix="headroom-twice-") as name:
         sums = []
+        origin = _repository()
         try:
             for number, (zone, mask) in enumerate(zip(ZONES, MASKS, strict=True)):
                 directory = Path(name) / ("first" if number == 0 else "the/second/one")
-                sums.append(_build(directory, zone, mask, only))
+                sums.append(_build(origin, directory, zone, mask, only))
+                origin = str(directory / "clone")  # the same commit, whatever is committed meanwhile
         except (SetupError, CommandError) as error:
             return f"\nmake release-twice: {error}"
     first, second = (set(text.splitlines()) for text in sums)
@@ -44,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> str | None:
     return None
 
 
-def _build(directory: Path, zone: str, mask: int, only: Sequence[str]) -> str:
+def _build(origin: str, directory: Path, zone: str, mask: int, only: Sequence[str]) -> str:
     """Builds in a clone below `directory`; returns the checksums."""
     temporary = directory / "temporary"
     temporary.mkdir(parents=True)
@@ -52,7 +54,7 @@ def _build(directory: Path, zone: str, mask: int, only: Sequence[str]) -> str:
     time.tzset()
     tempfile.tempdir = str(temporary)
     os.umask(mask)
-    commands.run_command(["git", "clone", "--quiet", "--depth=1", f"file://{_repository()}", directory / "clone"])
+    commands.run_command(["git", "clone", "--quiet", "--depth=1", f"file://{origin}", directory / "clone"])
     target = directory / "dist"
     build(directory / "clone", target, only)
     return (target / SUMS).read_text()
