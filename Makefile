@@ -2,7 +2,8 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test test-all test-dependencies lint generate bench bench-accuracy bench-waits bench-model bench-cost bench-page bench-hostile scenarios bare-machine systemd-machine try-container clean
+.PHONY: help demo test test-all test-dependencies lint generate bench bench-accuracy bench-waits bench-model bench-cost bench-many bench-page bench-hostile scenarios bare-machine systemd-machine try-container clean
+.PHONY: lock dist deb try-deb standalone try-standalone release release-twice
 .DEFAULT_GOAL := help
 
 help:  ## print this list
@@ -64,6 +65,11 @@ bench-cost:  ## measure what the exporter costs uWSGI, the machine and the appli
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.cost $(ARGS)
 
+bench-many:  ## measure one exporter with 200 servers, for 5 minutes (ARGS="--write FILE"), and their memory after an hour
+	@$(PYTHON) -m tools.prepare bench
+	@.venv/bin/python -m tools.bench.many_servers $(ARGS)
+	@.venv/bin/python -m tools.bench.hour_memory
+
 bench-page:  ## measure what the page costs: bytes, paint, drawing, the exporter's CPU, for 3 minutes
 	@$(PYTHON) -m tools.prepare bench-page
 	@.venv/bin/python -m tools.bench.page
@@ -86,6 +92,30 @@ try-container:  ## build the container image and compare its figures with the tr
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.container_trial $(ARGS)
 
+lock:  ## choose the versions that packages bundle, again (needs Python 3.11): deploy/requirements.txt
+	@$(PYTHON) -m tools.release.lock
+
+dist:  ## build the wheel and the source distribution of the last commit into dist/
+	@$(PYTHON) -m tools.release --only python
+
+deb:  ## build the Debian package of the last commit into dist/ (ARCHITECTURE=arm64)
+	@$(PYTHON) -m tools.release.deb $(if $(ARCHITECTURE),--architecture $(ARCHITECTURE))
+
+try-deb:  ## install, upgrade, remove and purge that package on minimal Debians, as root (SUITE=trixie)
+	@exec $(PYTHON) -m tools.release.try_deb $(SUITE)
+
+standalone:  ## build one file that needs no Python on its host, on an old Debian, as root
+	@exec $(PYTHON) -m tools.release.standalone
+
+try-standalone:  ## run that file beside a real uWSGI, check its figures and print its cost (PROGRAM=other)
+	@exec $(PYTHON) -m tools.release.try_standalone $(PROGRAM)
+
+release:  ## build everything of a release from the last commit into dist/; publishes nothing
+	@$(PYTHON) -m tools.release
+
+release-twice:  ## build a release twice, in different places, and compare the bytes
+	@$(PYTHON) -m tools.release.twice
+
 clean:  ## remove the environments and everything generated
-	rm -rf .venv .venv-uwsgi .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist exporter/*.egg-info
+	rm -rf .venv .venv-uwsgi .venv-release .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist exporter/*.egg-info
 	find app exporter tests tools -name __pycache__ -prune -exec rm -rf {} +

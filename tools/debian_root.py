@@ -116,9 +116,9 @@ def _made(suite: str, directory: Path) -> Path:
                 commands.run_command(["apt-get", "-qq", "update"])
                 commands.run_command(["apt-get", "-qq", "-y", "install", "debootstrap"])
         with show_step(f"making a minimal root of {suite}"):
-            if not _targets():
+            if not targets():
                 commands.run_command(["apt-get", "-qq", "update"])  # a fresh container has no lists
-            url, components = archive(_targets(), suite)
+            url, components = archive(targets(), suite)
             options = ["--variant=minbase", f"--components={','.join(components)}"]
             # Its mounts disappear with the process, even if it is interrupted.
             commands.run_command(["unshare", "--mount", "debootstrap", *options, suite, part, url])
@@ -132,7 +132,8 @@ def _made(suite: str, directory: Path) -> Path:
     return root
 
 
-def _targets() -> str:
+def targets() -> str:
+    """Returns what apt knows of archives, in the form that `archive` reads."""
     return subprocess.run(_INDEX_TARGETS, capture_output=True, text=True, check=False).stdout
 
 

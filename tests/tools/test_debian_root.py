@@ -107,7 +107,7 @@ def test_a_root_that_cannot_be_made_leaves_nothing(tmp_path, monkeypatch):
             raise CommandError("debootstrap", "I: Retrieving\nE: Failed getting release file\n")
 
     monkeypatch.setattr(commands, "run_command", run)
-    monkeypatch.setattr(debian_root, "_targets", lambda: TARGETS)
+    monkeypatch.setattr(debian_root, "targets", lambda: TARGETS)
     with (
         pytest.raises(UnavailableError, match="no root of bookworm can be made: E: Failed getting release file"),
         debian_root.copied("bookworm", tmp_path),

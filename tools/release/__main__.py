@@ -1,0 +1,79 @@
+"""`make release`: builds a release from the last commit into dist/. Publishes nothing.
+
+The wheel, the source distribution, a Debian package for each architecture, the Helm chart, the bill of materials
+(CycloneDX) and SHA256SUMS. The bytes of each depend on the commit and on tools/release/requirements.txt alone, except
+for the Debian packages, whose bytes also depend on the versions of debhelper and dpkg.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tools.commands import CommandError
+from tools.environments import ROOT, SetupError
+from tools.progress import note, show_step
+from tools.release.bundle import MACHINES
+from tools.release.chart import CHART, build_chart
+from tools.release.deb import build_deb
+from tools.release.distributions import build_distributions
+from tools.release.environment import release_tools
+from tools.release.sbom import build_sbom
+from tools.release.source import changed_files, exported
+
+SUMS = "SHA256SUMS"
+KINDS = ("python", "deb", "chart", "sbom")
+
+
+def build(checkout: Path, target: Path, only: Sequence[str] = ()) -> list[Path]:
+    """Builds the release of the last commit of `checkout` into `target`; returns the paths, checksums last.
+
+    only: some of python, deb, chart and sbom; nothing means all.
+    """
+    tools = release_tools()
+    target.mkdir(parents=True, exist_ok=True)
+    with exported(checkout) as source:
+        with show_step(f"wheel and source distribution of {source.version}"):
+            made = build_distributions(source, tools, target)
+        wheel = made[0]
+        steps: list[tuple[str, str, Callable[[], Path]]] = [
+            ("deb", f"Debian package for {name}", lambda name=name: build_deb(source, wheel, tools, name, target))  # type: ignore[misc]
+            for name in MACHINES
+        ]
+        if (source.root / CHART).is_dir():
+            steps.append(("chart", "Helm chart", lambda: build_chart(source, target)))
+        steps.append(("sbom", "bill of materials", lambda: build_sbom(source, wheel, tools, target)))
+        for kind, title, step in steps:
+            if not only or kind in only:
+                with show_step(title):
+                    made.append(step())
+    (target / SUMS).write_text(checksums(made))
+    return [*made, target / SUMS]
+
+
+def checksums(paths: Sequence[Path]) -> str:
+    """Returns lines for `sha256sum --check`, sorted by name."""
+    lines = (f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in paths)
+    return "".join(sorted(lines, key=lambda line: line.split()[1]))
+
+
+def main(argv: Sequence[str] | None = None) -> str | None:
+    """Builds a release into dist/; returns a message about what is missing."""
+    parser = argparse.ArgumentParser(prog="python3 -m tools.release", description=__doc__)
+    parser.add_argument("--only", action="append", default=[], choices=KINDS)
+    only: list[str] = parser.parse_args(argv).only
+    try:
+        if changed := changed_files(ROOT):
+            note(f"  {len(changed)} changed files are not in the last commit, so not in the release: {changed[0]} ...")
+        for path in build(ROOT, ROOT / "dist", only):
+            note(f"dist/{path.name}: {path.stat().st_size:,} bytes")
+    except (SetupError, CommandError) as error:
+        return f"\nmake release: {error}"
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

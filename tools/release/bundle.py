@@ -1,0 +1,80 @@
+"""Unpacks the exporter and everything that it imports into one directory, for several versions of Python at once.
+
+Compiled modules of different versions stand side by side, because their file names contain the version
+(`_core.cpython-311-x86_64-linux-gnu.so`). All other files are the same for all versions, which is checked.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import zipfile
+from pathlib import Path
+
+from tools import commands
+from tools.environments import Environment, SetupError
+
+PYTHONS = ("3.11", "3.12", "3.13")
+"""Debian 12 has 3.11, Ubuntu 24.04 has 3.12, Debian 13 has 3.13."""
+
+MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+"""The kernel's name of the machine by Debian's name of the architecture."""
+
+GLIBC = 28
+"""Minor version of the glibc that the bundle needs at most: Debian 12 has 2.36."""
+
+LOCK = Path("deploy/requirements.txt")
+
+_OF_ONE_PYTHON = ("RECORD", "WHEEL")
+"""Files of a .dist-info directory that differ between versions of Python. Nothing that runs reads them."""
+
+
+def platforms(architecture: str) -> list[str]:
+    """Returns pip's names of the platforms whose wheels run on `architecture`, newest first.
+
+    Raises `SetupError` for another architecture than those of `MACHINES`.
+    """
+    if architecture not in MACHINES:
+        raise SetupError(f"no package for {architecture}: choose one of {', '.join(MACHINES)}")
+    machine = MACHINES[architecture]
+    by_year = {17: "2014", 12: "2010", 5: "1"}
+    names: list[str] = []
+    for minor in range(GLIBC, 4, -1):
+        names.append(f"manylinux_2_{minor}_{machine}")
+        names += [f"manylinux{by_year[minor]}_{machine}"] if minor in by_year else []
+    return names
+
+
+def download_wheels(tools: Environment, lock: Path, python: str, architecture: str, target: Path) -> list[Path]:
+    """Downloads the wheels that `lock` pins, for a version of Python, into `target`, and checks their hashes."""
+    pip = [str(tools.program("python")), "-m", "pip", "--disable-pip-version-check", "download", "--no-deps"]
+    which = ["--only-binary=:all:", "--require-hashes", "--implementation=cp", f"--python-version={python}"]
+    where = [f"--platform={platform}" for platform in platforms(architecture)]
+    commands.run_command([*pip, *which, *where, "--dest", str(target), "--requirement", str(lock)])
+    return sorted(target.glob("*.whl"))
+
+
+def unpack_wheel(wheel: Path, tree: Path) -> None:
+    """Adds the modules of a wheel to `tree`, without scripts, data files and bytecode.
+
+    Raises `SetupError` if a file is there with other contents.
+    """
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            parts = Path(name).parts
+            skipped = parts[0].endswith(".data") or (parts[0].endswith(".dist-info") and parts[-1] in _OF_ONE_PYTHON)
+            if name.endswith("/") or skipped:
+                continue
+            path, content = tree / name, archive.read(name)
+            if path.exists() and path.read_bytes() != content:
+                raise SetupError(f"{wheel.name}: {name} differs from the file of another version of Python")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+
+def bundle(wheel: Path, lock: Path, tools: Environment, architecture: str, tree: Path) -> None:
+    """Unpacks the exporter's `wheel` and what `lock` pins into `tree`."""
+    unpack_wheel(wheel, tree)
+    for python in PYTHONS:
+        with tempfile.TemporaryDirectory(prefix="headroom-wheels-") as downloads:
+            for other in download_wheels(tools, lock, python, architecture, Path(downloads)):
+                unpack_wheel(other, tree)

@@ -1,0 +1,99 @@
+"""`make standalone`: builds one file that has its own Python, for hosts with an old one or none.
+
+Needs root. PyInstaller packs a CPython that is built on an old Debian, because a program runs on the glibc that it was
+built on and on every newer one. The root with that CPython is made once and kept. The exit status is 75 if the build
+cannot run here; the reason is printed.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from pathlib import Path
+
+from tools import commands, debian_root
+from tools.commands import CommandError
+from tools.debian_root import UnavailableError
+from tools.environments import ROOT, SetupError
+from tools.machine import machine
+from tools.progress import note, show_step
+from tools.release.bundle import LOCK
+from tools.release.distributions import build_distributions
+from tools.release.environment import release_tools
+from tools.release.source import Source, exported
+
+SUITE = "bullseye"
+"""The oldest Debian of the archive: glibc 2.31."""
+
+PYTHON = ("trixie", "python3.13")
+"""The suite whose source package is built, and the package."""
+
+UNAVAILABLE = 75  # EX_TEMPFAIL of sysexits.h
+_FOLDER = Path("deploy/standalone")
+
+
+def file_name(version: str) -> str:
+    """Returns the name of the program in a release: it runs on this kind of machine."""
+    return f"uwsgi-headroom-{version}-linux-{platform.machine()}"
+
+
+def main() -> int:
+    """Builds the program into dist/; returns the exit status."""
+    release = Path("/etc/os-release")
+    try:
+        if reason := debian_root.unavailable(release.read_text() if release.exists() else ""):
+            raise UnavailableError(reason)
+        root = _prepared(debian_root.cache())
+        target = ROOT / "dist"
+        target.mkdir(exist_ok=True)
+        with exported(ROOT) as source:
+            made = _build(source, root, target)
+        note(f"dist/{made.name}: {made.stat().st_size / 1e6:.1f} MB")
+    except UnavailableError as error:
+        print(f"standalone: cannot run here: {error}", file=sys.stderr)
+        return UNAVAILABLE
+    except (CommandError, SetupError) as error:
+        print(f"\nstandalone: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _prepared(directory: Path) -> Path:
+    """Returns a root of `SUITE` with a CPython in /opt/python; makes it if it is not there."""
+    root = directory / f"{SUITE}-{PYTHON[1]}"
+    if root.exists():
+        return root
+    with debian_root.copied(SUITE, directory) as copy:
+        url, components = debian_root.archive(debian_root.targets(), PYTHON[0])
+        line = f"deb-src {url} {PYTHON[0]} {' '.join(components)}\n"
+        (copy / "etc/apt/sources.list.d/source.list").write_text(line)
+        shutil.copy(ROOT / _FOLDER / "build-python", copy / "srv/build-python")
+        with machine(copy) as old, show_step(f"building {PYTHON[1]} on {SUITE} (some minutes)"):
+            commands.run_command(old.command(["/srv/build-python", PYTHON[1]]))
+        copy.rename(root)
+    return root
+
+
+def _build(source: Source, root: Path, target: Path) -> Path:
+    """Builds the program in `root` and copies it into `target`; returns its path."""
+    folder = root / "srv/standalone"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(source.root / _FOLDER, folder)
+    shutil.copyfile(source.root / LOCK, folder / "requirements.txt")
+    with show_step(f"wheel of {source.version}"):
+        build_distributions(source, release_tools(), source.scratch)
+    (wheel,) = source.scratch.glob("*.whl")
+    shutil.copyfile(wheel, folder / wheel.name)
+    with machine(root) as old, show_step(f"one file, on {SUITE}"):
+        commands.run_command(old.command(["./build", str(source.epoch)], directory="/srv/standalone"))
+    made = target / file_name(source.version)
+    shutil.copyfile(folder / "dist/uwsgi-headroom", made)
+    made.chmod(0o755)
+    os.utime(made, (source.epoch, source.epoch))
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+"""`make try-deb`: installs, upgrades, removes and purges the Debian package on minimal Debians of two suites.
+
+Needs root, and the package in dist/ (`make deb`). In each suite: installs an older package, whose configuration
+differs; changes the configuration file; upgrades; runs the service's command as an ordinary user beside Debian's
+uWSGI, and compares its metrics with the requests that were sent; removes the package, then purges it. No systemd runs
+there. The exit status is 0 if everything is right, 1 if not, and 75 if the check cannot run here; the reason is
+printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tools import commands, debian_root
+from tools.commands import CommandError
+from tools.debian_root import UnavailableError
+from tools.environments import ROOT
+from tools.machine import Machine, machine
+from tools.progress import note, show_step
+from tools.release.tried_service import FailedError, check_service, output
+
+SUITES = ("bookworm", "trixie")
+UNAVAILABLE = 75  # EX_TEMPFAIL of sysexits.h
+PACKAGES = ("man-db", "fish", "zsh", "uwsgi-core", "uwsgi-plugin-python3")
+
+_MODULES = "usr/lib/uwsgi-headroom"
+_CONFIG = "etc/uwsgi-headroom/uwsgi-headroom.yml"
+_HISTORY = "var/lib/private/uwsgi-headroom/history.sqlite"
+_APT = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y")
+_OFFLINE = (
+    "--option",
+    "Acquire::http::Proxy=http://127.0.0.1:1",
+    "--option",
+    "Acquire::https::Proxy=http://127.0.0.1:1",
+)
+"""Nothing answers on port 1: a download would fail."""
+_CHANGED = "# changed by the administrator\n"
+_COMPLETIONS = {
+    "bash": "source /usr/share/bash-completion/completions/uwsgi-headroom; COMP_WORDS=(uwsgi-headroom ch);"
+    " COMP_CWORD=1; _uwsgi_headroom; echo ${COMPREPLY[@]}",
+    "fish": "complete -C 'uwsgi-headroom ch'",
+    "zsh": "autoload -Uz compinit; compinit -D -u; echo check: $_comps[uwsgi-headroom]",
+}
+"""A command for each shell whose output has the word `check` if the shell completes the program's commands."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Tries the package; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python3 -m tools.release.try_deb", description=__doc__)
+    parser.add_argument("suite", nargs="*", help="Debian suites (default: bookworm and trixie)")
+    suites: list[str] = parser.parse_args(argv).suite or list(SUITES)
+    release = Path("/etc/os-release")
+    try:
+        if reason := debian_root.unavailable(release.read_text() if release.exists() else ""):
+            raise UnavailableError(reason)
+        made = sorted((ROOT / "dist").glob("uwsgi-headroom_*_amd64.deb"))
+        if not made:
+            raise UnavailableError("there is no package in dist/: make deb")
+        with tempfile.TemporaryDirectory(prefix="headroom-deb-") as scratch:
+            older = older_package(made[-1], Path(scratch))
+            for suite in suites:
+                note(suite)
+                with debian_root.copied(suite, debian_root.cache()) as copy, machine(copy) as bare:
+                    _try(bare, made[-1], older)
+    except UnavailableError as error:
+        print(f"try-deb: cannot run here: {error}", file=sys.stderr)
+        return UNAVAILABLE
+    except (CommandError, FailedError) as error:
+        print(f"\ntry-deb: {error}", file=sys.stderr)
+        return 1
+    print(f"try-deb: {made[-1].name} installs, upgrades, serves, and is removed and purged on {', '.join(suites)}")
+    return 0
+
+
+def older_package(package: Path, scratch: Path) -> Path:
+    """Returns a package of a lower version, with another configuration file, made from `package`."""
+    tree, older = scratch / "older", scratch / "older.deb"
+    commands.run_command(["dpkg-deb", "--raw-extract", package, tree])
+    control = tree / "DEBIAN/control"
+    lines = control.read_text().splitlines()
+    control.write_text("".join("Version: 0.0.1\n" if line.startswith("Version:") else f"{line}\n" for line in lines))
+    (tree / _CONFIG).write_text("# of the older version\n" + (tree / _CONFIG).read_text())
+    gone = tree / _MODULES / "uwsgi_headroom/of_the_older_version.py"
+    gone.write_text("GONE = True\n")
+    commands.run_command(["dpkg-deb", "-Zgzip", "-z1", "--root-owner-group", "--build", tree, older])
+    shutil.rmtree(tree)
+    return older
+
+
+def _try(bare: Machine, package: Path, older: Path) -> None:
+    shutil.copyfile(older, bare.root / "srv/older.deb")
+    shutil.copyfile(package, bare.root / "srv/package.deb")
+    with show_step(f"apt-get install {' '.join(PACKAGES)}"):
+        try:
+            _run(bare, "apt-get", "-qq", "update")
+        except CommandError as error:
+            raise UnavailableError(f"no archive: {error.last_line}") from error
+        (bare.root / "usr/sbin/policy-rc.d").write_text("#!/bin/sh\nexit 101\n")  # no package starts a service
+        (bare.root / "usr/sbin/policy-rc.d").chmod(0o755)
+        (bare.root / "etc/dpkg/dpkg.cfg.d/docker").unlink(missing_ok=True)  # it would leave out manual pages
+        _run(bare, *_APT, "install", "--no-install-recommends", "python3", *PACKAGES)
+    with show_step("installing the older version, without a network"):
+        _install(bare, "/srv/older.deb")
+    config = bare.root / _CONFIG
+    config.write_text(config.read_text() + _CHANGED)
+    with show_step("upgrading"):
+        _install(bare, "/srv/package.deb")
+    _demand(config.read_text().endswith(_CHANGED), "an upgrade changed the configuration of the administrator")
+    _demand((config.parent / f"{config.name}.dpkg-dist").is_file(), "an upgrade did not leave its configuration beside")
+    left = list((bare.root / _MODULES).rglob("of_the_older_version*"))
+    _demand(not left, f"left by the upgrade: {left}")
+    with show_step("version, manual, completion"):
+        _program(bare, package)
+    with show_step("the service's command beside uWSGI"):
+        check_service(bare, bare.root / _HISTORY)
+    with show_step("removing"):
+        _run(bare, *_APT, "remove", "uwsgi-headroom")
+    _demand(not (bare.root / _MODULES).exists(), f"left by the removal: /{_MODULES}")
+    _demand(config.exists() and (bare.root / _HISTORY).exists(), "the removal deleted the configuration or the history")
+    with show_step("purging"):
+        _run(bare, *_APT, "purge", "uwsgi-headroom")
+    rest = [place for place in _places(bare.root) if place.exists() or place.is_symlink()]
+    _demand(not rest, f"left by the purge: {', '.join(map(str, rest))}")
+
+
+def _install(bare: Machine, package: str) -> None:
+    """Installs a package file with what is there. A changed configuration file is kept, as unattended upgrades do."""
+    options = ["--option", "Dpkg::Options::=--force-confold", "--no-install-recommends", *_OFFLINE]
+    _run(bare, *_APT, "install", *options, package)
+
+
+def _program(bare: Machine, package: Path) -> None:
+    version = package.name.split("_")[1]
+    _demand(output(bare, "uwsgi-headroom", "--version") == f"uwsgi-headroom {version}\n", "the version is another")
+    for page in ("uwsgi-headroom", "uwsgi-headroom-check"):
+        _demand("SYNOPSIS" in output(bare, "man", page), f"man {page} shows no manual page")
+    for shell, command in _COMPLETIONS.items():
+        _demand("check" in output(bare, shell, "-c", command), f"{shell} does not complete")
+    stale = [path for path in (bare.root / _MODULES).rglob("*.py") if not _compiled(path)]
+    _demand(not stale, f"not compiled: {stale[:3]}")
+
+
+def _compiled(module: Path) -> bool:
+    return any(module.parent.glob(f"__pycache__/{module.stem}.cpython-*.pyc"))
+
+
+def _places(root: Path) -> list[Path]:
+    names = ("etc/uwsgi-headroom", "var/lib/uwsgi-headroom", "var/lib/private/uwsgi-headroom", _MODULES)
+    return [*(root / name for name in names), *(root / "etc/systemd").rglob("*uwsgi-headroom*")]
+
+
+def _run(bare: Machine, *words: str) -> None:
+    commands.run_command(bare.command(words))
+
+
+def _demand(holds: object, otherwise: str) -> None:
+    if not holds:
+        raise FailedError(otherwise)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

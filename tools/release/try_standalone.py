@@ -1,0 +1,104 @@
+"""`make try-standalone`: runs the one-file program in dist/ beside a real uWSGI, checks its figures, prints its cost.
+
+PROGRAM measures another program, such as an ordinary installation. The exit status is 0 if everything is right, 1 if
+not, and 75 if there is no program.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from app.loopback import free_port, get
+from tools.environments import ROOT, uwsgi_for_tests
+from tools.release.source import version_of
+from tools.release.standalone import file_name
+from tools.release.tried_service import FailedError, total
+
+REQUESTS = 40
+WAIT_SECONDS = 60.0
+UNAVAILABLE = 75  # EX_TEMPFAIL of sysexits.h
+ONE = ("uwsgi_up", "uwsgi_socket_queue_measurable", "uwsgi_host_facts_available")
+_APPLICATION = "def application(environ, start_response):\n    start_response('200 OK', [])\n    return [b'ok']\n"
+
+
+def main(argv: list[str]) -> int:
+    """Tries the program; returns the exit status."""
+    version = version_of((ROOT / "exporter/uwsgi_headroom/__init__.py").read_text())
+    program = argv[0] if argv else str(ROOT / "dist" / file_name(version))
+    if not Path(program).is_file():
+        print(f"try-standalone: cannot run here: there is no {program}: make standalone", file=sys.stderr)
+        return UNAVAILABLE
+    try:
+        with tempfile.TemporaryDirectory(prefix="headroom-standalone-") as name:
+            _try(program, Path(name))
+    except FailedError as error:
+        print(f"try-standalone: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _try(program: str, folder: Path) -> None:
+    (folder / "app.py").write_text(_APPLICATION)
+    stats, http, port = folder / "shop.stats", free_port(), free_port()
+    options = ["--master", "--processes", "2", "--die-on-term", "--wsgi-file", str(folder / "app.py")]
+    where = ["--http-socket", f"127.0.0.1:{http}", "--stats", str(stats)]
+    serve = [program, "serve", "--stats", str(stats), "--web.listen-address", f"127.0.0.1:{port}"]
+    uwsgi = subprocess.Popen(
+        [str(uwsgi_for_tests()), *options, *where], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    exporter = subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        print(f"--version: {_seconds([program, '--version']):.2f} s")
+        _wait(lambda: get(http, "/") and total(get(port, "/metrics") or "", "uwsgi_up"), "nothing answers")
+        before = _requests(port)
+        for _ in range(REQUESTS):
+            get(http, "/")
+        _wait(lambda: _requests(port) - before >= REQUESTS, f"{REQUESTS} requests were not counted")
+        metrics = get(port, "/metrics") or ""
+        if wrong := [name for name in ONE if total(metrics, name) != 1]:
+            raise FailedError(f"not 1: {', '.join(wrong)}")
+        print(f"resident memory of serve: {_resident(exporter.pid) / 1024:.1f} MB")
+        print(f"check: {_seconds([program, 'check', '--seconds', '2', str(stats)]):.2f} s, of which 2 s of watching")
+        print(f"top --once: {_seconds([program, 'top', '--once', str(stats)]):.2f} s")
+    finally:
+        for process in (exporter, uwsgi):
+            process.terminate()
+            process.wait(WAIT_SECONDS)
+
+
+def _requests(port: int) -> float:
+    return total(get(port, "/metrics") or "", "uwsgi_worker_requests_total")
+
+
+def _seconds(command: list[str]) -> float:
+    """Returns how long a command takes. Raises `FailedError` if its status is not 0."""
+    began = time.monotonic()
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        raise FailedError(f"{' '.join(command)}: status {ran.returncode}: {ran.stderr}{ran.stdout}")
+    return time.monotonic() - began
+
+
+def _resident(pid: int) -> int:
+    """Returns the resident memory of a process and its children, in kB: the one file runs as a child of its loader."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    status = Path(f"/proc/{pid}/status").read_text()
+    own = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
+    return own + sum(_resident(int(child)) for child in children)
+
+
+def _wait(ready: Callable[[], object], otherwise: str) -> None:
+    end = time.monotonic() + WAIT_SECONDS
+    while not ready():
+        if time.monotonic() > end:
+            raise FailedError(f"after {WAIT_SECONDS:g} s: {otherwise}")
+        time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
