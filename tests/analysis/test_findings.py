@@ -249,7 +249,7 @@ def test_a_queue_that_cannot_be_measured_is_reported() -> None:
 def with_worker(worker_id: int, base: Window | None = None, **changes: object) -> Window:
     """A quiet window with one worker changed."""
     base = base or idle()
-    rows = tuple(replace(row, **changes) if row.worker_id == worker_id else row for row in base.workers)
+    rows = tuple(msgspec.structs.replace(row, **changes) if row.worker_id == worker_id else row for row in base.workers)
     return replace(base, workers=rows, respawns=sum(row.respawns for row in rows))
 
 
@@ -288,14 +288,16 @@ def test_respawns() -> None:
     host = with_setup(Server(), complete=True)
     ended = findings_by_code(with_worker(3, respawns=1), host=host)["workers_ended"]
     assert (ended.severity, ended.title) == ("warning", "Worker 3 ended unexpectedly.")
-    everywhere = replace(idle(), workers=tuple(replace(row, respawns=1) for row in idle().workers), reloads=1)
+    everywhere = replace(
+        idle(), workers=tuple(msgspec.structs.replace(row, respawns=1) for row in idle().workers), reloads=1
+    )
     reloaded = findings_by_code(everywhere)
     assert {code: finding.severity for code, finding in reloaded.items()} == {"reloaded": "info"}
 
 
 def test_a_worker_that_lives_for_seconds_is_recycled_too_early() -> None:
     """With `max-requests` of 150 at 19 requests per second there is no loop, and the advice is to raise it."""
-    rows = tuple(replace(row, respawns=3, requests=450) for row in idle().workers)
+    rows = tuple(msgspec.structs.replace(row, respawns=3, requests=450) for row in idle().workers)
     finding = findings_by_code(replace(idle(), workers=rows, respawns=12))["workers_respawned"]
     assert finding.severity == "info"
     assert "each after 20 s on average" in finding.evidence
@@ -359,7 +361,7 @@ def test_ends_that_no_option_explains(respawns: int, severity: str) -> None:
 def test_reloads_of_workers_are_not_reported_as_ends() -> None:
     """`touch-workers-reload` ends each worker equally often, however often it is used."""
     host = with_setup(Server(), complete=True)
-    rows = tuple(replace(row, respawns=2) for row in idle().workers)
+    rows = tuple(msgspec.structs.replace(row, respawns=2) for row in idle().workers)
     assert "workers_ended" not in findings_by_code(replace(idle(), workers=rows, respawns=8), host=host)
 
 
@@ -442,10 +444,10 @@ def test_several_workers_are_named_in_the_plural() -> None:
     server.kill(2)
     title = findings_by_code(idle(), server)["workers_missing"].title
     assert title == "Workers 1 and 2 are down or starting."
-    looping = tuple(replace(slot, respawns=9, requests=9) for slot in idle().workers[:2])
+    looping = tuple(msgspec.structs.replace(slot, respawns=9, requests=9) for slot in idle().workers[:2])
     by_code = findings_by_code(replace(idle(), respawns=18, workers=(*looping, *idle().workers[2:])))
     assert by_code["respawn_loop"].title == "Workers 1 and 2 keep restarting."
-    looping = tuple(replace(slot, respawns=9, requests=9) for slot in idle(workers=4096).workers)
+    looping = tuple(msgspec.structs.replace(slot, respawns=9, requests=9) for slot in idle(workers=4096).workers)
     by_code = findings_by_code(replace(idle(), respawns=9 * 4096, workers=looping))
     assert by_code["respawn_loop"].title.startswith("Workers 1, 2, 3, 4, 5, 6, 7, 8 and 4,088 more keep restarting")
 
@@ -475,7 +477,7 @@ def test_exceptions(raised: int, severity: str) -> None:
 
 def test_growing_memory() -> None:
     """Growth by a tenth and 16 MB within a window is a warning, unless workers were replaced in it."""
-    grown = replace(
+    grown = msgspec.structs.replace(
         worker(1, 500, each=0.01, cpu=0.5, busy=5.0), resident_bytes=200_000_000, resident_growth=40_000_000
     )
     window_ = replace(idle(), workers=(grown, *idle().workers[1:]))

@@ -9,13 +9,13 @@ import contextlib
 import re
 import shutil
 import subprocess
-import tarfile
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tools.environments import ROOT, SetupError
+from tools.release.archives import extract
 
 _MODULE = "exporter/uwsgi_headroom/__init__.py"
 _VERSION = re.compile(r'^__version__ = "([^"]+)"$', re.MULTILINE)
@@ -65,8 +65,7 @@ def exported(checkout: Path) -> Iterator[Source]:
         # Fixed permissions, whatever the umask and the checkout's own.
         _git(checkout, "-c", "tar.umask=0022", "archive", "--format=tar", f"--output={archive}", "HEAD")
         root = scratch / "source"
-        with tarfile.open(archive) as tar:
-            tar.extractall(root, filter="tar")
+        extract(archive, root)
         archive.unlink()
         yield Source(root, int(epoch), commit, scratch)
 

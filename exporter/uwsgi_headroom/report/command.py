@@ -12,7 +12,7 @@ from uwsgi_headroom import interrupts, logs
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.report.request import FORMATS, ReportRequest
 
-NEEDED = {"jinja2": "Jinja2>=3.1", "matplotlib": "matplotlib>=3.8", "numpy": "numpy>=1.26", "scipy": "scipy>=1.11"}
+NEEDED = {"jinja2": "Jinja2>=3.1", "matplotlib": "matplotlib>=3.8", "numpy": "numpy>=1.26", "scipy": "scipy>=1.11.1"}
 """The modules of the extra `report`, and its requirements in setup.cfg. Not the extra's name, because no index has this
 package."""
 
