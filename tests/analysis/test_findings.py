@@ -483,7 +483,7 @@ def test_growing_memory() -> None:
     window_ = replace(idle(), workers=(grown, *idle().workers[1:]))
     assert "40 MB more" in findings_by_code(window_)["memory_growing"].evidence
     assert "memory_growing" not in findings_by_code(replace(window_, respawns=1))
-    little = replace(grown, resident_growth=15_000_000)
+    little = msgspec.structs.replace(grown, resident_growth=15_000_000)
     assert "memory_growing" not in findings_by_code(replace(window_, workers=(little, *window_.workers[1:])))
 
 
