@@ -77,7 +77,7 @@ def test_exact_queues_of_a_busy_server() -> None:
         with busy(server):
             waiting = connect(server.socket, 7) + connect(("127.0.0.1", server.http), 5)
             wait_until(lambda: backlogs.read(server.pid, [http])[http].queue == 5, what="the handshakes")
-            assert backlogs.read(server.pid, names(server)) == {
+            assert Backlogs().read(server.pid, names(server)) == {
                 server.socket: Backlog(7, 24, None),
                 http: Backlog(5, 24, None),
             }

@@ -81,7 +81,11 @@ def _many_uwsgis(number: int) -> Iterator[list[real_uwsgi.Uwsgi]]:
         print(file=sys.stderr)
         for server in servers:
             real_uwsgi.wait_until(lambda server=server: server.document().count(b'"accepting":1') == 8, what="workers")  # type: ignore[misc]
-        yield servers
+        try:
+            yield servers
+        finally:
+            for server in servers:  # together: each takes half a second to end
+                server.process.terminate()
 
 
 @contextlib.contextmanager

@@ -86,7 +86,7 @@ class _Distribution:
     def __init__(self, window: ResponseTimeWindow) -> None:
         self._bins = window.bins
         self._estimated = list(accumulate(window.counts))
-        margins = [_SPREAD * math.sqrt(doubt) + 0.5 for doubt in window.doubt]
+        margins = [_SPREAD * math.sqrt(doubt) + 0.5 if doubt else 0.5 for doubt in window.doubt]
         self._most = list(accumulate(map(add, self._estimated, margins), max))
         self._least = list(accumulate(map(sub, self._estimated, margins), max))
 

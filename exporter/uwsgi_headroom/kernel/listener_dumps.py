@@ -12,24 +12,32 @@ if TYPE_CHECKING:
 
     from uwsgi_headroom.kernel.sock_diag import Family, Listener
 
-SHARED_SECONDS = 0.02
-"""How long a list is used, in seconds: less than the time between two samples of one server. The list of a host with
-hundreds of servers is long, and each of them would ask for it."""
+MOST_TIME = 0.02
+"""The share of a CPU that the lists of one family may take. A list of a small host takes 0.1 ms, so that each server
+has its own; one of a host with 200 servers takes 2 ms."""
+
+MOST_SHARED_SECONDS = 0.15
+"""The longest age of a list that is used: less than the time between two samples of one server, unless that is set to
+less than its default."""
 
 
 class ListenerDumps:
     """The listening sockets of this network namespace, asked for once for all servers that are read together."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._last: dict[Family, tuple[float, dict[int, bytes]]] = {}
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, cpu_clock: Callable[[], float] = time.thread_time
+    ) -> None:
+        self._clock, self._cpu_clock = clock, cpu_clock
+        self._last: dict[Family, tuple[float, dict[int, bytes]]] = {}  # each with the time until which it is used
 
     def list_listeners(self, family: Family, inodes: Collection[int] | None = None) -> list[Listener]:
-        """As `sock_diag.list_listeners`; the queues are up to SHARED_SECONDS old. Raises `OSError`."""
-        at, found = self._last.get(family, (float("-inf"), {}))
-        if self._clock() - at > SHARED_SECONDS:
+        """As `sock_diag.list_listeners`; the queues are up to MOST_SHARED_SECONDS old. Raises `OSError`."""
+        until, found = self._last.get(family, (float("-inf"), {}))
+        if self._clock() >= until:
+            at, began = self._clock(), self._cpu_clock()
             found = sock_diag.dump_listeners(family)
-            self._last[family] = self._clock(), found
+            took = self._cpu_clock() - began
+            self._last[family] = at + min(MOST_SHARED_SECONDS, took / MOST_TIME), found
         return sock_diag.decode_listeners(family, found, inodes)
 
     def forget(self) -> None:

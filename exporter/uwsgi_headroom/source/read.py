@@ -6,6 +6,7 @@ import asyncio
 import errno
 import socket
 import ssl
+import sys
 from collections.abc import Callable, Sequence
 
 from uwsgi_headroom.config.defaults import SIZE_CAP
@@ -52,6 +53,9 @@ async def read_document(address: Address, *, timeout: float, size_cap: int = SIZ
     try:
         if isinstance(address, (Tcp, Http)):
             addresses = await _resolve(address, timeout)
+        if sys.version_info >= (3, 11):  # without a task of its own
+            async with asyncio.timeout(deadline - loop.time()):
+                return await _read(address, addresses, size_cap, listeners.append)
         return await asyncio.wait_for(_read(address, addresses, size_cap, listeners.append), deadline - loop.time())
     except asyncio.TimeoutError:
         raise SourceError("timeout", f"no complete answer within {timeout:g} s: {_why_silent(listeners)}") from None
