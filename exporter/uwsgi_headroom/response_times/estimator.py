@@ -202,9 +202,8 @@ class Estimator:
         """Shift the estimate of short response times to longer ones, or to shorter ones if the slope is negative."""
         slope = max(-1.0, min(1.0, slope * interval)) / interval
         longest, middles = 2 * interval, self.bins.middles
-        short = bisect_left(middles, longest)
-        factors = [math.exp(slope * middle) for middle in middles[:short]]
-        factors += repeat(math.exp(slope * longest), len(middles) - short)
+        factors = [math.exp(slope * middle) for middle in middles[: bisect_left(middles, longest)]]
+        factors += repeat(math.exp(slope * longest), len(middles) - len(factors))
         self.shares = list(map(mul, self.shares, factors))
 
     def _divide(self, kinds: dict[Kind, float], exact: Sequence[float], requests: int) -> Division:

@@ -112,7 +112,7 @@ def test_relay_that_is_process_1_of_its_container() -> None:
         facts = Host().read_facts(document, relay.answer)
         numbers = [read_pid_numbers(pid)[-1] for pid in relay.workers]
         assert [worker.pid for worker in document.workers] == numbers, "equal pids in both containers"
-        assert facts.off is None, "its children began at the same time: this alone cannot be told apart"
+        assert facts.off is None, "its children began at the same time: this alone does not distinguish them"
         earlier = uwsgi.document(workers=[{"pid": pid, "last_spawn": 1_000_000_000} for pid in numbers])
         facts = Host().read_facts(earlier, relay.answer)
         assert "not its children" in (facts.off or "")
