@@ -2,7 +2,8 @@
 
 Every server is a real uWSGI of 8 processes with 8 threads, with two requests a second that take half a second each, so
 that one is in service on average. The exporter samples each server once a second, without waits and routes, and is
-scraped as Prometheus does. CPU is user and system time of the exporter. Memory after an hour is measured apart, by
+scraped as Prometheus does. With `--each 5`, the exporter watches each of them under five names. CPU is user and system
+time of the exporter. Memory after an hour is measured apart, by
 `tools.bench.hour_memory`.
 """
 
@@ -54,7 +55,7 @@ class Result:
 def main() -> None:
     options = _options()
     with _many_uwsgis(options.servers) as servers, _loaded([server.http for server in servers]):
-        result = _measure(servers, options.seconds)
+        result = _measure([server.stats for server in servers for _ in range(options.each)], options.seconds)
     text = "\n\n".join([_report(result), table.machine()])
     print(text)
     if options.write:
@@ -64,6 +65,9 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python3 -m tools.bench.many_servers", description=__doc__.splitlines()[0])
     parser.add_argument("--servers", type=int, default=200, help="how many (default %(default)s)")
+    parser.add_argument(
+        "--each", type=int, default=1, help="names that each is watched under (default %(default)s)"
+    )
     parser.add_argument("--seconds", type=int, default=60, help="of each measurement (default %(default)s)")
     parser.add_argument("--write", type=Path, metavar="FILE", help=f"put the table between {BEGIN} and its end")
     return parser.parse_args()
@@ -120,10 +124,8 @@ def _loaded(ports: Sequence[int]) -> Iterator[None]:
         thread.join()
 
 
-def _measure(servers: Sequence[real_uwsgi.Uwsgi], seconds: float) -> Result:
-    addresses = [
-        flag for place, server in enumerate(servers) for flag in ("--stats", f"app{place}=unix://{server.stats}")
-    ]
+def _measure(stats: Sequence[str], seconds: float) -> Result:
+    addresses = [flag for place, path in enumerate(stats) for flag in ("--stats", f"app{place}=unix://{path}")]
     with exporter.exporter(*addresses, "--samples-per-second", "1", "--waits", "false") as running:
         scraper = Scraper(running.port)
         time.sleep(_WARM_UP_SECONDS)
@@ -144,8 +146,8 @@ def _measure(servers: Sequence[real_uwsgi.Uwsgi], seconds: float) -> Result:
             time.sleep(1)
         resident = psutil.Process(running.pid).memory_info().rss
         scraper.close()
-    interval = (elapsed + 1) * len(servers) / (after - before)
-    return Result(len(servers), rest, scrape_cpu, scrapes, interval, resident, answer.series, answer.sent)
+    interval = (elapsed + 1) * len(stats) / (after - before)
+    return Result(len(stats), rest, scrape_cpu, scrapes, interval, resident, answer.series, answer.sent)
 
 
 def _samples(scraper: Scraper) -> float:
