@@ -97,8 +97,12 @@ def test_a_document_that_lies_about_its_own_pid() -> None:
 def test_a_child_in_a_deeper_namespace_is_no_worker() -> None:
     """A child of the master in a namespace of its own may have any number there: it is no worker."""
     with family(workers=1, before="unshare --pid --fork sleep 60 & sleep 0.2;") as processes:
-        deeper = [child for parent in read_children(processes.master) for child in read_children(parent)]
-        wait_until(lambda: [len(read_pid_numbers(pid)) for pid in deeper] == [3], what="the deeper process")
+
+        def depths() -> list[int]:
+            deeper = [child for parent in read_children(processes.master) for child in read_children(parent)]
+            return [len(read_pid_numbers(pid)) for pid in deeper]
+
+        wait_until(lambda: depths() == [3], what="the deeper process")
         document = processes.document(workers=[{"pid": 1}])
         assert facts_of(processes).off is None
         assert Host().read_facts(document, processes.answer).processes == {}
