@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 import statistics
 import sys
 import threading
@@ -55,7 +56,7 @@ class Result:
 def main() -> None:
     options = _options()
     with _many_uwsgis(options.servers) as servers, _loaded([server.http for server in servers]):
-        result = _measure([server.stats for server in servers for _ in range(options.each)], options.seconds)
+        result = _measure([path for server in servers for path in _names(server.stats, options.each)], options.seconds)
     text = "\n\n".join([_report(result), table.machine()])
     print(text)
     if options.write:
@@ -65,12 +66,18 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python3 -m tools.bench.many_servers", description=__doc__.splitlines()[0])
     parser.add_argument("--servers", type=int, default=200, help="how many (default %(default)s)")
-    parser.add_argument(
-        "--each", type=int, default=1, help="names that each is watched under (default %(default)s)"
-    )
+    parser.add_argument("--each", type=int, default=1, help="names that each is watched under (default %(default)s)")
     parser.add_argument("--seconds", type=int, default=60, help="of each measurement (default %(default)s)")
     parser.add_argument("--write", type=Path, metavar="FILE", help=f"put the table between {BEGIN} and its end")
     return parser.parse_args()
+
+
+def _names(stats: str, each: int) -> list[str]:
+    """The path of a stats socket, and links to it: the exporter refuses two servers of one path."""
+    links = [f"{stats}{number}" for number in range(1, each)]
+    for link in links:
+        os.symlink(stats, link)
+    return [stats, *links]
 
 
 @contextlib.contextmanager
