@@ -38,7 +38,7 @@ class Scraper:
 
     def __init__(self, port: int) -> None:
         self.port = port
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 
     def scrape(self) -> Answer:
         """Scrapes once. Raises OSError or HTTPException, and RuntimeError unless the exporter could read uWSGI."""
