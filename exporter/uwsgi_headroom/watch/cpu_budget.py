@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-MOST_CPU = 0.35
+MOST_CPU = 0.25
 """The share of a CPU that decoding documents, asking the kernel and keeping figures may take. Receiving documents and
-the event loop take about half as much again."""
+the event loop take nearly as much again."""
 
 PERIOD_SECONDS = 5.0
 """Time between two changes of the factor."""
