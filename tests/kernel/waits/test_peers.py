@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import math
 import os
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -16,10 +17,10 @@ from typing import Literal
 import pytest
 
 from tests.support.clock import MovableClock
-from tests.support.other_namespaces import over_ipv6
+from tests.support.other_namespaces import IPV6, over_ipv6
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel import sock_diag
-from uwsgi_headroom.kernel.waits import peers
+from uwsgi_headroom.kernel.waits import peers, socket_tables
 from uwsgi_headroom.kernel.waits.peers import Peer, Peers
 
 
@@ -245,15 +246,87 @@ def test_all_lists_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(ends) <= peers.MOST_SECONDS
 
 
-def test_netlink_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says what to allow."""
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel does not answer over netlink."""
 
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(errno.EPERM, "no")
 
     monkeypatch.setattr(sock_diag, "ask", refuse)
-    with pytest.raises(OSError, match="denies the exporter netlink"):
-        Peers().learn([1])
+
+
+@pytest.mark.usefixtures("refused")
+def test_netlink_is_refused() -> None:
+    """If a socket stays unknown, the reason says what to allow."""
+    assert re.search("denies the exporter netlink", Peers().learn([1]) or "")
+
+
+@pytest.mark.usefixtures("refused")
+def test_internet_sockets_of_the_tables(opened: ExitStack) -> None:
+    """Without netlink, the tables in /proc say the same about TCP and UDP."""
+    test_tcp(opened)
+    test_udp(opened)
+    if IPV6:
+        test_tcp_over_ipv6(opened)
+
+
+@pytest.mark.usefixtures("refused")
+@pytest.mark.parametrize("abstract", [False, True])
+def test_unix_sockets_of_the_tables(opened: ExitStack, tmp_path: Path, abstract: bool) -> None:
+    """Without netlink, listening and accepted UNIX sockets are known; what the others are connected to is not."""
+    name = f"@headroom-test-{os.getpid()}" if abstract else str(tmp_path / "my db")
+    listening, near, accepted = connected(opened, socket.AF_UNIX, name.replace("@", "\0"))
+    left, _ = (opened.enter_context(each) for each in socket.socketpair())
+    known = Peers()
+    assert "netlink" in (known.learn([inode(each) for each in (listening, near, accepted, left)]) or "")
+    assert [known.get(inode(each)) for each in (listening, near, accepted, left)] == [
+        Peer("listening", name),
+        None,
+        Peer("client", name),
+        None,
+    ]
+    assert known.learn([inode(listening), inode(accepted)]) is None
+
+
+@pytest.mark.usefixtures("refused")
+def test_a_name_that_looks_like_a_row(opened: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A socket whose name has a line break cannot make another one look like a listening one."""
+    monkeypatch.chdir(tmp_path)
+    near, _ = (opened.enter_context(each) for each in socket.socketpair())
+    forger = opened.enter_context(socket.socket(socket.AF_UNIX))
+    row = f"0000000000000000: 00000002 00000000 00010000 0001 01 {inode(near)} "
+    forger.bind(f"a\n{row}x".replace("/", ""))
+    forger.listen()
+    assert row in Path("/proc/self/net/unix").read_text()
+    assert peers_of(near, forger)[0] is None
+
+
+@pytest.mark.usefixtures("refused")
+def test_tables_that_take_too_long_decide_nothing(opened: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the time ends within a table, no client is taken for a backend, and no name for a socket's."""
+    _, near, accepted = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
+    left, _ = (opened.enter_context(each) for each in socket.socketpair())
+    monkeypatch.setattr(peers, "MOST_SECONDS", -1.0)
+    monkeypatch.setattr(socket_tables, "_CHUNK", 64)
+    assert peers_of(near, accepted, left) == [None, None, None]
+
+
+@pytest.mark.usefixtures("refused")
+def test_tables_are_read_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also the tables take a small part of a CPU at most, and so does a kernel that refuses."""
+    read: list[object] = []
+    monkeypatch.setattr(peers, "_read_all", lambda _, inodes: read.append(inodes) or {})  # type: ignore[func-returns-value]
+    processor = count(0.0, 0.002)
+    monkeypatch.setattr(peers.time, "thread_time", lambda: next(processor))
+    hands = MovableClock()
+    known = Peers(hands.clock.monotonic)
+    reasons = {known.learn([2**31 + number]) for number in range(6)}
+    assert len(read) == 3
+    assert len(reasons) == 1
+    hands.move(1.1)
+    known.learn([2**31])
+    assert len(read) == 4
 
 
 def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

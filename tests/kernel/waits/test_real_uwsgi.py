@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.clock import MovableClock
-from tests.support.other_namespaces import as_nobody, as_root
+from tests.support.other_namespaces import as_nobody, as_root, forbid_netlink, in_child, knows_socket_call
 from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.host import Host
+from uwsgi_headroom.kernel.waits import peers
 from uwsgi_headroom.kernel.waits.memory_map import read_memory_map
 from uwsgi_headroom.kernel.waits.sampler import WaitSetting
 from uwsgi_headroom.kernel.waits.states import State, Waits
@@ -117,6 +119,24 @@ def test_idle_threads_are_not_in_service() -> None:
         with uwsgi(*TWO_BY_FOUR, *options, app=APP) as server, requests(server, "/sleep", 1):
             waits = wait_for(Host(waits=WaitSetting()), server, "sleep", 0.9)
             assert waits.threads == {"sleep": 1}
+
+
+@knows_socket_call
+@pytest.mark.parametrize("tables", [True, False])
+def test_idle_threads_without_netlink(tables: bool) -> None:
+    """If the kernel does not say over netlink what an idle thread's sockets are, its tables in /proc do; and without
+    these, no thread counts that uWSGI calls idle."""
+
+    def ask() -> dict[State, float]:
+        forbid_netlink(errno.EPERM)
+        if not tables:
+            peers._read_all = lambda *_: {}  # type: ignore[assignment]
+        hands = MovableClock()  # a second between samples, so that each looks at all threads
+        host = Host(clock=hands.clock.monotonic, waits=WaitSetting())
+        return dict(wait_for(host, server, "sleep", 0.9, between=lambda: hands.move(1)).threads)
+
+    with uwsgi(*TWO_BY_FOUR, app=APP) as server, requests(server, "/sleep", 3):
+        assert in_child(ask) == {"sleep": 3}
 
 
 def test_after_the_end_of_the_server() -> None:

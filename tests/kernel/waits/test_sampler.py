@@ -23,13 +23,14 @@ from uwsgi_headroom.kernel.waits.memory_map import Generation, MemoryMap
 from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting
 from uwsgi_headroom.kernel.waits.states import Waits
 from uwsgi_headroom.kernel.waits.system_calls import Blocked, find_calls, read_system_call
+from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET
 from uwsgi_headroom.stats import Snapshot
 
 PYTHON, UWSGI = 0x1000, 0x2000
 MEMORY = MemoryMap(True, ((0x1000, 0x2000, "python"), (0x2000, 0x3000, "uwsgi")), ())
 
-READ = 0
-"""The number of read(2) on x86-64."""
+READ, EPOLL_WAIT = 0, 232
+"""The numbers of read(2) and epoll_wait(2) on x86-64."""
 
 SLEEPS: Blocked = (230, (1, 1, 0, 0, 0, 0, 0, 0))
 LOCKED: Blocked = (202, (PYTHON, 0x89, 0, 0, 0, 0, 0))
@@ -343,6 +344,20 @@ def test_more_threads_than_found(machine: Callable[..., None]) -> None:
     of = WaitSampler(WaitSetting(), hands.clock.monotonic)
     hands.move(10)
     assert sampled(of, server).threads == {"sleep": 16, "unknown": 14}
+
+
+def test_epoll_sets_that_are_not_known(machine: Callable[..., None]) -> None:
+    """A thread in an epoll set that is not known is idle, or it waits with the application's own: no more of them are
+    in service than uWSGI says."""
+    machine(lambda _, thread: SLEEPS if thread % 1000 < 4 else (EPOLL_WAIT, (9, 0, 0, 0, 0, 0, 0)))
+    server = busy_server(2)
+    server.busy(4, 7)
+    hands = MovableClock()
+    of = WaitSampler(WaitSetting(), hands.clock.monotonic)
+    hands.move(10)
+    waits = sampled(of, server)
+    assert waits.threads == {"sleep": 8, "unknown": 3}
+    assert waits.gaps == (GAP_SOCKET,)
 
 
 def test_nothing_in_service(machine: Callable[..., None]) -> None:

@@ -34,16 +34,16 @@ class Decisions:
 
     def learn(
         self, waits: Collection[Wait], others: Callable[[], Iterable[int]], *, elsewhere: int | None = None
-    ) -> None:
+    ) -> str | None:
         """Find the peers of the sockets in a sample, as far as the time allows, and remember what young sockets are
         used for. others: all sockets of these workers, which later samples will ask for. elsewhere: as for `Peers`.
-        Raises OSError with the reason to show."""
+        Returns the reason to show if some stay unknown because the kernel refuses to answer."""
         wanted = {inode for wait in waits for inode in wait.sockets}
         unknown = {inode for inode in wanted if self._peers.get(inode) is None}
         first_list = not self._peers.lists
-        self._peers.learn(unknown, others, elsewhere=elsewhere)
+        refusal = self._peers.learn(unknown, others, elsewhere=elsewhere)
         if first_list:
-            return  # these sockets are of any age
+            return refusal  # these sockets are of any age
         for wait in waits:
             if not unknown.isdisjoint(wait.sockets) and self._is_known(wait):
                 decision = decide(wait, self._peers)
@@ -54,6 +54,7 @@ class Decisions:
                 if decisions.total() > _REMEMBERED:
                     halves = {each: number // 2 for each, number in decisions.items() if number > 1}
                     self._young[wait.call] = Counter(halves)
+        return refusal
 
     def decide(self, wait: Wait) -> Iterator[Part]:
         """What a thread waits for. A wait for a young socket is divided like those before it."""

@@ -6,22 +6,29 @@ opened by the application: its peer is a backend.
 The kernel lists TCP sockets only all at once, in a millisecond on an idle machine. So lists are made only for sockets
 that a thread waits for and that are not known yet, and rarely enough to take 0.2 % of a CPU at most; lists end after
 20 ms. UNIX sockets can be asked for one by one.
+
+Where the kernel does not answer, because uWSGI runs in another network namespace that the exporter may not enter, its
+tables in /proc are read instead.
 """
 
 from __future__ import annotations
 
-import errno
+import os
 import re
 import socket
 import struct
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Literal
 
 from uwsgi_headroom.kernel import sock_diag
 from uwsgi_headroom.kernel.other_network import ask_in_network_of
+from uwsgi_headroom.kernel.waits.socket_questions import LISTEN, UNIX_DIAG_NAME, UNIX_DIAG_PEER, ask_inet, ask_unix
+from uwsgi_headroom.kernel.waits.socket_tables import Address, InetSockets, UnixSocket, read_inet, read_unix
 
 MOST_OF_THE_TIME = 0.002
 MOST_SECONDS = 0.02
@@ -52,24 +59,6 @@ class Peer:
     address: str = ""
 
 
-# include/net/tcp_states.h
-_ESTABLISHED, _SYN_SENT, _CLOSE, _CLOSE_WAIT, _LISTEN = 1, 2, 7, 8, 10
-_FIN_WAIT_1, _FIN_WAIT_2, _LAST_ACK, _CLOSING = 4, 5, 9, 11
-_OPEN = sum(1 << state for state in (_ESTABLISHED, _SYN_SENT, _CLOSE_WAIT, _FIN_WAIT_1, _FIN_WAIT_2, _CLOSING))
-
-# linux/inet_diag.h: as in sock_diag, with source port, destination port, source and destination address
-_inet_diag_req_v2 = struct.Struct("=BBBBI48x")
-_inet_diag_msg = struct.Struct("=BBBB2s2s16s16s12xIIIII")
-_INODE = slice(_inet_diag_msg.size - 4, _inet_diag_msg.size)
-
-# linux/unix_diag.h
-_unix_diag_req = struct.Struct("=BBHIIIQ")
-_unix_diag_msg = struct.Struct("=BBBBIQ")
-UDIAG_SHOW_NAME, UDIAG_SHOW_PEER = 0x01, 0x04
-UNIX_DIAG_NAME, UNIX_DIAG_PEER = 0, 2
-_NO_COOKIE = (1 << 64) - 1
-
-
 class Peers:
     """The known peers of sockets, by inode, in the network namespace of one server. lists: how often the kernel's list
     of sockets was read."""
@@ -79,6 +68,7 @@ class Peers:
         self._known: dict[int, Peer] = {}
         self._not_unix: set[int] = set()
         self._not_before = float("-inf")
+        self._refusal: str | None = None
         self.lists = 0
 
     def get(self, inode: int) -> Peer | None:
@@ -87,42 +77,53 @@ class Peers:
 
     def learn(
         self, inodes: Collection[int], others: Callable[[], Iterable[int]] = tuple, *, elsewhere: int | None = None
-    ) -> None:
+    ) -> str | None:
         """Find the peers of these sockets, as far as the time allows. If a list is made for them, it is searched for
-        `others` as well. elsewhere: a process in whose network namespace the sockets are, None for this one. Raises
-        OSError with the reason to show."""
+        `others` as well. elsewhere: a process in whose network namespace the sockets are, None for this one. Returns
+        the reason to show if some stay unknown because the kernel refuses to answer."""
         start = self._clock()
         may_list = start >= self._not_before
         if may_list:  # an unconnected socket may be connected by now
             self._known = {inode: peer for inode, peer in self._known.items() if peer.kind != "unconnected"}
         wanted = {inode for inode in inodes if inode not in self._known}
         if not wanted:
-            return
+            return None
         if len(self._known) + len(self._not_unix) > _MOST_KNOWN:
             self._known.clear()
             self._not_unix.clear()
-        if elsewhere is None:
-            self._ask(wanted, others, start, may_list)
-        else:
-            ask_in_network_of(elsewhere, lambda: self._ask(wanted, others, start, may_list))
+        if may_list or not self._refusal:
+            question = partial(self._ask, wanted, others, start, may_list)
+            try:
+                ask_in_network_of(elsewhere, question) if elsewhere else question()
+                self._refusal = None
+            except OSError as error:
+                self._refusal = str(error)
+                if may_list:
+                    self._list(partial(_read_all, elsewhere or os.getpid()), wanted.union(others()), start)
+        return self._refusal if any(inode not in self._known for inode in wanted) else None
 
     def _ask(self, wanted: set[int], others: Callable[[], Iterable[int]], start: float, may_list: bool) -> None:
-        """Ask the kernel in this thread's network namespace."""
+        """Ask the kernel in this thread's network namespace. Raises OSError with the reason to show."""
         try:
             for inode in list(islice(wanted - self._not_unix, _MOST_ASKED)):
                 if peer := _ask_unix(inode):
                     self._known[inode] = peer
                 else:
                     self._not_unix.add(inode)
-            wanted &= self._not_unix
-            if wanted and may_list:
-                began = time.thread_time()
-                self._known.update(_list_inet(wanted.union(others())))
-                self.lists += 1
-                if self.lists >= _FIRST_LISTS:
-                    self._not_before = start + (time.thread_time() - began) / MOST_OF_THE_TIME
+            if may_list and not wanted.isdisjoint(self._not_unix):
+                self._list(_list_inet, (wanted & self._not_unix).union(others()), start)
         except (OSError, struct.error) as error:
             raise OSError(sock_diag.explain(error)) from error
+
+    def _list(
+        self, read: Callable[[Collection[int]], Mapping[int, Peer]], inodes: Collection[int], start: float
+    ) -> None:
+        """Find these sockets in a list, and do not make the next one before some time."""
+        began = time.thread_time()
+        self._known.update(read(inodes))
+        self.lists += 1
+        if self.lists >= _FIRST_LISTS:
+            self._not_before = start + (time.thread_time() - began) / MOST_OF_THE_TIME
 
 
 _AUTOBOUND = re.compile(r"@[0-9a-f]{5}")
@@ -131,24 +132,29 @@ _AUTOBOUND = re.compile(r"@[0-9a-f]{5}")
 
 def _ask_unix(inode: int) -> Peer | None:
     """The peer of a UNIX socket; None if it is none."""
-    answer = _ask_unix_attributes(inode)
+    answer = ask_unix(inode)
     if answer is None:
         return None
     kind, state, attributes = answer
-    name = sock_diag.unix_name(attributes.get(UNIX_DIAG_NAME, b""))
-    if state == _LISTEN:
-        return Peer("listening", name)
+    found = UnixSocket(state == LISTEN, kind, sock_diag.unix_name(attributes.get(UNIX_DIAG_NAME, b"")))
+    return _near_end(found) or _ask_far_end(int.from_bytes(attributes.get(UNIX_DIAG_PEER, b""), "little"), kind)
+
+
+def _near_end(of: UnixSocket) -> Peer | None:
+    """What the near end of a UNIX socket says about its peer; None if nothing."""
+    if of.is_listening:
+        return Peer("listening", of.name)
     # An accepted socket has the name that the listening one was bound to.
-    if name and kind != socket.SOCK_DGRAM and not _AUTOBOUND.fullmatch(name):
-        return Peer("client", name)
-    return _ask_far_end(int.from_bytes(attributes.get(UNIX_DIAG_PEER, b""), "little"), kind)
+    if of.name and of.kind != socket.SOCK_DGRAM and not _AUTOBOUND.fullmatch(of.name):
+        return Peer("client", of.name)
+    return None
 
 
 def _ask_far_end(inode: int, kind: int) -> Peer:
     """The peer of a UNIX socket of a type (SOCK_STREAM or another) whose far end has this inode, 0 for none."""
     if not inode:
         return Peer("unconnected")
-    far = _ask_unix_attributes(inode)
+    far = ask_unix(inode)
     if far is None:
         return Peer("unconnected")  # closed since
     address = sock_diag.unix_name(far[2].get(UNIX_DIAG_NAME, b""))
@@ -161,54 +167,39 @@ def _ask_far_end(inode: int, kind: int) -> Peer:
     return Peer("datagram" if kind == socket.SOCK_DGRAM else "backend", address)
 
 
-def _ask_unix_attributes(inode: int) -> tuple[int, int, dict[int, bytes]] | None:
-    """The type, the state and the attributes of a UNIX socket; None if there is none of this inode."""
-    if not 0 < inode < 1 << 32:
-        return None
-    show = UDIAG_SHOW_NAME | UDIAG_SHOW_PEER
-    request = _unix_diag_req.pack(socket.AF_UNIX, 0, 0, (1 << 32) - 1, inode, show, _NO_COOKIE)
-    try:
-        payloads, _ = sock_diag.ask(request, dump=False)
-    except OSError as error:
-        if error.errno == errno.ENOENT:  # no UNIX socket has this inode
-            return None
-        raise
-    _, kind, state, _, _, _ = _unix_diag_msg.unpack_from(payloads[0])
-    return kind, state, sock_diag.unix_attributes(payloads[0])
+def _read_all(pid: int, inodes: Collection[int]) -> dict[int, Peer]:
+    """The peers of sockets of all kinds in the network namespace of a process, as far as its tables say."""
+    found: dict[int, Peer] = {}
+    with suppress(OSError, ValueError):
+        unix = read_unix(pid, inodes, time.monotonic() + MOST_SECONDS)
+        found.update((inode, peer) for inode, each in unix.items() if (peer := _near_end(each)))
+        found.update(_list_inet(inodes, partial(read_inet, pid)))
+    return found
 
 
-def _list_inet(inodes: Collection[int]) -> dict[int, Peer]:
-    """The peers of TCP and UDP sockets, as far as 20 ms allow."""
+def _list_inet(
+    inodes: Collection[int], read: Callable[[int, int, Collection[int], float], InetSockets | None] = ask_inet
+) -> dict[int, Peer]:
+    """The peers of TCP and UDP sockets, as far as 20 ms allow. Raises as `read`."""
     end = time.monotonic() + MOST_SECONDS
-    listening: set[tuple[bytes, bytes]] = set()
+    listening = {}
     found: dict[int, Peer] = {}
     for family in (socket.AF_INET, socket.AF_INET6):
-        payloads, is_cut = _dump(family, socket.IPPROTO_TCP, 1 << _LISTEN, end)
-        if is_cut:
+        tcp = read(family, socket.IPPROTO_TCP, inodes, end)
+        if tcp is None:
             return found  # a client could be taken for a backend
-        for payload in payloads:
-            row = _inet_diag_msg.unpack_from(payload)
-            listening.add((row[4], row[6]))
-            if row[-1] in inodes:
-                found[row[-1]] = Peer("listening")
-        payloads, _ = _dump(family, socket.IPPROTO_TCP, _OPEN, end)
-        found.update(_match(payloads, inodes, listening, "backend"))
-        payloads, _ = _dump(family, socket.IPPROTO_UDP, _OPEN | 1 << _CLOSE, end)
-        found.update(_match(payloads, inodes, (), "datagram"))
+        listening.update(tcp.listening)
+        found.update((inode, Peer("listening")) for inode in tcp.listening.keys() & inodes)
+        found.update(_match(tcp, set(listening.values()), family, "backend"))
+        if udp := read(family, socket.IPPROTO_UDP, inodes, end):
+            found.update(_match(udp, (), family, "datagram"))
     return found
 
 
 def _match(
-    payloads: list[bytes],
-    inodes: Collection[int],
-    listening: Collection[tuple[bytes, bytes]],
-    kind: Literal["backend", "datagram"],
+    sockets: InetSockets, listening: Collection[Address], family: int, kind: Literal["backend", "datagram"]
 ) -> Iterator[tuple[int, Peer]]:
-    for payload in payloads:
-        inode = int.from_bytes(payload[_INODE], "little")
-        if inode not in inodes:
-            continue
-        family, _, _, _, source_port, port, source, address, *_ = _inet_diag_msg.unpack_from(payload)
+    for inode, (source_port, source), (port, address) in sockets.others:
         number = int.from_bytes(port, "big")
         if not number:
             yield inode, Peer("unconnected")
@@ -227,9 +218,3 @@ def _name(family: int, address: bytes, port: int) -> str:
     if address.startswith(bytes(10) + b"\xff\xff"):  # an IPv4 address on an IPv6 socket
         return f"{socket.inet_ntop(socket.AF_INET, address[12:])}:{port}"
     return f"[{socket.inet_ntop(family, address)}]:{port}"
-
-
-def _dump(family: int, protocol: int, states: int, end: float) -> tuple[list[bytes], bool]:
-    """The sockets in these states, and whether the list is cut off at the monotonic time `end`."""
-    request = _inet_diag_req_v2.pack(family, protocol, 0, 0, states)
-    return sock_diag.ask(request, seconds=end - time.monotonic())

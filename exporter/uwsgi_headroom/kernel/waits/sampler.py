@@ -24,7 +24,7 @@ from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.run_delay import RunDelays
 from uwsgi_headroom.kernel.waits.states import State, Waits
 from uwsgi_headroom.kernel.waits.system_calls import find_calls
-from uwsgi_headroom.kernel.waits.thread_wait import GAP_THREADS
+from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET, GAP_THREADS
 from uwsgi_headroom.kernel.waits.worker_threads import LookedAt, RefusedError, Seen, WorkerThreads
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
@@ -164,19 +164,16 @@ class WaitSampler:
                 return
 
     def _learn_peers(self, master_pid: int, seen: list[Seen]) -> list[str]:
-        """Find the peers of the sockets that threads wait for; returns the reason if that is not possible."""
+        """Find the peers of the sockets that threads wait for; returns the reason if the kernel refuses that."""
         if self._near != master_pid:
             self._near = master_pid if shares_network_namespace(master_pid) else None
-        try:
-            workers = {each.by.process.pid: each.by.process for each in seen[:_MOST_LISTED]}.values()
-            self._decisions.learn(
-                [each.wait for each in seen],
-                lambda: [inode for process in workers for inode in process.sockets],
-                elsewhere=None if self._near else master_pid,
-            )
-        except OSError as error:
-            return [str(error)]
-        return []
+        workers = {each.by.process.pid: each.by.process for each in seen[:_MOST_LISTED]}.values()
+        refusal = self._decisions.learn(
+            [each.wait for each in seen],
+            lambda: [inode for process in workers for inode in process.sockets],
+            elsewhere=None if self._near else master_pid,
+        )
+        return [refusal] if refusal else []
 
     def _add_up(
         self,
@@ -195,10 +192,14 @@ class WaitSampler:
         lock: dict[int, float] = defaultdict(float)
         backends = dict.fromkeys(self._setting.backends.values(), 0.0)
         in_service: dict[int, float] = defaultdict(float)
+        doubtful: dict[int, float] = defaultdict(float)
         for each, (part, (result, address, gap)) in decided:
             worker_id, count = each.by.worker.worker_id, weight * part
             if result == "idle" or threads.is_idle(each.wait, snapshot):
                 each.by.note_idle(each)
+                continue
+            if each.wait.epoll is not None and gap == GAP_SOCKET:
+                doubtful[worker_id] += count
                 continue
             in_service[worker_id] += count
             if result == "running":
@@ -214,10 +215,13 @@ class WaitSampler:
             if name := self._name_backend(address):
                 backends[name] += count
         for each_found in found:
-            if not each_found.threads.all_found:
-                busy = each_found.worker.busy_threads or 0
-                by_state["unknown"] += max(0.0, busy - in_service[each_found.worker.worker_id])
-                gaps.append(GAP_THREADS)
+            worker_id = each_found.worker.worker_id
+            rest = max(0.0, (each_found.worker.busy_threads or 0) - in_service[worker_id])
+            # An epoll set that is not known is uWSGI's own, of an idle thread, or the application's.
+            unknown = rest if not each_found.threads.all_found else min(rest, doubtful[worker_id])
+            if unknown:
+                by_state["unknown"] += unknown
+                gaps.append(GAP_SOCKET if each_found.threads.all_found else GAP_THREADS)
         for worker in left_out:
             if worker.busy_threads:
                 by_state["unknown"] += worker.busy_threads
