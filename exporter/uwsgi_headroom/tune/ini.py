@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from uwsgi_headroom.analysis.formatting import counted
-from uwsgi_headroom.analysis.what_if import Setting, SettingError, parse_setting
+from uwsgi_headroom.analysis.what_if import SettingError, parse_setting
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.tune.switched_off import find_group, rewrite_value
 from uwsgi_headroom.tune.variant import Variant
@@ -56,9 +56,12 @@ class Ini:
         return "".join(["[uwsgi]\n", *(f"{line.key} = {line.value}\n" for line in self.kept)])
 
 
-def read_ini(path: Path, cpus: int, environment: Mapping[str, str] = os.environ) -> Ini:
-    """Read an ini file and the ones that it includes. cpus: of the machine, for `%k`. Raises ConfigError."""
-    texts: list[str] = []
+def read_ini(
+    path: Path, cpus: int, environment: Mapping[str, str] = os.environ, text: str | None = None
+) -> Ini:
+    """Read an ini file and the ones that it includes. cpus: of the machine, for `%k`. text: to read instead of what is
+    in the file. Raises ConfigError."""
+    texts = [_read_text(path) if text is None else text]
     lines = tuple(_read_lines(path, "uwsgi", path, texts))
     _refuse(path, lines)
     kept, off = [], []
@@ -79,8 +82,7 @@ def is_on(value: str) -> bool:
 
 def _read_lines(path: Path, section: str, first: Path, texts: list[str]) -> Iterator[Line]:
     """The options of a section in uWSGI's order, with those of included files in their place, and inherited ones last.
-    A file is at most once within itself."""
-    texts.append(_read_text(path))
+    texts: of the files so far, that of `path` last."""
     if len(texts) > MOST_FILES:
         raise ConfigError(f"{first} includes more than {counted(MOST_FILES, 'file')}")
     found, inherited, depth = False, list[str](), 0
@@ -108,7 +110,9 @@ def _include(name: str, path: Path, first: Path, texts: list[str]) -> Iterator[L
     if "://" in name or _PLACEHOLDER.search(file):
         raise ConfigError(f"{path}: tune cannot follow {name}: give an ini file without it")
     # uWSGI resolves names against the directory in which it starts.
-    yield from _read_lines(Path(file) if file else path, section or "uwsgi", first, texts)
+    included = Path(file) if file else path
+    texts.append(_read_text(included))
+    yield from _read_lines(included, section or "uwsgi", first, texts)
 
 
 def _read_text(path: Path) -> str:
@@ -202,7 +206,7 @@ def _find_present(path: Path, lines: tuple[Line, ...], cpus: int, environment: M
     listen = number("listen", 0) or None
     thunder_lock = "thunder-lock" in values and is_on(values["thunder-lock"].value)
     variant = Variant(setting, thunder_lock=thunder_lock, cheaper=number("cheaper", 0) or None, listen=listen)
-    return variant.with_setting(Setting(setting.processes, setting.threads))
+    return variant.with_setting(setting)
 
 
 def _resolve(value: str, values: Mapping[str, Line], cpus: int, environment: Mapping[str, str]) -> str:

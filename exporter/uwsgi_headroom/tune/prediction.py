@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
 
 from uwsgi_headroom.analysis.what_if import (
     CannotPredictError,
@@ -61,7 +60,7 @@ def limit_threads(setting: Setting, load: Load) -> Setting:
     if not load.clients:
         return setting
     processes = min(setting.processes, load.clients)
-    return Setting(processes, min(setting.threads, ceil(load.clients / processes)))
+    return Setting(processes, min(setting.threads, load.clients // processes))
 
 
 def describe(setting: Setting, outcome: Outcome, load: Load, cpus: float) -> Measured:

@@ -124,7 +124,7 @@ class _Search:
         if len(fitting) < len(settings):
             smallest = min(sizes.values())
             self._evidence.decide(
-                f"{counted(len(settings) - len(fitting), 'setting')} of {len(settings)} were left out: by the memory of "
+                f"{len(settings) - len(fitting)} of {len(settings)} settings were left out: by the memory of "
                 f"{self._task.present.setting}, they take more than {byte_size(limit)}."
             )
             if not fitting:
