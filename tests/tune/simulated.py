@@ -63,7 +63,9 @@ class Server:
             setup=variant.name,
             load="load",
             number=number,
-            answers=Answers(seconds=10, answered=round(10 * rate), mean=self.clients / rate, p99=3 * self.clients / rate),
+            answers=Answers(
+                seconds=10, answered=round(10 * rate), mean=self.clients / rate, p99=3 * self.clients / rate
+            ),
             cpus=tuple(min(1.0, working / self.cpus) for _ in range(self.cpus)),
             server_cpu=working,
             clients_cpu=0.0,

@@ -35,9 +35,7 @@ def tune(
 ) -> tuple[Variant, Evidence]:
     evidence = Evidence(limits or Limits())
     task = Task(present=present(start), load=server.load, cpus=server.cpus, most_runs=most_runs)
-    predict = (
-        partial(predict_scores, load=server.load, cpus=server.cpus) if real_model else partial(ask_truth, server)
-    )
+    predict = partial(predict_scores, load=server.load, cpus=server.cpus) if real_model else partial(ask_truth, server)
     return search(task, server.run, predict, evidence), evidence
 
 

@@ -56,9 +56,7 @@ class Ini:
         return "".join(["[uwsgi]\n", *(f"{line.key} = {line.value}\n" for line in self.kept)])
 
 
-def read_ini(
-    path: Path, cpus: int, environment: Mapping[str, str] = os.environ, text: str | None = None
-) -> Ini:
+def read_ini(path: Path, cpus: int, environment: Mapping[str, str] = os.environ, text: str | None = None) -> Ini:
     """Read an ini file and the ones that it includes. cpus: of the machine, for `%k`. text: to read instead of what is
     in the file. Raises ConfigError."""
     texts = [_read_text(path) if text is None else text]

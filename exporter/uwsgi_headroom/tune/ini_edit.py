@@ -41,7 +41,9 @@ def find_tcp_socket(text: str) -> int | None:
         for number, match in _list_options(text.split("\n"))
         if match[2] in _DIRECT_SOCKETS and _TCP.fullmatch(match[4] or "")
     ]
-    every = [match[2] for _, match in _list_options(text.split("\n")) if match[2] in (*_DIRECT_SOCKETS, "http", "https")]
+    every = [
+        match[2] for _, match in _list_options(text.split("\n")) if match[2] in (*_DIRECT_SOCKETS, "http", "https")
+    ]
     return found[0] if len(found) == len(every) == 1 else None
 
 
@@ -109,4 +111,3 @@ def _split_socket(lines: list[str], processes: int) -> None:
         ending = "\r" if lines[number].endswith("\r") else ""
         mapped = [f"map-socket = {place}:{place + 1}{ending}" for place in range(processes)]
         lines[number : number + 1] = [f"reuse-port = true{ending}", *[lines[number]] * processes, *mapped]
-

@@ -49,10 +49,11 @@ def predict_most(setting: Setting, outcome: Outcome, load: Load, cpus: float) ->
     """The most requests per second of a setting that was measured, and what limits it: `threads`, `interpreters` or
     `cpu`. None if it cannot be predicted."""
     try:
-        today = predict_settings(describe(setting, outcome, load, cpus), (), loads=(1.0,)).today
+        measured = describe(limit_threads(setting, load), outcome, load, cpus)
+        (found,) = predict_settings(measured, (setting,), loads=(1.0,)).predictions
     except CannotPredictError:
         return None
-    return today.most_throughput, today.limit
+    return found.most_throughput, found.limit
 
 
 def limit_threads(setting: Setting, load: Load) -> Setting:
