@@ -107,8 +107,8 @@ def _name_next_step(found: Recommendation, application: Application, output: Out
     if not found.changes:
         return "Nothing has to be changed."
     return (
-        f"Nothing was changed. To apply it, copy the changed lines to {application.ini.path}, reload uWSGI, and watch it "
-        "with uwsgi-headroom check."
+        f"Nothing was changed. To apply it, copy the changed lines to {application.ini.path}, reload uWSGI, and watch "
+        "it with uwsgi-headroom check."
     )
 
 

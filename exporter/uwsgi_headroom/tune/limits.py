@@ -43,7 +43,7 @@ def find_fault(outcome: Outcome, limits: Limits) -> str | None:
     """Why an outcome is beyond the limits, as the second half of a sentence; None if it is within all of them."""
     answers = outcome.answers
     if answers is None:
-        return f"it did not run: {outcome.error or 'the reason is not known'}"
+        return f"it did not run: {summarise_error(outcome)}"
     if not answers.answered:
         return f"no request was answered{describe_errors(answers.errors)}"
     faults = (
@@ -65,6 +65,12 @@ def find_fault(outcome: Outcome, limits: Limits) -> str | None:
         ),
     )
     return next((sentence for applies, sentence in faults if applies), None)
+
+
+def summarise_error(outcome: Outcome) -> str:
+    """Why a run has no result, without the end of the server's log, which follows in further lines."""
+    first, *_ = (outcome.error or "the reason is not known").splitlines()
+    return first.rstrip(".:")
 
 
 def find_failed(answers: Answers) -> float:

@@ -43,9 +43,8 @@ class Plan:
     def list_lines(self) -> Iterator[str]:
         """What will happen, as sentences."""
         application, task = self.application, self.task
-        yield (
-            f"tune starts {application.name} on 127.0.0.1 with {application.uwsgi}, and loads it with {self.load_words}."
-        )
+        yield f"tune starts {application.name} on 127.0.0.1 with {application.uwsgi}."
+        yield f"The load is {self.load_words}."
         seconds = task.load.warm_up + task.load.seconds
         yield (
             f"At most {counted(task.most_runs, 'run')} of {duration(seconds)}, one after the other: about "

@@ -20,7 +20,7 @@ from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.tune.candidates import choose, estimate_memory, guess, list_settings
 from uwsgi_headroom.tune.evidence import Evidence, Measure
-from uwsgi_headroom.tune.limits import describe_errors, find_failed
+from uwsgi_headroom.tune.limits import describe_errors, find_failed, summarise_error
 from uwsgi_headroom.tune.load import Load
 from uwsgi_headroom.tune.option_trials import try_options
 from uwsgi_headroom.tune.outcome import Outcome
@@ -83,7 +83,8 @@ class _Search:
         outcome = self._evidence.runs[0].outcome
         answers = outcome.answers
         if answers is None:
-            raise CannotTuneError(f"{present.name} did not run: {outcome.error or 'the reason is not known'}")
+            log = (outcome.error or "").splitlines()[1:]
+            raise CannotTuneError(f"{present.name} did not run: {summarise_error(outcome)}", log)
         if not answers.answered:
             raise CannotTuneError(
                 f"No request was answered{describe_errors(answers.errors)}. Check the paths that are requested."
