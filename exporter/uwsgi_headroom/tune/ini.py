@@ -12,7 +12,7 @@ from uwsgi_headroom.analysis.formatting import counted
 from uwsgi_headroom.analysis.what_if import SettingError, parse_setting
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.tune.switched_off import find_group, rewrite_value
-from uwsgi_headroom.tune.variant import Variant
+from uwsgi_headroom.tune.variant import DEFAULT_LISTEN, Variant
 
 MOST_BYTES = 256 << 10
 MOST_FILES = 20
@@ -201,9 +201,14 @@ def _find_present(path: Path, lines: tuple[Line, ...], cpus: int, environment: M
         setting = parse_setting(f"{number('processes', 1)}x{number('threads', 1)}")
     except SettingError as error:
         raise ConfigError(f"{path}: {error}") from None
-    listen = number("listen", 0) or None
+    listen = number("listen", DEFAULT_LISTEN)
     thunder_lock = "thunder-lock" in values and is_on(values["thunder-lock"].value)
-    variant = Variant(setting, thunder_lock=thunder_lock, cheaper=number("cheaper", 0) or None, listen=listen)
+    variant = Variant(
+        setting,
+        thunder_lock=thunder_lock,
+        cheaper=number("cheaper", 0) or None,
+        listen=None if listen == DEFAULT_LISTEN else listen,
+    )
     return variant.with_setting(setting)
 
 

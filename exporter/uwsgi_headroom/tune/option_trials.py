@@ -48,6 +48,11 @@ def try_options(best: Variant, situation: Situation, run: Run, evidence: Evidenc
     return best
 
 
+def is_worth_runs(best: Variant, situation: Situation, evidence: Evidence) -> bool:
+    """Whether one of the options will be tried."""
+    return any(consider(best, situation, evidence)[0] is not None for consider in _OPTIONS.values())
+
+
 def _try(name: str, best: Variant, changed: Variant, situation: Situation, run: Run, evidence: Evidence) -> Variant:
     # Rounds of their own: the two are compared in runs that follow each other.
     first = 1 + max(done.number for done in evidence.runs)

@@ -22,7 +22,7 @@ from uwsgi_headroom.tune.candidates import choose, estimate_memory, guess, list_
 from uwsgi_headroom.tune.evidence import Evidence, Measure
 from uwsgi_headroom.tune.limits import describe_errors, find_failed, summarise_error
 from uwsgi_headroom.tune.load import Load
-from uwsgi_headroom.tune.option_trials import try_options
+from uwsgi_headroom.tune.option_trials import is_worth_runs, try_options
 from uwsgi_headroom.tune.outcome import Outcome
 from uwsgi_headroom.tune.prediction import Predicted
 from uwsgi_headroom.tune.variant import Variant
@@ -31,6 +31,9 @@ FEWEST_RUNS = 4
 
 MOST_ROUNDS = 4
 """More rounds rarely separate what these have not."""
+
+CLOSE = 0.05
+"""Variants that differ by less, with noise that explains less, are not compared further."""
 
 MOSTLY_FAILED = 0.5
 
@@ -175,11 +178,12 @@ class _Search:
         return f"it was {behind} behind {best.name}, and others were better"
 
     def _compare_again(self, alive: list[Variant]) -> list[Variant]:
-        """Rounds of those that are left, until one is the best beyond the noise. Some runs are kept for the options."""
+        """Rounds of those that are left, until one is the best beyond the noise, or the differences are known to be
+        small. Some runs are kept for the options, if these are worth it."""
         evidence = self._evidence
-        reserve = min(4, self._task.most_runs // 3)
+        reserve = min(4, self._task.most_runs // 3) if is_worth_runs(alive[0], self._task, evidence) else 0
         number = 1
-        while len(alive) > 1 and number < MOST_ROUNDS and self._left >= len(alive) + reserve:
+        while number < MOST_ROUNDS and self._left >= len(alive) + reserve and not self._is_settled(alive):
             for variant in alive:
                 self._run(variant, number)
             number += 1
@@ -192,6 +196,11 @@ class _Search:
             best = max(within, key=evidence.score)
             alive = [best, *(variant for variant in within if variant != best and not self._is_worse(variant, best))]
         return alive
+
+    def _is_settled(self, alive: list[Variant]) -> bool:
+        """Whether further rounds would not change the choice: one is left, or all are close to the best for sure."""
+        comparisons = [self._evidence.compare(variant, alive[0]) for variant in alive[1:]]
+        return all(found and found.margin <= CLOSE and abs(found.ratio - 1) <= CLOSE for found in comparisons)
 
     def _is_worse(self, variant: Variant, best: Variant) -> bool:
         comparison = self._evidence.compare(variant, best)
