@@ -9,7 +9,7 @@ from functools import partial
 from uwsgi_headroom import logs
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.terminal_text import print_lines, wrap
-from uwsgi_headroom.tune.evidence import Evidence
+from uwsgi_headroom.tune.evidence import CannotTuneError, Evidence
 from uwsgi_headroom.tune.evidence_report import render_table
 from uwsgi_headroom.tune.finish import finish
 from uwsgi_headroom.tune.measure import Measurer
@@ -20,7 +20,7 @@ from uwsgi_headroom.tune.prediction import predict_scores
 from uwsgi_headroom.tune.request import TuneRequest
 from uwsgi_headroom.tune.results import open_results
 from uwsgi_headroom.tune.run import Planned, run_once
-from uwsgi_headroom.tune.search import CannotTuneError, search
+from uwsgi_headroom.tune.search import search
 from uwsgi_headroom.tune.variant import Variant
 
 WIDTH = 100

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from uwsgi_headroom.analysis.what_if import Setting
+from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.tune.limits import Limits, find_fault, find_score
 from uwsgi_headroom.tune.noise import Comparison, compare
 from uwsgi_headroom.tune.outcome import Outcome
@@ -13,6 +14,10 @@ from uwsgi_headroom.tune.variant import Variant
 
 Measure = Callable[[Variant, int], Outcome]
 """Runs a variant in a round. The round is the number of the repetition."""
+
+
+class CannotTuneError(HeadroomError):
+    """The search has no result; the message is a sentence that says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +85,9 @@ class Evidence:
                 setting = run.variant.setting
                 found[setting] = max(found.get(setting, 0.0), run.outcome.memory)
         return found
+
+
+def describe_nothing_within(evidence: Evidence) -> str:
+    """Why each variant is out, and what to do."""
+    reasons = "; ".join(f"{variant.name}: {evidence.fault(variant)}" for variant in evidence.variants)
+    return f"No setting that was run is within the limits. {reasons}. Raise the limit, or lower the load."

@@ -193,7 +193,7 @@ def _find_present(path: Path, lines: tuple[Line, ...], cpus: int, environment: M
         if line.conditional or not re.fullmatch(r"\d{1,6}", text):
             raise ConfigError(
                 f"{line.file}, line {line.number}: tune needs the number of {key}, and this is "
-                f"{'within a condition' if line.conditional else line.value!r}: write the number"
+                f"{'within a condition' if line.conditional else repr(line.value)}: write the number"
             )
         return int(text)
 

@@ -17,15 +17,11 @@ from uwsgi_headroom.kernel.waits.states import STATES
 from uwsgi_headroom.tune.load import Load
 from uwsgi_headroom.tune.outcome import Outcome
 
-MOST_CPUS_OF_CLIENTS = 0.5
-"""If the clients take more than this part of what other programs use, that use grows with the requests."""
-
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
     """scores: how good each setting is expected to be, in the unit of `limits.find_score`; empty if nothing can be
-    predicted, and then `problem` is the reason, as a sentence. demand: CPU seconds and seconds of waiting of a mean
-    request, if they are known."""
+    predicted, and then `problem` is the reason, as a sentence."""
 
     scores: Mapping[Setting, float]
     problem: str | None = None
@@ -65,12 +61,12 @@ def limit_threads(setting: Setting, load: Load) -> Setting:
 
 
 def describe(setting: Setting, outcome: Outcome, load: Load, cpus: float) -> Measured:
-    """What the model needs. Raises CannotPredictError if the run has no figures of uWSGI."""
+    """What the model needs. Of other programs, only the clients count: what else this machine does meanwhile is no part
+    of the server. Raises CannotPredictError if the run has no figures of uWSGI."""
     seen = outcome.observed
     if seen is None or seen.throughput <= 0:
         raise CannotPredictError("The run has no figures of uWSGI, so there is nothing to predict from.")
-    server_cpu, clients_cpu = outcome.server_cpu, outcome.clients_cpu or 0.0
-    others = max(0.0, sum(outcome.cpus) - (server_cpu or 0.0)) if outcome.cpus else 0.0
+    server_cpu = outcome.server_cpu
     return Measured(
         setting=setting,
         cpus=cpus,
@@ -82,8 +78,8 @@ def describe(setting: Setting, outcome: Outcome, load: Load, cpus: float) -> Mea
         peak=Observed(throughput=load.rate, response_time=None) if load.rate else None,
         cpu_per_request=None if server_cpu is None else server_cpu / seen.throughput,
         waits={state: seen.waits[state] / seen.throughput for state in STATES if state in seen.waits} or None,
-        others=others,
-        others_follow=clients_cpu > MOST_CPUS_OF_CLIENTS * others,
+        others=outcome.clients_cpu or 0.0,
+        others_follow=True,
     )
 
 

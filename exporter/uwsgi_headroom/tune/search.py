@@ -11,15 +11,15 @@ The halving is that of K. Jamieson, A. Talwalkar, "Non-stochastic best arm ident
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
-from uwsgi_headroom.analysis.formatting import byte_size, counted, percent
+from uwsgi_headroom.analysis.formatting import byte_size, percent
 from uwsgi_headroom.analysis.what_if import Setting
-from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.tune.candidates import choose, estimate_memory, guess, list_settings
-from uwsgi_headroom.tune.evidence import Evidence, Measure
+from uwsgi_headroom.tune.evidence import CannotTuneError, Evidence, Measure, describe_nothing_within
+from uwsgi_headroom.tune.finals import choose_smallest, compare_again, list_names
 from uwsgi_headroom.tune.limits import describe_errors, find_failed, summarise_error
 from uwsgi_headroom.tune.load import Load
 from uwsgi_headroom.tune.option_trials import is_worth_runs, try_options
@@ -29,19 +29,15 @@ from uwsgi_headroom.tune.variant import Variant
 
 FEWEST_RUNS = 4
 
-MOST_ROUNDS = 4
-"""More rounds rarely separate what these have not."""
+RUNS_OF_OPTIONS = 4
+"""Runs that are kept for the options, if one is worth trying."""
 
-CLOSE = 0.05
-"""Variants that differ by less, with noise that explains less, are not compared further."""
+RUNS_PER_CANDIDATE = 3
+"""The allowed runs are enough for so many of each candidate."""
 
 MOSTLY_FAILED = 0.5
 
 Predict = Callable[[Setting, Outcome, Sequence[Setting]], Predicted]
-
-
-class CannotTuneError(HeadroomError):
-    """The search has no result; the message is a sentence that says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +69,9 @@ class _Search:
     def run(self) -> Variant:
         first = self._run_present()
         alive = self._run_candidates(first)
-        best = self._choose(self._compare_again(alive))
+        reserve = RUNS_OF_OPTIONS if is_worth_runs(alive[0], self._task, self._evidence) else 0
+        alive = compare_again(alive, self._evidence, self._run, lambda: self._left - reserve)
+        best = choose_smallest(alive, self._evidence)
         return try_options(best, self._task, self._run, self._evidence)
 
     def _run(self, variant: Variant, number: int) -> None:
@@ -111,10 +109,12 @@ class _Search:
         if predicted.problem:
             evidence.decide(f"The settings are chosen by rule, without a prediction: {predicted.problem}")
             scores = guess(present.setting, settings, self._task.cpus)
-        chosen = choose(scores, max(2, self._task.most_runs // 4), present.setting)[: max(0, self._left)]
+        chosen = choose(scores, max(2, self._task.most_runs // RUNS_PER_CANDIDATE), present.setting)[
+            : max(0, self._left)
+        ]
         if chosen and not predicted.problem:
             evidence.decide(
-                f"From the figures of {present.setting}, the model suggests {_list(map(str, chosen))}: these were run."
+                f"From the figures of {present.setting}, the model suggests {list_names(map(str, chosen))}: they were run."
             )
         variants = [present.with_setting(setting) for setting in chosen]
         for variant in variants:
@@ -157,7 +157,7 @@ class _Search:
             else:
                 within.append(variant)
         if not within:
-            raise CannotTuneError(_describe_nothing_within(evidence))
+            raise CannotTuneError(describe_nothing_within(evidence))
         ranked = sorted(within, key=lambda variant: (-evidence.score(variant), variant.size))
         kept = ranked[: max(1, ceil(len(ranked) / 2))]
         for variant in ranked[len(kept) :]:
@@ -177,64 +177,6 @@ class _Search:
             return f"it was {behind} behind {best.name}, more than noise"
         return f"it was {behind} behind {best.name}, and others were better"
 
-    def _compare_again(self, alive: list[Variant]) -> list[Variant]:
-        """Rounds of those that are left, until one is the best beyond the noise, or the differences are known to be
-        small. Some runs are kept for the options, if these are worth it."""
-        evidence = self._evidence
-        reserve = min(4, self._task.most_runs // 3) if is_worth_runs(alive[0], self._task, evidence) else 0
-        number = 1
-        while number < MOST_ROUNDS and self._left >= len(alive) + reserve and not self._is_settled(alive):
-            for variant in alive:
-                self._run(variant, number)
-            number += 1
-            within = [variant for variant in alive if not evidence.fault(variant)]
-            for variant in alive:
-                if variant not in within:
-                    evidence.decide(f"{variant.name} is out: {evidence.fault(variant)}.")
-            if not within:
-                raise CannotTuneError(_describe_nothing_within(evidence))
-            best = max(within, key=evidence.score)
-            alive = [best, *(variant for variant in within if variant != best and not self._is_worse(variant, best))]
-        return alive
-
-    def _is_settled(self, alive: list[Variant]) -> bool:
-        """Whether further rounds would not change the choice: one is left, or all are close to the best for sure."""
-        comparisons = [self._evidence.compare(variant, alive[0]) for variant in alive[1:]]
-        return all(found and found.margin <= CLOSE and abs(found.ratio - 1) <= CLOSE for found in comparisons)
-
-    def _is_worse(self, variant: Variant, best: Variant) -> bool:
-        comparison = self._evidence.compare(variant, best)
-        if comparison is None or not comparison.is_worse:
-            return False
-        self._evidence.decide(
-            f"{variant.name} is worse than {best.name} by {percent(1 - comparison.ratio)}, in "
-            f"{counted(comparison.rounds, 'round')}; noise explains {percent(comparison.margin)}."
-        )
-        return True
-
-    def _choose(self, alive: list[Variant]) -> Variant:
-        """The smallest of those that the noise does not separate from the best."""
-        best = max(alive, key=self._evidence.score)
-        equals = [variant for variant in alive if variant == best or not self._is_worse(variant, best)]
-        chosen = min(equals, key=lambda variant: variant.size)
-        others = [variant.name for variant in equals if variant != chosen]
-        if others:
-            self._evidence.decide(
-                f"The differences between {_list(variant.name for variant in equals)} are inside the noise, so the "
-                f"smallest is taken: {chosen.name}."
-            )
-        return chosen
-
 
 def _count_busy(outcome: Outcome) -> float:
     return outcome.observed.concurrency if outcome.observed else 0.0
-
-
-def _describe_nothing_within(evidence: Evidence) -> str:
-    reasons = "; ".join(f"{variant.name}: {evidence.fault(variant)}" for variant in evidence.variants)
-    return f"No setting that was run is within the limits. {reasons}. Raise the limit, or lower the load."
-
-
-def _list(names: Iterable[str]) -> str:
-    *most, last = names
-    return f"{', '.join(most)} and {last}" if most else last
