@@ -109,12 +109,11 @@ class _Search:
         if predicted.problem:
             evidence.decide(f"The settings are chosen by rule, without a prediction: {predicted.problem}")
             scores = guess(present.setting, settings, self._task.cpus)
-        chosen = choose(scores, max(2, self._task.most_runs // RUNS_PER_CANDIDATE), present.setting)[
-            : max(0, self._left)
-        ]
+        count = min(self._left, max(2, self._task.most_runs // RUNS_PER_CANDIDATE))
+        chosen = choose(scores, count, present.setting)
         if chosen and not predicted.problem:
             evidence.decide(
-                f"From the figures of {present.setting}, the model suggests {list_names(map(str, chosen))}: they were run."
+                f"The model suggests {list_names(map(str, chosen))}, from the figures of {present.setting}: these were run."
             )
         variants = [present.with_setting(setting) for setting in chosen]
         for variant in variants:

@@ -49,6 +49,8 @@ _GROUPS: Mapping[str, str] = {
 }
 """Patterns of whole names, by what they are for."""
 
+GROUPS = tuple(_GROUPS)
+
 _PATTERNS = {group: re.compile("|".join(names.split())) for group, names in _GROUPS.items()}
 
 _CACHE_OUTSIDE = re.compile(r",?\b(?:store|store_sync|store_delete|sync|nodes|node|udp|udp_servers)=[^,]*")
