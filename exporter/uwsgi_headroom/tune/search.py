@@ -112,9 +112,8 @@ class _Search:
         count = min(self._left, max(2, self._task.most_runs // RUNS_PER_CANDIDATE))
         chosen = choose(scores, count, present.setting)
         if chosen and not predicted.problem:
-            evidence.decide(
-                f"The model suggests {list_names(map(str, chosen))}, from the figures of {present.setting}: these were run."
-            )
+            names = list_names(map(str, chosen))
+            evidence.decide(f"From the figures of {present.setting}, the model suggests {names}: these were run.")
         variants = [present.with_setting(setting) for setting in chosen]
         for variant in variants:
             self._run(variant, 0)
