@@ -1,0 +1,94 @@
+"""Runs one setup under one load: starts the server, loads it, samples it, and ends everything again."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from uwsgi_headroom.tune.load import Load
+from uwsgi_headroom.tune.load_tools import find_tool
+from uwsgi_headroom.tune.loading import loading
+from uwsgi_headroom.tune.observe import observe
+from uwsgi_headroom.tune.outcome import Outcome
+from uwsgi_headroom.tune.processes import RunError
+from uwsgi_headroom.tune.server import running
+from uwsgi_headroom.tune.setup import Setup
+from uwsgi_headroom.tune.usage import read_cpu, watching_memory
+
+PREFIX = "headroom-tune-"  # short: the path of a UNIX socket holds 107 bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One run of an experiment: a setup under a load. label: the load's name, unique in the experiment. number: of the
+    repetition, from 0."""
+
+    setup: Setup
+    load: Load
+    label: str
+    number: int
+
+
+def run_once(planned: Planned, directory: Path | None = None) -> Outcome:
+    """Run a setup under a load, and leave no process.
+
+    A failure that can be expected is `Outcome.error`: the port is taken, the server does not start or ends too early,
+    a tool is missing. Raises OSError if the disk is full.
+
+    directory: of the run, where the server's log stays; None for a temporary one, which is removed.
+    """
+    try:
+        with _private(directory) as (place, is_temporary):
+            return _run(planned, place, is_temporary)
+    except RunError as error:
+        return Outcome(
+            setup=planned.setup.name, load=planned.label, number=planned.number, answers=None, error=str(error)
+        )
+
+
+@contextlib.contextmanager
+def _private(directory: Path | None) -> Iterator[tuple[Path, bool]]:
+    """Yield the directory of a run, and whether it is temporary."""
+    if directory is not None:
+        directory = directory.absolute()
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        yield directory, False
+        return
+    place = Path(tempfile.mkdtemp(prefix=PREFIX))
+    try:
+        yield place, True
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _run(planned: Planned, directory: Path, is_temporary: bool) -> Outcome:
+    setup, load = planned.setup, planned.load
+    with running(setup, directory, remove=is_temporary) as server:
+        tool = find_tool(load, server.port, directory)
+        server.wait_until_ready(load.paths[0])
+        check = server.guarded.refuse_if_ended
+        with (
+            watching_memory(server.guarded.pids) as memory,
+            loading(tool, load, check, directory, remove=is_temporary) as applied,
+        ):
+            applied.wait_for_begin()
+            guards = server.guarded.process.pid, applied.guarded.process.pid
+            before = read_cpu(guards)
+            observed = observe(setup.name, server.stats, load.seconds, applied.refuse_if_failed)
+            cpus, (server_cpu, clients_cpu) = read_cpu(guards).since(before)
+            answers = applied.answers()
+    return Outcome(
+        setup=setup.name,
+        load=planned.label,
+        number=planned.number,
+        answers=answers,
+        cpus=cpus,
+        server_cpu=server_cpu,
+        clients_cpu=clients_cpu,
+        memory=memory.largest,
+        observed=observed,
+    )
