@@ -187,7 +187,7 @@ class Clients:
             self._deadlines.popleft()
         for queue in (self._deadlines, self._restarts):
             if queue:
-                until = min(until, queue[0][0])  # type: ignore[index]  # both hold a time first
+                until = min(until, queue[0][0])
         left = max(0.0, min(1.0, until - time.monotonic()))
         if left:  # `select` waits to the microsecond, `epoll` would to the millisecond
             select.select([self._epoll], [], [], left)

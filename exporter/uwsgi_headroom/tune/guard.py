@@ -29,13 +29,21 @@ _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
 _KILL_SECONDS = 10.0
 
 
-def descendants(pid: int) -> list[int]:
-    """Return the pids of all processes below `pid`, those that ended but were not waited for included."""
-    children = defaultdict(list)
+def read_stats() -> dict[int, list[bytes]]:
+    """Read the fields after the name in `/proc/PID/stat` of all processes, by pid."""
+    stats = {}
     for name in os.listdir("/proc"):
         if name.isdecimal():
-            with contextlib.suppress(OSError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
-                children[int(file.read().rpartition(b")")[2].split()[1])].append(int(name))
+            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb", buffering=0) as file:
+                stats[int(name)] = file.read().rpartition(b")")[2].split()
+    return stats
+
+
+def descendants(pid: int, stats: dict[int, list[bytes]] | None = None) -> list[int]:
+    """Return the pids of all processes below `pid`, also of those that ended and were not waited for."""
+    children = defaultdict(list)
+    for each, fields in (read_stats() if stats is None else stats).items():
+        children[int(fields[1])].append(each)
     found = [pid]
     for parent in found:
         found += children[parent]

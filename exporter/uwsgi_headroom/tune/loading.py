@@ -39,6 +39,11 @@ class Loading:
             self.refuse_if_failed()
             raise RunError(f"{self.tool.name} ended before the measured time{self.guarded.last_words()}")
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the tool has not ended yet."""
+        return self.guarded.process.poll() is None
+
     def refuse_if_failed(self) -> None:
         """Raise `RunError` if the server has ended, or the tool without a result."""
         self._check()
@@ -57,7 +62,9 @@ class Loading:
         try:
             return self.tool.parse(self._output.partition(b"begin\n")[2 if self.tool.warm_up is None else 0].decode())
         except ValueError as error:
-            raise RunError(f"The output of {self.tool.name} cannot be read: {error}{self.guarded.last_words()}") from error
+            raise RunError(
+                f"The output of {self.tool.name} cannot be read: {error}{self.guarded.last_words()}"
+            ) from error
 
     def _read(self, enough: Callable[[], bool]) -> None:
         """Read the output until there is enough of it, or to its end."""
@@ -76,27 +83,27 @@ class Loading:
 
 @contextlib.contextmanager
 def loading(
-    tool: LoadTool, load: Load, check: Callable[[], None], directory: Path, *, remove: bool
+    tool: LoadTool, load: Load, check: Callable[[], None], directory: Path, temporary: Path | None = None
 ) -> Iterator[Loading]:
     """Warm up the server, then run the measured load during the block.
 
-    check: raises `RunError` if the server has ended. remove: as for `guarded`.
+    check: raises `RunError` if the server has ended. directory: for the tool's log. temporary: as for `guarded`.
     """
-    if tool.warm_up is not None:
-        with _started(tool, tool.warm_up, load, check, directory, remove) as warming:
-            warming.wait()
-    with _started(tool, tool.measured, load, check, directory, remove) as measured:
-        yield measured
 
-
-@contextlib.contextmanager
-def _started(
-    tool: LoadTool, command: Sequence[str], load: Load, check: Callable[[], None], directory: Path, remove: bool
-) -> Iterator[Loading]:
-    reading, writing = os.pipe()
-    with os.fdopen(reading, "rb"), os.fdopen(writing, "wb") as output:
-        with guarded(
-            tool.name, command, directory=directory, remove=remove, log=directory / "clients.log", output=output
-        ) as process:
+    @contextlib.contextmanager
+    def started(command: Sequence[str]) -> Iterator[Loading]:
+        reading, writing = os.pipe()
+        log, longest = directory / "clients.log", load.warm_up + load.seconds + load.timeout
+        with (
+            os.fdopen(reading, "rb"),
+            os.fdopen(writing, "wb") as output,
+            guarded(tool.name, command, log=log, temporary=temporary, output=output) as process,
+        ):
             output.close()  # the end of the output is the end of the tool
-            yield Loading(tool, process, reading, check, load.warm_up + load.seconds + load.timeout)
+            yield Loading(tool, process, reading, check, longest)
+
+    if tool.warm_up is not None:
+        with started(tool.warm_up) as warming:
+            warming.wait()
+    with started(tool.measured) as measured:
+        yield measured

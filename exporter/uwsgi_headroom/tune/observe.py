@@ -42,7 +42,9 @@ async def _observe(name: str, stats: Path | None, seconds: float, check: Callabl
         await fleet.close()
 
 
-async def _wait(task: asyncio.Task[object] | asyncio.Task[None] | asyncio.Task[schema.Server], check: Callable[[], None]) -> None:
+async def _wait(
+    task: asyncio.Task[object] | asyncio.Task[None] | asyncio.Task[schema.Server], check: Callable[[], None]
+) -> None:
     try:
         while not task.done():
             await asyncio.wait({task}, timeout=CHECK_SECONDS)

@@ -60,9 +60,8 @@ def guarded(
     name: str,
     command: Sequence[str],
     *,
-    directory: Path,
-    remove: bool,
     log: Path,
+    temporary: Path | None = None,
     output: int | IO[bytes] | None = None,
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
@@ -70,13 +69,13 @@ def guarded(
 ) -> Iterator[Guarded]:
     """Run a command during the block; then end it, first with the signal `stop`.
 
-    directory, remove: whether the guard removes this directory if the runner is killed. log: the file for its errors,
-    and for its output unless `output` is given. Raises `RunError` if a process cannot be ended, OSError if no process
+    log: the file for its errors, and for its output unless `output` is given. temporary: a directory that the guard
+    removes if this process is killed. Raises `RunError` if a process cannot be ended, OSError if no process
     can be started.
     """
     with log.open("ab") as errors, _explained(name, cwd):
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", guard.__file__, str(directory) if remove else "", *command],
+            [sys.executable, "-I", "-S", guard.__file__, str(temporary or ""), *command],
             stdin=subprocess.PIPE,
             stdout=errors if output is None else output,
             stderr=errors,

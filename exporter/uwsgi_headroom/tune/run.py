@@ -17,7 +17,7 @@ from uwsgi_headroom.tune.outcome import Outcome
 from uwsgi_headroom.tune.processes import RunError
 from uwsgi_headroom.tune.server import running
 from uwsgi_headroom.tune.setup import Setup
-from uwsgi_headroom.tune.usage import read_cpu, watching_memory
+from uwsgi_headroom.tune.usage import CpuMeter, watching_memory
 
 PREFIX = "headroom-tune-"  # short: the path of a UNIX socket holds 107 bytes
 
@@ -42,8 +42,12 @@ def run_once(planned: Planned, directory: Path | None = None) -> Outcome:
     directory: of the run, where the server's log stays; None for a temporary one, which is removed.
     """
     try:
-        with _private(directory) as (place, is_temporary):
-            return _run(planned, place, is_temporary)
+        if directory is not None:
+            directory = directory.absolute()
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return _run(planned, directory)
+        with _temporary() as place:
+            return _run(planned, place, temporary=place)
     except RunError as error:
         return Outcome(
             setup=planned.setup.name, load=planned.label, number=planned.number, answers=None, error=str(error)
@@ -51,35 +55,33 @@ def run_once(planned: Planned, directory: Path | None = None) -> Outcome:
 
 
 @contextlib.contextmanager
-def _private(directory: Path | None) -> Iterator[tuple[Path, bool]]:
-    """Yield the directory of a run, and whether it is temporary."""
-    if directory is not None:
-        directory = directory.absolute()
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        yield directory, False
-        return
+def _temporary() -> Iterator[Path]:
     place = Path(tempfile.mkdtemp(prefix=PREFIX))
     try:
-        yield place, True
+        yield place
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _run(planned: Planned, directory: Path, is_temporary: bool) -> Outcome:
+def _run(planned: Planned, directory: Path, temporary: Path | None = None) -> Outcome:
     setup, load = planned.setup, planned.load
-    with running(setup, directory, remove=is_temporary) as server:
+    with running(setup, directory, temporary) as server:
         tool = find_tool(load, server.port, directory)
         server.wait_until_ready(load.paths[0])
-        check = server.guarded.refuse_if_ended
         with (
             watching_memory(server.guarded.pids) as memory,
-            loading(tool, load, check, directory, remove=is_temporary) as applied,
+            loading(tool, load, server.guarded.refuse_if_ended, directory, temporary) as applied,
         ):
             applied.wait_for_begin()
-            guards = server.guarded.process.pid, applied.guarded.process.pid
-            before = read_cpu(guards)
-            observed = observe(setup.name, server.stats, load.seconds, applied.refuse_if_failed)
-            cpus, (server_cpu, clients_cpu) = read_cpu(guards).since(before)
+            meter = CpuMeter((server.guarded.process.pid, applied.guarded.process.pid))
+
+            def check() -> None:
+                applied.refuse_if_failed()
+                if applied.is_running:  # later, its CPU time is unknown
+                    meter.read()
+
+            observed = observe(setup.name, server.stats, load.seconds, check)
+            cpus, (server_cpu, clients_cpu) = meter.use()
             answers = applied.answers()
     return Outcome(
         setup=setup.name,

@@ -91,8 +91,11 @@ class Server:
 
 
 @contextlib.contextmanager
-def running(setup: Setup, directory: Path, *, remove: bool) -> Iterator[Server]:
-    """Run the server of a setup during the block, with its log in `directory`. Raises `RunError`, OSError."""
+def running(setup: Setup, directory: Path, temporary: Path | None = None) -> Iterator[Server]:
+    """Run the server of a setup during the block, with its log in `directory`. Raises `RunError`, OSError.
+
+    temporary: as for `guarded`.
+    """
     stats_path = directory / "stats"
     if len(os.fsencode(stats_path)) > _LONGEST_PATH:
         raise RunError(f"The directory {directory} has too long a name for a UNIX socket, whose path holds 107 bytes.")
@@ -101,9 +104,8 @@ def running(setup: Setup, directory: Path, *, remove: bool) -> Iterator[Server]:
     with guarded(
         f"The server {setup.name}",
         words,
-        directory=directory,
-        remove=remove,
         log=directory / "log",
+        temporary=temporary,
         cwd=setup.cwd,
         environment={**os.environ, **setup.environment},
         # SIGTERM reloads uWSGI, unless it has the option die-on-term.

@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from uwsgi_headroom.kernel import procfs
@@ -14,10 +14,11 @@ from uwsgi_headroom.kernel.machine_cpu import parse_stat
 from uwsgi_headroom.tune import guard
 
 SAMPLE_SECONDS = 0.25
-"""The shortest time between two samples of memory."""
+"""The shortest time between two samples of CPU time, and of memory."""
 
 _MOST_CPU = 0.02
-"""The share of a CPU that sampling memory may take: the kernel walks the page tables of each process."""
+"""The share of a CPU that sampling each of the two may take: for memory, the kernel walks the page tables of each
+process."""
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _OWN, _WAITED_FOR = (11, 12), (13, 14)  # utime and stime, cutime and cstime: fields 14 to 17 of proc_pid_stat(5)
@@ -32,7 +33,7 @@ class CpuUse:
     used: dict[int, float]
     trees: tuple[float, ...]
 
-    def since(self, before: CpuUse) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    def since(self, before: CpuUse) -> tuple[tuple[float, ...], tuple[float | None, ...]]:
         """Return the busy part of each CPU, 0 to 1, and the CPUs that each tree used since an earlier reading."""
         parts = []
         for cpu in sorted(self.used.keys() & before.used.keys()):
@@ -45,27 +46,54 @@ class CpuUse:
         )
 
 
-def read_cpu(guards: Iterable[int]) -> CpuUse:
-    """Read the CPU time of the machine, and of the processes below each of these guards. Raises OSError, ValueError."""
-    trees = tuple(read_tree(pid) for pid in guards)
+class CpuMeter:
+    """The CPU time that was used since the meter was made, as of its latest reading."""
+
+    def __init__(self, guards: Sequence[int]) -> None:
+        self._guards = guards
+        self._first = self._latest = read_cpu(guards)
+        self._next_at = self._first.at + SAMPLE_SECONDS
+
+    def read(self) -> None:
+        """Read again, unless the latest reading is young, or a guard is gone and the time of its processes with it."""
+        if time.monotonic() < self._next_at:
+            return
+        began = time.thread_time()
+        with contextlib.suppress(KeyError):
+            self._latest = read_cpu(self._guards)
+        self._next_at = self._latest.at + _pause(time.thread_time() - began)
+
+    def use(self) -> tuple[tuple[float, ...], tuple[float | None, ...]]:
+        """Return the busy part of each CPU of the machine, 0 to 1, and the CPUs that the processes below each guard
+        used; None if there was one reading only."""
+        if self._latest is self._first:
+            return (), (None,) * len(self._guards)
+        return self._latest.since(self._first)
+
+
+def read_cpu(guards: Sequence[int]) -> CpuUse:
+    """Read the CPU time of the machine, and of the processes below each of these guards.
+
+    A process that has ended is in the time of the one that waited for it, in the end the guard. Missing are only
+    children of a process that ignores SIGCHLD. Raises KeyError if a guard is gone.
+    """
+    stats = guard.read_stats()
+    trees = tuple(
+        _seconds(stats[pid], _WAITED_FOR)
+        + sum(_seconds(stats[each], _OWN + _WAITED_FOR) for each in guard.descendants(pid, stats))
+        for pid in guards
+    )
     idle, used = parse_stat(procfs.read_file("/proc/stat"))
     return CpuUse(time.monotonic(), idle, used, trees)
 
 
-def read_tree(pid: int) -> float:
-    """Return the CPU seconds of all processes below a guard since they started.
-
-    A process that has ended is in the time of the one that waited for it, in the end the guard. Missing are only
-    children of a process that ignores SIGCHLD.
-    """
-    return _seconds(pid, _WAITED_FOR) + sum(_seconds(each, _OWN + _WAITED_FOR) for each in guard.descendants(pid))
+def _seconds(fields: list[bytes], wanted: Iterable[int]) -> float:
+    return sum(int(fields[field]) for field in wanted) / _TICKS
 
 
-def _seconds(pid: int, fields: Iterable[int]) -> float:
-    with contextlib.suppress(OSError, IndexError):  # the process has ended
-        values = procfs.read_stat_fields(f"/proc/{pid}/stat")
-        return sum(int(values[field]) for field in fields) / _TICKS
-    return 0.0
+def _pause(cost: float) -> float:
+    """The seconds until the next sample, if the last one took this much CPU time."""
+    return max(SAMPLE_SECONDS, cost / _MOST_CPU)
 
 
 def read_memory(pids: Iterable[int]) -> int | None:
@@ -94,7 +122,7 @@ class MemoryPeak:
         size = read_memory(self._pids())
         if size is not None:
             self.largest = max(size, self.largest or 0)
-        return max(SAMPLE_SECONDS, (time.thread_time() - began) / _MOST_CPU)
+        return _pause(time.thread_time() - began)
 
 
 @contextlib.contextmanager

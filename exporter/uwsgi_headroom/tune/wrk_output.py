@@ -23,7 +23,9 @@ def parse_wrk(text: str) -> Answers:
     complete, errors = int(total[1]), _errors(text, int(total[1]))
     answered = max(0, complete - errors.get("status not 2xx or 3xx", 0))
     times = re.search(rf"^ *Latency +{_TIME} +{_TIME} +{_TIME}", text, re.MULTILINE)
-    at = {int(percent): _seconds(value, unit) for percent, value, unit in re.findall(rf"^ *(\d+)% +{_TIME}$", text, re.M)}
+    at = {
+        int(percent): _seconds(value, unit) for percent, value, unit in re.findall(rf"^ *(\d+)% +{_TIME}$", text, re.M)
+    }
     has_times = bool(answered and times)
     return Answers(
         seconds=_seconds(total[2], total[3]),
