@@ -23,7 +23,7 @@ BLUE, ORANGE = "#3a86c8", "#d98100"
 _COLOURS = (BLUE, ORANGE, "#1f9e77", "#cc6699", "#8c7ae6", "#a08040", "#d9534f", "#4db6ac")
 _MARKERS = "osD^vPX*"
 
-_SETTINGS: dict[str, Any] = {
+_SETTINGS: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "uwsgi-headroom",
     "font.family": "sans-serif",
