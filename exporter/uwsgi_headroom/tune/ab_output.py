@@ -18,8 +18,9 @@ _KINDS = r"\(Connect: (\d+), Receive: (\d+), Length: (\d+), Exceptions: (\d+)\)"
 def parse_ab(text: str, percentiles: str = "") -> Answers:
     """Return the answers of a run with `-r -l`. text: standard output; percentiles: the file of option `-e`.
 
-    ab only counts statuses beyond 299, so a 404 is an error too. It has no mean of the response times: `mean` is that
-    of Little's law, clients x seconds / requests. Raises ValueError if this is not the output of ab.
+    ab only counts statuses beyond 299, so a 404 is an error too. It takes a connection that is closed without a
+    response for an answer: this is seen only if all are. It has no mean of the response times: `mean` is that of
+    Little's law, clients x seconds / requests. Raises ValueError if this is not the output of ab.
     """
     found = {name: re.search(pattern, text, re.MULTILINE) for name, pattern in _TEXT.items()}
     if not all(found.values()):
@@ -34,6 +35,8 @@ def parse_ab(text: str, percentiles: str = "") -> Answers:
     elif failed:
         errors["failed"] = int(failed)
     errors = {kind: count for kind, count in errors.items() if count}
+    if _count(r"^Total transferred: +(\d+) bytes", text) == 0 and not errors:
+        errors = {"empty": int(complete)}
     # A failed request is complete for ab, but for those that could not connect.
     answered = max(0, int(complete) - sum(count for kind, count in errors.items() if kind != "connect"))
     if not answered:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import IO
 
@@ -133,5 +134,6 @@ def _read_tail(log: Path) -> list[str]:
     with contextlib.suppress(OSError), log.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - _TAIL_BYTES))
-        return file.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]
+        lines = file.read().decode(errors="replace").splitlines()
+        return [line for line, _ in groupby(lines)][-_TAIL_LINES:]  # a repeated message would hide its cause
     return []

@@ -15,7 +15,7 @@ def parse_wrk(text: str) -> Answers:
 
     wrk keeps connections open. If the server closes each one after the response without announcing it, as uWSGI's
     `http-socket` does, wrk counts a read error for each answer: those are no failed requests. It counts statuses beyond
-    399 together. Raises ValueError if this is not the output of wrk.
+    399 together, and late answers both as answers and as timeouts. Raises ValueError if this is not the output of wrk.
     """
     total = re.search(rf"^ *(\d+) requests in {_TIME},", text, re.MULTILINE)
     if not total or not _seconds(total[2], total[3]):
@@ -26,7 +26,7 @@ def parse_wrk(text: str) -> Answers:
     at = {
         int(percent): _seconds(value, unit) for percent, value, unit in re.findall(rf"^ *(\d+)% +{_TIME}$", text, re.M)
     }
-    has_times = bool(answered and times)
+    has_times = bool(answered and times and float(times[5]))  # zeros if all answers were late
     return Answers(
         seconds=_seconds(total[2], total[3]),
         answered=answered,
