@@ -35,6 +35,7 @@ class Server:
             while True:
                 connection, _ = self.socket.accept()
                 self.connections += 1
+                connection.settimeout(1)
                 with connection, contextlib.suppress(OSError):
                     while (request := connection.recv(4096)) and self._serve(connection, request) and self._keeps:
                         pass
@@ -50,7 +51,7 @@ class Server:
 @contextlib.contextmanager
 def serving(answer: Answer = lambda _number, _request: PONG, *, keeps: bool = False) -> Iterator[Server]:
     server = Server(answer, keeps=keeps)
-    thread = threading.Thread(target=server.run)
+    thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
         yield server

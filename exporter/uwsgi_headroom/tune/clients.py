@@ -115,14 +115,12 @@ class Clients:
             if not is_begun and now >= begin:
                 is_begun = True
                 print("begin", flush=True)
+            sent = self._arrive(start, sent, now)
             due = start + sent / load.rate if load.rate else _NEVER
-            while due <= now:
-                self._arrive(due)
-                sent += 1
-                due = start + sent / load.rate
             self._wait(min(due, end, _NEVER if is_begun else begin))
         if not is_begun:
             print("begin", flush=True)
+        self._arrive(start, sent, end)  # late, if this process was stopped before the end
         self._finish(end)
         return self._tally.result()
 
@@ -136,12 +134,15 @@ class Clients:
         while self._open and time.monotonic() < end + self._load.timeout + PAUSE_SECONDS:
             self._wait(end + self._load.timeout)
 
-    def _arrive(self, due: float) -> None:
-        """A request of an open loop is due."""
-        if len(self._open) >= MOST_IN_FLIGHT:
-            self._tally.failed("left out", due, due)
-            return
-        self._begin(due)
+    def _arrive(self, start: float, sent: int, now: float) -> int:
+        """Send the requests of an open loop that are due; return how many were due since the start."""
+        while self._load.rate and (due := start + sent / self._load.rate) < now:
+            if len(self._open) < MOST_IN_FLIGHT:
+                self._begin(due)
+            else:
+                self._tally.failed("left out", due, due)
+            sent += 1
+        return sent
 
     def _begin(self, began: float) -> None:
         target = next(self._targets)
