@@ -24,11 +24,15 @@ def _wrk(name: str) -> Answers:
     return parse_wrk((RECORDED / f"{name}.txt").read_text())
 
 
+def _in_microseconds(answers: Answers) -> tuple[object, ...]:
+    times = (answers.mean, answers.p50, answers.p95, answers.p99, answers.longest)
+    whole = (None if value is None else round(value * 1e6) for value in times)
+    return answers.seconds, answers.answered, answers.errors, *whole
+
+
 def test_ab_answers():
     """Times are in seconds, percentiles as exact as those of the file."""
-    assert _ab("ab") == Answers(
-        seconds=1.0, answered=9290, mean=0.431e-3, p50=0.298e-3, p95=0.698e-3, p99=2.499e-3, longest=17e-3
-    )
+    assert _in_microseconds(_ab("ab")) == (1.0, 9290, {}, 431, 298, 698, 2499, 17000)
 
 
 def test_ab_failures():
@@ -41,9 +45,7 @@ def test_ab_failures():
 def test_wrk_answers():
     """A connection that the server closes after each answer is no failed request."""
     closed, kept = _wrk("wrk_closed"), _wrk("wrk_kept")
-    assert closed == Answers(
-        seconds=1.01, answered=10991, mean=386.23e-6, p50=284e-6, p95=None, p99=4.08e-3, longest=9.4e-3
-    )
+    assert _in_microseconds(closed) == (1.01, 10991, {}, 386, 284, None, 4080, 9400)
     assert (kept.answered, kept.errors, kept.longest) == (14524, {}, pytest.approx(0.02011))
 
 

@@ -247,8 +247,9 @@ class Clients:
                 self._fail(connection.error, began)
             return
         if connection.status >= 500:
+            kind = f"status {connection.status}"
             self._forget(connection)
-            self._fail(f"status {connection.status}", began)
+            self._fail(kind, began)
             return
         self._tally.answered(began, now)
         if connection.calls < self._load.keep_alive and connection.stays_open:

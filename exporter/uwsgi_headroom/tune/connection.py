@@ -30,10 +30,24 @@ class Connection:
     """A connection that carries one request at a time.
 
     calls: requests sent on it. began: the time from which the present request's response time counts. error: the kind
-    of the failure of the last call of `send` or `receive`, empty without one.
+    of the failure of the last call of `send` or `receive`, empty without one. stays_open: whether the server keeps the
+    connection open after the response.
     """
 
-    __slots__ = ("_head", "_is_sized", "_parser", "_unsent", "began", "calls", "done", "error", "fd", "sock", "target")
+    __slots__ = (
+        "_head",
+        "_is_sized",
+        "_parser",
+        "_unsent",
+        "began",
+        "calls",
+        "done",
+        "error",
+        "fd",
+        "sock",
+        "stays_open",
+        "target",
+    )
 
     def __init__(self, port: int) -> None:
         """Begin to connect to 127.0.0.1. Raises OSError."""
@@ -44,6 +58,7 @@ class Connection:
         self.target = b""
         self.error = ""
         self.done = True
+        self.stays_open = False
         self._head = self._is_sized = False
         self._unsent = b""
         self._parser = httptools.HttpResponseParser(self)
@@ -55,6 +70,7 @@ class Connection:
     def ask(self, target: bytes, request: bytes, began: float) -> bool:
         """Send a request. Return whether it was sent completely; if not, call `send` when the socket is writable."""
         self.target, self.began, self.calls, self.done = target, began, self.calls + 1, False
+        self.stays_open = False
         self._head = self._is_sized = False
         self._unsent = request
         return self.send()
@@ -100,11 +116,6 @@ class Connection:
         status: int = self._parser.get_status_code()
         return status
 
-    @property
-    def stays_open(self) -> bool:
-        """Whether the server keeps the connection open after the response."""
-        return self._is_sized and bool(self._parser.should_keep_alive())
-
     # httptools calls these.
 
     def on_header(self, name: bytes, _value: bytes) -> None:
@@ -116,3 +127,4 @@ class Connection:
 
     def on_message_complete(self) -> None:
         self.done = True
+        self.stays_open = self._is_sized and bool(self._parser.should_keep_alive())
