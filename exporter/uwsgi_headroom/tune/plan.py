@@ -23,6 +23,9 @@ from uwsgi_headroom.tune.search import Task
 DEFAULT_QUEUE_LIMIT = 4096
 """net.core.somaxconn since Linux 5.4."""
 
+LONGEST_WARM_UP = 2.0
+"""Seconds of the load before the measured time."""
+
 BACKENDS = (
     "The application uses its own databases and other backends during the runs. Make sure that these are not the "
     "production ones: requests that change data do so here too."
@@ -123,10 +126,13 @@ def _find_paths(request: TuneRequest) -> tuple[tuple[str, ...], str, list[str]]:
 
 
 def _make_load(request: TuneRequest, application: Application, paths: tuple[str, ...]) -> tuple[Load, str]:
+    warm_up = min(LONGEST_WARM_UP, request.seconds / 5)
     if request.rate:
-        return Load(paths=paths, rate=request.rate, seconds=request.seconds), f"{request.rate:g} requests/s"
+        load = Load(paths=paths, rate=request.rate, seconds=request.seconds, warm_up=warm_up)
+        return load, f"{request.rate:g} requests/s"
     clients = request.clients or max(LEAST_CLIENTS, application.present.setting.in_all)
-    return Load(paths=paths, clients=clients, seconds=request.seconds), counted(clients, "client")
+    load = Load(paths=paths, clients=clients, seconds=request.seconds, warm_up=warm_up)
+    return load, counted(clients, "client")
 
 
 def _find_memory_limit(request: TuneRequest) -> tuple[float | None, list[str]]:
