@@ -32,6 +32,14 @@ def run(request: TuneRequest, run_planned: Callable[[Planned], Outcome] = run_on
     """Run `tune` and return its exit status: 0 with a recommendation, 1 without one. Raises ConfigError if an option is
     wrong, and HeadroomError if the application does not run or nothing can be written."""
     logs.configure("critical", "logfmt")  # messages report errors
+    try:
+        return _run(request, run_planned)
+    except KeyboardInterrupt:
+        _say("Interrupted.")
+        return NOTHING
+
+
+def _run(request: TuneRequest, run_planned: Callable[[Planned], Outcome]) -> int:
     plan = make_plan(request)
     _say(*plan.list_lines(), BACKENDS)
     if not _is_confirmed(request.yes):
@@ -43,8 +51,8 @@ def run(request: TuneRequest, run_planned: Callable[[Planned], Outcome] = run_on
     try:
         chosen = _search(plan, evidence, output, run_planned)
     except KeyboardInterrupt:
-        _say(*_sum_up("Interrupted.", evidence, output))
-        return NOTHING
+        _sum_up(evidence, output)
+        raise
     except CannotTuneError as error:
         raise HeadroomError(str(error), [*_list_table(evidence), *error.details]) from None
     except OSError as error:
@@ -81,15 +89,13 @@ def _is_confirmed(yes: bool) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _sum_up(first: str, evidence: Evidence, output: OutputDirectory) -> list[str]:
-    """What an interrupted search has found."""
+def _sum_up(evidence: Evidence, output: OutputDirectory) -> None:
+    """Print what an interrupted search has found."""
     if not evidence.runs:
-        return [f"{first} No run was complete."]
-    return [
-        first,
-        *_list_table(evidence),
-        f"There is no recommendation yet. The same command with --output {output.path} goes on from here.",
-    ]
+        _say("No run was complete.")
+        return
+    print_lines(["", *_list_table(evidence)], sys.stderr)
+    _say(f"There is no recommendation yet. The same command with --output {output.path} goes on from here.")
 
 
 def _list_table(evidence: Evidence) -> list[str]:
@@ -98,5 +104,5 @@ def _list_table(evidence: Evidence) -> list[str]:
 
 def _say(*sentences: str) -> None:
     for sentence in sentences:
-        is_table = "  " in sentence.strip()
-        print_lines([sentence] if is_table else wrap(sentence, WIDTH), sys.stderr)
+        indent = "  " if sentence.startswith(" ") else ""
+        print_lines(wrap(sentence, WIDTH, indent, indent), sys.stderr)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from statistics import median
 
 from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.tune.limits import Limits, find_fault, find_score
-from uwsgi_headroom.tune.noise import Comparison, compare
+from uwsgi_headroom.tune.noise import Comparison, compare, find_usual
 from uwsgi_headroom.tune.outcome import Outcome
 from uwsgi_headroom.tune.variant import Variant
 
@@ -75,7 +76,16 @@ class Evidence:
 
     def compare(self, first: Variant, second: Variant) -> Comparison | None:
         """Compare two variants over their common rounds."""
-        return compare(first.name, second.name, self.scores())
+        return compare(first.name, second.name, self.scores(), find_usual(self.neighbours()))
+
+    def neighbours(self) -> float:
+        """The part of all CPUs that programs other than the server and its clients used; the median of the runs."""
+        parts = [
+            (sum(outcome.cpus) - outcome.server_cpu - (outcome.clients_cpu or 0.0)) / len(outcome.cpus)
+            for outcome in (run.outcome for run in self.runs)
+            if outcome.cpus and outcome.server_cpu is not None
+        ]
+        return max(0.0, median(parts)) if parts else 0.0
 
     def memory(self) -> Mapping[Setting, float]:
         """The most memory of each setting that was measured, in bytes."""

@@ -54,7 +54,7 @@ class Measurer:
         self._say(f"{place} (at most {duration(each * (self._most_runs - self._count + 1))} left)")
         outcome = self._run(planned)
         self._results.append(Line(run=print_of_run, outcome=outcome))
-        self._say(f"  {_sum_up(outcome)}")
+        self._say(f" {_sum_up(outcome)}")
         return outcome
 
 

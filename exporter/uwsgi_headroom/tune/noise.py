@@ -2,8 +2,8 @@
 
 Only runs of the same round are compared, because they follow each other closely: what else the machine does then
 matters less. The spread of these differences is pooled over all pairs of variants. As there are few, it is combined
-with a usual spread, which counts as much as two differences (an empirical Bayes estimate: G. K. Smyth, Statistical
-Applications in Genetics and Molecular Biology 3 (1), 2004).
+with a usual spread, which counts as much as two differences and is larger beside busy programs (an empirical Bayes
+estimate: G. K. Smyth, Statistical Applications in Genetics and Molecular Biology 3 (1), 2004).
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from math import exp, fsum, log, sqrt
 
 USUAL = 0.03
 """The relative spread (standard deviation) of the difference of two runs on a quiet machine."""
+
+NEIGHBOURS = 0.2
+"""How much more that is if other programs use all CPUs; in proportion if they use a part."""
 
 USUAL_COUNT = 2
 
@@ -47,20 +50,26 @@ class Comparison:
         return log(self.ratio) < -self.margin
 
 
-def compare(first: str, second: str, scores: Scores) -> Comparison | None:
-    """Compare two variants; None if they were never measured in the same round."""
+def compare(first: str, second: str, scores: Scores, usual: float = USUAL) -> Comparison | None:
+    """Compare two variants; None if they were never measured in the same round. usual: the spread that is expected
+    before anything was repeated."""
     differences = list_differences(first, second, scores)
     if not differences:
         return None
-    spread, freedom = find_spread(scores)
+    spread, freedom = find_spread(scores, usual)
     quantile = _QUANTILES[min(freedom, len(_QUANTILES)) - 1]
     margin = max(LEAST_MARGIN, quantile * spread / sqrt(len(differences)))
     return Comparison(exp(fsum(differences) / len(differences)), margin, len(differences))
 
 
-def find_spread(scores: Scores) -> tuple[float, int]:
+def find_usual(neighbours: float) -> float:
+    """The spread to expect. neighbours: the part of all CPUs that other programs use, 0 to 1."""
+    return USUAL + NEIGHBOURS * min(1.0, max(0.0, neighbours))
+
+
+def find_spread(scores: Scores, usual: float = USUAL) -> tuple[float, int]:
     """The relative standard deviation of the difference of two runs, and its degrees of freedom."""
-    squares, freedom = USUAL_COUNT * USUAL**2, USUAL_COUNT
+    squares, freedom = USUAL_COUNT * usual**2, USUAL_COUNT
     if scores:
         # Differences to one variant: pairs of all would count each run several times.
         common = max(scores, key=lambda name: len(scores[name]))

@@ -43,7 +43,7 @@ def open_output(given: str | None) -> OutputDirectory:
         raise HeadroomError(f"{path} cannot be made: {error.strerror}") from None
     if REPORT in names:
         raise ConfigError(f"--output: {path} has the result of an earlier tune: give another directory")
-    if names - {RUNS, MEASURED}:
+    if names - {RUNS, MEASURED, INI, DIFF, CHART}:
         raise ConfigError(f"--output: {path} holds other files: give an empty or a new directory")
     if not os.access(path, os.W_OK | os.X_OK):
         raise HeadroomError(f"{path} cannot be written: permission denied")

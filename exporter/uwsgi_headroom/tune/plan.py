@@ -54,6 +54,8 @@ class Plan:
             f"{duration(task.most_runs * (seconds + BESIDE_SECONDS))}."
         )
         yield from self.notes
+        if os.geteuid() == 0:
+            yield "You are root, so the application runs as root, too: another user is safer."
         if application.off:
             yield f"Left out of the ini file: {'; '.join(application.off)}."
 

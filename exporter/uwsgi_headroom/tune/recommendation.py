@@ -62,7 +62,10 @@ def _describe_choice(
 ) -> tuple[str, str | None]:
     """The headline, and why."""
     if chosen == present:
-        return f"Keep {present.name}: of {counted(len(evidence.variants), 'setting')}, none was better.", None
+        return (
+            f"Keep {present.name}: of {counted(len(evidence.variants), 'setting')}, none was better beyond the noise.",
+            None,
+        )
     headline = f"Use {chosen.name} instead of {present.name}." if has_ini else f"Use {chosen.name}."
     fault = evidence.fault(present)
     if fault:
@@ -127,15 +130,9 @@ def list_cautions(evidence: Evidence, load: Load, cpus: float, off: Sequence[str
         found.append(
             f"The clients ran on the same machine and took {median(clients):.2f} CPUs, which the server did not have."
         )
-    others = [
-        max(0.0, sum(outcome.cpus) - outcome.server_cpu - (outcome.clients_cpu or 0.0))
-        for outcome in outcomes
-        if outcome.cpus and outcome.server_cpu is not None
-    ]
-    if others and median(others) > BUSY_NEIGHBOURS:
-        found.append(
-            f"Other programs used {median(others):.1f} CPUs meanwhile. Run tune again while the machine is quiet."
-        )
+    others = cpus * evidence.neighbours()
+    if others > BUSY_NEIGHBOURS:
+        found.append(f"Other programs used {others:.1f} CPUs meanwhile. Run tune again while the machine is quiet.")
     if load.clients:
         found.append(
             f"The load was {counted(load.clients, 'client')} that each wait for an answer, then ask again at once. "
