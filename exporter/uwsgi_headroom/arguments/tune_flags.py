@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from uwsgi_headroom.arguments.numbers import seconds_between
+from uwsgi_headroom.arguments.numbers import parse_duration, seconds_between
 from uwsgi_headroom.arguments.parser import Parser
 from uwsgi_headroom.number_range import parse_number
 from uwsgi_headroom.tune.request import (
@@ -16,7 +16,6 @@ from uwsgi_headroom.tune.request import (
     RATE_RANGE,
     RUNS_RANGE,
     SECONDS_RANGE,
-    parse_limit,
     parse_methods,
     parse_size,
 )
@@ -123,7 +122,7 @@ def _add_limits(parser: Parser) -> None:
     parser.add_argument(
         "--max-p99",
         metavar="TIME",
-        type=_make_parser(parse_limit, "a time, such as 250ms or 2s"),
+        type=_make_parser(_parse_limit, "a time, such as 250ms or 2s"),
         help="recommend no setting whose 99th percentile of response times, as the clients see it, is above this, such "
         "as 250ms",
     )
@@ -152,3 +151,11 @@ def _whole_between(least: int, most: int) -> Callable[[str], object]:
         return int(text)
 
     return _make_parser(parse, f"a whole number from {least:,} to {most:,}")
+
+
+def _parse_limit(text: str) -> float:
+    """Parse `250ms`, `2s` or `0.5` to seconds. Raises ValueError, also for 0."""
+    seconds = parse_duration(text)
+    if not seconds:
+        raise ValueError(text)
+    return seconds

@@ -16,10 +16,10 @@ from uwsgi_headroom.tune.variant import Variant
 HEAD = ("setting", "runs", "requests/s", "range", "mean", "p99", "memory", "CPUs", "lock wait", "hot ratio")
 
 LEGEND = (
-    "Figures are medians over the runs of a setting; range: the lowest and the highest requests/s. 4x8 is 4 processes "
-    "with 8 threads each. mean, p99: response times as the clients see them. CPUs: used by the server. lock wait: "
-    "threads that wait for their Python interpreter, on average. hot ratio: the busiest process's share of the "
-    "requests, as a multiple of an even share."
+    "\\*: recommended. 4x8 is 4 processes with 8 threads each. Figures are medians over the runs of a setting; range: "
+    "the lowest and the highest requests/s. mean, p99: response times as the clients see them. CPUs: used by the "
+    "server. lock wait: threads that wait for their Python interpreter, on average. hot ratio: the busiest process's "
+    "share of the requests, as a multiple of an even share."
 )
 
 

@@ -125,4 +125,4 @@ def _list_lines(
     yield "What the result depends on:"
     for sentence in [*found.cautions, *notes]:
         yield from wrap(sentence, WIDTH, "  * ", "    ")
-    yield from ("", *wrap(next_step, WIDTH), f"Evidence: {evidence_path}")
+    yield from ("", *wrap(next_step, WIDTH), f"The evidence, and what the columns mean: {evidence_path}")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from uwsgi_headroom.arguments.numbers import parse_duration
-
 DEFAULT_SECONDS = 10.0
 SECONDS_RANGE = (1.0, 600.0)
 DEFAULT_MOST_RUNS = 12
@@ -49,14 +47,6 @@ def parse_size(text: str) -> float:
     if not match or not float(match[1]):
         raise ValueError(text)
     return float(match[1]) * _UNITS[match[2].lower()]
-
-
-def parse_limit(text: str) -> float:
-    """Parse `250ms`, `2s` or `0.5` to seconds. Raises ValueError, also for 0."""
-    seconds = parse_duration(text)
-    if not seconds:
-        raise ValueError(text)
-    return seconds
 
 
 def parse_methods(text: str) -> tuple[str, ...]:
