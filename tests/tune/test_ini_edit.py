@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.tune.test_ini import NAMES, VALUES, write
 from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.tune.ini import TUNED, read_ini
-from uwsgi_headroom.tune.ini_edit import edit_ini, find_tcp_socket, make_diff
+from uwsgi_headroom.tune.ini_edit import edit_ini, make_diff
 from uwsgi_headroom.tune.variant import Variant
 
 SHOP = """\
@@ -53,36 +53,6 @@ def test_an_option_of_an_included_file_is_overridden(tmp_path: Path) -> None:
     base = write(tmp_path, "[uwsgi]\nthunder-lock = true\nprocesses = 4\n", "base.ini")
     after = edit(tmp_path, f"[uwsgi]\nini = {base}\n", Variant(Setting(2, 1)))
     assert after == f"[uwsgi]\nini = {base}\nprocesses = 2\nthunder-lock = false\n"
-
-
-def test_a_socket_for_each_process(tmp_path: Path) -> None:
-    """The only TCP socket is opened once for each."""
-    text = "[uwsgi]\nsocket = 127.0.0.1:3031\nprocesses = 2\n"
-    after = edit(tmp_path, text, Variant(Setting(2, 1), own_sockets=True))
-    assert after.splitlines() == [
-        "[uwsgi]",
-        "reuse-port = true",
-        "socket = 127.0.0.1:3031",
-        "socket = 127.0.0.1:3031",
-        "map-socket = 0:1",
-        "map-socket = 1:2",
-        "processes = 2",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "index"),
-    [
-        ("[uwsgi]\nhttp-socket = :8000", 1),
-        ("[uwsgi]\nsocket = /run/a.sock", None),
-        ("[uwsgi]\nsocket = :1\nsocket = :2", None),
-        ("[uwsgi]\nhttp = :80\nsocket = :1", None),
-        ("[uwsgi]\nhttp-socket = $(HTTP)", None),
-    ],
-)
-def test_which_socket_can_be_split(text: str, index: int | None) -> None:
-    """One TCP socket that the processes serve themselves."""
-    assert find_tcp_socket(text) == index
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])

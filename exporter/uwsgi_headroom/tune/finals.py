@@ -84,6 +84,8 @@ def _is_equal(variant: Variant, best: Variant, evidence: Evidence) -> bool:
         return False
     if comparison.ratio >= 1 - EQUAL:
         return True
+    if variant.size > best.size:
+        return False
     evidence.decide(
         f"{variant.name} is not taken instead of {best.name}: it was {percent(1 - comparison.ratio)} behind, although "
         f"noise explains {percent(comparison.margin)}."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -73,9 +72,7 @@ def make_ini(application: Application, chosen: Variant) -> str:
 
 def _check_edit(ini: Ini, after: str, chosen: Variant, cpus: float) -> list[str]:
     """A sentence if the edited file does not give the chosen variant: an included file has the last word."""
-    if chosen.own_sockets:
-        return []
-    if read_ini(ini.path, round(cpus), text=after).present == replace(chosen, own_sockets=False):
+    if read_ini(ini.path, round(cpus), text=after).present == chosen:
         return []
     return [
         f"A file that {ini.path.name} includes sets processes, threads or another of these options after it: change "

@@ -11,18 +11,13 @@ from uwsgi_headroom.tune.ini import Ini
 from uwsgi_headroom.tune.variant import DEFAULT_LISTEN, Variant
 
 _OPTION = re.compile(r"([ \t]*)([^=\s;#\[][^=]*?)(?:([ \t]*=[ \t]*)(.*?))?([ \t]*\r?)")
-_DIRECT_SOCKETS = ("socket", "uwsgi-socket", "http-socket")
-_TCP = re.compile(r"[^/@:]*:\d+")
 
 
 def edit_ini(ini: Ini, chosen: Variant) -> str:
     """The text of the given file with the chosen variant."""
     lines = ini.text.split("\n")
-    wanted = _list_values(ini, chosen)
-    for key, value in wanted.items():
+    for key, value in _list_values(ini, chosen).items():
         _set(lines, key, value)
-    if chosen.own_sockets and not ini.present.own_sockets:
-        _split_socket(lines, chosen.setting.processes)
     return "\n".join(lines)
 
 
@@ -32,19 +27,6 @@ def make_diff(before: str, after: str, path: Path, context: int = 3) -> str:
         _split(before), _split(after), f"a/{path.name}", f"b/{path.name}", n=context, lineterm="\n"
     )
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-
-
-def find_tcp_socket(text: str) -> int | None:
-    """The index of the only line with a TCP socket that workers serve directly; None if there is none, or more."""
-    found = [
-        number
-        for number, match in _list_options(text.split("\n"))
-        if match[2] in _DIRECT_SOCKETS and _TCP.fullmatch(match[4] or "")
-    ]
-    every = [
-        match[2] for _, match in _list_options(text.split("\n")) if match[2] in (*_DIRECT_SOCKETS, "http", "https")
-    ]
-    return found[0] if len(found) == len(every) == 1 else None
 
 
 def _split(text: str) -> list[str]:
@@ -102,12 +84,3 @@ def _insert(lines: list[str], added: list[str]) -> None:
     last = near[-1] if near else options[-1][0] if options else len(lines) - 1
     ending = "\r" if lines[last].endswith("\r") else ""
     lines[last + 1 : last + 1] = [f"{line}{ending}" for line in added]
-
-
-def _split_socket(lines: list[str], processes: int) -> None:
-    """Give each process a socket of its own on the same address."""
-    number = find_tcp_socket("\n".join(lines))
-    if number is not None:
-        ending = "\r" if lines[number].endswith("\r") else ""
-        mapped = [f"map-socket = {place}:{place + 1}{ending}" for place in range(processes)]
-        lines[number : number + 1] = [f"reuse-port = true{ending}", *[lines[number]] * processes, *mapped]

@@ -30,8 +30,6 @@ class Situation(Protocol):
     @property
     def most_runs(self) -> int: ...
     @property
-    def may_split_sockets(self) -> bool: ...
-    @property
     def longest_queue(self) -> int: ...
 
 
@@ -90,12 +88,9 @@ def _consider_thunder_lock(best: Variant, _situation: Situation, evidence: Evide
     return _if_uneven(best, replace(best, thunder_lock=True), evidence)
 
 
-def _consider_own_sockets(best: Variant, situation: Situation, evidence: Evidence) -> Considered:
-    if best.thunder_lock:
-        return None, "thunder-lock shares the requests out already"
-    if not situation.may_split_sockets:
-        return None, "it needs one TCP socket that the processes serve directly, and the ini file has none"
-    return _if_uneven(best, replace(best, own_sockets=True), evidence)
+def _consider_reuse_port(_best: Variant, _situation: Situation, _evidence: Evidence) -> Considered:
+    # uWSGI binds an address once, before it starts its processes, even if it is given several times.
+    return None, "it is for several uWSGIs on one port; the processes of one share one socket with it, too"
 
 
 def _if_uneven(best: Variant, changed: Variant, evidence: Evidence) -> Considered:
@@ -128,7 +123,7 @@ def _consider_listen(best: Variant, situation: Situation, _evidence: Evidence) -
 
 _OPTIONS: Mapping[str, Callable[[Variant, Situation, Evidence], Considered]] = {
     "thunder-lock": _consider_thunder_lock,
-    "reuse-port": _consider_own_sockets,
+    "reuse-port": _consider_reuse_port,
     "cheaper": _consider_cheaper,
     "listen": _consider_listen,
 }

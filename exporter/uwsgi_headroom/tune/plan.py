@@ -13,7 +13,6 @@ from uwsgi_headroom.kernel.available_memory import read_available_memory
 from uwsgi_headroom.kernel.cpus import read_usable_cpus
 from uwsgi_headroom.tune.access_log import is_path, read_access_log
 from uwsgi_headroom.tune.application import Application, load_app, load_ini
-from uwsgi_headroom.tune.ini_edit import find_tcp_socket
 from uwsgi_headroom.tune.limits import Limits
 from uwsgi_headroom.tune.load import Load
 from uwsgi_headroom.tune.measure import BESIDE_SECONDS
@@ -73,7 +72,6 @@ def make_plan(request: TuneRequest) -> Plan:
     paths, words, notes = _find_paths(request)
     load, load_words = _make_load(request, application, paths)
     memory, memory_note = _find_memory_limit(request)
-    ini = application.ini
     return Plan(
         application=application,
         task=Task(
@@ -81,7 +79,6 @@ def make_plan(request: TuneRequest) -> Plan:
             load=load,
             cpus=cpus,
             most_runs=request.most_runs,
-            may_split_sockets=ini is None or find_tcp_socket(ini.text) is not None,
             longest_queue=_read_queue_limit(),
         ),
         limits=Limits(memory=memory, p99=request.max_p99, rate=load.rate),

@@ -94,13 +94,14 @@ def _describe_needs(chosen: Variant, present: Variant, evidence: Evidence) -> st
     """Threads and memory, against the present variant."""
     memory = evidence.memory()
     ours, theirs = memory.get(chosen.setting), memory.get(present.setting)
-    threads = f"{counted(chosen.setting.in_all, 'thread')} in all"
     if chosen.setting == present.setting:
         return None
+    ours_in_all, theirs_in_all = chosen.setting.in_all, present.setting.in_all
+    threads = f"{counted(ours_in_all, 'thread')} in all"
+    before = f", instead of {theirs_in_all}" if ours_in_all != theirs_in_all else f", as {present.setting} has"
     if ours is None or theirs is None:
-        return f"It has {threads}, instead of {present.setting.in_all}."
-    took = f"took {byte_size(ours)}, instead of {byte_size(theirs)}"
-    return f"It has {threads}, instead of {present.setting.in_all}, and {took}."
+        return f"It has {threads}{before}."
+    return f"It has {threads}{before}, and took {byte_size(ours)} of memory, instead of {byte_size(theirs)}."
 
 
 def _describe_headroom(chosen: Variant, present: Variant, evidence: Evidence, load: Load, cpus: float) -> str | None:

@@ -42,14 +42,13 @@ Predict = Callable[[Setting, Outcome, Sequence[Setting]], Predicted]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What to search. most_runs: at least FEWEST_RUNS. cpus: that the server may use. may_split_sockets: whether the
-    configuration has a socket that each process can have one of. longest_queue: the kernel's limit of `listen`."""
+    """What to search. most_runs: at least FEWEST_RUNS. cpus: that the server may use. longest_queue: the kernel's limit
+    of `listen`."""
 
     present: Variant
     load: Load
     cpus: float
     most_runs: int
-    may_split_sockets: bool = True
     longest_queue: int = 4096
 
 

@@ -12,13 +12,11 @@ DEFAULT_LISTEN = 100
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """thunder_lock: whether processes take turns to accept. own_sockets: whether each process has a socket of its own
-    on the same port (`reuse-port` with `map-socket`). cheaper: the processes that always run; None: all of them.
+    """thunder_lock: whether processes take turns to accept. cheaper: the processes that always run; None: all of them.
     listen: the length of the listen queue; None: uWSGI's default."""
 
     setting: Setting
     thunder_lock: bool = False
-    own_sockets: bool = False
     cheaper: int | None = None
     listen: int | None = None
 
@@ -31,8 +29,6 @@ class Variant:
     def options(self) -> list[str]:
         """What is not uWSGI's default, beside the setting."""
         found = ["thunder-lock"] if self.thunder_lock else []
-        if self.own_sockets:
-            found.append("reuse-port")
         if self.cheaper is not None:
             found.append(f"cheaper={self.cheaper}")
         if self.listen is not None:
@@ -56,15 +52,11 @@ class Variant:
 
     def list_words(self, socket: str) -> list[str]:
         """The words of uWSGI's command line. socket: the address on which HTTP is served."""
-        processes = self.setting.processes
-        words = [f"--processes={processes}", f"--threads={self.setting.threads}"]
+        words = [f"--processes={self.setting.processes}", f"--threads={self.setting.threads}"]
         if self.thunder_lock:
             words.append("--thunder-lock")
         if self.cheaper is not None:
             words.append(f"--cheaper={self.cheaper}")
         if self.listen is not None:
             words.append(f"--listen={self.listen}")
-        if not self.own_sockets:
-            return [*words, f"--http-socket={socket}"]
-        mapped = [f"--map-socket={number}:{number + 1}" for number in range(processes)]
-        return [*words, "--reuse-port", *[f"--http-socket={socket}"] * processes, *mapped]
+        return [*words, f"--http-socket={socket}"]
