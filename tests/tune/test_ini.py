@@ -100,6 +100,8 @@ BEYOND = """
 legion-cron legion-attach-daemon smart-attach-daemon2 attach-control-daemon farm spooler-processes vassals-dir
 http https http-to fastrouter uwsgi-socket shared-socket stats-push carbon log-syslog req-logger logfile-chown
 pidfile2 daemonize2 touch-chain-reload fs-reload hook-as-user exec-asap chroot setns zerg-server alarm
+http11-socket protocol enable-proxy-protocol fallback-config file-write worker-exec re-fork rbtimer signal-timer
+listen-queue-alarm metric-dir wait-iface no-server upload-progress signal eval
 subscribe2 snmp master-fifo idle cheap reuse-port %(name)-socket
 """
 KEPT = """
@@ -107,6 +109,7 @@ module wsgi-file mount callable pythonpath virtualenv home plugins plugin-dir en
 lazy-apps single-interpreter need-app post-buffering socket-timeout max-worker-lifetime reload-on-rss static-map
 offload-threads route disable-logging log-format log-slow logdate cpu-affinity cache2 queue so-keepalive reload-mercy
 socket-sndbuf log-x-forwarded-for import if-env set-placeholder auto-procname threads-stacksize umask never-swap
+enable-metrics reload-on-exception die-on-term vacuum static-gzip-all
 """
 
 
@@ -127,7 +130,7 @@ NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,20}", fullmatch=True).filter(
         name not in TUNED
         and name
         not in ("ini", "include", "inherit", "set", "cache2", "map-socket", "async", "gevent", "asyncio", "ugreen")
-        and name not in ("xml", "yaml", "yml", "json", "js", "config", "tornado", "greenlet", "coroae")
+        and name not in ("xml", "yaml", "yml", "json", "js", "config", "tornado", "greenlet", "coroae", "loop")
     )
 )
 VALUES = st.text(st.characters(exclude_characters="\n\r%\0", exclude_categories=["Cs", "Cc", "Zs"]), max_size=30)
@@ -207,3 +210,9 @@ def test_included_files(tmp_path: Path) -> None:
         ("buffer-size", "1"),
         ("chdir", f"{tmp_path}/shop.ini"),
     ]
+
+
+def test_values_that_other_lines_refer_to(tmp_path: Path) -> None:
+    """They are filled in: uWSGI knows only the options that its file has."""
+    ini = read(tmp_path, "[uwsgi]\npidfile = /run/a\nworkers = 3\nenv = A=%(pidfile) %(workers) %(other)\n")
+    assert [(line.key, line.value) for line in ini.kept] == [("env", "A=/run/a 3 %(other)")]

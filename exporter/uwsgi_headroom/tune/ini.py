@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from uwsgi_headroom.analysis.formatting import counted
@@ -20,7 +20,7 @@ MOST_FILES = 20
 TUNED = ("processes", "workers", "threads", "thunder-lock", "cheaper", "cheaper-initial", "listen")
 """Options that `tune` sets itself in each variant."""
 
-_ASYNC = ("async", "gevent", "asyncio", "ugreen", "gevent-early-monkey-patch", "tornado", "greenlet", "coroae")
+_ASYNC = ("async", "gevent", "asyncio", "ugreen", "gevent-early-monkey-patch", "tornado", "greenlet", "coroae", "loop")
 _OTHER_FORMATS = ("xml", "xmlconfig", "yaml", "yml", "json", "js", "config", "ini-paste", "ini-paste-logged")
 _CONDITIONS = re.compile(r"if-.+|for|for-.+|if(env|file|dir|exists|opt|plugin|reload|hostname)")
 _ENDS = ("endif", "end-if", "endfor", "end-for")
@@ -62,13 +62,15 @@ def read_ini(path: Path, cpus: int, environment: Mapping[str, str] = os.environ,
     texts = [_read_text(path) if text is None else text]
     lines = tuple(_read_lines(path, "uwsgi", path, texts))
     _refuse(path, lines)
-    kept, off = [], []
+    kept, off, dropped = [], list[str](), dict[str, str]()
     for line in lines:
         value = rewrite_value(line.key, line.value)
         if value != line.value or find_group(line.key):
             off.append(line.key)
-        if line.key not in TUNED and not find_group(line.key):
-            kept.append(Line(line.file, line.number, line.key, value, line.conditional))
+        if line.key in TUNED or find_group(line.key):
+            dropped[line.key] = line.value
+        else:
+            kept.append(replace(line, value=_fill_in(value, dropped)))
     present = _find_present(path, lines, cpus, environment)
     return Ini(path=path, text=texts[0], kept=tuple(kept), off=tuple(off), present=present)
 
@@ -76,6 +78,14 @@ def read_ini(path: Path, cpus: int, environment: Mapping[str, str] = os.environ,
 def is_on(value: str) -> bool:
     """Whether a flag with this value is on, by uWSGI's rule."""
     return value.strip().lower() not in _OFF
+
+
+def _fill_in(value: str, dropped: Mapping[str, str]) -> str:
+    """Replace `%(option)` by its value, if that option is not in the measured file."""
+    for name in re.findall(r"%\(([^)]+)\)", value):
+        if name in dropped:
+            value = value.replace(f"%({name})", dropped[name])
+    return value
 
 
 def _read_lines(path: Path, section: str, first: Path, texts: list[str]) -> Iterator[Line]:
@@ -150,7 +160,7 @@ def _resolve_set(line: Line) -> Line:
 def _replace_magic(value: str, path: Path, section: str, first: Path) -> str:
     """Replace the variables that stand for the file: the measured file is another one. Capitals: the first file."""
 
-    def replace(match: re.Match[str]) -> str:
+    def substitute(match: re.Match[str]) -> str:
         file = Path(os.path.abspath(first if match[1].isupper() else path))
         return {
             "o": str(file),
@@ -163,7 +173,7 @@ def _replace_magic(value: str, path: Path, section: str, first: Path) -> str:
             "x": section,
         }[match[1].lower()]
 
-    return _MAGIC.sub(replace, value)
+    return _MAGIC.sub(substitute, value)
 
 
 def _refuse(path: Path, lines: tuple[Line, ...]) -> None:
@@ -215,11 +225,11 @@ def _find_present(path: Path, lines: tuple[Line, ...], cpus: int, environment: M
 def _resolve(value: str, values: Mapping[str, Line], cpus: int, environment: Mapping[str, str]) -> str:
     """Replace `%k`, `$(VARIABLE)` and `%(name)`, one level deep; what is not known stays."""
 
-    def replace(match: re.Match[str]) -> str:
+    def substitute(match: re.Match[str]) -> str:
         if match[0] == "%k":
             return str(cpus)
         if match[2]:
             return environment.get(match[2], match[0])
         return values[match[1]].value if match[1] in values else match[0]
 
-    return _PLACEHOLDER.sub(replace, _PLACEHOLDER.sub(replace, value)).strip()
+    return _PLACEHOLDER.sub(substitute, _PLACEHOLDER.sub(substitute, value)).strip()

@@ -16,35 +16,47 @@ _GROUPS: Mapping[str, str] = {
         zeromq-socket|zmq-socket|http-socket-modifier\d|https-socket-modifier\d|socket-protocol|chmod-socket|chmod
         chown-socket|http|https|https2|http-.+|https-.+|fastrouter.*|rawrouter.*|sslrouter.*|forkptyrouter.*
         forkpty-router.*|tuntap.*|subscri.+|ss-sign|zerg.*|cap|reuse-port|freebind|so-send-timeout|unsubscribe-.+
-        resubscribe.*|start-unsubscribed|corerouter.*|server-subscri.+
+        abstract-socket|http11-socket|httprouter|protocol|enable-proxy-protocol|sni.*|notify-socket|shutdown-sockets
+        force-gateway|(fastcgi|scgi|raw)-modifier\d|resubscribe.*|start-unsubscribed|corerouter.*|server-subscri.+
         """,
     "statistics for others": r"""
         stats|stats-server|stats-http|stats-push|stats-pusher.*|stats-no-cores|stats-no-metrics|stats-minified
-        carbon.*|rrdtool.*|zabbix.*|snmp.*|metrics-dir.*|stats-pushers-.+|mongodb-.+|push-stats.*
+        carbon.*|rrdtool.*|zabbix.*|snmp.*|metrics?-dir.*|metric-alarm|stats-min|nagios|stats-pushers-.+|mongodb-.+
+        push-stats.*
         """,
-    "crons": r"(unique-|legion-)?cron2?|unique-legion-cron|cron-.+",
+    "crons": r"(unique-|legion-)?cron2?|unique-legion-cron|unique-cron-legion|cron-.+|(rb|signal-|signal-rb)?timer",
     "daemons": r".*attach-.*daemon2?|attach-daemon2?|daemons-honour-stdin|fastrouter-daemon",
     "mules": r"mule|mules|farm|mule-.+|farm-.+",
     "spoolers": r"spooler|spooler-.+",
     "emperor": r"emperor|emperor-.+|vassal.*|early-emperor|heartbeat|imperial-.+|is-vassal|broodlord",
     "clusters": r"legion.*|lord-.+|cluster.*|multicast.*|subscriptions-.+|cache-udp.*|cache-sync.*|ha-.+",
     "log files and log servers": r"""
-        logto2?|logger|req-logger|logger-req|log-socket|log-syslog|syslog|rsyslog|log-maxsize|log-backupname|log-reopen
-        log-truncate|log-route|log-req-route|log-encoder|log-req-encoder|logfile-.+|worker-logger.*|worker-log-.+
-        log-drain|log-master-stream
+        logto2?|logger|req-logger|logger-req|log-socket|log-syslog|syslog|rsyslog|log-maxsize|log-backupname
+        log-reopen|log-truncate|log-route|log-req-route|log-encoder|log-req-encoder|logfile-.+|worker-logger.*
+        worker-log-.+|log-drain|log-master-stream|log-master-req-stream|logger-list
         """,
     "background and PID files": r"daemonize2?|pidfile2?|safe-pidfile2?|auto-procname-file|master-fifo|flock.*",
-    "stored caches and queues": r"cache-store.*|queue-store.*|sharedarea|locks-dir|lock-engine-file|ftok",
-    "reloads": r"touch-.+|fs-(brutal-)?(signal|reload).*|py-auto-?reload.*|python-auto-?reload.*|brutal-reload-.+",
+    "stored caches and queues": r"""
+        cache-store.*|queue-store.*|sharedarea|locks-dir|ftok|persistent-ipcsem|upload-progress|file-write
+        """,
+    "reloads": r"""
+        touch-.+|propagate-touch|fs-(brutal-)?(signal|reload).*|py-auto-?reload.*|python-auto-?reload.*
+        brutal-reload-.+
+        """,
     "hooks and commands": r"""
         hook-.+|exec-.+|call-.+|as-user-.+|privileged-binary-patch.*|unprivileged-binary-patch.*|binary-path|alarm.*
-        on-exit|post-.+-hook|mount-.+|umount-.+|refork.*|reload-os-env|command-mode|fork-server.*|fork-socket
+        worker-exec2?|worker-mount|eval|pyrun|.*-alarm|not-alarm-log|not-log-alarm|on-exit|post-.+-hook|mount-.+
+        umount-.+|re-?fork.*|reload-os-env|command-mode|fallback-config|fork-server.*|fork-socket
         """,
     "users and isolation": r"""
-        uid|gid|immediate-uid|immediate-gid|add-gid|emperor-gid|no-initgroups|master-as-root|chroot|pivot-root|unshare.*
-        cgroup.*|setns.*|ns-.+|ns|ns2|namespace.*|jail.*|drop-after-.+|wait-for-.+|wait-interface.*|lxc.*|cap-.+|ksm-.+
+        uid|gid|immediate-uid|immediate-gid|add-gid|emperor-gid|no-initgroups|master-as-root|chroot|pivot-root|pivot
+        unshare.*|cgroup.*|setns.*|ns-.+|ns|ns2|namespace.*|jail.*|drop-after-.+|wait-for-.+|wait-iface.*
+        wait-interface.*|lxc.*|cap-.+|ksm-.+
         """,
-    "starting on demand and ending": r"cheap|idle|die-on-idle|exit-on-reload|exit-after.*|auto-snapshot.*",
+    "starting on demand and ending": r"""
+        cheap|idle|die-on-idle|exit-on-reload|no-server|pause|exit|test|stop|reload|suspend|resume|signal
+        connect-and-read|extract|ping|ping-timeout|exit-after.*|auto-snapshot.*
+        """,
     "shells": r"py-?shell.*|python-shell.*|shell|shell-.+|lua-shell|ipython.*|honour-stdin|console",
 }
 """Patterns of whole names, by what they are for."""
