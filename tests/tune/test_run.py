@@ -68,7 +68,7 @@ def marked(token: str) -> list[str]:
     return found
 
 
-def test_figures_agree_with_what_the_clients_saw(mark, tmp_path):
+def test_figures_agree_with_what_the_clients_saw(mark):
     """uWSGI's counters over the measured time are those of the clients, without the warm-up."""
     outcome = run_once(planned(setup(), LOAD))
     assert outcome.error is None
@@ -79,7 +79,7 @@ def test_figures_agree_with_what_the_clients_saw(mark, tmp_path):
     assert 0 < observed.concurrency <= 3.5
     assert sum(observed.shares.values()) == pytest.approx(1)
     assert observed.shares.keys() == {1, 2}
-    assert "backend" in observed.waits or "sleep" in observed.waits or sum(observed.waits.values()) > 0
+    assert sum(observed.waits.values()) <= 4
     assert observed.residency.keys() <= {1, 2}
     assert observed.verdict
     assert len(outcome.cpus) == os.cpu_count()
@@ -155,7 +155,7 @@ def test_interrupted_runs_leave_nothing():
     token, place = secrets.token_hex(8), tempfile.mkdtemp(prefix="hr-")
     environment = {**os.environ, MARK: token, "TMPDIR": place}
     environment["PYTHONPATH"] = f"{real_uwsgi.ROOT}:{real_uwsgi.ROOT / 'exporter'}"
-    ends = [(0.5, signal.SIGINT), (0.9, signal.SIGKILL), (1.3, signal.SIGINT), (1.7, signal.SIGKILL)]
+    ends = [(0.2, signal.SIGINT), (0.5, signal.SIGKILL), (0.8, signal.SIGINT), (1.1, signal.SIGKILL)]
     runners = [
         subprocess.Popen(
             [sys.executable, "-c", RUNNER], env=environment, cwd=real_uwsgi.ROOT, stderr=subprocess.DEVNULL

@@ -133,7 +133,7 @@ def test_full_disk_within_a_run_is_a_clear_error(tmp_path):
     def fail(_planned: Planned) -> Outcome:
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(ResultsError, match="cannot run A under light, run 1: .* No space left"):
+    with pytest.raises(ResultsError, match=r"cannot run A under light, run 1: .* No space left"):
         run_series(interleave([A], LOADS, 1), tmp_path / "results", print, fail)
 
 
