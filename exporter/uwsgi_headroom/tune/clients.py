@@ -31,6 +31,9 @@ MOST_IN_FLIGHT = 2000
 """Requests of an open loop at once. Further ones are left out and counted, so that a server that does not answer does
 not use up all descriptors."""
 
+MOST_CLOSING = 500
+"""Connections at once that wait for the server to close them after the last response."""
+
 PAUSE_SECONDS = 0.05
 """How long a client waits after a failure. Without a pause, refused connections would use up a CPU."""
 
@@ -94,6 +97,7 @@ class Clients:
         self._open: dict[int, Connection] = {}  # with a request in flight
         self._kept: dict[int, Connection] = {}  # between two requests of an open loop; the latest is used first
         self._idle: dict[int, Connection] = {}
+        self._closing: dict[int, Connection] = {}  # after the last response; the server closes first
         self._deadlines: deque[tuple[float, Connection, int]] = deque()
         self._restarts: deque[tuple[float, bool]] = deque()  # when a client goes on, or an idle connection is opened
         self._targets = cycle([path.encode() for path in load.paths])
@@ -230,7 +234,7 @@ class Clients:
 
     def _closed_by_server(self, fd: int) -> None:
         """Without a request in flight, the end of the connection is all that a server can send."""
-        connection = self._kept.get(fd) or self._idle.get(fd)
+        connection = self._kept.get(fd) or self._idle.get(fd) or self._closing.get(fd)
         if connection:
             if fd in self._idle:
                 self._restarts.append((time.monotonic() + PAUSE_SECONDS, True))
@@ -256,9 +260,16 @@ class Clients:
             del self._open[connection.fd]
             self._kept[connection.fd] = connection
         else:
-            self._forget(connection)
+            self._let_close(connection)
         if not self._load.rate:
             self._begin(now)
+
+    def _let_close(self, connection: Connection) -> None:
+        """Leave the end of the connection to the server, which would see a reset otherwise."""
+        del self._open[connection.fd]
+        self._closing[connection.fd] = connection
+        if len(self._closing) > MOST_CLOSING:
+            self._forget(next(iter(self._closing.values())))
 
     def _fail(self, kind: str, began: float) -> None:
         now = time.monotonic()
@@ -276,7 +287,7 @@ class Clients:
         self._idle[connection.fd] = connection
 
     def _forget(self, connection: Connection) -> None:
-        for connections in (self._open, self._kept, self._idle):
+        for connections in (self._open, self._kept, self._idle, self._closing):
             connections.pop(connection.fd, None)
         connection.close()
 
