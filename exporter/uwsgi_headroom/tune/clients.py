@@ -18,14 +18,14 @@ import resource
 import select
 import sys
 import time
-from array import array
-from collections import Counter, deque
+from collections import deque
 from itertools import cycle
 
 import msgspec
 
 from uwsgi_headroom.tune.connection import Connection, error_kind
 from uwsgi_headroom.tune.load import Answers, Load
+from uwsgi_headroom.tune.tally import Tally
 
 MOST_IN_FLIGHT = 2000
 """Requests of an open loop at once. Further ones are left out and counted, so that a server that does not answer does
@@ -38,54 +38,6 @@ PAUSE_SECONDS = 0.05
 """How long a client waits after a failure. Without a pause, refused connections would use up a CPU."""
 
 _NEVER = float("inf")
-
-
-class Tally:
-    """Counts answers and failures of the measured time."""
-
-    def __init__(self, begin: float, end: float, *, by_start: bool) -> None:
-        self._begin, self._end, self._by_start = begin, end, by_start
-        self._times = array("d")
-        self._errors: Counter[str] = Counter()
-
-    def _counts(self, began: float, now: float) -> bool:
-        return self._begin <= (began if self._by_start else now) < self._end
-
-    def answered(self, began: float, now: float) -> None:
-        """Count an answer by the time from which it counts, and the time of its end."""
-        if self._counts(began, now):
-            self._times.append(now - began)
-
-    def failed(self, kind: str, began: float, now: float) -> None:
-        """Count a request without a proper answer."""
-        if self._counts(began, now):
-            self._errors[kind] += 1
-
-    def waited_throughout(self, began: float) -> None:
-        """Count a request that was without an answer for the whole of the measured time."""
-        if began < self._begin:
-            self._errors["no answer"] += 1
-
-    def result(self) -> Answers:
-        """Return what was counted."""
-        times, seconds = sorted(self._times), self._end - self._begin
-        if not times:
-            return Answers(seconds=seconds, answered=0, errors=dict(self._errors))
-        return Answers(
-            seconds=seconds,
-            answered=len(times),
-            errors=dict(self._errors),
-            mean=sum(times) / len(times),
-            p50=percentile(times, 50),
-            p95=percentile(times, 95),
-            p99=percentile(times, 99),
-            longest=times[-1],
-        )
-
-
-def percentile(ordered: list[float] | array[float], percent: int) -> float:
-    """Return the smallest value that at least `percent` of the values do not exceed (the nearest rank)."""
-    return ordered[max(0, -(-percent * len(ordered) // 100) - 1)]
 
 
 class Clients:
