@@ -6,6 +6,8 @@ HeadroomError
 ├── HistoryFileError  a history file cannot be read or written
 ├── SourceError     a stats address could not be read (its `reason` says how)
 │   └── AccessError   the server wants a login or TLS, or its certificate is not trusted
+├── RunError        a run of `tune` has no result
+├── ResultsError    a file with results of `tune` cannot be continued or written
 └── StatsError      the bytes read are not a document that uWSGI writes (its `reason` says how)
 
 A message names what was tried, what was expected and what to do. A message never contains any part of a document:

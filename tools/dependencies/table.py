@@ -21,7 +21,7 @@ WHY = {
     "rich": "draws `top`",
     "bcrypt": "checks passwords",
     "Jinja2": "the report's HTML",
-    "matplotlib": "the report's charts and PDF",
+    "matplotlib": "the report's charts and PDF, and the charts of `tune` (`[tune]`)",
     "numpy": "the report's statistics",
     "scipy": "the report's statistics",
 }

@@ -18,71 +18,26 @@ import resource
 import select
 import sys
 import time
-from array import array
-from collections import Counter, deque
+from collections import deque
 from itertools import cycle
 
 import msgspec
 
 from uwsgi_headroom.tune.connection import Connection, error_kind
 from uwsgi_headroom.tune.load import Answers, Load
+from uwsgi_headroom.tune.tally import Tally
 
 MOST_IN_FLIGHT = 2000
 """Requests of an open loop at once. Further ones are left out and counted, so that a server that does not answer does
 not use up all descriptors."""
 
+MOST_CLOSING = 500
+"""Connections at once that wait for the server to close them after the last response."""
+
 PAUSE_SECONDS = 0.05
 """How long a client waits after a failure. Without a pause, refused connections would use up a CPU."""
 
 _NEVER = float("inf")
-
-
-class Tally:
-    """Counts answers and failures of the measured time."""
-
-    def __init__(self, begin: float, end: float, *, by_start: bool) -> None:
-        self._begin, self._end, self._by_start = begin, end, by_start
-        self._times = array("d")
-        self._errors: Counter[str] = Counter()
-
-    def _counts(self, began: float, now: float) -> bool:
-        return self._begin <= (began if self._by_start else now) < self._end
-
-    def answered(self, began: float, now: float) -> None:
-        """Count an answer by the time from which it counts, and the time of its end."""
-        if self._counts(began, now):
-            self._times.append(now - began)
-
-    def failed(self, kind: str, began: float, now: float) -> None:
-        """Count a request without a proper answer."""
-        if self._counts(began, now):
-            self._errors[kind] += 1
-
-    def waited_throughout(self, began: float) -> None:
-        """Count a request that was without an answer for the whole of the measured time."""
-        if began < self._begin:
-            self._errors["no answer"] += 1
-
-    def result(self) -> Answers:
-        """Return what was counted."""
-        times, seconds = sorted(self._times), self._end - self._begin
-        if not times:
-            return Answers(seconds=seconds, answered=0, errors=dict(self._errors))
-        return Answers(
-            seconds=seconds,
-            answered=len(times),
-            errors=dict(self._errors),
-            mean=sum(times) / len(times),
-            p50=percentile(times, 50),
-            p95=percentile(times, 95),
-            p99=percentile(times, 99),
-            longest=times[-1],
-        )
-
-
-def percentile(ordered: list[float] | array[float], percent: int) -> float:
-    """Return the smallest value that at least `percent` of the values do not exceed (the nearest rank)."""
-    return ordered[max(0, -(-percent * len(ordered) // 100) - 1)]
 
 
 class Clients:
@@ -94,6 +49,7 @@ class Clients:
         self._open: dict[int, Connection] = {}  # with a request in flight
         self._kept: dict[int, Connection] = {}  # between two requests of an open loop; the latest is used first
         self._idle: dict[int, Connection] = {}
+        self._closing: dict[int, Connection] = {}  # after the last response; the server closes first
         self._deadlines: deque[tuple[float, Connection, int]] = deque()
         self._restarts: deque[tuple[float, bool]] = deque()  # when a client goes on, or an idle connection is opened
         self._targets = cycle([path.encode() for path in load.paths])
@@ -230,7 +186,7 @@ class Clients:
 
     def _closed_by_server(self, fd: int) -> None:
         """Without a request in flight, the end of the connection is all that a server can send."""
-        connection = self._kept.get(fd) or self._idle.get(fd)
+        connection = self._kept.get(fd) or self._idle.get(fd) or self._closing.get(fd)
         if connection:
             if fd in self._idle:
                 self._restarts.append((time.monotonic() + PAUSE_SECONDS, True))
@@ -256,9 +212,16 @@ class Clients:
             del self._open[connection.fd]
             self._kept[connection.fd] = connection
         else:
-            self._forget(connection)
+            self._let_close(connection)
         if not self._load.rate:
             self._begin(now)
+
+    def _let_close(self, connection: Connection) -> None:
+        """Leave the end of the connection to the server, which would see a reset otherwise."""
+        del self._open[connection.fd]
+        self._closing[connection.fd] = connection
+        if len(self._closing) > MOST_CLOSING:
+            self._forget(next(iter(self._closing.values())))
 
     def _fail(self, kind: str, began: float) -> None:
         now = time.monotonic()
@@ -276,7 +239,7 @@ class Clients:
         self._idle[connection.fd] = connection
 
     def _forget(self, connection: Connection) -> None:
-        for connections in (self._open, self._kept, self._idle):
+        for connections in (self._open, self._kept, self._idle, self._closing):
             connections.pop(connection.fd, None)
         connection.close()
 

@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,6 +83,8 @@ class ResultsFile:
 
     def _read(self) -> list[Line]:
         """Read all complete lines, and cut off a torn last one: the machine or the runner stopped while writing it."""
+        if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+            return []  # a device may have no end
         with open(self._descriptor, "rb", closefd=False) as file:
             text = file.read()
         complete = text[: text.rfind(b"\n") + 1]
