@@ -44,13 +44,14 @@ def compare_again(
 def choose_smallest(alive: list[Variant], evidence: Evidence) -> Variant:
     """The smallest of those that are as good as the best."""
     best = max(alive, key=evidence.score)
-    equals = [variant for variant in alive if variant == best or _is_equal(variant, best, evidence)]
-    chosen = min(equals, key=lambda variant: variant.size)
-    if len(equals) > 1:
-        evidence.decide(
-            f"The differences between {list_names(variant.name for variant in equals)} are inside the noise, so the "
-            f"smallest is taken: {chosen.name}."
-        )
+    inside = [best, *(variant for variant in alive if variant != best and not _is_worse(variant, best, evidence))]
+    smaller = [variant for variant in inside if variant.size < best.size and _is_close(variant, best, evidence)]
+    chosen = min([best, *smaller], key=lambda variant: variant.size)
+    if len(inside) > 1:
+        is_smallest = all(chosen.size <= variant.size for variant in inside)
+        reason = "so the smallest is taken" if is_smallest else "and the best is taken"
+        names = list_names(variant.name for variant in inside)
+        evidence.decide(f"The differences between {names} are inside the noise, {reason}: {chosen.name}.")
     return chosen
 
 
@@ -77,15 +78,13 @@ def _is_worse(variant: Variant, best: Variant, evidence: Evidence) -> bool:
     return True
 
 
-def _is_equal(variant: Variant, best: Variant, evidence: Evidence) -> bool:
-    """Whether a variant may be taken instead of the best: the noise explains the difference, and it is small."""
+def _is_close(variant: Variant, best: Variant, evidence: Evidence) -> bool:
+    """Whether a variant may be taken instead of the best: noise alone is no reason to lose more than EQUAL."""
     comparison = evidence.compare(variant, best)
-    if comparison is None or _is_worse(variant, best, evidence):
+    if comparison is None:
         return False
     if comparison.ratio >= 1 - EQUAL:
         return True
-    if variant.size > best.size:
-        return False
     evidence.decide(
         f"{variant.name} is not taken instead of {best.name}: it was {percent(1 - comparison.ratio)} behind, although "
         f"noise explains {percent(comparison.margin)}."

@@ -73,7 +73,7 @@ def _describe_choice(
     comparison = evidence.compare(chosen, present)
     if comparison is None:
         return headline, None
-    ours, theirs = _describe_speed(evidence.of(chosen), load), _describe_speed(evidence.of(present), load)
+    ours, theirs = (_describe_speed(outcomes, load) for outcomes in _list_paired(chosen, present, evidence))
     if comparison.is_better:
         gain = f"{100 * (comparison.ratio - 1):.0f} % better; noise explains {percent(comparison.margin)}"
         return headline, f"It reached {ours} instead of {theirs} ({gain})."
@@ -81,6 +81,17 @@ def _describe_choice(
         f"It reached {ours}, and {present.name} {theirs}: a difference inside the noise, which explains "
         f"{percent(comparison.margin)}. It needs less."
     )
+
+
+def _list_paired(first: Variant, second: Variant, evidence: Evidence) -> tuple[list[Outcome], list[Outcome]]:
+    """The outcomes of two variants in the rounds that both have: those that were compared."""
+    numbers = [{run.number for run in evidence.runs if run.variant == variant} for variant in (first, second)]
+    common = numbers[0] & numbers[1]
+    ours, theirs = (
+        [run.outcome for run in evidence.runs if run.variant == variant and run.number in common]
+        for variant in (first, second)
+    )
+    return ours, theirs
 
 
 def _describe_speed(outcomes: Sequence[Outcome], load: Load) -> str:

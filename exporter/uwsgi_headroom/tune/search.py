@@ -19,7 +19,7 @@ from uwsgi_headroom.analysis.formatting import byte_size, percent
 from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.tune.candidates import choose, estimate_memory, guess, list_settings
 from uwsgi_headroom.tune.evidence import CannotTuneError, Evidence, Measure, describe_nothing_within
-from uwsgi_headroom.tune.finals import choose_smallest, compare_again, list_names
+from uwsgi_headroom.tune.finals import EQUAL, choose_smallest, compare_again, list_names
 from uwsgi_headroom.tune.limits import describe_errors, find_failed, summarise_error
 from uwsgi_headroom.tune.load import Load
 from uwsgi_headroom.tune.option_trials import is_worth_runs, try_options
@@ -144,7 +144,8 @@ class _Search:
             )
 
     def _keep_better_half(self, variants: list[Variant]) -> list[Variant]:
-        """Those within the limits, best first: half of them, and the present one unless it is clearly worse."""
+        """Half of those within the limits, and the present one unless it is clearly worse. Of those that are about as
+        good as the best, the smaller ones."""
         evidence, present = self._evidence, self._task.present
         within: list[Variant] = []
         for variant in dict.fromkeys([*variants, *evidence.variants]):
@@ -155,24 +156,29 @@ class _Search:
                 within.append(variant)
         if not within:
             raise CannotTuneError(describe_nothing_within(evidence))
-        ranked = sorted(within, key=lambda variant: (-evidence.score(variant), variant.size))
+        best = max(within, key=evidence.score)
+        close = (1 - EQUAL) * evidence.score(best)
+        near = sorted((variant for variant in within if evidence.score(variant) >= close), key=lambda item: item.size)
+        far = sorted((variant for variant in within if variant not in near), key=evidence.score, reverse=True)
+        ranked = [*near, *far]
         kept = ranked[: max(1, ceil(len(ranked) / 2))]
         for variant in ranked[len(kept) :]:
-            comparison = evidence.compare(variant, ranked[0])
+            comparison = evidence.compare(variant, best)
             if variant == present and comparison and not comparison.is_worse:
                 kept.append(variant)
             else:
-                evidence.decide(f"{variant.name} was not run again: {self._say_behind(variant, ranked[0])}.")
+                others = "smaller ones were as good" if variant in near else "others were better"
+                evidence.decide(f"{variant.name} was not run again: {self._say_behind(variant, best, others)}.")
         return kept
 
-    def _say_behind(self, variant: Variant, best: Variant) -> str:
+    def _say_behind(self, variant: Variant, best: Variant, others: str) -> str:
         comparison = self._evidence.compare(variant, best)
-        if comparison is None:
-            return "others were better"
+        if comparison is None or variant == best:
+            return others
         behind = percent(max(0.0, 1 - comparison.ratio))
         if comparison.is_worse:
             return f"it was {behind} behind {best.name}, more than noise"
-        return f"it was {behind} behind {best.name}, and others were better"
+        return f"it was {behind} behind {best.name}, and {others}"
 
 
 def _count_busy(outcome: Outcome) -> float:
