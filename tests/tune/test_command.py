@@ -89,16 +89,16 @@ def test_a_recommendation(place: Path, runs: Runs, capsys: pytest.CaptureFixture
     """It is printed as a diff with its evidence, and written; the given file stays as it is."""
     assert command.run(request(), runs) == 0
     said = capsys.readouterr()
-    assert "Use 4x4 instead of 4x8." in said.out
-    assert "\n-threads = 8\n+threads = 4\n" in said.out
+    assert "Use 6x2 instead of 4x8." in said.out
+    assert "\n-processes = 4\n-threads = 8\n+processes = 6\n+threads = 2\n" in said.out
     assert "The application uses its own databases" in said.err
     assert "Left out of the ini file: sockets and routers (http-socket); crons (cron)." in said.err
     assert "Run 1 of at most 12: 4x8" in said.err
     assert (place / "shop.ini").read_text() == INI
-    assert (place / "out" / "recommended.ini").read_text() == INI.replace("threads = 8", "threads = 4")
+    assert (place / "out" / "recommended.ini").read_text() == INI.replace("es = 4\nthreads = 8", "es = 6\nthreads = 2")
     assert len((place / "out" / "runs.jsonl").read_text().splitlines()) == len(runs.planned)
     report = (place / "out" / "report.md").read_text()
-    assert report.startswith("# Tuning of shop.ini\n\n**Use 4x4 instead of 4x8.**\n")
+    assert report.startswith("# Tuning of shop.ini\n\n**Use 6x2 instead of 4x8.**\n")
     assert "![Requests per second" in report
     assert "Predicted headroom: 1.0x at" in " ".join(report.split())
 
@@ -127,15 +127,15 @@ def test_an_application_without_an_ini_file(place: Path, runs: Runs, capsys: pyt
     assert command.run(request(ini=None, app="shop.wsgi:application", pythonpath=(".",)), runs) == 0
     text = (place / "out" / "recommended.ini").read_text()
     assert text.startswith(f"[uwsgi]\nmodule = shop.wsgi:application\nchdir = {place}\npythonpath = {place}\n")
-    assert "\nprocesses = 4\nthreads = 4\nhttp-socket = 127.0.0.1:8000\n" in text
-    assert "Use 4x4." in capsys.readouterr().out
+    assert "\nprocesses = 6\nthreads = 2\nhttp-socket = 127.0.0.1:8000\n" in text
+    assert "Use 6x2." in capsys.readouterr().out
 
 
 def test_nothing_to_change(place: Path, runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
     """There is no file to apply then."""
-    (place / "shop.ini").write_text(INI.replace("threads = 8", "threads = 4"))
+    (place / "shop.ini").write_text(INI.replace("processes = 4\nthreads = 8", "processes = 3\nthreads = 4"))
     assert command.run(request(), runs) == 0
-    assert "Keep 4x4: of 5 settings, none was better beyond the noise." in capsys.readouterr().out
+    assert "Keep 3x4: of 5 settings, none was better beyond the noise." in capsys.readouterr().out
     assert not (place / "out" / "recommended.ini").exists()
 
 
@@ -165,7 +165,7 @@ def test_an_interrupt_leaves_what_was_measured(place: Path, runs: Runs, capsys: 
     assert command.run(request(), again) == 0
     said_again = capsys.readouterr()
     assert said_again.err.count("measured before") == 3
-    assert "Use 4x4 instead of 4x8." in said_again.out
+    assert "Use 6x2 instead of 4x8." in said_again.out
 
 
 def test_an_interrupt_before_the_first_result(place: Path, runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
