@@ -9,7 +9,7 @@ from functools import partial
 from uwsgi_headroom import logs
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.terminal_text import print_lines, wrap
-from uwsgi_headroom.tune.evidence import CannotTuneError, Evidence
+from uwsgi_headroom.tune.evidence import Evidence
 from uwsgi_headroom.tune.evidence_report import render_table
 from uwsgi_headroom.tune.finish import finish
 from uwsgi_headroom.tune.measure import Measurer
@@ -50,16 +50,17 @@ def _run(request: TuneRequest, run_planned: Callable[[Planned], Outcome]) -> int
     evidence = Evidence(plan.limits)
     try:
         chosen = _search(plan, evidence, output, run_planned)
+        lines = finish(chosen, plan, evidence, output)
     except KeyboardInterrupt:
         _sum_up(evidence, output)
         raise
-    except CannotTuneError as error:
-        raise HeadroomError(str(error), [*_list_table(evidence), *error.details]) from None
     except OSError as error:
         raise HeadroomError(
             f"{output.path} cannot be written: {error.strerror or error}", _list_table(evidence)
         ) from None
-    print_lines(finish(chosen, plan, evidence, output))
+    except HeadroomError as error:
+        raise HeadroomError(str(error), [*error.details, *_list_table(evidence)]) from None
+    print_lines(lines)
     return RECOMMENDED
 
 
