@@ -19,6 +19,7 @@ from tools import (
     man_pages,
     metrics_table,
     scenes_table,
+    tune_flags_table,
 )
 from uwsgi_headroom.documents import openapi
 
@@ -49,6 +50,7 @@ def generated_files() -> Iterator[tuple[Path, str]]:
     yield event_tables.FILE, event_tables.page()
     yield import_table.FILE, import_table.page()
     yield finding_table.FILE, finding_table.page()
+    yield tune_flags_table.FILE, tune_flags_table.page()
 
 
 def main() -> str | None:

@@ -43,6 +43,14 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
             "Review one service of a tenant.",
         ),
     ),
+    "tune": (
+        ("--ini /etc/uwsgi/shop.ini --url /items", "Find the setting for a server with this ini file."),
+        ("--app shop.wsgi:application --access-log access.log", "Request the paths of a log."),
+        (
+            "--ini shop.ini --clients 64 --max-memory 800M --max-p99 500ms",
+            "Recommend only what keeps to these limits under the load of 64 clients.",
+        ),
+    ),
     "discover": (("", "List the uWSGI servers of this machine."),),
     "hash-password": (("", "Ask for a password and print its hash."),),
     "completion": (
@@ -65,6 +73,11 @@ _EXIT_STATUSES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("1", "Nothing is written: the source has no data or cannot be read, or report was interrupted."),
         ("2", "An argument is wrong."),
         ("3", "A partial report is written, because the source failed halfway."),
+    ),
+    "tune": (
+        ("0", "There is a recommendation, if only to keep the present setting."),
+        ("1", "There is none: the application does not run, nothing is within the limits, or tune was interrupted."),
+        ("2", "An argument, the ini file or the access log is wrong."),
     ),
     "hash-password": (
         ("0", "The hash is printed."),

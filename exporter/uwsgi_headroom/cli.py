@@ -21,6 +21,7 @@ from uwsgi_headroom.check.thresholds import Thresholds
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.report.request import ReportRequest
 from uwsgi_headroom.terminal_text import print_lines
+from uwsgi_headroom.tune.request import TuneRequest
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -148,6 +149,32 @@ def _report(line: CommandLine, options: argparse.Namespace) -> int:
     )
 
 
+def _tune(_line: CommandLine, options: argparse.Namespace) -> int:
+    with interrupts.ending_the_process():
+        from uwsgi_headroom.tune import command
+    return command.run(
+        TuneRequest(
+            ini=options.ini,
+            app=options.app,
+            chdir=options.chdir,
+            pythonpath=tuple(options.pythonpath),
+            virtualenv=options.virtualenv,
+            uwsgi=options.uwsgi,
+            urls=tuple(options.url),
+            access_log=options.access_log,
+            methods=options.allow_methods,
+            max_memory=options.max_memory,
+            max_p99=options.max_p99,
+            clients=options.clients,
+            rate=options.rate,
+            seconds=options.seconds,
+            most_runs=options.most_runs,
+            output=options.output,
+            yes=options.yes,
+        )
+    )
+
+
 def _discover(_line: CommandLine, _options: argparse.Namespace) -> int:
     with interrupts.ending_the_process():
         from uwsgi_headroom.watch import discover_command
@@ -171,6 +198,7 @@ _COMMANDS: dict[str, Callable[[CommandLine, argparse.Namespace], int]] = {
     "check": _check,
     "top": _top,
     "report": _report,
+    "tune": _tune,
     "discover": _discover,
     "hash-password": _hash_password,
     "completion": _completion,

@@ -11,6 +11,8 @@ from uwsgi_headroom.arguments.access_flags import HASHING, add_cost_flag, add_ht
 from uwsgi_headroom.arguments.numbers import seconds_between
 from uwsgi_headroom.arguments.parser import Parser, UsageError, suggest
 from uwsgi_headroom.arguments.report_flags import DESCRIPTION, add_report_flags
+from uwsgi_headroom.arguments.tune_flags import DESCRIPTION as TUNING
+from uwsgi_headroom.arguments.tune_flags import add_tune_flags
 from uwsgi_headroom.check.request import FORMATS, WATCH_SECONDS
 from uwsgi_headroom.check.thresholds import UNSET, parse_maximum, parse_minimum
 from uwsgi_headroom.completion.shells import SHELLS
@@ -69,6 +71,7 @@ def make_command_line() -> CommandLine:
         "check": _add_check(commands),
         "top": _add_top(commands),
         "report": _add_report(commands),
+        "tune": _add_tune(commands),
         "discover": _add_discover(commands),
         "hash-password": _add_hash_password(commands),
         "completion": _add_completion(commands),
@@ -212,6 +215,14 @@ def _add_top(commands: argparse._SubParsersAction[Parser]) -> Parser:
 def _add_report(commands: argparse._SubParsersAction[Parser]) -> Parser:
     parser = _add_command(commands, "report", summary="write a capacity review", description=DESCRIPTION)
     add_report_flags(parser)
+    return parser
+
+
+def _add_tune(commands: argparse._SubParsersAction[Parser]) -> Parser:
+    parser = _add_command(
+        commands, "tune", summary="find the best processes and threads by experiment", description=TUNING
+    )
+    add_tune_flags(parser)
     return parser
 
 

@@ -9,7 +9,7 @@ from uwsgi_headroom.arguments.commands import DEFAULT_COMMAND, CommandLine
 from uwsgi_headroom.arguments.parser import Parser
 from uwsgi_headroom.config.defaults import LOG_FORMATS, LOG_LEVELS
 
-_FILES = ("FILE", "ADDRESS", "[NAME=]ADDRESS", "ADDRESS|URL")
+_FILES = ("FILE", "DIRECTORY", "ADDRESS", "[NAME=]ADDRESS", "ADDRESS|URL")
 """Metavars of arguments that complete to file names: a stats address may be the path of a socket."""
 
 _VALUES = {"LEVEL": LOG_LEVELS, "FORMAT": LOG_FORMATS, "true|false": ("true", "false")}

@@ -1,0 +1,161 @@
+"""The options of `tune`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from uwsgi_headroom.arguments.numbers import parse_duration, seconds_between
+from uwsgi_headroom.arguments.parser import Parser
+from uwsgi_headroom.number_range import parse_number
+from uwsgi_headroom.tune.request import (
+    CLIENTS_RANGE,
+    DEFAULT_MOST_RUNS,
+    DEFAULT_SECONDS,
+    LEAST_CLIENTS,
+    RATE_RANGE,
+    RUNS_RANGE,
+    SECONDS_RANGE,
+    parse_methods,
+    parse_size,
+)
+
+DESCRIPTION = (
+    "Find the processes and threads for an application by experiment: start it under a uWSGI of its own on loopback, "
+    "apply a load to a few settings in turn, and recommend the smallest one that is not worse than the best. It never "
+    "loads a server that it did not start, and never changes a file of yours. The application uses its own databases "
+    "and other backends, as always: use test ones. Exit status: 0 with a recommendation, 1 without one or if tune was "
+    "interrupted, 2 if an argument is wrong."
+)
+
+
+def add_tune_flags(parser: Parser) -> None:
+    """Add the options of `tune`."""
+    _add_application(parser)
+    _add_load(parser)
+    _add_limits(parser)
+    parser.add_argument(
+        "--output",
+        metavar="DIRECTORY",
+        help="where the recommended ini file and the evidence go (default: a new directory tune-DATE-TIME). With that "
+        "of an interrupted tune, its runs are not repeated",
+    )
+    parser.add_argument("--yes", action="store_true", help="start without asking")
+
+
+def _add_application(parser: Parser) -> None:
+    parser.add_argument(
+        "--ini",
+        metavar="FILE",
+        help="the ini file of your server. Crons, daemons, mules, spoolers, log files and sockets in it are left out; "
+        "tune prints what it leaves out",
+    )
+    parser.add_argument("--app", metavar="MODULE:CALLABLE", help="an application without an ini file")
+    parser.add_argument("--chdir", metavar="DIRECTORY", help="where to start uWSGI (default: the working directory)")
+    parser.add_argument(
+        "--pythonpath", metavar="DIRECTORY", action="append", default=[], help="for --app: where its modules are"
+    )
+    parser.add_argument("--virtualenv", metavar="DIRECTORY", help="for --app: its virtual environment")
+    parser.add_argument(
+        "--uwsgi",
+        metavar="FILE",
+        help="the uWSGI to run (default: that of the virtual environment, else the one on PATH)",
+    )
+
+
+def _add_load(parser: Parser) -> None:
+    parser.add_argument(
+        "--url",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="a path to request, such as '/items?page=2' (default /). Several are requested in turn",
+    )
+    parser.add_argument(
+        "--access-log",
+        metavar="FILE",
+        help="request the paths of this log instead: common or combined log format, GET only",
+    )
+    parser.add_argument(
+        "--allow-methods",
+        metavar="METHODS",
+        type=_make_parser(parse_methods, "methods, such as GET,HEAD"),
+        default=("GET",),
+        help="replay the paths of these methods of the log, as GET (default GET)",
+    )
+    parser.add_argument(
+        "--clients",
+        metavar="NUMBER",
+        type=_whole_between(*CLIENTS_RANGE),
+        help="clients that each wait for an answer, then ask again at once (default: the threads of the present "
+        f"setting, at least {LEAST_CLIENTS})",
+    )
+    parser.add_argument(
+        "--rate",
+        metavar="REQUESTS",
+        type=_number_between(*RATE_RANGE),
+        help="requests per second, which do not wait for earlier answers, instead of --clients",
+    )
+    parser.add_argument(
+        "--seconds",
+        metavar="SECONDS",
+        type=seconds_between(*SECONDS_RANGE),
+        default=DEFAULT_SECONDS,
+        help=f"how long a run is measured (default {DEFAULT_SECONDS:g})",
+    )
+    parser.add_argument(
+        "--most-runs",
+        metavar="NUMBER",
+        type=_whole_between(*RUNS_RANGE),
+        default=DEFAULT_MOST_RUNS,
+        help=f"the most runs, {RUNS_RANGE[0]} to {RUNS_RANGE[1]} (default {DEFAULT_MOST_RUNS})",
+    )
+
+
+def _add_limits(parser: Parser) -> None:
+    parser.add_argument(
+        "--max-memory",
+        metavar="SIZE",
+        type=_make_parser(parse_size, "a size, such as 800M or 1.5G"),
+        help="recommend no setting whose processes take more together, such as 800M (default: what is available)",
+    )
+    parser.add_argument(
+        "--max-p99",
+        metavar="TIME",
+        type=_make_parser(_parse_limit, "a time, such as 250ms or 2s"),
+        help="recommend no setting whose 99th percentile of response times, as the clients see it, is above this, such "
+        "as 250ms",
+    )
+
+
+def _make_parser(parse: Callable[[str], object], expected: str) -> Callable[[str], object]:
+    """A parser for argparse, whose message says what was expected."""
+
+    def parse_text(text: str) -> object:
+        try:
+            return parse(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"expected {expected}, not {text}") from None
+
+    return parse_text
+
+
+def _number_between(least: float, most: float) -> Callable[[str], object]:
+    return _make_parser(lambda text: parse_number(text, least, most), f"a number from {least:g} to {most:,.0f}")
+
+
+def _whole_between(least: int, most: int) -> Callable[[str], object]:
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and least <= int(text[:9]) <= most):
+            raise ValueError(text)
+        return int(text)
+
+    return _make_parser(parse, f"a whole number from {least:,} to {most:,}")
+
+
+def _parse_limit(text: str) -> float:
+    """Parse `250ms`, `2s` or `0.5` to seconds. Raises ValueError, also for 0."""
+    seconds = parse_duration(text)
+    if not seconds:
+        raise ValueError(text)
+    return seconds

@@ -1,0 +1,109 @@
+"""Runs `tune`: asks, searches, and writes the recommendation."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+
+from uwsgi_headroom import logs
+from uwsgi_headroom.errors import ConfigError, HeadroomError
+from uwsgi_headroom.terminal_text import print_lines, wrap
+from uwsgi_headroom.tune.evidence import Evidence
+from uwsgi_headroom.tune.evidence_report import render_table
+from uwsgi_headroom.tune.finish import finish
+from uwsgi_headroom.tune.measure import Measurer
+from uwsgi_headroom.tune.outcome import Outcome
+from uwsgi_headroom.tune.output import MEASURED, RUNS, OutputDirectory, open_output
+from uwsgi_headroom.tune.plan import BACKENDS, Plan, make_plan
+from uwsgi_headroom.tune.prediction import predict_scores
+from uwsgi_headroom.tune.request import TuneRequest
+from uwsgi_headroom.tune.results import open_results
+from uwsgi_headroom.tune.run import Planned, run_once
+from uwsgi_headroom.tune.search import search
+from uwsgi_headroom.tune.variant import Variant
+
+WIDTH = 100
+
+RECOMMENDED, NOTHING = 0, 1
+
+
+def run(request: TuneRequest, run_planned: Callable[[Planned], Outcome] = run_once) -> int:
+    """Run `tune` and return its exit status: 0 with a recommendation, 1 without one. Raises ConfigError if an option is
+    wrong, and HeadroomError if the application does not run or nothing can be written."""
+    logs.configure("critical", "logfmt")  # messages report errors
+    try:
+        return _run(request, run_planned)
+    except KeyboardInterrupt:
+        _say("Interrupted.")
+        return NOTHING
+
+
+def _run(request: TuneRequest, run_planned: Callable[[Planned], Outcome]) -> int:
+    plan = make_plan(request)
+    _say(*plan.list_lines(), BACKENDS)
+    if not _is_confirmed(request.yes):
+        _say("Nothing was started.")
+        return NOTHING
+    output = open_output(request.output)
+    output.write(MEASURED, plan.application.text)
+    evidence = Evidence(plan.limits)
+    try:
+        chosen = _search(plan, evidence, output, run_planned)
+        lines = finish(chosen, plan, evidence, output)
+    except KeyboardInterrupt:
+        _sum_up(evidence, output)
+        raise
+    except OSError as error:
+        raise HeadroomError(
+            f"{output.path} cannot be written: {error.strerror or error}", _list_table(evidence)
+        ) from None
+    except HeadroomError as error:
+        raise HeadroomError(str(error), [*error.details, *_list_table(evidence)]) from None
+    print_lines(lines)
+    return RECOMMENDED
+
+
+def _search(
+    plan: Plan, evidence: Evidence, output: OutputDirectory, run_planned: Callable[[Planned], Outcome]
+) -> Variant:
+    with open_results(output.path / RUNS) as results:
+        measurer = Measurer(
+            plan.application,
+            plan.task.load,
+            output.path / MEASURED,
+            results,
+            most_runs=plan.task.most_runs,
+            say=_say,
+            run=run_planned,
+        )
+        predict = partial(predict_scores, load=plan.task.load, cpus=plan.task.cpus)
+        return search(plan.task, measurer.measure, predict, evidence)
+
+
+def _is_confirmed(yes: bool) -> bool:
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise ConfigError("give --yes to start without a question, once you have checked which backends are used")
+    print("Start? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _sum_up(evidence: Evidence, output: OutputDirectory) -> None:
+    """Print what an interrupted search has found."""
+    if not evidence.runs:
+        _say("No run was complete.")
+        return
+    print_lines(["", *_list_table(evidence)], sys.stderr)
+    _say(f"There is no recommendation yet. The same command with --output {output.path} goes on from here.")
+
+
+def _list_table(evidence: Evidence) -> list[str]:
+    return render_table(evidence, None) if any(run.outcome.answers for run in evidence.runs) else []
+
+
+def _say(*sentences: str) -> None:
+    for sentence in sentences:
+        indent = "  " if sentence.startswith(" ") else ""
+        print_lines(wrap(sentence, WIDTH, indent, indent), sys.stderr)

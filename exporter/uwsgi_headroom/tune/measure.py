@@ -1,0 +1,67 @@
+"""Measures variants one after the other, says how far it is, and keeps each outcome in a file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+from uwsgi_headroom.analysis.formatting import duration
+from uwsgi_headroom.tune.application import Application
+from uwsgi_headroom.tune.load import Load
+from uwsgi_headroom.tune.outcome import Outcome
+from uwsgi_headroom.tune.results import Line, ResultsFile, fingerprint
+from uwsgi_headroom.tune.run import Planned, run_once
+from uwsgi_headroom.tune.variant import Variant
+
+BESIDE_SECONDS = 4.0
+"""What a run takes beside its load: to start and to stop the server."""
+
+
+class Measurer:
+    """Runs variants of an application under a load. A run that is in `results` already, of the same application and
+    load, is not repeated: an interrupted search then goes on where it was."""
+
+    def __init__(
+        self,
+        application: Application,
+        load: Load,
+        measured: Path,
+        results: ResultsFile,
+        *,
+        most_runs: int,
+        say: Callable[[str], None],
+        run: Callable[[Planned], Outcome] = run_once,
+    ) -> None:
+        self._application, self._load, self._measured = application, load, measured
+        self._results, self._most_runs, self._say, self._run = results, most_runs, say, run
+        digest = hashlib.sha256(application.text.encode(errors="surrogateescape")).hexdigest()
+        self._label = f"tune {digest[:8]}"
+        self._found = {line.key: line for line in results.found if line.outcome.error is None}
+        self._count = 0
+
+    def measure(self, variant: Variant, number: int) -> Outcome:
+        """The outcome of a variant in a round. Raises OSError, ResultsError if the disk is full, KeyboardInterrupt."""
+        planned = Planned(self._application.make_setup(variant, self._measured), self._load, self._label, number)
+        print_of_run = fingerprint(planned.setup, planned.load)
+        self._count += 1
+        place = f"Run {self._count} of at most {self._most_runs}: {variant.name}"
+        kept = self._found.get((variant.name, self._label, number))
+        if kept is not None and kept.run == print_of_run:
+            self._say(f"{place}: measured before: {_sum_up(kept.outcome)}")
+            return kept.outcome
+        each = self._load.warm_up + self._load.seconds + BESIDE_SECONDS
+        self._say(f"{place} (at most {duration(each * (self._most_runs - self._count + 1))} left)")
+        outcome = self._run(planned)
+        self._results.append(Line(run=print_of_run, outcome=outcome))
+        self._say(f" {_sum_up(outcome)}")
+        return outcome
+
+
+def _sum_up(outcome: Outcome) -> str:
+    answers = outcome.answers
+    if answers is None:
+        return f"failed: {(outcome.error or '').splitlines()[0] if outcome.error else 'no answer'}"
+    p99 = f", p99 {duration(answers.p99)}" if answers.p99 is not None else ""
+    failed = sum(answers.errors.values())
+    return f"{answers.throughput:.4g} requests/s{p99}{f', {failed:,} failed' if failed else ''}"

@@ -1,0 +1,163 @@
+"""What a search found, in words: the recommendation, its reasons and its cautions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from uwsgi_headroom.analysis.formatting import byte_size, counted, duration, percent
+from uwsgi_headroom.tune.evidence import Evidence
+from uwsgi_headroom.tune.load import Load
+from uwsgi_headroom.tune.outcome import Outcome
+from uwsgi_headroom.tune.prediction import predict_most
+from uwsgi_headroom.tune.variant import Variant
+
+BUSY_NEIGHBOURS = 0.25
+"""CPUs that programs other than the server and its clients use, from which on a sentence says so."""
+
+_LIMITS = {
+    "threads": "all threads are in use",
+    "interpreters": "the Python interpreters are used up",
+    "cpu": "the CPUs are used up",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """headline: what to do. reasons: the evidence in short, then the headroom. cautions: what the result depends on."""
+
+    chosen: Variant
+    present: Variant
+    headline: str
+    reasons: tuple[str, ...]
+    cautions: tuple[str, ...]
+
+    @property
+    def changes(self) -> bool:
+        """Whether the chosen variant is another one than the present."""
+        return self.chosen != self.present
+
+
+def recommend(
+    chosen: Variant, evidence: Evidence, load: Load, cpus: float, *, has_ini: bool, off: Sequence[str]
+) -> Recommendation:
+    """Put the result of a search into words. off: what was left out of the ini file."""
+    present = evidence.variants[0]
+    headline, reason = _describe_choice(chosen, present, evidence, load, has_ini)
+    headroom = _describe_headroom(chosen, present, evidence, load, cpus)
+    return Recommendation(
+        chosen=chosen,
+        present=present,
+        headline=headline,
+        reasons=tuple(
+            sentence for sentence in (reason, _describe_needs(chosen, present, evidence), headroom) if sentence
+        ),
+        cautions=tuple(list_cautions(evidence, load, cpus, off)),
+    )
+
+
+def _describe_choice(
+    chosen: Variant, present: Variant, evidence: Evidence, load: Load, has_ini: bool
+) -> tuple[str, str | None]:
+    """The headline, and why."""
+    if chosen == present:
+        return (
+            f"Keep {present.name}: of {counted(len(evidence.variants), 'setting')}, none was better beyond the noise.",
+            None,
+        )
+    headline = f"Use {chosen.name} instead of {present.name}." if has_ini else f"Use {chosen.name}."
+    fault = evidence.fault(present)
+    if fault:
+        return headline, f"{present.name} is beyond the limits: {fault}."
+    comparison = evidence.compare(chosen, present)
+    if comparison is None:
+        return headline, None
+    ours, theirs = (_describe_speed(outcomes, load) for outcomes in _list_paired(chosen, present, evidence))
+    if comparison.is_better:
+        gain = f"{100 * (comparison.ratio - 1):.0f} % better; noise explains {percent(comparison.margin)}"
+        return headline, f"It reached {ours} instead of {theirs} ({gain})."
+    return headline, (
+        f"It reached {ours}, and {present.name} {theirs}: a difference inside the noise, which explains "
+        f"{percent(comparison.margin)}. It needs less."
+    )
+
+
+def _list_paired(first: Variant, second: Variant, evidence: Evidence) -> tuple[list[Outcome], list[Outcome]]:
+    """The outcomes of two variants in the rounds that both have: those that were compared."""
+    numbers = [{run.number for run in evidence.runs if run.variant == variant} for variant in (first, second)]
+    common = numbers[0] & numbers[1]
+    ours, theirs = (
+        [run.outcome for run in evidence.runs if run.variant == variant and run.number in common]
+        for variant in (first, second)
+    )
+    return ours, theirs
+
+
+def _describe_speed(outcomes: Sequence[Outcome], load: Load) -> str:
+    answers = [outcome.answers for outcome in outcomes if outcome.answers]
+    if load.rate:
+        return f"a mean response time of {duration(median([found.mean or 0.0 for found in answers]))}"
+    return f"{median([found.throughput for found in answers]):.3g} requests/s"
+
+
+def _describe_needs(chosen: Variant, present: Variant, evidence: Evidence) -> str | None:
+    """Threads and memory, against the present variant."""
+    memory = evidence.memory()
+    ours, theirs = memory.get(chosen.setting), memory.get(present.setting)
+    if chosen.setting == present.setting:
+        return None
+    ours_in_all, theirs_in_all = chosen.setting.in_all, present.setting.in_all
+    threads = f"{counted(ours_in_all, 'thread')} in all"
+    before = f", instead of {theirs_in_all}" if ours_in_all != theirs_in_all else f", as {present.setting} has"
+    if ours is None or theirs is None:
+        return f"It has {threads}{before}."
+    return f"It has {threads}{before}, and took {byte_size(ours)} of memory, instead of {byte_size(theirs)}."
+
+
+def _describe_headroom(chosen: Variant, present: Variant, evidence: Evidence, load: Load, cpus: float) -> str | None:
+    """The model's most throughput of the chosen variant, as a multiple of the load."""
+    outcome = next((outcome for outcome in reversed(evidence.of(chosen)) if outcome.observed), None)
+    found = predict_most(chosen.setting, outcome, load, cpus) if outcome else None
+    if found is None:
+        return None
+    most, limit = found
+    base = evidence.of(present)[0].answers
+    at = load.rate or (base.throughput if base else 0.0)
+    if not at:
+        return None
+    of = "the load that was applied" if load.rate else f"what {present.name} answered to this load"
+    return (
+        f"Predicted headroom: {most / at:.1f}x at {at:.3g} requests/s, {of}. At about {most:.3g} requests/s, "
+        f"{_LIMITS[limit]}."
+    )
+
+
+def list_cautions(evidence: Evidence, load: Load, cpus: float, off: Sequence[str]) -> list[str]:
+    """What the result depends on, as sentences."""
+    outcomes = [run.outcome for run in evidence.runs if run.outcome.answers]
+    clients = [outcome.clients_cpu for outcome in outcomes if outcome.clients_cpu is not None]
+    found = [f"Measured with {_count_cpus(cpus)}. With another number, run tune again."]
+    if clients:
+        found.append(
+            f"The clients ran on the same machine and took {median(clients):.2f} CPUs, which the server did not have."
+        )
+    others = cpus * evidence.neighbours()
+    if others > BUSY_NEIGHBOURS:
+        found.append(f"Other programs used {others:.1f} CPUs meanwhile. Run tune again while the machine is quiet.")
+    if load.clients:
+        found.append(
+            f"The load was {counted(load.clients, 'client')} that each wait for an answer, then ask again at once. "
+            "With more clients, more threads may pay."
+        )
+    found.append(
+        "The requests went straight to uWSGI on loopback: no proxy in front, and no slow clients. Backends answered as "
+        "fast as they do now."
+    )
+    if off:
+        found.append(f"Left out of the ini file while measuring: {'; '.join(off)}.")
+    return found
+
+
+def _count_cpus(cpus: float) -> str:
+    return counted(round(cpus), "CPU") if cpus == round(cpus) else f"{cpus:.1f} CPUs"
