@@ -1,0 +1,125 @@
+"""Writes docs/lab.md and its plots from the results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+
+from app.lab import published
+from app.lab.experiment import Experiment, Length, Results, Section, render_table
+from app.lab.figures import Finding, Runs, other_cpus
+from app.lab.programs import Machine
+from tools.environments import ROOT
+from uwsgi_headroom.tune.outcome import Outcome
+
+FILE = ROOT / "docs" / "lab.md"
+PICTURES = ROOT / "docs" / "lab"
+
+WORDS = {"agrees": "Agrees", "differs": "Differs", "open": "Open"}
+
+_BEGIN = """\
+# The lab
+
+Five published write-ups, which this project grew from, measured again on one machine with the exporter watching.
+Absolute numbers belong to their machines. The question is whether the *shape* comes back: what helped, by what ratio.
+
+`make lab` runs the experiments and writes this page, all of it: do not edit it. `make lab ARGS="--only E1"` repeats one
+experiment, `ARGS="--full"` runs all loads, more repetitions and more steps. Results are kept in `build/lab`, so a lab
+that was interrupted continues where it stopped; `ARGS="--again"` forgets them first.
+
+A figure is the median of the repetitions, with their range in parentheses. A difference counts only if the ranges do
+not overlap: two repetitions show large effects, and leave small ones open. **Agrees**: the published shape or claim
+came back. **Differs**: it did not. **Open**: these runs do not decide it."""
+
+
+def write(
+    experiments: Sequence[Experiment],
+    outcomes: Mapping[str, Sequence[Outcome]],
+    machine: Machine,
+    directory: Path,
+    length: Length,
+    file: Path = FILE,
+    pictures: Path = PICTURES,
+) -> None:
+    """Writes the page and the plots. outcomes: of each experiment, by its key; an experiment without is not reported.
+
+    directory: of the results. Plots of an earlier page that this one does not have are removed.
+    """
+    pictures.mkdir(parents=True, exist_ok=True)
+    sections = {}
+    for experiment in experiments:
+        if outcomes.get(experiment.key):
+            runs = Runs(outcomes[experiment.key])
+            results = Results(runs=runs, machine=machine, directory=directory, pictures=pictures)
+            sections[experiment.key] = experiment.report(results)
+    drawn = {name for section in sections.values() for name in section.pictures}
+    for old in pictures.glob("*.svg"):
+        if old.name not in drawn:
+            old.unlink()
+    titles = {experiment.key: experiment.title for experiment in experiments}
+    text = "\n".join(_page(sections, titles, outcomes, machine, length, pictures.name))
+    file.write_text(text.rstrip() + "\n")
+
+
+def _page(
+    sections: Mapping[str, Section],
+    titles: Mapping[str, str],
+    outcomes: Mapping[str, Sequence[Outcome]],
+    machine: Machine,
+    length: Length,
+    pictures: str,
+) -> Iterator[str]:
+    yield _BEGIN
+    yield from ["", _measured(outcomes, machine, length), "", "## What came back", ""]
+    for key, section in sections.items():
+        yield f"* **{key}, {titles[key]}**: {_count(section.findings)}."
+    for key, section in sections.items():
+        yield from ["", f"## {key}: {titles[key]}", "", *section.lines, ""]
+        for name, title in section.pictures.items():
+            yield from [f"![{title}]({pictures}/{name})", ""]
+        yield from (f"* **{WORDS[finding.verdict]}.** {finding.text}" for finding in section.findings)
+    yield from ["", "## Every published experiment", "", *_listed(sections)]
+    yield from ["", "## Versions", "", *_versions(machine)]
+
+
+def _measured(outcomes: Mapping[str, Sequence[Outcome]], machine: Machine, length: Length) -> str:
+    runs = [run for series in outcomes.values() for run in series]
+    failed = sum(run.answers is None for run in runs)
+    words = "full" if length.full else "short"
+    text = (
+        f"This page: {len(runs)} runs of the {words} lab, {failed} of them without a result, on {machine.cpus} CPUs,"
+        f" {machine.system}, {machine.python}."
+    )
+    others = sorted(used for run in runs if (used := other_cpus(run)) is not None)
+    if others:
+        text += (
+            f" Other programs, the exporter's sampling included, used {median(others):.2f} CPUs during half of the runs"
+            f" at most, and up to {others[-1]:.2f}."
+        )
+    return text
+
+
+def _count(findings: Sequence[Finding]) -> str:
+    counts = {verdict: sum(finding.verdict == verdict for finding in findings) for verdict in WORDS}
+    words = {"agrees": "agree", "differs": "differ", "open": "are open"}
+    return f"of {len(findings)} comparisons " + ", ".join(f"{count} {words[name]}" for name, count in counts.items())
+
+
+def _listed(sections: Mapping[str, Section]) -> list[str]:
+    rows = []
+    for experiment in published.EXPERIMENTS:
+        run = "yes" if experiment.run and experiment.key in sections else "no"
+        where = experiment.where
+        if experiment.run and experiment.key not in sections:
+            where = f'not in this page: `make lab ARGS="--only {experiment.key}"`'
+        rows.append([experiment.key, experiment.name, run, where])
+    return render_table(["", "published", "run", "how, or why not"], rows)
+
+
+def _versions(machine: Machine) -> list[str]:
+    lines = [", ".join(f"{name} {version}" for name, version in machine.versions.items()) + "."]
+    if machine.missing:
+        lines += ["", "Missing, and left out:", ""]
+        lines += [f"* {name}: {reason}." for name, reason in machine.missing.items()]
+    return lines

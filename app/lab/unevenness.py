@@ -1,0 +1,170 @@
+"""Compares the workers of E4: shapes, thunder-lock, saturated interpreters, and the costly case made certain."""
+
+from __future__ import annotations
+
+from app.lab import published
+from app.lab.experiment import Results
+from app.lab.figures import (
+    Finding,
+    cost,
+    hot_ratio,
+    interpreter_load,
+    interpreter_wait,
+    mean_ms,
+    order,
+    ratio,
+    response_ms,
+    server_cpus,
+    times,
+    verdict_of,
+    wait_of_hottest,
+)
+from uwsgi_headroom.analysis.findings.load import INTERPRETER_FULL
+from uwsgi_headroom.tune.results import Spread
+
+SPARE = 0.9
+"""A server that uses less than this part of the CPUs leaves some to spare."""
+NEAR = 0.1
+"""The exporter's cost is near the truth if the two differ by this at most."""
+
+
+def compare_shapes(results: Results, load: str, alone_ms: float, rate: float) -> list[Finding]:
+    """Compares 8x1 with 4x8, then changes one of the two numbers at a time. alone_ms: a request without queueing."""
+    findings = []
+    runs = results.runs
+    before, after = (runs.spread(name, load, hot_ratio) for name in ("4x8", "8x1"))
+    there = [shape.workers * shape.shares[1] for shape in published.SHAPES]
+    if before and after:
+        words = {1: "more uneven", -1: "more even", 0: "as uneven, within the ranges of the runs,"}[
+            order(before, after)
+        ]
+        text = (
+            f"Shares: 8x1 is {words} than 4x8: hot ratio {after.median:.2f} and {before.median:.2f}."
+            f" Published {there[1]:.2f} and {there[0]:.2f}."
+        )
+        findings.append(Finding(verdict_of(order(before, after), -1), text))
+    findings += _response_after(results, load)
+    for first, second, words in (
+        ("4x8", "4x1", "fewer threads, as many workers"),
+        ("4x1", "8x1", "more workers, as many threads each"),
+        ("8x1", "8x4", "more threads, as many workers"),
+    ):
+        one, two = runs.spread(first, load, mean_ms), runs.spread(second, load, mean_ms)
+        if one and two:
+            changed = {1: "raised", -1: "lowered", 0: "did not change"}[order(one, two)]
+            beyond = " beyond the ranges of the runs" if changed == "did not change" else ""
+            workers, threads = (int(part) for part in second.split("x"))
+            text = (
+                f"One change at a time, {first} to {second} ({words}): it {changed} the response time{beyond},"
+                f" {one.median:,.0f} to {two.median:,.0f} ms."
+            )
+            if workers * threads * 1000 < rate * alone_ms:
+                text += (
+                    f" {second} has {workers * threads} threads, and {rate:g} requests a second of {alone_ms:g} ms need"
+                    f" {rate * alone_ms / 1000:.1f}: the threads are the limit."
+                )
+            findings.append(Finding("open", text))
+    return findings
+
+
+def _response_after(results: Results, load: str) -> list[Finding]:
+    """Compares the response times of 4x8 and 8x1. The interpreter effect is not claimed from them on few CPUs."""
+    before, after = (results.runs.spread(name, load, mean_ms) for name in ("4x8", "8x1"))
+    if not before or not after:
+        return []
+    direction = order(before, after)
+    words = {1: "slower", -1: "faster", 0: "as fast, within the ranges of the runs"}[direction]
+    text = f"Response time at the same load: 8x1 is {words}: {after.median:,.0f} ms, 4x8 {before.median:,.0f} ms."
+    if results.machine.cpus < 4:
+        text += (
+            f" With {results.machine.cpus} CPUs the four interpreters of 4x8 cannot all be busy: the CPUs bind before"
+            " an interpreter does. So this pair says nothing about interpreters; 1x16 and 2x8 do."
+        )
+    return [Finding(verdict_of(direction, -1), text)]
+
+
+def compare_thunder_lock(results: Results, load: str, shapes: list[str], lock: str) -> list[Finding]:
+    """Says whether thunder-lock makes shares even, and what it does to response times."""
+    evened, response = [], []
+    verdicts = set()
+    for name in shapes:
+        without, with_lock = (results.runs.spread(setup, load, hot_ratio) for setup in (name, name + lock))
+        if without and with_lock:
+            verdicts.add(order(without, with_lock))
+            evened.append(f"{name} {without.median:.2f} to {with_lock.median:.2f}")
+        slow, fast = (results.runs.spread(setup, load, mean_ms) for setup in (name, name + lock))
+        if slow and fast and order(slow, fast):
+            response.append(f"{name} {slow.median:,.0f} to {fast.median:,.0f} ms")
+    if not evened:
+        return []
+    text = f"`thunder-lock` and the hot ratio: {', '.join(evened)}."
+    changed = ", ".join(response)
+    text += f" Response times beyond the ranges of the runs: {changed or 'none changed'}."
+    return [Finding("agrees" if verdicts == {-1} else "differs" if 1 in verdicts else "open", text)]
+
+
+def compare_interpreters(results: Results, load: str, work: float) -> list[Finding]:
+    """Compares 16 threads of one interpreter with those of two. work: CPUs that the requests need."""
+    runs = results.runs
+    one, two = (runs.spread(name, load, mean_ms) for name in ("1x16", "2x8"))
+    loaded = runs.spread("1x16", load, interpreter_load)
+    waits = [runs.spread(name, load, interpreter_wait) for name in ("1x16", "2x8")]
+    used = runs.spread("1x16", load, server_cpus)
+    if not one or not two or not loaded or not used:
+        return []
+    words = {1: "slower", -1: "faster", 0: "as fast, within the ranges of the runs"}[order(one, two)]
+    text = (
+        f"One interpreter or two, with 16 threads and {work:.2f} CPUs of work: 2x8 is {words},"
+        f" {two.median:,.0f} ms beside {one.median:,.0f} ms with 1x16 ({times(ratio(two, one))}). The interpreter of"
+        f" 1x16 was loaded to {loaded.median:.2f}; the server used {used.median:.2f} of {results.machine.cpus} CPUs."
+    )
+    if waits[0] and waits[1]:
+        text += f" Threads waiting for an interpreter: {waits[0].median:.1f} with 1x16, {waits[1].median:.1f} with 2x8."
+        more_waits = order(waits[0], waits[1]) < 0
+    else:
+        text += " What threads wait for could not be read."
+        more_waits = False
+    if order(one, two) < 0 and more_waits:
+        return [Finding("agrees", f"{text} The interpreter is the limit, as our figures say.")]
+    return [Finding("differs" if order(one, two) >= 0 else "open", text)]
+
+
+def compare_costly_case(results: Results, load: str, uneven: str, even: str) -> list[Finding]:
+    """Compares the cost of unevenness, as the exporter computes it, with what evening out saved."""
+    runs = results.runs
+    slow, fast = runs.spread(uneven, load, mean_ms), runs.spread(even, load, mean_ms)
+    loaded, used = runs.spread(uneven, load, interpreter_load), runs.spread(uneven, load, server_cpus)
+    if not slow or not fast or not loaded or not used:
+        return []
+    findings = []
+    waits = runs.spread(uneven, load, wait_of_hottest)
+    waiting = f" {waits.median:.1f} of its 8 threads waited for it." if waits else ""
+    text = (
+        f"A hot interpreter costs before threads or CPUs run out: with 7 of 9 requests to one worker the mean was"
+        f" {slow.median:,.0f} ms, in turn {fast.median:,.0f} ms. The hot interpreter was loaded to {loaded.median:.2f},"
+        f" the server used {used.median:.2f} of {results.machine.cpus} CPUs.{waiting}"
+    )
+    explained = loaded.median >= INTERPRETER_FULL and used.high < SPARE * results.machine.cpus
+    sign = order(fast, slow)
+    findings.append(Finding(verdict_of(sign, 1) if explained else "open", text))
+    said = runs.spread(uneven, load, cost)
+    inside = [runs.spread(name, load, response_ms) for name in (uneven, even)]
+    if said and inside[0] and inside[1] and inside[0].low > 0:
+        findings.append(_compare_cost(said, ratio(inside[1], inside[0])))
+    return findings
+
+
+def _compare_cost(said: Spread, left: Spread) -> Finding:
+    """Compares the exporter's cost of unevenness with the truth.
+
+    said: the cost, 0 to 1. left: response time with even workers, as a part of that with uneven ones.
+    """
+    saved = Spread(1 - left.median, 1 - left.high, 1 - left.low, left.number)
+    text = (
+        f"Cost of unevenness: the exporter said {100 * said.median:.0f} % ({100 * said.low:.0f} to"
+        f" {100 * said.high:.0f} %) of the response time in uWSGI; evening out saved {100 * saved.median:.0f} %"
+        f" ({100 * saved.low:.0f} to {100 * saved.high:.0f} %). The time in the listen queue comes on top, and is in the"
+        " clients' mean."
+    )
+    near = order(said, saved) == 0 or abs(said.median - saved.median) <= NEAR
+    return Finding("agrees" if near else "differs", text)
