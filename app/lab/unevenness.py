@@ -163,8 +163,8 @@ def _compare_cost(said: Spread, left: Spread) -> Finding:
     text = (
         f"Cost of unevenness: the exporter said {100 * said.median:.0f} % ({100 * said.low:.0f} to"
         f" {100 * said.high:.0f} %) of the response time in uWSGI; evening out saved {100 * saved.median:.0f} %"
-        f" ({100 * saved.low:.0f} to {100 * saved.high:.0f} %). The time in the listen queue comes on top, and is in the"
-        " clients' mean."
+        f" ({100 * saved.low:.0f} to {100 * saved.high:.0f} %). The time in the listen queue comes on top; only the"
+        " clients see it."
     )
     near = order(said, saved) == 0 or abs(said.median - saved.median) <= NEAR
     return Finding("agrees" if near else "differs", text)
