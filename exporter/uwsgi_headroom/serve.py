@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import contextlib
 import functools
+import gc
 import logging
 import os
 import signal
@@ -58,6 +59,10 @@ _TURN_SECONDS = 0.05
 
 _log = logging.getLogger(__name__)
 
+_GARBAGE_THRESHOLDS = 20_000, 20, 20
+"""For `gc.set_threshold`. Python's own collect after every 700 new objects, most of them of a response in the making:
+with a thousand servers that took a third of a scrape's CPU time."""
+
 
 def run(options: argparse.Namespace) -> None:
     """Serve with the settings of these flags; without any server or target of probes, watch those found on this
@@ -86,6 +91,7 @@ def run(options: argparse.Namespace) -> None:
         _log.info("listening", extra={"fields": {"url": url, "version": __version__}})
         if is_exposed(host) and (warning := describe_exposure(live.config if live else None)):
             _log.warning(warning, extra={"fields": {"url": url}})
+    gc.set_threshold(*_GARBAGE_THRESHOLDS)
     writer = HistoryWriter(Path(settings.history).absolute(), settings.history_max_size) if settings.history else None
     manager = ServiceManager(os.environ, os.getpid())
     fleet = Fleet(settings.servers, settings.settings, writer=writer, on_turn=manager.turned, probe=settings.probe)

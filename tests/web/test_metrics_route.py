@@ -18,6 +18,7 @@ from uwsgi_headroom import metrics
 from uwsgi_headroom.config.values import make_server
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.metrics.exposition import render_family
+from uwsgi_headroom.watch import turns as turns_module
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.observation import ExporterHealth, Observation
 from uwsgi_headroom.web import metrics_route
@@ -75,7 +76,8 @@ def test_a_fault_about_one_server_is_that_servers_failure(
 
 def test_rendering_leaves_turns_to_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reads in flight get their turns between families while a response is rendered."""
-    monkeypatch.setattr(metrics_route, "_SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(turns_module, "SHORTEST_SECONDS", 0.0)
+    monkeypatch.setattr(turns_module, "LONGEST_SECONDS", 0.0)
     rendered: list[int] = []
     turns = 0
 

@@ -8,7 +8,6 @@ import functools
 import glob
 import os
 import stat
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, Obse
 from uwsgi_headroom.watch.probed import ProbedServers
 from uwsgi_headroom.watch.progress import Progress
 from uwsgi_headroom.watch.supervise import supervise
+from uwsgi_headroom.watch.turns import Turns
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.watch.watch_maker import WatchMaker
 
@@ -35,10 +35,6 @@ FIRST_SECONDS = 1.0
 
 CLOSE_SECONDS = 2.0
 """How long the end of the exporter waits for the history to be written, in seconds."""
-
-_SLICE_SECONDS = 0.01
-"""Longest time to observe servers, in seconds, without a turn for the event loop: reads in flight have a deadline. With
-a turn after each server, a response about a thousand of them waited for as many turns of a busy loop."""
 
 FORGET_SECONDS = 600.0
 """How long a globbed server is reported as down after its socket is gone, in seconds: long enough for an alert."""
@@ -120,12 +116,10 @@ class Fleet:
         watches = self.watches()
         await self.wait_for_first(watches)
         observations = []
-        began = time.monotonic()
+        turns = Turns()
         for watch in watches:
             observations.append(watch.observe(self.settings.windows))
-            if time.monotonic() - began > _SLICE_SECONDS:
-                await asyncio.sleep(0)
-                began = time.monotonic()
+            await turns.pause_if_due()
         return observations
 
     async def run(self) -> None:

@@ -7,7 +7,6 @@ simultaneous scrapers of a fleet with tens of thousands of series thus cost two 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,10 +18,8 @@ from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import END, OPENMETRICS, TEXT, render_family
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.observation import ExporterHealth, Observation
+from uwsgi_headroom.watch.turns import Turns
 from uwsgi_headroom.web.negotiation import accepts_gzip, accepts_openmetrics, compress
-
-_SLICE_SECONDS = 0.01
-"""Longest rendering, in seconds, without a turn for the event loop, because reads in flight have a deadline."""
 
 _LARGE_BYTES = 2 * 2**20
 """From this size on, compression takes too long for the event loop: 4 ms per megabyte."""
@@ -97,12 +94,10 @@ async def _render_all(fleet: Fleet, observations: Sequence[Observation], *, open
 
 async def _render(observations: Sequence[Observation], health: ExporterHealth, *, openmetrics: bool) -> bytes:
     texts: list[str] = []
-    began = time.monotonic()
+    turns = Turns()
     for family in families(observations, health):
         texts.append(render_family(family, openmetrics=openmetrics))
-        if time.monotonic() - began > _SLICE_SECONDS:
-            await asyncio.sleep(0)
-            began = time.monotonic()
+        await turns.pause_if_due()
     if openmetrics:
         texts.append(END)
     return "".join(texts).encode()

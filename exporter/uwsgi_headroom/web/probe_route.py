@@ -23,12 +23,12 @@ from uwsgi_headroom.metrics.family import gauge, label_set
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.probed import NoPlaceError, ProbedServers
+from uwsgi_headroom.watch.turns import Turns
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web.negotiation import accepts_gzip, accepts_openmetrics, compress
 from uwsgi_headroom.web.query_parameters import RefusedError
 
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-_SLICE_SECONDS = 0.01
 _LARGE_BYTES = 2**20
 _FIRST_SECONDS = TIMEOUT_SECONDS + 1.0
 """How long a probe waits for the first reading, in seconds: longer than the timeout of a read, so that a first probe
@@ -134,12 +134,10 @@ class _SharedAnswers:
 
 async def _render(observation: Observation, seconds: float, *, openmetrics: bool) -> bytes:
     texts: list[str] = []
-    began = time.monotonic()
+    turns = Turns()
     for family in _families(observation, seconds):
         texts.append(render_family(family, openmetrics=openmetrics))
-        if time.monotonic() - began > _SLICE_SECONDS:
-            await asyncio.sleep(0)  # reads in flight have a deadline
-            began = time.monotonic()
+        await turns.pause_if_due()
     return "".join([*texts, END if openmetrics else ""]).encode()
 
 

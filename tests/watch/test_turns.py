@@ -1,0 +1,51 @@
+"""Turns of a long computation, beside tasks that need the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.support.clock import MovableClock
+from uwsgi_headroom.watch.turns import LONGEST_SECONDS, SHORTEST_SECONDS, Turns
+
+
+def share_of(hands: MovableClock, step: float, others: float) -> tuple[float, float]:
+    """The share of the time that a computation of steps of this length (seconds) gets beside others that use so many
+    seconds of each turn, and the longest time without a turn for them."""
+    used = longest = waited = 0.0
+
+    async def other() -> None:
+        nonlocal longest, waited
+        while True:
+            longest, waited = max(longest, waited), 0.0
+            hands.move(others)
+            await asyncio.sleep(0)
+
+    async def run() -> float:
+        nonlocal used, waited
+        task = asyncio.create_task(other())
+        began, turns = hands.clock.monotonic(), Turns(hands.clock.monotonic)
+        for _ in range(2000):
+            hands.move(step)
+            used, waited = used + step, waited + step
+            await turns.pause_if_due()
+        task.cancel()
+        return hands.clock.monotonic() - began
+
+    elapsed = asyncio.run(run())
+    return used / elapsed, longest
+
+
+@pytest.mark.parametrize("others", [0.02, 0.05])
+def test_half_of_the_time_beside_much_work(others: float) -> None:
+    """However much the others have to do, the computation takes twice its own time at most."""
+    share, longest = share_of(MovableClock(), 0.001, others)
+    assert share == pytest.approx(0.5, abs=0.03)
+    assert longest <= others + 0.0011
+
+
+def test_others_wait_for_a_short_turn() -> None:
+    """Others that have little to do wait for the shortest turn; no turn is longer than the longest."""
+    assert share_of(MovableClock(), 0.001, 0.0001)[1] <= SHORTEST_SECONDS + 0.0011
+    assert share_of(MovableClock(), 0.001, 10.0)[1] <= LONGEST_SECONDS + 0.0011
