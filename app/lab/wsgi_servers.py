@@ -46,7 +46,7 @@ def rate_label(protocol: str, rate: int) -> str:
 def plan(programs: Programs, _: Machine, length: Length) -> list[Planned]:
     """Returns the runs: each server at each rate, and with idle connections."""
     setups = list(pong_setups(programs))
-    seconds = length.seconds(2.5, 10)
+    seconds = length.seconds(2, 10)
     loads = {
         f"{protocol}, {rate}/s": Load(
             rate=rate, keep_alive=calls, warm_up=0.5, seconds=seconds, timeout=published.E3_TIMEOUT
@@ -62,8 +62,7 @@ def plan(programs: Programs, _: Machine, length: Length) -> list[Planned]:
         seconds=seconds,
         timeout=published.E3_TIMEOUT,
     )
-    steps = plan_runs(KEY, setups, loads, length.repetitions)
-    return steps + plan_runs(KEY, setups, {MANY: many}, length.repetitions if length.full else 1)
+    return plan_runs(KEY, setups, loads | {MANY: many}, length.repetitions)
 
 
 def report(results: Results) -> Section:
