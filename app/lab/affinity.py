@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 from app.lab.experiment import Results
-from app.lab.figures import Finding, hot_ratio, mean_ms, order
+from app.lab.figures import Finding, change_words, hot_ratio, mean_ms, order, verdict_of
 from app.lab.programs import mask_file
 from uwsgi_headroom.tune.outcome import Outcome
 
@@ -50,16 +50,16 @@ def processes_share_a_cpu(results: Results, experiment: str, setup: str) -> list
     most = [max(on.values()) for run in _with_result(results, setup) for on in parts(run).values()]
     if results.machine.cpus < 2 or not masks or not most:
         return []
-    allowed = min(map(len, masks))
+    allowed, subject = min(map(len, masks)), "the claim that all processes use the same CPU by default"
     text = (
-        f"The processes use the same CPU by default: each worker's affinity mask allowed"
-        f" {allowed} of {results.machine.cpus} CPUs, and the most of its CPU time that a worker spent on one CPU was"
-        f" {100 * max(most):.0f} %."
+        f"Each worker's affinity mask allowed {allowed} of {results.machine.cpus} CPUs, and the most of its CPU time"
+        f" that a worker spent on one CPU was {100 * max(most):.0f} %."
     )
     if allowed > 1 and max(most) < BOUND:
-        text += " A mask that is inherited from the master binds no worker to a CPU."
-        return [Finding("differs", text)]
-    return [Finding("agrees" if allowed == 1 else "open", text)]
+        return [
+            Finding("differs", subject, f"{text} The mask that workers inherit from the master binds none of them.")
+        ]
+    return [Finding("agrees" if allowed == 1 else "open", subject, text)]
 
 
 def guess_about_busiest(results: Results, setup: str) -> list[Finding]:
@@ -67,17 +67,16 @@ def guess_about_busiest(results: Results, setup: str) -> list[Finding]:
     seen = [found for run in _with_result(results, setup) if (found := _busiest_on_quietest(run))]
     if not seen or results.machine.cpus < 2:
         return []
-    even = 1 / results.machine.cpus
-    shown = ", ".join(f"{100 * part:.0f} %" for part, _ in seen)
-    loads = ", ".join(" and ".join(f"{100 * load:.0f} %" for load in cpus) for _, cpus in seen)
+    parts_there = ", ".join(f"{100 * part:.0f} %" for part, _ in seen)
+    loads = "; ".join(" and ".join(f"{100 * load:.0f} %" for load in cpus) for _, cpus in seen)
+    subject = "the guess that the busiest worker has affinity to the least loaded CPU"
     text = (
-        f"The busiest worker had affinity to the least loaded CPU: in the runs of {setup}, the worker with the most"
-        f" requests spent {shown} of its CPU time on the CPU that was used least, where chance gives"
-        f" {100 * even:.0f} % (CPUs used: {loads})."
+        f"In the runs of {setup}, the worker with the most requests spent {parts_there} of its CPU time on the CPU that"
+        f" was used least; chance gives {100 / results.machine.cpus:.0f} %. The CPUs were used {loads}."
     )
     if all(part > BOUND for part, _ in seen):
-        return [Finding("agrees", text)]
-    return [Finding("differs", text + " It had affinity to none.")]
+        return [Finding("agrees", subject, text)]
+    return [Finding("differs", subject, f"{text} It was not bound to it.")]
 
 
 def _busiest_on_quietest(run: Outcome) -> tuple[float, tuple[float, ...]] | None:
@@ -101,12 +100,10 @@ def pinned_workers(results: Results, load: str, experiment: str, free: str, pinn
     means = [results.runs.spread(name, load, mean_ms) for name in (free, pinned)]
     if not masks or not hot[0] or not hot[1] or not means[0] or not means[1]:
         return []
-    changed = {1: "more uneven", -1: "more even", 0: "as uneven, within the ranges of the runs"}[order(hot[0], hot[1])]
+    sign = order(hot[0], hot[1])
     text = (
-        f"With `cpu-affinity = 1` each worker may use {max(map(len, masks))} of {results.machine.cpus} CPUs. The"
-        f" shares are {changed}: hot ratio {hot[0].median:.2f} free, {hot[1].median:.2f} bound; mean"
-        f" {means[0].median:,.0f} and {means[1].median:,.0f} ms."
+        f"With `cpu-affinity = 1` each worker may use {max(map(len, masks))} of {results.machine.cpus} CPUs. It"
+        f" {change_words(sign, 'hot ratio')}: {hot[0].median:.2f} free, {hot[1].median:.2f} bound. The mean response"
+        f" time was {means[0].median:,.0f} and {means[1].median:,.0f} ms."
     )
-    if order(hot[0], hot[1]) > 0:
-        return [Finding("agrees", f"{text} Affinity makes shares uneven.")]
-    return [Finding("differs", f"{text} Affinity is not what makes the shares uneven.")]
+    return [Finding(verdict_of(sign, 1), "affinity as the cause of uneven shares", text)]

@@ -8,7 +8,7 @@ from statistics import median
 
 from app.lab import published
 from app.lab.experiment import Experiment, Length, Results, Section, render_table
-from app.lab.figures import Finding, Runs, other_cpus
+from app.lab.figures import DISTURBED, Finding, Runs, other_cpus
 from app.lab.programs import Machine
 from tools.environments import ROOT
 from uwsgi_headroom.tune.outcome import Outcome
@@ -71,14 +71,14 @@ def _page(
     pictures: str,
 ) -> Iterator[str]:
     yield _BEGIN
-    yield from ["", _measured(outcomes, machine, length), "", "## What came back", ""]
+    yield from ["", _measured(outcomes, machine, length), "", "## What came back"]
     for key, section in sections.items():
-        yield f"* **{key}, {titles[key]}**: {_count(section.findings)}."
+        yield from ["", f"**{key}, {titles[key]}**", "", *_summary(section.findings)]
     for key, section in sections.items():
-        yield from ["", f"## {key}: {titles[key]}", "", *section.lines, ""]
+        yield from ["", f"## {key}: {titles[key]}", "", *section.lines, "", _beside(outcomes[key], length), ""]
         for name, title in section.pictures.items():
             yield from [f"![{title}]({pictures}/{name})", ""]
-        yield from (f"* **{WORDS[finding.verdict]}.** {finding.text}" for finding in section.findings)
+        yield from (f"* **{WORDS[found.verdict]}**: {found.subject}. {found.text}" for found in section.findings)
     yield from ["", "## Every published experiment", "", *_listed(sections)]
     yield from ["", "## Versions", "", *_versions(machine)]
 
@@ -86,24 +86,36 @@ def _page(
 def _measured(outcomes: Mapping[str, Sequence[Outcome]], machine: Machine, length: Length) -> str:
     runs = [run for series in outcomes.values() for run in series]
     failed = sum(run.answers is None for run in runs)
-    words = "full" if length.full else "short"
-    text = (
-        f"This page: {len(runs)} runs of the {words} lab, {failed} of them without a result, on {machine.cpus} CPUs,"
-        f" {machine.system}, {machine.python}."
+    return (
+        f"This page: {len(runs)} runs of the {'full' if length.full else 'short'} lab, {failed} of them without a"
+        f" result, on {machine.cpus} CPUs, {machine.system}, {machine.python}."
     )
+
+
+def _beside(runs: Sequence[Outcome], length: Length) -> str:
+    """Says how often an experiment was repeated, and what other programs did meanwhile."""
+    text = f"{length.repetitions} repetitions of {_seconds(runs)} s."
     others = sorted(used for run in runs if (used := other_cpus(run)) is not None)
     if others:
         text += (
-            f" Other programs, the exporter's sampling included, used {median(others):.2f} CPUs during half of the runs"
-            f" at most, and up to {others[-1]:.2f}."
+            f" Other programs, the exporter's sampling included, used {median(others):.2f} CPUs in the median run, and"
+            f" {others[-1]:.2f} in the worst. A run with more than {DISTURBED:g} is repeated once."
         )
     return text
 
 
-def _count(findings: Sequence[Finding]) -> str:
-    counts = {verdict: sum(finding.verdict == verdict for finding in findings) for verdict in WORDS}
-    words = {"agrees": "agree", "differs": "differ", "open": "are open"}
-    return f"of {len(findings)} comparisons " + ", ".join(f"{count} {words[name]}" for name, count in counts.items())
+def _seconds(runs: Sequence[Outcome]) -> str:
+    """Returns how long the loads took."""
+    taken = [round(run.answers.seconds) for run in runs if run.answers]
+    return f"{median(taken):g}" if taken else "0"
+
+
+def _summary(findings: Sequence[Finding]) -> Iterator[str]:
+    """Yields a line for each verdict, with the subjects."""
+    for verdict, word in WORDS.items():
+        subjects = [finding.subject for finding in findings if finding.verdict == verdict]
+        if subjects:
+            yield f"* {word}: {'; '.join(subjects)}."
 
 
 def _listed(sections: Mapping[str, Section]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,12 +12,16 @@ from uwsgi_headroom.tune.results import Spread, spread
 Figure = Callable[[Outcome], float | None]
 Verdict = Literal["agrees", "differs", "open"]
 
+DISTURBED = 0.3
+"""CPUs of other programs with which a run counts as disturbed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A sentence of the report. open: the runs do not decide it."""
+    """A comparison of the report. open: the runs do not decide it. subject: what is compared, as a noun phrase."""
 
     verdict: Verdict
+    subject: str
     text: str
 
 
@@ -142,7 +146,12 @@ def verdict_of(sign: int, agreeing: int) -> Verdict:
 
 
 def order(first: Spread, second: Spread) -> int:
-    """Returns 1 if the second is above the whole range of the first, -1 if below, 0 if the ranges overlap."""
+    """Returns 1 if the second is above the whole range of the first, -1 if below, 0 if the ranges overlap.
+
+    Also 0 if one of them is a single run, whose range is unknown.
+    """
+    if min(first.number, second.number) < 2:
+        return 0
     if second.low > first.high:
         return 1
     return -1 if second.high < first.low else 0
@@ -161,25 +170,40 @@ def ratio(second: Spread, first: Spread) -> Spread:
     )
 
 
-def compare_change(name: str, published: float, before: Spread, after: Spread) -> Finding:
-    """Compares the effect of a change with the published one.
+def relative(found: Mapping[str, Spread], first: str) -> dict[str, Spread]:
+    """Returns the figures as multiples of the median of the first; empty if it is missing or 0."""
+    one = found[first].median if first in found else 0.0
+    if not one:
+        return {}
+    return {
+        name: Spread(value.median / one, value.low / one, value.high / one, value.number)
+        for name, value in found.items()
+    }
 
-    name: the change, as the subject of a sentence. published: figure after / before.
-    """
+
+def compare_change(subject: str, published: float, before: Spread, after: Spread) -> Finding:
+    """Compares the effect of a change with the published one: figure after / before."""
     if before.low <= 0 or after.low <= 0:
-        return Finding("open", f"{name}: not measured, because a run had no answers.")
+        return Finding("open", subject, "A run had no answers.")
     found = ratio(after, before)
-    shown = f"{times(found)}; published {published:.2f}x"
+    shown = f"{times(found)}; published {published:.2f}x."
     direction = order(before, after)
     if direction == 0:
-        if found.low <= published <= found.high:
-            return Finding("open", f"{name}: no difference beyond the ranges of the runs, {shown}, which is in them.")
-        return Finding("differs", f"{name} made no difference beyond the ranges of the runs: {shown}.")
+        fits = found.low <= published <= found.high
+        text = f"No difference beyond the ranges of the runs: {shown}"
+        return Finding("open" if fits else "differs", subject, text + " The published effect would be inside." * fits)
+    words = "It rose" if direction > 0 else "It fell"
     if direction == (1 if published > 1 else -1):
-        return Finding("agrees", f"{name} {'raised' if direction > 0 else 'lowered'} it: {shown}.")
-    return Finding("differs", f"{name} {'raised' if direction > 0 else 'lowered'} it, the other way: {shown}.")
+        return Finding("agrees", subject, f"{words}: {shown}")
+    return Finding("differs", subject, f"{words}, the other way: {shown}")
 
 
 def times(found: Spread) -> str:
     """Returns a ratio as text, with its range."""
     return f"{found.median:.2f}x ({found.low:.2f} to {found.high:.2f})"
+
+
+def change_words(sign: int, figure: str) -> str:
+    """Returns what a change did to a figure, as the end of a sentence that begins with the change."""
+    words = {1: "raised", -1: "lowered"}
+    return f"{words[sign]} the {figure}" if sign else f"did not change the {figure} beyond the ranges of the runs"

@@ -18,14 +18,17 @@ from app.lab.experiment import (
 )
 from app.lab.figures import (
     Finding,
+    change_words,
     compare_change,
     interpreter_wait,
     mean_ms,
     order,
     ratio,
+    relative,
     server_cpus,
     throughput,
     times,
+    verdict_of,
 )
 from app.lab.programs import Machine, Programs
 from uwsgi_headroom.tune.chart import draw_bars
@@ -85,10 +88,7 @@ def report(results: Results) -> Section:
 
 def _draw(results: Results, found: dict[str, Spread], title: str) -> None:
     """Draws throughput as a multiple of one process with one thread, so that the machines can be compared."""
-    one = found.get("1x1")
-    if one and one.low > 0:
-        rows = {name: ratio(value, one) for name, value in found.items()}
-        rows["1x1"] = Spread(1.0, one.low / one.median, one.high / one.median, one.number)
+    if rows := relative(found, "1x1"):
         first = published.PROCESSES[0].throughput
         beside = {f"{row.processes}x1": row.throughput / first for row in published.PROCESSES}
         draw_bars(results.pictures / "e2.svg", title=title, unit="times 1x1", rows=rows, beside=beside)
@@ -126,16 +126,16 @@ def _processes(found: dict[str, Spread], cpus: int) -> list[Finding]:
         before, after = found.get("1x1"), found.get(f"{row.processes}x1")
         if not before or not after:
             continue
-        name = f"Throughput, {row.processes} processes beside 1"
+        subject = f"throughput of {row.processes} processes beside 1"
         there = row.throughput / first.throughput
         if row.processes <= cpus or before.low <= 0:
-            findings.append(compare_change(name, there, before, after))
+            findings.append(compare_change(subject, there, before, after))
         else:
             text = (
-                f"{name}: {times(ratio(after, before))} on {cpus} CPUs; published {there:.2f}x on 8 CPUs. More than"
+                f"{times(ratio(after, before))} on {cpus} CPUs; published {there:.2f}x on 8 CPUs. More than"
                 f" {cpus}x cannot be reached here."
             )
-            findings.append(Finding("open", text))
+            findings.append(Finding("open", subject, text))
     return findings
 
 
@@ -150,10 +150,10 @@ def _cpus(results: Results, load: str) -> list[Finding]:
     if not reached:
         return []
     shown = ", ".join(f"{used[f'{number}x1'].median:.2f} with {number}" for number in reached)
-    text = f"CPUs in use by the server: {shown} processes, on {results.machine.cpus} CPUs. Published: one a process."
+    text = f"The server used {shown} processes, on {results.machine.cpus} CPUs. Published: one CPU a process."
     if min(reached.values()) >= OF_ALL:
-        return [Finding("agrees", f"{text} Each process uses one CPU, as far as there are CPUs.")]
-    return [Finding("differs", text)]
+        return [Finding("agrees", "CPUs in use", f"{text} Each process uses one, as far as there are CPUs.")]
+    return [Finding("differs", "CPUs in use", text)]
 
 
 def _threads(found: dict[str, Spread]) -> list[Finding]:
@@ -162,13 +162,12 @@ def _threads(found: dict[str, Spread]) -> list[Finding]:
     for processes in (1, 2, 4):
         before, after = found.get(f"{processes}x1"), found.get(f"{processes}x4")
         if before and after and before.low > 0:
-            words = {1: "raised", -1: "lowered", 0: "did not change"}[order(before, after)]
-            beyond = " beyond the ranges of the runs" if words == "did not change" else ""
-            text = (
-                f"Threads make a CPU-bound application slower: with {processes} process{'es' * (processes > 1)}, 4"
-                f" threads instead of 1 {words} the throughput{beyond}: {times(ratio(after, before))}."
+            sign = order(before, after)
+            subject = (
+                f"the claim that threads slow this application down, with {processes} process{'es' * (processes > 1)}"
             )
-            findings.append(Finding("agrees" if words == "lowered" else "differs", text))
+            text = f"4 threads instead of 1 {change_words(sign, 'throughput')}: {times(ratio(after, before))}."
+            findings.append(Finding(verdict_of(sign, -1), subject, text))
     return findings
 
 
@@ -178,7 +177,7 @@ def _two_at_once(results: Results) -> Finding | None:
     one, four = (results.runs.spread(name, load, mean_ms) for name in ("1x1", "4x1"))
     if not one or not four:
         return None
-    return compare_change("Response time of two requests at once, 4 processes beside 1", 3.9 / 7.2, one, four)
+    return compare_change("response time of two requests at once, 4 processes beside 1", 3.9 / 7.2, one, four)
 
 
 EXPERIMENT = Experiment(key=KEY, title="Processes and CPUs", plan=plan, report=report)

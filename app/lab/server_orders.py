@@ -35,10 +35,10 @@ def compare_orders(results: Results, top: Mapping[str, str], many: str) -> list[
         first = not findings
         pairs = _leaders(published.FASTEST_HTTP10) if first else list(_by_replies())
         found = spreads(results.runs, NAMES, load, replies_per_cpu)
-        findings += _judge(f"{protocol}, replies per CPU second", pairs, found, more=True)
+        findings += _judge(f"replies per CPU second, {protocol}", pairs, found, more=True)
         if first:
             memory = spreads(results.runs, NAMES, load, memory_mb)
-            findings += _judge("Peak memory", _leaders(published.LEAST_MEMORY), memory, more=False)
+            findings += _judge("peak memory", _leaders(published.LEAST_MEMORY), memory, more=False)
     return findings + _latencies(results, many)
 
 
@@ -65,10 +65,10 @@ def _latencies(results: Results, load: str) -> list[Finding]:
     if not found:
         return []
     lost = [name for name in figures if name not in found and results.runs.of(name, load)]
-    findings = _judge("Latency with many connections", pairs, found, more=False)
+    findings = _judge("latency with many connections", pairs, found, more=False)
     if lost:
-        text = f"With many idle connections {' and '.join(lost)} failed to answer 1 % of the requests or more."
-        findings.append(Finding("differs", text))
+        text = f"{' and '.join(lost)} failed to answer 1 % of the requests or more."
+        findings.append(Finding("differs", "answers with many connections", text))
     return findings
 
 
@@ -87,14 +87,18 @@ def _judge(what: str, pairs: Iterable[Pair], found: Mapping[str, Spread], *, mor
         return []
     held = [pair for pair, sign in signs.items() if sign > 0]
     reversed_ = [pair for pair, sign in signs.items() if sign < 0]
-    text = f"{what}: of {len(signs)} published orders, {len(held)} hold beyond the ranges of the runs"
-    text += f", {len(reversed_)} are reversed, {len(signs) - len(held) - len(reversed_)} are undecided."
+    text = f"{len(signs)} published orders of two servers: {len(held)} hold beyond the ranges of the runs,"
+    text += f" {len(reversed_)} reversed, {len(signs) - len(held) - len(reversed_)} undecided."
     if reversed_:
         text += " Reversed: " + "; ".join(_sentence(one, other, found) for one, other in reversed_) + "."
-    if reversed_:
-        return [Finding("differs", text)]
-    return [Finding("agrees" if 2 * len(held) > len(signs) else "open", text)]
+    if 2 * len(held) > len(signs):
+        return [Finding("agrees", f"{what}, most orders" if reversed_ else what, text)]
+    return [Finding("differs" if reversed_ else "open", what, text)]
 
 
 def _sentence(one: str, other: str, found: Mapping[str, Spread]) -> str:
-    return f"{other} ({found[other].median:,.0f}) is ahead of {one} ({found[one].median:,.0f})"
+    return f"{other} ({_number(found[other])}) is ahead of {one} ({_number(found[one])})"
+
+
+def _number(found: Spread) -> str:
+    return f"{found.median:,.0f}" if found.median >= 100 else f"{found.median:.3g}"

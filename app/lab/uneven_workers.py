@@ -3,37 +3,11 @@
 from __future__ import annotations
 
 from app.lab import affinity, published
-from app.lab.experiment import (
-    NONE,
-    Experiment,
-    Length,
-    Results,
-    Section,
-    failures,
-    load_label,
-    plan_runs,
-    render_table,
-    show,
-    show_share,
-    spreads,
-)
-from app.lab.figures import (
-    concurrency,
-    cost,
-    error_rate,
-    hot_ratio,
-    interpreter_load,
-    interpreter_wait,
-    largest_share,
-    least_share,
-    mean_ms,
-    p99_ms,
-    server_cpus,
-    throughput,
-    wait_of_hottest,
-)
+from app.lab.experiment import Experiment, Length, Results, Section, failures, load_label, plan_runs, spreads
+from app.lab.figures import hot_ratio, interpreter_wait, mean_ms
 from app.lab.programs import Machine, Programs
 from app.lab.unevenness import compare_costly_case, compare_interpreters, compare_shapes, compare_thunder_lock
+from app.lab.worker_tables import clients_table, published_table, waits_table
 from uwsgi_headroom.tune.chart import draw_bars
 from uwsgi_headroom.tune.load import Load
 from uwsgi_headroom.tune.series import Planned
@@ -103,21 +77,22 @@ def _routed(programs: Programs, name: str, turns: str) -> Setup:
 
 def report(results: Results) -> Section:
     """Reports the tables, the published figures, and what the exporter's figures say about them."""
-    machine = results.machine
     lines = [
-        f"`/mixed?cpu_ms={CPU_MS}&io_ms={IO_MS}`: {CPU_MS} ms of CPU, then a wait of {IO_MS} ms. Requests arrive at a"
-        f" fixed rate, the same for all setups: {RATE:g} a second, {RATE * CPU_MS / 1000:.1f} CPUs of work on"
-        f" {machine.cpus} CPUs. Shares, hot ratio, waits and costs are the exporter's own figures. *Waiting* is threads"
-        " that wait for an interpreter lock: of all workers, and of the worker with the most. *Load of the busiest"
-        " interpreter*: 1 is saturated.",
+        f"`/mixed?cpu_ms={CPU_MS}&io_ms={IO_MS}`: {CPU_MS} ms of CPU, then a wait of {IO_MS} ms. The load *{OPEN}* is"
+        f" the same for all setups: requests at even intervals, {RATE * CPU_MS / 1000:.1f} CPUs of work, here on"
+        f" {results.machine.cpus}. 4x8 is 4 workers with 8 threads each. In *{UNEVEN}* and *{EVEN}* uWSGI's router"
+        " gives each worker its requests in a fixed order: the costly case made certain. Shares, hot ratio, waits"
+        " ([states](waits.md#states), threads on average), the load of the busiest interpreter (1 is saturated), the"
+        " cost of unevenness and headroom are the exporter's own figures.",
         "",
-        *_published(),
+        *published_table(),
     ]
     pictures: dict[str, str] = {}
     for name, setups in ((OPEN, NAMES), (CLOSED, NAMES), (ONE_INTERPRETER, list(INTERPRETERS))):
         load = load_label(KEY, name)
         if any(run.load == load for run in results.runs.outcomes):
-            lines += ["", f"**{name}**", "", *_table(results, load, setups), *failures(results.runs, setups, load)]
+            lines += ["", f"**{name}**", "", *clients_table(results.runs, load, setups)]
+            lines += [*failures(results.runs, setups, load), "", *waits_table(results.runs, load, setups)]
             pictures |= _draw(results, load, name, setups)
     load, few = load_label(KEY, OPEN), load_label(KEY, ONE_INTERPRETER)
     findings = [
@@ -129,59 +104,6 @@ def report(results: Results) -> Section:
         *affinity.pinned_workers(results, load, KEY, "4x8", PINNED),
     ]
     return Section(lines=lines, findings=findings, pictures=pictures)
-
-
-def _published() -> list[str]:
-    rows = []
-    for shape in published.SHAPES:
-        least, most = shape.shares
-        shares = f"{100 * least:.0f} to {100 * most:.0f} %" if least else f"largest {100 * most:.0f} %"
-        rows.append(
-            [
-                shape.name,
-                shares,
-                f"{most * shape.workers:.2f}",
-                str(published.E4_MACHINES * shape.threads * shape.workers),
-            ]
-        )
-    rate = published.E4_RATE / published.E4_MACHINES
-    return [
-        f"Published: {published.E4_MACHINES} machines, {rate:.1f} requests/s on each, mean {published.E4_SECONDS:g} s"
-        f" before and less after, {published.E4_CONCURRENCY} in service (Little's law).",
-        "",
-        *render_table(["there", "shares", "hot ratio", "threads"], rows),
-    ]
-
-
-def _table(results: Results, load: str, setups: list[str]) -> list[str]:
-    head = [
-        *("setup", "shares", "hot ratio", "requests/s", "mean ms", "p99 ms", "errors", "in service", "CPUs"),
-        *("busiest interpreter", "waiting", "waiting, worst worker", "cost of unevenness"),
-    ]
-    rows = []
-    for name in setups:
-        runs = results.runs
-        if not runs.of(name, load):
-            continue
-        least, most = runs.spread(name, load, least_share), runs.spread(name, load, largest_share)
-        rows.append(
-            [
-                name,
-                f"{100 * least.median:.0f} to {100 * most.median:.0f} %" if least and most else NONE,
-                show(runs.spread(name, load, hot_ratio), 2),
-                show(runs.spread(name, load, throughput), 1),
-                show(runs.spread(name, load, mean_ms)),
-                show(runs.spread(name, load, p99_ms)),
-                show_share(runs.spread(name, load, error_rate)),
-                show(runs.spread(name, load, concurrency), 1),
-                show(runs.spread(name, load, server_cpus), 2),
-                show(runs.spread(name, load, interpreter_load), 2),
-                show(runs.spread(name, load, interpreter_wait), 2),
-                show(runs.spread(name, load, wait_of_hottest), 2),
-                show_share(runs.spread(name, load, cost)),
-            ]
-        )
-    return render_table(head, rows)
 
 
 def _draw(results: Results, load: str, name: str, setups: list[str]) -> dict[str, str]:

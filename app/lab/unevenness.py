@@ -6,6 +6,8 @@ from app.lab import published
 from app.lab.experiment import Results
 from app.lab.figures import (
     Finding,
+    Verdict,
+    change_words,
     cost,
     hot_ratio,
     interpreter_load,
@@ -36,14 +38,12 @@ def compare_shapes(results: Results, load: str, alone_ms: float, rate: float) ->
     before, after = (runs.spread(name, load, hot_ratio) for name in ("4x8", "8x1"))
     there = [shape.workers * shape.shares[1] for shape in published.SHAPES]
     if before and after:
-        words = {1: "more uneven", -1: "more even", 0: "as uneven, within the ranges of the runs,"}[
-            order(before, after)
-        ]
+        sign = order(before, after)
         text = (
-            f"Shares: 8x1 is {words} than 4x8: hot ratio {after.median:.2f} and {before.median:.2f}."
-            f" Published {there[1]:.2f} and {there[0]:.2f}."
+            f"8x1 instead of 4x8 {change_words(sign, 'hot ratio')}: {before.median:.2f} to {after.median:.2f};"
+            f" published {there[0]:.2f} to {there[1]:.2f}."
         )
-        findings.append(Finding(verdict_of(order(before, after), -1), text))
+        findings.append(Finding(verdict_of(sign, -1), "shares of 4x8 and 8x1", text))
     findings += _response_after(results, load)
     for first, second, words in (
         ("4x8", "4x1", "fewer threads, as many workers"),
@@ -52,19 +52,15 @@ def compare_shapes(results: Results, load: str, alone_ms: float, rate: float) ->
     ):
         one, two = runs.spread(first, load, mean_ms), runs.spread(second, load, mean_ms)
         if one and two:
-            changed = {1: "raised", -1: "lowered", 0: "did not change"}[order(one, two)]
-            beyond = " beyond the ranges of the runs" if changed == "did not change" else ""
+            sign = order(one, two)
             workers, threads = (int(part) for part in second.split("x"))
-            text = (
-                f"One change at a time, {first} to {second} ({words}): it {changed} the response time{beyond},"
-                f" {one.median:,.0f} to {two.median:,.0f} ms."
-            )
+            text = f"It {change_words(sign, 'mean response time')}: {one.median:,.0f} to {two.median:,.0f} ms."
             if workers * threads * 1000 < rate * alone_ms:
                 text += (
                     f" {second} has {workers * threads} threads, and {rate:g} requests a second of {alone_ms:g} ms need"
                     f" {rate * alone_ms / 1000:.1f}: the threads are the limit."
                 )
-            findings.append(Finding("open", text))
+            findings.append(Finding("open", f"{first} to {second}, {words}", f"{text} It was not published."))
     return findings
 
 
@@ -73,15 +69,15 @@ def _response_after(results: Results, load: str) -> list[Finding]:
     before, after = (results.runs.spread(name, load, mean_ms) for name in ("4x8", "8x1"))
     if not before or not after:
         return []
-    direction = order(before, after)
-    words = {1: "slower", -1: "faster", 0: "as fast, within the ranges of the runs"}[direction]
-    text = f"Response time at the same load: 8x1 is {words}: {after.median:,.0f} ms, 4x8 {before.median:,.0f} ms."
+    sign = order(before, after)
+    changed = change_words(sign, "mean response time")
+    text = f"8x1 instead of 4x8 {changed}: {before.median:,.0f} to {after.median:,.0f} ms."
     if results.machine.cpus < 4:
         text += (
             f" With {results.machine.cpus} CPUs the four interpreters of 4x8 cannot all be busy: the CPUs bind before"
             " an interpreter does. So this pair says nothing about interpreters; 1x16 and 2x8 do."
         )
-    return [Finding(verdict_of(direction, -1), text)]
+    return [Finding(verdict_of(sign, -1), "response time at the same load, 4x8 and 8x1", text)]
 
 
 def compare_thunder_lock(results: Results, load: str, shapes: list[str], lock: str) -> list[Finding]:
@@ -98,10 +94,11 @@ def compare_thunder_lock(results: Results, load: str, shapes: list[str], lock: s
             response.append(f"{name} {slow.median:,.0f} to {fast.median:,.0f} ms")
     if not evened:
         return []
-    text = f"`thunder-lock` and the hot ratio: {', '.join(evened)}."
+    text = f"Hot ratio without and with it: {', '.join(evened)}."
     changed = ", ".join(response)
-    text += f" Response times beyond the ranges of the runs: {changed or 'none changed'}."
-    return [Finding("agrees" if verdicts == {-1} else "differs" if 1 in verdicts else "open", text)]
+    text += f" Mean response times that changed beyond the ranges of the runs: {changed or 'none'}."
+    verdict: Verdict = "differs" if 1 in verdicts else "agrees" if -1 in verdicts else "open"
+    return [Finding(verdict, "`thunder-lock` makes shares more even (this project's documents)", text)]
 
 
 def compare_interpreters(results: Results, load: str) -> list[Finding]:
@@ -113,10 +110,11 @@ def compare_interpreters(results: Results, load: str) -> list[Finding]:
     waits = [runs.spread(name, load, interpreter_wait) for name in ("1x16", "2x8")]
     if not one or not two or not means[0] or not means[1] or not loaded or not used:
         return []
+    subject = "one interpreter limits 16 threads, two serve more"
     words = {1: "serves more", -1: "serves less", 0: "serves as much, within the ranges of the runs"}[order(one, two)]
     text = (
-        f"One interpreter or two, with 16 threads: 2x8 {words}, {two.median:.1f} and {one.median:.1f} requests/s with"
-        f" 1x16 ({times(ratio(two, one))}), mean {means[1].median:,.0f} and {means[0].median:,.0f} ms. The interpreter"
+        f"2x8 {words}, {two.median:.1f} requests/s, 1x16 {one.median:.1f}"
+        f" ({times(ratio(two, one))}), mean {means[1].median:,.0f} and {means[0].median:,.0f} ms. The interpreter"
         f" of 1x16 was loaded to {loaded.median:.2f}; the server used {used.median:.2f} of {results.machine.cpus} CPUs."
     )
     if waits[0] and waits[1]:
@@ -126,8 +124,8 @@ def compare_interpreters(results: Results, load: str) -> list[Finding]:
         text += " What threads wait for could not be read."
         more_waits = False
     if order(one, two) > 0 and loaded.median >= INTERPRETER_FULL and more_waits:
-        return [Finding("agrees", f"{text} The interpreter is the limit, and our figures say so.")]
-    return [Finding("open" if order(one, two) > 0 else "differs", text)]
+        return [Finding("agrees", subject, f"{text} The interpreter is the limit, and our figures say so.")]
+    return [Finding("open" if order(one, two) > 0 else "differs", subject, text)]
 
 
 def compare_costly_case(results: Results, load: str, uneven: str, even: str) -> list[Finding]:
@@ -141,13 +139,14 @@ def compare_costly_case(results: Results, load: str, uneven: str, even: str) -> 
     waits = runs.spread(uneven, load, wait_of_hottest)
     waiting = f" {waits.median:.1f} of its 8 threads waited for it." if waits else ""
     text = (
-        f"A hot interpreter costs before threads or CPUs run out: with 7 of 9 requests to one worker the mean was"
-        f" {slow.median:,.0f} ms, in turn {fast.median:,.0f} ms. The hot interpreter was loaded to {loaded.median:.2f},"
-        f" the server used {used.median:.2f} of {results.machine.cpus} CPUs.{waiting}"
+        f"With 7 of 9 requests to one worker the mean was {slow.median:,.0f} ms, in turn {fast.median:,.0f} ms."
+        f" The hot interpreter was loaded to {loaded.median:.2f}, the server used {used.median:.2f} of"
+        f" {results.machine.cpus} CPUs.{waiting}"
     )
     explained = loaded.median >= INTERPRETER_FULL and used.high < SPARE * results.machine.cpus
     sign = order(fast, slow)
-    findings.append(Finding(verdict_of(sign, 1) if explained else "open", text))
+    subject = "a hot interpreter costs before threads or CPUs run out"
+    findings.append(Finding(verdict_of(sign, 1) if explained else "open", subject, text))
     said = runs.spread(uneven, load, cost)
     inside = [runs.spread(name, load, response_ms) for name in (uneven, even)]
     if said and inside[0] and inside[1] and inside[0].low > 0:
@@ -162,10 +161,10 @@ def _compare_cost(said: Spread, left: Spread) -> Finding:
     """
     saved = Spread(1 - left.median, 1 - left.high, 1 - left.low, left.number)
     text = (
-        f"Cost of unevenness: the exporter said {100 * said.median:.0f} % ({100 * said.low:.0f} to"
+        f"The exporter said {100 * said.median:.0f} % ({100 * said.low:.0f} to"
         f" {100 * said.high:.0f} %) of the response time in uWSGI; evening out saved {100 * saved.median:.0f} %"
         f" ({100 * saved.low:.0f} to {100 * saved.high:.0f} %). The time in the listen queue comes on top; only the"
         " clients see it."
     )
     near = order(said, saved) == 0 or abs(said.median - saved.median) <= NEAR
-    return Finding("agrees" if near else "differs", text)
+    return Finding("agrees" if near else "differs", "the exporter's cost of unevenness", text)

@@ -13,10 +13,17 @@ from uwsgi_headroom.tune.results import Spread, spread
 
 @pytest.mark.parametrize(
     ("first", "second", "sign"),
-    [([1, 2], [3, 4], 1), ([3, 4], [1, 2], -1), ([1, 3], [2, 4], 0), ([1, 2], [2, 3], 0), ([1], [2], 1)],
+    [
+        ([1, 2], [3, 4], 1),
+        ([3, 4], [1, 2], -1),
+        ([1, 3], [2, 4], 0),
+        ([1, 2], [2, 3], 0),
+        ([1], [2], 0),
+        ([1, 1], [2], 0),
+    ],
 )
 def test_ranges_that_touch_have_no_order(first: list[float], second: list[float], sign: int) -> None:
-    """An order counts only if no repetition contradicts it."""
+    """An order counts only if no repetition contradicts it; a single run decides nothing."""
     assert order(spread(first), spread(second)) == sign
 
 
@@ -30,12 +37,12 @@ def test_a_ratio_has_the_range_that_the_repetitions_allow() -> None:
 @pytest.mark.parametrize(
     ("published", "before", "after", "verdict", "words"),
     [
-        (3.0, [100, 110], [200, 220], "agrees", "raised it: 2.00x (1.82 to 2.20); published 3.00x"),
-        (3.0, [100, 110], [50, 60], "differs", "lowered it, the other way"),
-        (3.0, [100, 110], [105, 120], "differs", "made no difference beyond the ranges of the runs"),
-        (1.1, [100, 110], [105, 120], "open", "no difference beyond the ranges of the runs"),
-        (0.5, [100, 110], [40, 60], "agrees", "lowered it"),
-        (3.0, [0, 0], [1, 1], "open", "not measured"),
+        (3.0, [100, 110], [200, 220], "agrees", "It rose: 2.00x (1.82 to 2.20); published 3.00x."),
+        (3.0, [100, 110], [50, 60], "differs", "It fell, the other way"),
+        (3.0, [100, 110], [105, 120], "differs", "No difference beyond the ranges of the runs"),
+        (1.1, [100, 110], [105, 120], "open", "The published effect would be inside."),
+        (0.5, [100, 110], [40, 60], "agrees", "It fell:"),
+        (3.0, [0, 0], [1, 1], "open", "A run had no answers."),
     ],
 )
 def test_a_change_is_compared_with_the_published_one(

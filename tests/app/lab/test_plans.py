@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from app.lab.__main__ import EXPERIMENTS, main
+from app.lab.__main__ import EXPERIMENTS, main, run_undisturbed
 from app.lab.experiment import Experiment, Length
-from app.lab.figures import error_rate
+from app.lab.figures import error_rate, other_cpus
 from app.lab.programs import Programs
 from app.lab.progress import Progress, plan_seconds
 from app.lab.servers import SERVERS, left_out
-from tests.app.lab.made_up import machine
+from tests.app.lab.made_up import machine, outcome
 from tools.environments import Environment
 from tools.lab_environment import PACKAGES
 from uwsgi_headroom.tune.load import Load
@@ -120,3 +120,13 @@ def test_lengths_differ() -> None:
     short, full = Length(), dataclasses.replace(Length(), full=True)
     assert (short.repetitions, short.seconds(8)) == (2, 8)
     assert (full.repetitions, full.seconds(8)) == (4, 15)
+
+
+@pytest.mark.parametrize(("used", "runs", "kept"), [((0.1, 0.0), 1, 0.1), ((0.9, 0.2), 2, 0.2), ((0.8, 0.9), 2, 0.8)])
+def test_a_disturbed_run_is_repeated_once(used: tuple[float, float], runs: int, kept: float) -> None:
+    """And the one that other programs disturbed less is kept."""
+    made = [outcome("s", "l", cpus=(0.5 + others, 0.6), server_cpu=1.0, clients_cpu=0.1) for others in used]
+    waiting = iter(made)
+    found = run_undisturbed(Planned(Setup(name="s", command=()), Load(clients=1), "l", 0), lambda _: next(waiting))
+    assert other_cpus(found) == pytest.approx(kept)
+    assert len(list(waiting)) == 2 - runs
