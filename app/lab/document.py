@@ -75,11 +75,11 @@ def _page(
     for key, section in sections.items():
         yield from ["", f"**{key}, {titles[key]}**", "", *_summary(section.findings)]
     for key, section in sections.items():
-        yield from ["", f"## {key}: {titles[key]}", "", *section.lines, "", _beside(outcomes[key], length), ""]
+        yield from ["", f"## {key}: {titles[key]}", "", *section.lines, "", _beside(outcomes[key]), ""]
         for name, title in section.pictures.items():
             yield from [f"![{title}]({pictures}/{name})", ""]
         yield from (f"* **{WORDS[found.verdict]}**: {found.subject}. {found.text}" for found in section.findings)
-    yield from ["", "## Every published experiment", "", *_listed(sections)]
+    yield from ["", "## Every published experiment", "", *_listed(sections, length)]
     yield from ["", "## Versions", "", *_versions(machine)]
 
 
@@ -92,9 +92,9 @@ def _measured(outcomes: Mapping[str, Sequence[Outcome]], machine: Machine, lengt
     )
 
 
-def _beside(runs: Sequence[Outcome], length: Length) -> str:
+def _beside(runs: Sequence[Outcome]) -> str:
     """Says how often an experiment was repeated, and what other programs did meanwhile."""
-    text = f"{length.repetitions} repetitions of {_seconds(runs)} s."
+    text = f"{1 + max(run.number for run in runs)} repetitions of {_seconds(runs)} s."
     others = sorted(used for run in runs if (used := other_cpus(run)) is not None)
     if others:
         text += (
@@ -118,14 +118,15 @@ def _summary(findings: Sequence[Finding]) -> Iterator[str]:
             yield f"* {word}: {'; '.join(subjects)}."
 
 
-def _listed(sections: Mapping[str, Section]) -> list[str]:
+def _listed(sections: Mapping[str, Section], length: Length) -> list[str]:
     rows = []
     for experiment in published.EXPERIMENTS:
-        run = "yes" if experiment.run and experiment.key in sections else "no"
-        where = experiment.where
-        if experiment.run and experiment.key not in sections:
-            where = f'not in this page: `make lab ARGS="--only {experiment.key}"`'
-        rows.append([experiment.key, experiment.name, run, where])
+        run, where = experiment.run, experiment.where
+        if run and experiment.key not in sections:
+            run, where = False, f'not in this page: `make lab ARGS="--only {experiment.key}"`'
+        elif experiment.full and not length.full:
+            run, where = False, f'only `make lab ARGS="--full"`: {where}'
+        rows.append([experiment.key, experiment.name, "yes" if run else "no", where])
     return render_table(["", "published", "run", "how, or why not"], rows)
 
 

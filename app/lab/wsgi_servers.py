@@ -34,6 +34,7 @@ IDLE, IDLE_RATE = 500, 100.0
 HTTP10, KEEP_ALIVE = "HTTP/1.0", "keep-alive, ten calls"
 CALLS = {HTTP10: 1, KEEP_ALIVE: published.E3_CALLS}
 MANY = f"{IDLE} idle connections"
+WARM_UP = 0.3
 CARRIED = 0.98
 """A server that answers this part of the offered requests carries the rate."""
 
@@ -46,10 +47,10 @@ def rate_label(protocol: str, rate: int) -> str:
 def plan(programs: Programs, _: Machine, length: Length) -> list[Planned]:
     """Returns the runs: each server at each rate, and with idle connections."""
     setups = list(pong_setups(programs))
-    seconds = length.seconds(2, 10)
+    seconds = length.seconds(1.5, 10)
     loads = {
         f"{protocol}, {rate}/s": Load(
-            rate=rate, keep_alive=calls, warm_up=0.5, seconds=seconds, timeout=published.E3_TIMEOUT
+            rate=rate, keep_alive=calls, warm_up=WARM_UP, seconds=seconds, timeout=published.E3_TIMEOUT
         )
         for protocol, calls in CALLS.items()
         for rate in RATES[length.full]
@@ -58,7 +59,7 @@ def plan(programs: Programs, _: Machine, length: Length) -> list[Planned]:
         idle=IDLE,
         rate=IDLE_RATE,
         keep_alive=published.E3_CALLS,
-        warm_up=0.5,
+        warm_up=WARM_UP,
         seconds=seconds,
         timeout=published.E3_TIMEOUT,
     )
@@ -72,7 +73,9 @@ def report(results: Results) -> Section:
         " a request was due. Published was one CPU for the server alone; here the clients share the machine with it."
         " So the order of the servers is taken from replies per second of CPU that the server used, at the highest"
         " rate. Memory is the peak of all processes, shared pages counted once. A server *carries* a rate if it"
-        f" answers {100 * CARRIED:.0f} % of the requests.",
+        f" answers {100 * CARRIED:.0f} % of the requests. *uWSGI* is a worker behind uWSGI's HTTP router; *uWSGI,"
+        " http-socket* is the worker alone, which closes each connection after an answer, as Gunicorn's workers and"
+        " wsgiref do.",
     ]
     pictures: dict[str, str] = {}
     for protocol in CALLS:
