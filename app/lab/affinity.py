@@ -67,7 +67,7 @@ def guess_about_busiest(results: Results, setup: str) -> list[Finding]:
     seen = [found for run in _with_result(results, setup) if (found := _busiest_on_quietest(run))]
     if not seen or results.machine.cpus < 2:
         return []
-    parts_there = ", ".join(f"{100 * part:.0f} %" for part, _ in seen)
+    parts_there = " and ".join(f"{100 * part:.0f} %" for part, _ in seen)
     loads = "; ".join(" and ".join(f"{100 * load:.0f} %" for load in cpus) for _, cpus in seen)
     subject = "the guess that the busiest worker has affinity to the least loaded CPU"
     text = (
@@ -106,4 +106,4 @@ def pinned_workers(results: Results, load: str, experiment: str, free: str, pinn
         f" {change_words(sign, 'hot ratio')}: {hot[0].median:.2f} free, {hot[1].median:.2f} bound. The mean response"
         f" time was {means[0].median:,.0f} and {means[1].median:,.0f} ms."
     )
-    return [Finding(verdict_of(sign, 1), "affinity as the cause of uneven shares", text)]
+    return [Finding(verdict_of(sign, 1), "`cpu-affinity` makes shares more uneven", text)]

@@ -16,7 +16,7 @@ from uwsgi_headroom.tune.outcome import Outcome
 FILE = ROOT / "docs" / "lab.md"
 PICTURES = ROOT / "docs" / "lab"
 
-WORDS = {"agrees": "Agrees", "differs": "Differs", "open": "Open"}
+WORDS = {"agrees": "Agrees", "differs": "Differs", "open": "Open", "beside": "Not published"}
 
 _BEGIN = """\
 # The lab
@@ -30,7 +30,7 @@ that was interrupted continues where it stopped; `ARGS="--again"` forgets them f
 
 A figure is the median of the repetitions, with their range in parentheses. A difference counts only if the ranges do
 not overlap: two repetitions show large effects, and leave small ones open. **Agrees**: the published shape or claim
-came back. **Differs**: it did not. **Open**: these runs do not decide it."""
+came back. **Differs**: it did not. **Open**: these runs do not decide it. **Not published**: what this lab adds."""
 
 
 def write(

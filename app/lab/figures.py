@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 from uwsgi_headroom.tune.outcome import Outcome
 from uwsgi_headroom.tune.results import Spread, spread
 
 Figure = Callable[[Outcome], float | None]
-Verdict = Literal["agrees", "differs", "open"]
+Verdict = Literal["agrees", "differs", "open", "beside"]
 
 DISTURBED = 0.3
 """CPUs of other programs with which a run counts as disturbed."""
@@ -18,7 +19,8 @@ DISTURBED = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A comparison of the report. open: the runs do not decide it. subject: what is compared, as a noun phrase."""
+    """A comparison of the report. open: the runs do not decide it. beside: it was not
+    published. subject: what is compared, as a noun phrase."""
 
     verdict: Verdict
     subject: str
@@ -158,16 +160,17 @@ def order(first: Spread, second: Spread) -> int:
 
 
 def ratio(second: Spread, first: Spread) -> Spread:
-    """Returns second / first: of the medians, and the least and greatest that the ranges allow.
-
-    Raises ZeroDivisionError if the first can be 0.
-    """
+    """Returns second / first: of the medians, and the least and greatest that the ranges allow; inf for x / 0."""
     return Spread(
-        second.median / first.median,
-        second.low / first.high,
-        second.high / first.low,
+        _divide(second.median, first.median),
+        _divide(second.low, first.high),
+        _divide(second.high, first.low),
         min(first.number, second.number),
     )
+
+
+def _divide(above: float, below: float) -> float:
+    return above / below if below else inf
 
 
 def relative(found: Mapping[str, Spread], first: str) -> dict[str, Spread]:

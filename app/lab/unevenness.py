@@ -60,7 +60,7 @@ def compare_shapes(results: Results, load: str, alone_ms: float, rate: float) ->
                     f" {second} has {workers * threads} threads, and {rate:g} requests a second of {alone_ms:g} ms need"
                     f" {rate * alone_ms / 1000:.1f}: the threads are the limit."
                 )
-            findings.append(Finding("open", f"{first} to {second}, {words}", f"{text} It was not published."))
+            findings.append(Finding("beside", f"{first} to {second}, {words}", text))
     return findings
 
 
@@ -98,7 +98,7 @@ def compare_thunder_lock(results: Results, load: str, shapes: list[str], lock: s
     changed = ", ".join(response)
     text += f" Mean response times that changed beyond the ranges of the runs: {changed or 'none'}."
     verdict: Verdict = "differs" if 1 in verdicts else "agrees" if -1 in verdicts else "open"
-    return [Finding(verdict, "`thunder-lock` makes shares more even (this project's documents)", text)]
+    return [Finding(verdict, "`thunder-lock` makes shares more even, as this project's documents say", text)]
 
 
 def compare_interpreters(results: Results, load: str) -> list[Finding]:
