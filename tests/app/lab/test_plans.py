@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from app.lab import __main__ as lab
 from app.lab.__main__ import EXPERIMENTS, main, run_undisturbed
 from app.lab.experiment import Experiment, Length
 from app.lab.figures import error_rate, other_cpus
-from app.lab.programs import Programs
+from app.lab.programs import Programs, kept_machine
 from app.lab.progress import Progress, plan_seconds
 from app.lab.servers import SERVERS, left_out
 from tests.app.lab.made_up import machine, outcome
+from tools import environments
 from tools.environments import Environment
 from tools.lab_environment import PACKAGES
 from uwsgi_headroom.tune.load import Load
@@ -130,3 +132,19 @@ def test_a_disturbed_run_is_repeated_once(used: tuple[float, float], runs: int, 
     found = run_undisturbed(Planned(Setup(name="s", command=()), Load(clients=1), "l", 0), lambda _: next(waiting))
     assert other_cpus(found) == pytest.approx(kept)
     assert len(list(waiting)) == 2 - runs
+
+
+def test_ctrl_c_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Complete runs stay in the results, and the n of E2 stays what they had."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(environments, "uwsgi_for_tests", lambda: Path("/uwsgi"))
+    monkeypatch.setattr(lab, "describe_machine", lambda _, n: machine(fib_n=n or 30))
+    monkeypatch.setattr(lab, "measure", interrupted)
+    assert main(["--results", str(tmp_path)]) == 130
+    assert f"kept in {tmp_path}/short. The same command continues after them." in capsys.readouterr().out
+    assert kept_machine(tmp_path / "short").fib_n == 30
